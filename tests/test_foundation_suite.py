@@ -1,0 +1,75 @@
+"""The suite's own promises: a test that leaves something behind fails, and says what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A small suite with this suite's conftest, run in a process of its own."""
+    tests = pytester.mkdir("tests")
+    for name in ("conftest.py", "pool_leases.py"):
+        (tests / name).write_text((ROOT / "tests" / name).read_text().replace("GRACE_S = 8.0", "GRACE_S = 0.3"))
+    pytester.makeini("[pytest]\npythonpath = .\nfilterwarnings = error")
+    return pytester
+
+
+def run(suite: pytest.Pytester, body: str) -> pytest.RunResult:
+    (suite.path / "tests" / "test_it.py").write_text(body)
+    return suite.runpytest_subprocess("-p", "no:cacheprovider")
+
+
+def test_a_clean_test_passes(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import subprocess\ndef test_clean():\n    subprocess.run(['true'], check=True)\n",
+    )
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+
+
+def test_a_process_left_behind_is_an_error_and_is_ended(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import os\n"
+        "def test_leaves():\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        os.execvp('sleep', ['sleep', '47.11'])\n"
+        "def test_next():\n    pass\n",
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*the test left behind:*", "*process *: sleep 47.11*"])
+    assert result.ret == 1
+
+
+def test_a_private_folder_left_behind_is_an_error(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import os\ndef test_leaves():\n    os.mkdir(os.environ['XDG_RUNTIME_DIR'] + '/bitfusion-x', 0o700)\n",
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*private folder: bitfusion-x*"])
+
+
+def test_a_server_of_a_wider_fixture_is_not_the_tests(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import subprocess, pytest\n"
+        "@pytest.fixture(scope='module')\n"
+        "def server():\n"
+        "    with subprocess.Popen(['sleep', '47']) as process:\n"
+        "        yield process\n"
+        "        process.kill()\n"
+        "def test_one(server):\n    assert server.poll() is None\n"
+        "def test_two(server):\n    assert server.poll() is None\n",
+    )
+    result.assert_outcomes(passed=2)
+    assert result.ret == 0
