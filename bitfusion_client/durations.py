@@ -1,0 +1,107 @@
+"""Durations as the Go program spells them, and numbers without exponents."""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.request import ALLOWED_TIMEOUT
+
+# nanoseconds; two-letter units first, so that "ms" is not read as minutes and a stray "s"
+_UNITS = (
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``30m``, ``2m30s``, ``1.5h`` or, without a unit, ``90``. Raises InvalidRequest("timeout")."""
+    rest = text.strip()
+    if not rest or len(rest) > 64:
+        raise InvalidRequest("timeout", text, ALLOWED_TIMEOUT)
+    total = 0
+    bare = all(letter in "0123456789." for letter in rest)
+    if bare:
+        rest += "s"
+    while rest:
+        length = 0
+        while length < len(rest) and rest[length] in "0123456789.":
+            length += 1
+        number, rest = rest[:length], rest[length:]
+        for unit, size in _UNITS:
+            if rest.startswith(unit):
+                break
+        else:
+            raise InvalidRequest("timeout", text, ALLOWED_TIMEOUT)
+        rest = rest[len(unit) :]
+        whole, _, fraction = number.partition(".")
+        if "." in fraction or not whole + fraction:
+            raise InvalidRequest("timeout", text, ALLOWED_TIMEOUT)
+        total += int(whole + fraction) * size // 10 ** len(fraction)
+    return total / 1_000_000_000
+
+
+def format_duration(seconds: float) -> str:
+    """As Go prints it: ``2m30s``, ``30m0s``, ``1h0m0s``, ``1.5s``, ``0s``; to the nanosecond."""
+    nanoseconds = round(seconds * 1_000_000_000)
+    if nanoseconds < 0:
+        return "-" + format_duration(-seconds)
+    if 0 < nanoseconds < 1_000_000_000:
+        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
+            if nanoseconds >= size:
+                return _with_fraction(nanoseconds, size) + unit
+    minutes, rest = divmod(nanoseconds, 60_000_000_000)
+    hours, minutes = divmod(minutes, 60)
+    shown = _with_fraction(rest, 1_000_000_000) + "s"
+    if hours:
+        return f"{hours}h{minutes}m{shown}"
+    return f"{minutes}m{shown}" if minutes else shown
+
+
+def format_duration_short(seconds: float) -> str:
+    """The same without zero parts at the end: ``30m``, ``2h``. For command lines and people."""
+    shown = format_duration(seconds)
+    if shown.endswith("m0s"):
+        shown = shown[:-2]
+    if shown.endswith("h0m"):
+        shown = shown[:-2]
+    return shown
+
+
+def _with_fraction(value: int, size: int) -> str:
+    whole, rest = divmod(value, size)
+    if not rest:
+        return str(whole)
+    return f"{whole}.{str(rest).rjust(len(str(size)) - 1, '0').rstrip('0')}"
+
+
+def plain_number(value: float) -> str:
+    """The shortest decimal text that reads back as the same float, without an exponent: 0.5, 1, 0.00001."""
+    text = repr(float(value))
+    mantissa, e, exponent = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    if e:
+        whole, fraction = _shifted(whole, fraction, int(exponent))
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def shift_point(number: str, places: int) -> str:
+    """Move the decimal point of a plain non-negative number without losing a digit: ("0.37", 2) -> "37"."""
+    whole, _, fraction = number.partition(".")
+    whole, fraction = _shifted(whole, fraction, places)
+    whole = whole.lstrip("0") or "0"
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _shifted(whole: str, fraction: str, places: int) -> tuple[str, str]:
+    if places >= 0:
+        fraction = fraction.ljust(places, "0")
+        return whole + fraction[:places], fraction[places:]
+    whole = whole.rjust(1 - places, "0")
+    return whole[:places], whole[places:] + fraction

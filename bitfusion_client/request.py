@@ -1,0 +1,161 @@
+"""What somebody asks of the pool: how many GPUs, what share of each, from where, waiting how long."""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import InvalidRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from dataclasses import dataclass
+else:
+    from bitfusion_client.record import dataclass
+
+MOST_GPUS = 1024  # of one server, since all GPUs of a request come from one; far above any machine
+MOST_MEMORY_MIB = 1 << 40
+LONGEST_TIMEOUT = 2400 * 3600.0  # 100 days: below it, nanoseconds survive a float
+
+ALLOWED_GPUS = f"must be a whole number from 1 to {MOST_GPUS}"
+ALLOWED_PARTIAL = "must be greater than 0.0 and at most 1.0"
+ALLOWED_MEMORY = "must be a whole number of MiB, at least 1"
+ALLOWED_ONE_SIZE = "give either a share (-p) or an amount of memory (-m), not both"
+ALLOWED_FILTER = "must be key=value, the key without spaces"
+ALLOWED_SERVER = "must be host:port, without spaces; several are joined by ;"
+ALLOWED_TIMEOUT = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h"
+
+_JSON_FIELDS = ("gpus", "partial", "memory_mib", "filters", "servers", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """A request for GPUs of one server. Immutable, validated when it is made (InvalidRequest).
+
+    `partial` is the share of each GPU's memory, `memory_mib` an amount of it; with neither the whole GPU is
+    meant, both together are refused. `filters` keeps order and repeats. `timeout` is in seconds, None means
+    the client's default.
+    """
+
+    gpus: int = 1
+    partial: float | None = None
+    memory_mib: int | None = None
+    filters: tuple[tuple[str, str], ...] = ()
+    servers: tuple[str, ...] = ()
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        if not _is_whole(self.gpus) or not 1 <= self.gpus <= MOST_GPUS:
+            raise InvalidRequest("gpus", self.gpus, ALLOWED_GPUS)
+        if self.partial is not None:
+            # `not 0 < x` instead of `x <= 0`: catches nan
+            if not _is_number(self.partial) or not 0 < self.partial <= 1:
+                raise InvalidRequest("partial", self.partial, ALLOWED_PARTIAL)
+            put(self, "partial", float(self.partial))
+        if self.memory_mib is not None:
+            if not _is_whole(self.memory_mib) or not 1 <= self.memory_mib <= MOST_MEMORY_MIB:
+                raise InvalidRequest("memory_mib", self.memory_mib, ALLOWED_MEMORY)
+            if self.partial is not None:
+                raise InvalidRequest("memory_mib", self.memory_mib, ALLOWED_ONE_SIZE)
+        put(self, "filters", tuple(_checked_filter(pair) for pair in self.filters))
+        put(self, "servers", tuple(_checked_server(server) for server in self.servers))
+        if self.timeout is not None:
+            if not _is_number(self.timeout) or not 1e-9 <= self.timeout <= LONGEST_TIMEOUT:
+                raise InvalidRequest("timeout", self.timeout, ALLOWED_TIMEOUT)
+            # the client counts nanoseconds; rounding here makes every spelling give the same number back
+            put(self, "timeout", round(self.timeout * 1e9) / 1e9)
+
+    def describe(self) -> str:
+        """The text a person reads: ``2 GPUs × 50 %``, ``1 GPU × 8192 MiB``, then filters, servers, timeout."""
+        from bitfusion_client.description import format_description
+
+        return format_description(self)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON values; fields with their default are left out, except `gpus`."""
+        answer: dict[str, object] = {"gpus": self.gpus}
+        if self.partial is not None:
+            answer["partial"] = self.partial
+        if self.memory_mib is not None:
+            answer["memory_mib"] = self.memory_mib
+        if self.filters:
+            answer["filters"] = [f"{key}={value}" for key, value in self.filters]
+        if self.servers:
+            answer["servers"] = list(self.servers)
+        if self.timeout is not None:
+            answer["timeout"] = self.timeout
+        return answer
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> GpuRequest:
+        """The opposite of `to_json`. Filters may also be [key, value] pairs. Raises InvalidRequest."""
+        for name in data:
+            if name not in _JSON_FIELDS:
+                raise InvalidRequest(str(name), data[name], "is no field; fields are " + ", ".join(_JSON_FIELDS))
+        filters = data.get("filters")
+        servers = data.get("servers")
+        if filters is not None and not isinstance(filters, (list, tuple)):
+            raise InvalidRequest("filters", filters, "must be a list of key=value")
+        if servers is not None and not isinstance(servers, (list, tuple)):
+            raise InvalidRequest("servers", servers, "must be a list of host:port")
+        values: dict[str, object] = {name: data[name] for name in _JSON_FIELDS if data.get(name) is not None}
+        values["filters"] = tuple(_filter_from_json(item) for item in filters or ())
+        values["servers"] = tuple(servers or ())
+        return cls(**values)  # type: ignore[arg-type]  # the types are what __post_init__ checks
+
+    def memory_per_gpu(self, total_mib: int) -> int:
+        """MiB this request takes of a GPU that has `total_mib`; shares are rounded down.
+
+        The vendor's logs (16160 × 0.5 = 8080, 32510 × 0.8 = 26008) leave the rounding open.
+        """
+        if self.memory_mib is not None:
+            return self.memory_mib
+        if self.partial is None:
+            return total_mib
+        # rounding away the binary error first: 100 × 0.29 must be 29, not 28.999…
+        return int(round(total_mib * self.partial, 6))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _has_blank_or_control(text: str) -> bool:
+    return any(letter.isspace() or not letter.isprintable() for letter in text)
+
+
+def _checked_filter(pair: object) -> tuple[str, str]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InvalidRequest("filters", pair, ALLOWED_FILTER)
+    key, value = pair
+    if not isinstance(key, str) or not isinstance(value, str):
+        raise InvalidRequest("filters", pair, ALLOWED_FILTER)
+    shown = f"{key}={value}"
+    if not key or "=" in key or _has_blank_or_control(key):
+        raise InvalidRequest("filters", shown, ALLOWED_FILTER)
+    if not value or not all(letter == " " or letter.isprintable() for letter in value):
+        raise InvalidRequest("filters", shown, ALLOWED_FILTER)
+    return key, value
+
+
+def _filter_from_json(item: object) -> object:
+    if not isinstance(item, str):
+        return tuple(item) if isinstance(item, list) else item
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise InvalidRequest("filters", item, ALLOWED_FILTER)
+    return key, value
+
+
+def _checked_server(server: object) -> str:
+    if not isinstance(server, str) or not server or _has_blank_or_control(server):
+        raise InvalidRequest("servers", server, ALLOWED_SERVER)
+    if any(letter in server for letter in ";,"):
+        raise InvalidRequest("servers", server, ALLOWED_SERVER)
+    host, colon, port = server.rpartition(":")
+    if colon and (not host or not port.isascii() or not port.isdigit() or not 1 <= int(port[:9]) <= 65535):
+        raise InvalidRequest("servers", server, ALLOWED_SERVER)
+    return server
