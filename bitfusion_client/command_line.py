@@ -1,8 +1,8 @@
 """The options of `bitfusion run` and `request_gpus`, read and written; always lists, never a shell string.
 
-Grammar: options in any order, ``--flag value``, ``--flag=value`` or with one dash, up to the first word that is no
-option or to ``--``. `-n -p -m --filter --server_list` are documented or seen with the real client;
-the long names, `-l` and `--timeout` are remembered only.
+Grammar: options in any order, ``--flag value``, ``--flag=value`` or with one dash, up to the first word that
+is no option or to ``--``. `-n -p -m --filter --server_list` are documented or seen with the real client; the
+long names, `-l` and `--timeout` are remembered only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
 __all__ = [
+    "field_of",
     "format_duration",
     "format_options",
     "parse_duration",
@@ -56,9 +57,9 @@ def parse_options(
 ) -> tuple[GpuRequest, list[str]]:
     """The request at the front of `args`, and the words after it (the program, not yet split).
 
-    Without `base` the number of GPUs is required, as in the client. With `base` (``%bitfusion request``) options
-    not given keep its values. `other` names further options with a value (``{"f": ""}``); those given are put
-    into it. `count_may_be_a_word` reads ``request_gpus 1``. Raises InvalidRequest, UsageError.
+    Without `base` the number of GPUs is required, as in the client. With `base` (``%bitfusion request``)
+    options not given keep its values. `other` names further options with a value (``{"f": ""}``); those given
+    are put into it. `count_may_be_a_word` reads ``request_gpus 1``. Raises InvalidRequest, UsageError.
     """
     given: dict[str, object] = {}
     filters: list[tuple[str, str]] = []
@@ -116,7 +117,9 @@ def parse_options(
     return _request(base, given, spelled), rest
 
 
-_NEXT_USAGE = "the options are -n GPUS, -p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, --timeout 30m."
+_NEXT_USAGE = (
+    "the options are -n GPUS, -p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, --timeout 30m."
+)
 
 
 def _request(base: GpuRequest | None, given: dict[str, object], spelled: dict[str, str]) -> GpuRequest:
@@ -131,6 +134,11 @@ def _request(base: GpuRequest | None, given: dict[str, object], spelled: dict[st
     except InvalidRequest as error:
         name = spelled.get(error.field, "")
         raise InvalidRequest(error.field, error.value, error.allowed, name) from None
+
+
+def field_of(flag: str) -> str:
+    """The field of GpuRequest an option sets; the option itself if it sets none."""
+    return _NAMES.get(flag.lstrip("-"), flag)
 
 
 def parse_request_text(text: str, base: GpuRequest | None = None) -> GpuRequest:

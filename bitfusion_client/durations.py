@@ -19,7 +19,7 @@ _UNITS = (
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of ``30m``, ``2m30s``, ``1.5h`` or, without a unit, ``90``. Raises InvalidRequest("timeout")."""
+    """Seconds of ``30m``, ``2m30s``, ``1.5h`` or, without a unit, ``90``. Raises InvalidRequest."""
     rest = text.strip()
     if not rest or len(rest) > 64:
         raise InvalidRequest("timeout", text, ALLOWED_TIMEOUT)
@@ -32,10 +32,8 @@ def parse_duration(text: str) -> float:
         while length < len(rest) and rest[length] in "0123456789.":
             length += 1
         number, rest = rest[:length], rest[length:]
-        for unit, size in _UNITS:
-            if rest.startswith(unit):
-                break
-        else:
+        unit, size = next((known for known in _UNITS if rest.startswith(known[0])), ("", 0))
+        if not size:
             raise InvalidRequest("timeout", text, ALLOWED_TIMEOUT)
         rest = rest[len(unit) :]
         whole, _, fraction = number.partition(".")

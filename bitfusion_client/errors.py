@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 LONGEST_PART = 400  # characters of one line of a user message
 
 
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return _one_line(value)
+    try:
+        return _one_line(repr(value))
+    except ValueError:  # an int with more digits than Python is willing to print
+        return "a number far too large"
+
+
 def _one_line(text: object) -> str:
     flat = " ".join(str(text).split())
     return flat if len(flat) <= LONGEST_PART else flat[: LONGEST_PART - 1] + "…"
@@ -65,8 +74,7 @@ class InvalidRequest(BitfusionError):
         self.value = value
         self.allowed = allowed
         self.spelled = spelled or field
-        shown = value if isinstance(value, str) else repr(value)
-        self.headline = f'invalid value "{_one_line(shown)}" for {self.spelled}: {_one_line(allowed)}'
+        self.headline = f'invalid value "{_shown(value)}" for {self.spelled}: {_one_line(allowed)}'
 
     @property
     def user_message(self) -> str:
@@ -105,7 +113,10 @@ class NeverSatisfiable(BitfusionError):
     """No server of the pool could serve this request, however long it waited."""
 
     headline = "No server of the pool can ever give this."
-    next_step = "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); `%bitfusion list_gpus` shows the servers."
+    next_step = (
+        "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); "
+        "`%bitfusion list_gpus` shows the servers."
+    )
 
 
 class NoGpusAvailable(BitfusionError):
@@ -183,9 +194,8 @@ class WrongSetting(BitfusionError):
         self.value = value
         self.allowed = allowed
         self.source = source
-        shown = value if isinstance(value, str) else repr(value)
         origin = f" (from {_one_line(source)})" if source else ""
-        self.headline = f'wrong setting {name}="{_one_line(shown)}"{origin}: {_one_line(allowed)}'
+        self.headline = f'wrong setting {name}="{_shown(value)}"{origin}: {_one_line(allowed)}'
 
     @property
     def user_message(self) -> str:

@@ -65,7 +65,7 @@ def _init(self: Any, *args: object, **kwargs: object) -> None:
     if len(args) > len(fields):
         raise TypeError(f"{type(self).__name__}() takes {len(fields)} values, got {len(args)}")
     put = object.__setattr__
-    for name, value in zip(fields, args):
+    for name, value in zip(fields, args, strict=False):
         if name in kwargs:
             raise TypeError(f"{type(self).__name__}() got {name!r} twice")
         put(self, name, value)
@@ -90,7 +90,7 @@ def _values(self: Any) -> tuple[object, ...]:
 def _eq(self: Any, other: object) -> bool:
     if type(other) is not type(self):
         return NotImplemented
-    return _values(self) == _values(other)
+    return bool(_values(self) == _values(other))
 
 
 def _hash(self: Any) -> int:
@@ -120,19 +120,17 @@ class _StandardFields:
     def __get__(self, instance: object, owner: Any) -> dict[str, Any]:
         import dataclasses
 
-        return {
-            name: field
-            for name, field in dataclasses.make_dataclass(
-                owner.__name__,
-                [
-                    (name, object, dataclasses.field(default=owner._defaults[name]))
-                    if name in owner._defaults
-                    else (name, object)
-                    for name in owner._fields
-                ],
-                kw_only=True,
-            ).__dataclass_fields__.items()
-        }
+        defaults = owner._defaults
+        fields = [
+            (
+                name,
+                object,
+                dataclasses.field(default=defaults[name]) if name in defaults else dataclasses.field(),
+            )
+            for name in owner._fields
+        ]
+        standard = dataclasses.make_dataclass(owner.__name__, fields, kw_only=True)
+        return {field.name: field for field in dataclasses.fields(standard)}
 
 
 _METHODS: dict[str, object] = {

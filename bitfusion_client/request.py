@@ -65,7 +65,7 @@ class GpuRequest:
             put(self, "timeout", round(self.timeout * 1e9) / 1e9)
 
     def describe(self) -> str:
-        """The text a person reads: ``2 GPUs × 50 %``, ``1 GPU × 8192 MiB``, then filters, servers, timeout."""
+        """The text a person reads: ``2 GPUs × 50 %``, ``1 GPU × 8192 MiB``; then filters, servers, timeout."""
         from bitfusion_client.description import format_description
 
         return format_description(self)
@@ -90,7 +90,8 @@ class GpuRequest:
         """The opposite of `to_json`. Filters may also be [key, value] pairs. Raises InvalidRequest."""
         for name in data:
             if name not in _JSON_FIELDS:
-                raise InvalidRequest(str(name), data[name], "is no field; fields are " + ", ".join(_JSON_FIELDS))
+                allowed = "is no field; fields are " + ", ".join(_JSON_FIELDS)
+                raise InvalidRequest(str(name), data[name], allowed)
         filters = data.get("filters")
         servers = data.get("servers")
         if filters is not None and not isinstance(filters, (list, tuple)):

@@ -1,0 +1,138 @@
+"""What `bitfusion list_gpus` and `bitfusion health` print.
+
+The form of `list_gpus` is remembered, no log of it is known; whatever follows the two numbers of a GPU is kept
+as its name.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from bitfusion_client.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GpuStatus:
+    """One GPU of a server; memory in MiB. `name` is "" where the client prints none."""
+
+    id: int
+    free_mib: int
+    total_mib: int
+    name: str = ""
+
+    @property
+    def simulated(self) -> bool:
+        """Only the embedded pool has such, and says so in the name."""
+        return "simulated" in self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One server as `list_gpus` shows it; `address` is ``host:port``."""
+
+    index: int
+    address: str
+    tasks: int
+    gpus: tuple[GpuStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """One check; `tag` is PASS, INFO, SKIPPED, MARGINAL or FATAL."""
+
+    tag: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSection:
+    """The report for one server (``localhost`` for the client itself)."""
+
+    name: str
+    checks: tuple[HealthCheck, ...]
+    totals: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """All sections in the order of the output."""
+
+    sections: tuple[HealthSection, ...]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Sums over all sections, by tag."""
+        sums: dict[str, int] = {}
+        for section in self.sections:
+            for tag, count in section.totals:
+                sums[tag] = sums.get(tag, 0) + count
+        return sums
+
+
+TAGS = ("PASS", "INFO", "SKIPPED", "MARGINAL", "FATAL")
+
+
+def parse_list_gpus(text: str) -> list[ServerStatus]:
+    """The servers and their GPUs; lines of other kinds (log lines, warnings) are passed over."""
+    servers: list[tuple[int, str, int, list[GpuStatus]]] = []
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("- server "):
+            number, _, rest = line[len("- server ") :].partition(" [")
+            address, _, rest = rest.partition("]: running ")
+            tasks = rest.partition(" ")[0]
+            if address and _whole(number) and _whole(tasks):
+                servers.append((int(number), address, int(tasks), []))
+        elif line.startswith("|- GPU ") and servers:
+            gpu = _gpu(line[len("|- GPU ") :])
+            if gpu is not None:
+                servers[-1][3].append(gpu)
+    return [ServerStatus(index, address, tasks, tuple(gpus)) for index, address, tasks, gpus in servers]
+
+
+def _gpu(text: str) -> GpuStatus | None:
+    number, _, rest = text.partition(": free memory ")
+    free, _, rest = rest.partition(" MiB / ")
+    total, _, name = rest.partition(" MiB")
+    if not (_whole(number) and _whole(free) and _whole(total)):
+        return None
+    name = name.strip(" ,:-")
+    if name.startswith("(") and name.endswith(")"):
+        name = name[1:-1]
+    return GpuStatus(int(number), int(free), int(total), name)
+
+
+def parse_health(text: str) -> HealthReport:
+    """The sections of a health report; a section without printed totals gets them counted."""
+    sections: list[tuple[str, list[HealthCheck], dict[str, int]]] = []
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("Health report for "):
+            name = line[len("Health report for ") :].removeprefix("server: ")
+            sections.append((name.strip(), [], {}))
+            continue
+        if not sections:
+            continue
+        tag, colon, rest = line.partition(":")
+        if colon and tag in TAGS and _whole(rest.strip()):
+            sections[-1][2][tag] = int(rest)
+            continue
+        tag, closed, rest = line.removeprefix("[").partition("]")
+        if closed and line.startswith("[") and tag.strip() in TAGS:
+            sections[-1][1].append(HealthCheck(tag.strip(), rest.strip()))
+    return HealthReport(
+        tuple(
+            HealthSection(name, tuple(checks), tuple((totals or _counted(checks)).items()))
+            for name, checks, totals in sections
+        )
+    )
+
+
+def _counted(checks: list[HealthCheck]) -> dict[str, int]:
+    return {tag: sum(check.tag == tag for check in checks) for tag in TAGS}
+
+
+def _whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18

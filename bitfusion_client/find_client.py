@@ -1,0 +1,134 @@
+"""Finding the `bitfusion` command of this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bitfusion_client.errors import ClientNotFound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from dataclasses import dataclass
+else:
+    from bitfusion_client.record import dataclass
+
+COMMAND = "bitfusion"
+ENVIRONMENT_NAME = "BITFUSION_CLIENT"
+# where pods have the client's folders copied to, one per operating system, and where the package's own lie
+INJECTED_FOLDER = "/bitfusion"
+INJECTED_COMMANDS = (
+    "/opt/bitfusion/bin/bitfusion",
+    "/opt/bitfusion/usr/bin/bitfusion",
+    "/opt/bitfusion/lib/x86_64-linux-gnu/bin/bitfusion",
+)
+EMBEDDED_COMMAND = os.path.join("bitfusion_pool", "bin", COMMAND)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClient:
+    """The command's absolute path and how it was found: configured, path, injected or embedded.
+
+    `is_simulated_pool`: it is the embedded stand-in, wherever it was found.
+    """
+
+    path: str
+    kind: str
+    is_simulated_pool: bool
+
+
+def find_client(
+    explicit: str | None,
+    environ: Mapping[str, str],
+    *,
+    root: str = "/",
+    import_path: Sequence[str] | None = None,
+) -> FoundClient:
+    """The client to use: `explicit` or BITFUSION_CLIENT, else PATH, else injected places, else the embedded.
+
+    A configured one that cannot be executed is an error, never silently replaced. `root` and `import_path`
+    (default: sys.path) are for tests. Starts nothing. Raises ClientNotFound.
+    """
+    configured = explicit or environ.get(ENVIRONMENT_NAME)
+    path = environ.get("PATH", os.defpath)
+    if configured:
+        if os.sep in configured:
+            found = os.path.abspath(os.path.expanduser(configured))
+            if _is_command(found):
+                return _found(found, "configured")
+        else:
+            for found in _on_path(configured, path):
+                if _is_command(found):
+                    return _found(found, "configured")
+        raise ClientNotFound([configured])
+    looked_at = []
+    for found in _on_path(COMMAND, path):
+        if _is_command(found):
+            return _found(found, "embedded" if _is_embedded(found) else "path")
+    looked_at.append("PATH")
+    for found in _injected(root, environ):
+        if _is_command(found):
+            return _found(found, "injected")
+    looked_at += [os.path.join(root, INJECTED_FOLDER[1:]), os.path.join(root, "opt/bitfusion")]
+    for folder in [*(sys.path if import_path is None else import_path), _beside_us()]:
+        found = os.path.join(os.path.abspath(folder), EMBEDDED_COMMAND)
+        if _is_command(found):
+            return _found(found, "embedded")
+    looked_at.append(EMBEDDED_COMMAND)
+    raise ClientNotFound(looked_at)
+
+
+def _found(path: str, kind: str) -> FoundClient:
+    return FoundClient(path, kind, _is_embedded(path))
+
+
+def _is_command(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_embedded(path: str) -> bool:
+    return os.path.realpath(path).endswith(os.sep + EMBEDDED_COMMAND)
+
+
+def _beside_us() -> str:
+    # under `python -I -S` neither site-packages nor the checkout is on sys.path
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _on_path(name: str, path: str) -> Iterator[str]:
+    for folder in path.split(os.pathsep):
+        if folder:  # an empty entry means the current folder: no place to trust
+            yield os.path.join(os.path.abspath(folder), name)
+
+
+def _injected(root: str, environ: Mapping[str, str]) -> Iterator[str]:
+    folder = os.path.join(root, INJECTED_FOLDER[1:])
+    try:
+        names = sorted(os.listdir(folder), reverse=True)
+    except OSError:
+        names = []
+    libraries = environ.get("LD_LIBRARY_PATH", "")
+    system = _system_name(root)
+
+    def unlikely(name: str) -> tuple[bool, bool]:
+        # the injector names the right folder in LD_LIBRARY_PATH; failing that, the one made for this system
+        return f"/{name}/" not in libraries, not system or system not in name
+
+    for name in sorted(names, key=unlikely):
+        yield os.path.join(folder, name, "usr", "bin", COMMAND)
+    for command in INJECTED_COMMANDS:
+        yield os.path.join(root, command[1:])
+
+
+def _system_name(root: str) -> str:
+    """`ubuntu2004` or `centos7`, as the client's packages are named; "" if unknown."""
+    values = {}
+    try:
+        with open(os.path.join(root, "etc", "os-release"), encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, _, value = line.strip().partition("=")
+                values[key] = value.strip("\"'")
+    except OSError:
+        return ""
+    return values.get("ID", "") + values.get("VERSION_ID", "").replace(".", "") if values.get("ID") else ""
