@@ -1,0 +1,41 @@
+"""Entry of the front: what the kernelspec's argv starts, with `python -I -S`, as a file or with `-m`.
+
+`-I -S` skips `site` and with it every `.pth` file (one chain of them costs 25 ms a process), so the
+folders that hold this package and pyzmq are put on the path here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def _package_folders() -> list[str]:
+    """The folder this package is imported from and the site-packages of the running interpreter.
+
+    Under `-S` a virtual environment is not recognised before Python 3.14; its `pyvenv.cfg` lies one
+    folder above the interpreter.
+    """
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    beside = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+    prefix = beside if os.path.exists(os.path.join(beside, "pyvenv.cfg")) else sys.prefix
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    return [own, os.path.join(prefix, "lib", version, "site-packages")]
+
+
+def _complete_path() -> None:
+    for folder in _package_folders():
+        if folder not in sys.path:
+            sys.path.append(folder)
+    if not any(os.path.isdir(os.path.join(folder, "zmq")) for folder in sys.path):
+        import site  # a distribution's own layout: let Python look
+
+        site.main()
+
+
+if __name__ == "__main__":
+    if sys.flags.no_site:
+        _complete_path()
+    from bitfusion_kernel.front_process import main
+
+    main(sys.argv[1:])

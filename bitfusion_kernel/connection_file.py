@@ -1,0 +1,67 @@
+"""Jupyter's connection file: reading the one that names our sockets, writing the one for the kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
+
+
+class BadConnectionFile(ValueError):
+    """The file can't be read or names no usable addresses. The text is what stderr shows."""
+
+
+class ConnectionInfo:
+    """Addresses and secrets of one kernel's five sockets."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.transport = str(fields.get("transport", "tcp"))
+        self.ip = str(fields.get("ip", "127.0.0.1"))
+        self.key = str(fields.get("key", "")).encode()
+        self.signature_scheme = str(fields.get("signature_scheme", "hmac-sha256"))
+        self.kernel_name = str(fields.get("kernel_name", ""))
+        self.curve_publickey = str(fields.get("curve_publickey", "") or "").encode()
+        self.curve_secretkey = str(fields.get("curve_secretkey", "") or "").encode()
+        self._ports = {channel: int(fields.get(f"{channel}_port", 0)) for channel in CHANNELS}
+
+    def address(self, channel: str) -> str:
+        """The zmq endpoint of one of `CHANNELS`."""
+        separator = "-" if self.transport == "ipc" else ":"
+        return f"{self.transport}://{self.ip}{separator}{self._ports[channel]}"
+
+
+def read(path: str) -> ConnectionInfo:
+    """The connection file that Jupyter wrote. Raises BadConnectionFile."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+        info = ConnectionInfo(fields)
+    except OSError as error:
+        raise BadConnectionFile(f"connection file {path}: {error.strerror}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadConnectionFile(f"connection file {path} is not one: {error}") from None
+    if not all(fields.get(f"{channel}_port") for channel in CHANNELS):
+        raise BadConnectionFile(f"connection file {path} names no ports; Jupyter writes them before it starts us")
+    return info
+
+
+def write_private(folder: str, name: str, outer: ConnectionInfo) -> tuple[str, ConnectionInfo]:
+    """The kernel's own connection file: ipc sockets in our 0700 folder, the same key.
+
+    The same key, because messages are relayed as they were signed. Returns its path and its content.
+    """
+    base = os.path.join(folder, name)
+    fields: dict[str, Any] = {
+        "transport": "ipc",
+        "ip": base,
+        "key": outer.key.decode(),
+        "signature_scheme": outer.signature_scheme,
+        "kernel_name": outer.kernel_name,
+    }
+    fields.update({f"{channel}_port": number for number, channel in enumerate(CHANNELS, start=1)})
+    path = base + ".json"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(fields, file)
+    return path, ConnectionInfo(fields)

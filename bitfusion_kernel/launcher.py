@@ -1,0 +1,114 @@
+"""The launcher: the program that `bitfusion run` runs. It starts the kernel and never outlives its keeper.
+
+    python -I -S launcher.py SOCKET -- KERNEL ARGV...
+
+Standard library only, because the wrapper's environment may be anything. It starts the kernel first
+(that takes longest), then connects to the keeper's SOCKET, says which processes there are and what the
+wrapper put into the environment, and from then on watches three things by file descriptor: the kernel,
+its own parent (the wrapper) and the keeper. Whichever ends first, the kernel's whole process group is
+killed and the launcher ends; so the GPU lease, which it shares with the wrapper, ends with it.
+
+The kernel gets a process group of its own and JPY_PARENT_PID = launcher: an interrupt then reaches the
+kernel and its children and nothing else, and ipykernel notices by itself when the launcher is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+
+REPORTED_VARIABLES = ("BITFUSION_POOL_", "BF_", "CUDA_VISIBLE_DEVICES")
+
+
+def _start_kernel(argv: list[str]) -> int:
+    """Fork and exec the kernel as leader of its own group; returns its pid."""
+    launcher_pid = os.getpid()
+    pid = os.fork()
+    if pid:
+        try:
+            os.setpgid(pid, pid)  # also here: whoever runs first decides
+        except OSError:
+            pass
+        return pid
+    try:
+        os.setpgid(0, 0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        environ = dict(os.environ, JPY_PARENT_PID=str(launcher_pid))
+        os.execvpe(argv[0], argv, environ)
+    except OSError as error:
+        os.write(2, f"Error: cannot start the kernel {argv[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def main(argv: list[str]) -> int:
+    """Run until kernel, wrapper or keeper ends. Returns the kernel's exit code, 128 + signal if killed."""
+    socket_path, separator, *kernel_argv = argv
+    if separator != "--" or not kernel_argv:
+        raise SystemExit("usage: launcher.py SOCKET -- KERNEL ARGV...")
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, lambda *_: None)  # meant for the kernel, which has its own group
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    wrapper_pid = os.getppid()
+    kernel_pid = _start_kernel(kernel_argv)
+
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    import socket
+
+    from bitfusion_kernel.json_lines import JsonLines
+    from bitfusion_kernel.process_watch import ProcessWatch
+
+    wrapper = ProcessWatch(wrapper_pid)
+    keeper_socket = socket.socket(socket.AF_UNIX)
+    keeper: JsonLines | None = None
+    try:
+        keeper_socket.connect(socket_path)
+    except OSError:
+        keeper_socket.close()  # no keeper, no kernel: end below
+    else:
+        keeper = JsonLines(keeper_socket)
+        reported = {k: v for k, v in os.environ.items() if k.startswith(REPORTED_VARIABLES)}
+        keeper.send(
+            {"event": "launched", "launcher": os.getpid(), "kernel": kernel_pid, "environment": reported}
+        )
+
+    poll = select.poll()
+    poll.register(woken, select.POLLIN)
+    if wrapper.fd is not None:
+        poll.register(wrapper.fd, select.POLLIN)
+    if keeper is not None:
+        poll.register(keeper, select.POLLIN)
+    stop = keeper is None
+    while True:
+        if stop or os.getppid() != wrapper_pid:
+            os.killpg(kernel_pid, signal.SIGKILL)
+        ended = os.waitid(os.P_PID, kernel_pid, os.WEXITED | os.WNOWAIT | (0 if stop else os.WNOHANG))
+        if ended is not None:
+            break
+        for fd, _ in poll.poll(1000):
+            if fd == woken:
+                stop = stop or signal.SIGTERM in os.read(woken, 4096)
+            elif keeper is not None and fd == keeper.fileno():
+                messages = keeper.receive()
+                stop = stop or keeper.closed or any(message["do"] == "stop" for message in messages)
+            else:
+                stop = True  # the wrapper ended
+    try:
+        os.killpg(kernel_pid, signal.SIGKILL)  # its children; the kernel itself is not reaped yet
+    except ProcessLookupError:
+        pass
+    status = os.waitstatus_to_exitcode(os.waitpid(kernel_pid, 0)[1])
+    if keeper is not None:
+        keeper.send({"event": "kernel_exited", "status": status})
+        keeper.flush()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

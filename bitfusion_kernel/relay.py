@@ -1,0 +1,130 @@
+"""The kernel's side of the front: joining the kernel that has started, then relaying.
+
+Shell, control and stdin pass through the front's loop, because it must know which cells run and catches
+`%bitfusion` cells. Output (iopub) is most of the traffic and moves to a thread in C (`zmq.proxy`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import zmq
+
+from bitfusion_kernel.connection_file import ConnectionInfo
+from bitfusion_kernel.wire import InvalidMessage, Message, Wire
+
+INJECT_ADDRESS = "inproc://front-iopub"
+PROBE_EVERY = 0.02
+"""Seconds between questions to a kernel that has not answered on both channels yet."""
+
+RECONNECT_MS = 5
+
+
+class KernelSockets:
+    """DEALERs to the kernel's shell, control and stdin, and an XSUB to its iopub.
+
+    All DEALERs share one identity: the kernel sends `input_request` on stdin to the identity that the
+    cell had on shell.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], info: ConnectionInfo, wire: Wire) -> None:
+        self._wire = wire
+        identity = os.urandom(8).hex().encode()
+        self.shell = self._dealer(context, info.address("shell"), identity)
+        self.control = self._dealer(context, info.address("control"), identity)
+        self.stdin = self._dealer(context, info.address("stdin"), identity)
+        self.iopub = context.socket(zmq.XSUB)
+        self.iopub.linger = 0
+        self.iopub.reconnect_ivl = RECONNECT_MS
+        self.iopub.connect(info.address("iopub"))
+        self.iopub.send(b"\x01")  # everything, for as long as the front lives
+        self._control_answered = False
+        self._iopub_joined = False
+        self._probes_unanswered = 0
+
+    @staticmethod
+    def _dealer(
+        context: zmq.Context[zmq.Socket[bytes]], address: str, identity: bytes
+    ) -> zmq.Socket[bytes]:
+        socket = context.socket(zmq.DEALER)
+        socket.identity = identity
+        socket.linger = 0
+        socket.reconnect_ivl = RECONNECT_MS
+        socket.connect(address)
+        return socket
+
+    def probe(self) -> None:
+        """Ask the kernel something harmless on control; its answer and its busy/idle are what we wait for.
+
+        One question at a time: each is answered with messages on iopub, which would reach the clients if
+        they came after the handover.
+        """
+        if not self.ready and not self._probes_unanswered:
+            self._probes_unanswered += 1
+            self.control.send_multipart(self._wire.build("kernel_info_request", {}), zmq.NOBLOCK)
+
+    def on_control(self) -> None:
+        """An answer to a probe."""
+        self.control.recv_multipart(zmq.NOBLOCK)
+        self._probes_unanswered -= 1
+        self._control_answered = True
+
+    def on_iopub(self) -> list[bytes] | None:
+        """A first message on iopub; returned if it is for the clients (not ours, not a greeting)."""
+        frames = self.iopub.recv_multipart(zmq.NOBLOCK)
+        self._iopub_joined = True
+        try:
+            message: Message = self._wire.read(frames)
+        except InvalidMessage:
+            return None
+        if message.type == "iopub_welcome" or message.parent_header.get("session") == self._wire.session:
+            return None
+        if message.type == "status" and message.content.get("execution_state") == "starting":
+            return None  # the front has said so already
+        return frames
+
+    @property
+    def ready(self) -> bool:
+        """Handover may happen: before this, the first output would be lost."""
+        return self._control_answered and self._iopub_joined and not self._probes_unanswered
+
+    def close(self) -> None:
+        """Close what is still ours."""
+        for socket in (self.shell, self.control, self.stdin, self.iopub):
+            socket.close()
+
+
+class OutputRelay:
+    """Moves iopub in C: front's XPUB ⇄ XSUB on the kernel, with an inlet for the front's own messages.
+
+    The XSUB is connected to the kernel and to an inproc XPUB of ours. Subscriptions of clients travel to
+    both, so the front still sees each new subscriber (to welcome it), and what the front publishes on the
+    inlet leaves by the same socket as the kernel's output.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        clients: zmq.Socket[bytes],
+        kernel: zmq.Socket[bytes],
+    ) -> None:
+        self.inlet = context.socket(zmq.XPUB)
+        self.inlet.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.inlet.linger = 1000
+        self.inlet.bind(INJECT_ADDRESS)
+        kernel.connect(INJECT_ADDRESS)
+        while self.inlet.poll(1000):  # until our own subscription has arrived, or messages would be lost
+            if self.inlet.recv() == b"\x01":
+                break
+        self._sockets = (clients, kernel)
+        threading.Thread(target=self._run, name="iopub", daemon=True).start()
+
+    def _run(self) -> None:
+        clients, kernel = self._sockets
+        try:
+            zmq.proxy(clients, kernel)
+        except zmq.ZMQError:
+            pass  # the context is being closed
+        clients.close(linger=1000)
+        kernel.close(linger=0)
