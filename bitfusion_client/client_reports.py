@@ -1,7 +1,7 @@
 """What `bitfusion list_gpus` and `bitfusion health` print.
 
-The form of `list_gpus` is remembered, no log of it is known; whatever follows the two numbers of a GPU is kept
-as its name.
+The form of `list_gpus` is remembered, no log of it is known; whatever follows the two numbers of a GPU is
+kept as its name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Amounts of memory: Kubernetes quantities and what people write, to MiB.
 
-Decimal suffixes are decimal and binary ones binary, as everywhere in Kubernetes: ``8000M`` is 8·10⁹ bytes, 7629
-MiB, and ``8Gi`` is 8192 MiB. Rounded down to whole MiB, so that the memory of a whole card never asks for more
-than the card has. Upstream's injector passed ``8000M`` on as ``-m 8000``, which the client takes as MiB: write
-``8000Mi`` to get that.
+Decimal suffixes are decimal and binary ones binary, as everywhere in Kubernetes: ``8000M`` is 8·10⁹ bytes,
+7629 MiB, and ``8Gi`` is 8192 MiB. Rounded down to whole MiB, so that the memory of a whole card never asks
+for more than the card has. Upstream's injector passed ``8000M`` on as ``-m 8000``, which the client takes as
+MiB: write ``8000Mi`` to get that.
 """
 
 from __future__ import annotations

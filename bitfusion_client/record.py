@@ -87,10 +87,11 @@ def _values(self: Any) -> tuple[object, ...]:
     return tuple(getattr(self, name) for name in self._fields)
 
 
-def _eq(self: Any, other: object) -> bool:
+def _eq(self: Any, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
-    return bool(_values(self) == _values(other))
+    same: bool = _values(self) == _values(other)
+    return same
 
 
 def _hash(self: Any) -> int:

@@ -65,7 +65,7 @@ class GpuRequest:
             put(self, "timeout", round(self.timeout * 1e9) / 1e9)
 
     def describe(self) -> str:
-        """The text a person reads: ``2 GPUs × 50 %``, ``1 GPU × 8192 MiB``; then filters, servers, timeout."""
+        """The text a person reads: ``2 GPUs × 50 %``, ``1 GPU × 8192 MiB``, then filters and so on."""
         from bitfusion_client.description import format_description
 
         return format_description(self)
