@@ -1,0 +1,152 @@
+"""pool.toml: the servers and devices an admin describes, and the manners. Format: docs/pool.md."""
+
+from __future__ import annotations
+
+import os
+
+from bitfusion_client.errors import PoolUnreadable
+from bitfusion_pool.inventory import (
+    DEFAULT_DEVICE_NAME,
+    DEFAULT_MEMORY_MIB,
+    Device,
+    Server,
+    simulated_devices,
+    stable_uuid,
+)
+from bitfusion_pool.manners import manners_from
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+FILE = "pool.toml"
+MOST_DEVICES = 256  # of one server
+
+_SERVER_FIELDS: dict[str, type] = {
+    "name": str,
+    "address": str,
+    "port": int,
+    "dispatcher_port": int,
+    "uuid": str,
+    "hostname": str,
+    "has_rdma": bool,
+    "cuda_version": str,
+    "driver_version": str,
+    "devices": list,
+}
+_DEVICE_FIELDS: dict[str, type] = {"name": str, "memory_mib": int, "count": int}
+
+
+def configuration_path(folder: str, environ: Mapping[str, str]) -> str:
+    """The file that describes the pool in `folder`; it need not exist unless BITFUSION_POOL_CONFIG names it."""
+    return environ.get("BITFUSION_POOL_CONFIG") or f"{folder}/{FILE}"
+
+
+def stamp(path: str, required: bool) -> str:
+    """Changes whenever the file does; empty if there is none. Raises PoolUnreadable if it is `required`."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if required:
+            raise wrong(path, error.strerror or str(error)) from error
+        return ""
+    return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
+
+
+def wrong(path: str, why: str) -> PoolUnreadable:
+    return PoolUnreadable("", f"pool configuration {path} is wrong: {why}")
+
+
+def read_configuration(path: str) -> tuple[tuple[Server, ...], dict[str, str]]:
+    """Servers and manners (as text, already checked). Raises PoolUnreadable naming the place of a mistake."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeError) as error:
+        raise wrong(path, getattr(error, "strerror", None) or str(error)) from error
+    try:
+        return parse_configuration(text)
+    except ValueError as error:
+        raise wrong(path, str(error)) from error
+
+
+def parse_configuration(text: str) -> tuple[tuple[Server, ...], dict[str, str]]:
+    """The same from the text of the file. Raises ValueError in words for people."""
+    data = _toml(text)
+    for key in data:
+        if key not in ("servers", "manners"):
+            raise ValueError(f"unknown key {key!r}; known are servers, manners")
+    manners = data.get("manners", {})
+    if not isinstance(manners, dict):
+        raise ValueError("manners must be a table [manners]")
+    spelled = {name: _spelling(value) for name, value in manners.items()}
+    try:
+        manners_from(spelled)
+    except Exception as error:
+        raise ValueError(str(error)) from error
+    tables = data.get("servers", [])
+    if not isinstance(tables, list):
+        raise ValueError("servers must be a list of tables [[servers]]")
+    servers = tuple(_server(position, table) for position, table in enumerate(tables))
+    keys = [server.key for server in servers]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ValueError(f"two servers have the address {key}")
+    return servers, spelled
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib
+    return tomllib.loads(text)
+
+
+def _spelling(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def _checked(place: str, table: object, fields: Mapping[str, type]) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise ValueError(f"{place} must be a table")
+    for key, value in table.items():
+        if key not in fields:
+            raise ValueError(f"{place}: unknown key {key!r}; known are {', '.join(fields)}")
+        if not isinstance(value, fields[key]) or (fields[key] is int and isinstance(value, bool)):
+            raise ValueError(f"{place}: {key} must be a {fields[key].__name__}, not {value!r}")
+        if fields[key] is int and value < 1:
+            raise ValueError(f"{place}: {key} must be at least 1, not {value}")
+        if fields[key] is str and not (value and value.isprintable()):
+            raise ValueError(f"{place}: {key} must be one line of text, not {value!r}")
+    return table
+
+
+def _server(position: int, table: object) -> Server:
+    place = f"servers[{position}]"
+    fields = _checked(place, table, _SERVER_FIELDS)
+    address = fields.get("address", "127.0.0.1")
+    port = fields.get("port", 56001)
+    if any(letter in address for letter in " \t;,"):
+        raise ValueError(f"{place}: address must not contain blanks, ; or ,: {address!r}")
+    if port > 65535 or fields.get("dispatcher_port", 1) > 65535:
+        raise ValueError(f"{place}: ports go up to 65535")
+    name = fields.get("name", "local" if position == 0 else f"server{position}")
+    devices: tuple[Device, ...] = ()
+    for number, group in enumerate(fields.get("devices", [])):
+        values = _checked(f"{place}.devices[{number}]", group, _DEVICE_FIELDS)
+        if len(devices) + values.get("count", 1) > MOST_DEVICES:
+            raise ValueError(f"{place}: a server has at most {MOST_DEVICES} devices")
+        devices += simulated_devices(
+            values.get("count", 1),
+            values.get("memory_mib", DEFAULT_MEMORY_MIB),
+            values.get("name", DEFAULT_DEVICE_NAME),
+            first=len(devices),
+        )
+    given = {key: value for key, value in fields.items() if key not in ("name", "address", "port", "devices")}
+    given.setdefault("uuid", stable_uuid(name, f"{address}:{port}"))
+    given.setdefault("hostname", name)
+    return Server(name, address, port, devices, **given)

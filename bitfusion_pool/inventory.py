@@ -1,0 +1,73 @@
+"""What the pool has: servers and the GPUs in them. Pure data, whatever the devices really are."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from bitfusion_client.record import dataclass
+
+DEFAULT_DEVICE_NAME = "Simulated Tesla V100-PCIE-16GB"
+DEFAULT_MEMORY_MIB = 16160  # what the vendor's logs show for this card
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU. `number` counts from 0 within its server; `simulated` means there is no hardware behind it."""
+
+    number: int
+    name: str
+    memory_mib: int
+    simulated: bool = True
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One machine with GPUs. `key` (address:port) names it in the ledger, in requests and in log lines."""
+
+    name: str
+    address: str
+    port: int
+    devices: tuple[Device, ...]
+    dispatcher_port: int = 55001
+    uuid: str = ""
+    hostname: str = ""
+    has_rdma: bool = False
+    cuda_version: str = "11.2"
+    driver_version: str = "460.73.01"
+
+    @property
+    def key(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    @property
+    def device_count(self) -> int:
+        return len(self.devices)
+
+    def device(self, number: int) -> Device:
+        """The device with this number. Raises KeyError."""
+        for device in self.devices:
+            if device.number == number:
+                return device
+        raise KeyError(number)
+
+
+def simulated_devices(count: int, memory_mib: int, name: str, first: int = 0) -> tuple[Device, ...]:
+    """`count` equal simulated devices, numbered from `first`."""
+    return tuple(Device(first + offset, name, memory_mib) for offset in range(count))
+
+
+def stable_uuid(*words: str) -> str:
+    """A uuid that is the same for the same words: servers keep theirs without anybody storing it."""
+    from hashlib import md5
+
+    digits = md5("\0".join(words).encode(), usedforsecurity=False).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def default_servers() -> tuple[Server, ...]:
+    """One server on this machine with two simulated GPUs: what a pool is before anybody configured it."""
+    devices = simulated_devices(2, DEFAULT_MEMORY_MIB, DEFAULT_DEVICE_NAME)
+    return (Server("local", "127.0.0.1", 56001, devices, uuid=stable_uuid("local", "127.0.0.1:56001")),)

@@ -1,0 +1,95 @@
+"""Manners: everything nobody knows about the real client is a switch here.
+
+Set by ``BITFUSION_POOL_MANNERS="stream=stdout,sigint=die"`` or by ``[manners]`` in pool.toml; the environment
+wins, key by key. docs/pool.md has the table.
+"""
+
+from __future__ import annotations
+
+from bitfusion_client.durations import parse_duration
+from bitfusion_client.errors import InvalidRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from dataclasses import dataclass
+else:
+    from bitfusion_client.record import dataclass
+
+# the first value of each is the default
+CHOICES: dict[str, tuple[str, ...]] = {
+    "waiting_text": ("places", "none"),
+    "when_full": ("wait", "fail"),
+    "exit_codes": ("child", "one", "zero"),
+    "stream": ("stderr", "stdout", "split"),
+    "sigint": ("forward", "die", "ignore"),
+    "sigterm": ("forward", "die", "ignore"),
+    "servers": ("reachable", "unreachable"),
+    "token": ("valid", "expired", "refused"),
+    "telemetry": ("line", "on", "off"),
+    "backup_warning": ("off", "on"),
+}
+DURATIONS: dict[str, str] = {"slow": "0", "auto_release": "10m"}
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """One value for every switch. `slow` and `auto_release` are in seconds."""
+
+    waiting_text: str = "places"
+    when_full: str = "wait"
+    exit_codes: str = "child"
+    stream: str = "stderr"
+    sigint: str = "forward"
+    sigterm: str = "forward"
+    servers: str = "reachable"
+    token: str = "valid"
+    telemetry: str = "line"
+    backup_warning: str = "off"
+    slow: float = 0.0
+    auto_release: float = 600.0
+
+
+def split_manners(text: str) -> dict[str, str]:
+    """``"a=b,c=d"`` as a dictionary; blanks around the parts are dropped. Raises InvalidRequest."""
+    found = {}
+    for part in text.replace(";", ",").split(","):
+        if not part.strip():
+            continue
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InvalidRequest("manners", part.strip(), "must be name=value, several joined by ,")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def join_manners(values: Mapping[str, str]) -> str:
+    """The opposite of `split_manners`."""
+    return ",".join(f"{key}={value}" for key, value in values.items())
+
+
+def manners_from(*sources: Mapping[str, str]) -> Manners:
+    """Manners from several mappings, later ones win. Raises InvalidRequest for a name or value unknown here."""
+    values: dict[str, str] = {}
+    for source in sources:
+        values.update(source)
+    checked: dict[str, object] = {}
+    for name, value in values.items():
+        if name in CHOICES:
+            if value not in CHOICES[name]:
+                raise InvalidRequest(f"manner {name}", value, "must be " + " or ".join(CHOICES[name]))
+            checked[name] = value
+        elif name in DURATIONS:
+            checked[name] = _seconds(name, value)
+        else:
+            known = ", ".join((*CHOICES, *DURATIONS))
+            raise InvalidRequest("manner", name, f"must be one of {known}")
+    return Manners(**checked)  # type: ignore[arg-type]  # checked above, name by name
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except InvalidRequest:
+        allowed = "must be a duration like 0.5, 90, 10m or 2m30s"
+        raise InvalidRequest(f"manner {name}", text, allowed) from None

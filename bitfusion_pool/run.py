@@ -1,0 +1,183 @@
+"""`bitfusion run`: takes GPUs, starts the program, stays its parent, gives the GPUs back."""
+
+from __future__ import annotations
+
+import os
+
+from bitfusion_client.client_output import format_locked
+from bitfusion_client.command_line import parse_options, split_program
+from bitfusion_client.errors import UsageError
+from bitfusion_pool import signals
+from bitfusion_pool.allocation import partial_text, program_environment, remove_allocation, write_allocation
+from bitfusion_pool.contact import claim, holder_of, query
+from bitfusion_pool.entries import WAITING
+from bitfusion_pool.ledger import Ledger
+from bitfusion_pool.speaker import VERSION, Speaker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.entries import Entry, Holder, Standing
+    from bitfusion_pool.inventory import Server
+    from bitfusion_pool.liveness import LifeLock
+    from bitfusion_pool.manners import Manners
+
+
+def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    """The whole command; returns its exit status. Raises BitfusionError, signals.Interrupted."""
+    request, rest = parse_options(args)
+    program = split_program(rest)
+    if not program or not program[0]:
+        raise UsageError("there is no program to run")
+    with Ledger(environ) as ledger:
+        speaker = Speaker(ledger.manners.stream)
+        signals.raise_on_signals(ledger.manners.sigint, ledger.manners.sigterm)
+        client_id = claim(ledger, speaker)
+        entry, lock = acquire(ledger, speaker, request, holder_of(program, environ))
+        server = server_of(ledger, entry)
+    # closed while the program runs: an admin may replace the ledger meanwhile
+    path = ""
+    try:
+        before = signals.block()
+        path = announce(speaker, entry, server, ledger.folder)
+        lock.share()
+        given = program_environment(environ, entry, server, lock.fd)
+        status = _run_program(program, given, before, speaker, client_id, server, ledger.manners)
+    finally:
+        release(environ, speaker, entry, lock, path)
+    return _exit_status(status, ledger.manners)
+
+
+def acquire(
+    ledger: Ledger, speaker: Speaker, request: GpuRequest, holder: Holder, ttl: float | None = None
+) -> tuple[Entry, LifeLock]:
+    """Ask for GPUs and wait until they are there, as loudly as the manners want. Raises BitfusionError."""
+    chosen = query(ledger, speaker, request)
+    kind = "process" if ttl is None else "reserved"
+    entry, lock = ledger.ask(request, holder, ledger.manners.when_full == "wait", kind)
+    if entry.state == WAITING:
+        from bitfusion_pool.waiting import wait_for_turn
+
+        def tell(standing: Standing) -> None:
+            if ledger.manners.waiting_text == "places":
+                speaker.log(standing.text())
+
+        entry = wait_for_turn(ledger, entry, request.timeout, tell)
+    speaker.log(f"Choosing GPUs from server list [{' '.join(one.key for one in chosen)}]")
+    return entry, lock
+
+
+def server_of(ledger: Ledger, entry: Entry) -> Server:
+    """The server all of the entry's GPUs are in."""
+    return next(one for one in ledger.servers if one.key == entry.shares[0].server)
+
+
+def announce(speaker: Speaker, entry: Entry, server: Server, folder: str, path: str = "") -> str:
+    """The lines from `Requesting` to `Locked`; returns the allocation file's path. Raises PoolUnreadable."""
+    from bitfusion_pool.folder import unreadable
+
+    numbers = " ".join(str(share.number) for share in entry.shares)
+    memory = entry.shares[0].memory_mib
+    speaker.log(f"Requesting GPUs [{numbers}] with {memory} MiB of memory from server 0, with version {VERSION}...")
+    speaker.plain(f"Requested resources:\nServer List: {server.key}\nClient idle timeout: 0 min")
+    try:
+        path = write_allocation(entry, folder, path)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    total = server.device(entry.shares[0].number).memory_mib
+    share = float(partial_text(entry.request, total))
+    speaker.log(format_locked(len(entry.shares), share, path))
+    return path
+
+
+def _run_program(
+    program: list[str],
+    environ: dict[str, str],
+    mask: set[int],
+    speaker: Speaker,
+    client_id: str,
+    server: Server,
+    manners: Manners,
+) -> int:
+    command = " ".join(program).replace("\n", " ")
+    count = environ["BITFUSION_POOL_DEVICES"].count('"id": ')
+    speaker.log(f"Running client command '{command}' on {count} GPUs, with the following servers:")
+    speaker.log(f"{server.address} {server.dispatcher_port} {server.uuid} {server.port} {VERSION}")
+    speaker.plain("")
+    default = (signals.SIGPIPE, signals.SIGXFSZ)  # which Python ignores, and programs would inherit that
+    try:
+        child = os.posix_spawnp(program[0], program, environ, setsigmask=mask, setsigdef=default)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        why = "executable file not found in $PATH" if missing else (error.strerror or str(error)).lower()
+        speaker.error(f'exec: "{program[0]}": {why}')
+        return 127 if missing else 126
+    if manners.telemetry != "off":
+        speaker.log(f"Command started, launching telemetry process: {client_id} | {server.key}")
+    helper = _start_telemetry(int(environ["BITFUSION_POOL_LOCK_FD"])) if manners.telemetry == "on" else 0
+    try:
+        return _wait(child, manners)
+    finally:
+        if helper:
+            os.kill(helper, 9)
+            os.waitpid(helper, 0)
+
+
+def _wait(child: int, manners: Manners) -> int:
+    while True:
+        number, from_terminal = signals.next_signal()
+        if number == signals.SIGCHLD:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            continue
+        manner = signals.manner_of(number, manners.sigint, manners.sigterm)
+        if manner == "die":
+            signals.die_of(number)
+        elif manner == "forward" and not from_terminal:
+            # not reaped yet, so the number still is our child's
+            os.kill(child, number)
+
+
+def _start_telemetry(lock_fd: int) -> int:
+    """A process beside the program, as client 4.0 has one; it does nothing and ends with the wrapper."""
+    parent = os.getpid()
+    helper = os.fork()
+    if helper:
+        return helper
+    try:
+        import time
+
+        os.close(lock_fd)  # it uses no GPU
+        while os.getppid() == parent:
+            time.sleep(0.2)
+    finally:
+        os._exit(0)
+
+
+def release(environ: Mapping[str, str], speaker: Speaker, entry: Entry, lock: LifeLock, path: str) -> None:
+    """Give the GPUs back and say so. First the deed: a reader that hangs must not keep them."""
+    lock.close()
+    kept = False
+    with Ledger(environ) as ledger:
+        if ledger.in_use(entry.entry_id):
+            # something the program left behind still has the lock, and perhaps memory of the GPU
+            kept = True
+        else:
+            ledger.give_back(entry.entry_id)
+    if path:
+        remove_allocation(path)
+        speaker.log(f"Releasing GPUs from config file '{path}'...")
+        if kept:
+            speaker.log("The GPUs stay allocated until the processes the command left behind have ended", "WARN")
+        else:
+            speaker.log(f"Released GPUs on 1 servers and removed generated config file '{path}'")
+
+
+def _exit_status(status: int, manners: Manners) -> int:
+    if manners.exit_codes == "zero":
+        return 0
+    return 1 if status and manners.exit_codes == "one" else status
