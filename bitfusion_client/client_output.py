@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 else:
     from bitfusion_client.record import dataclass
 
+MOST_AHEAD = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -230,8 +232,10 @@ def parse_health(text: str) -> HealthReport:
 
 
 def format_waiting(place: int, of: int, ahead: Iterable[str] = ()) -> str:
-    """The message of the embedded pool's waiting line, without level and time."""
+    """The message of the embedded pool's waiting line, without level and time; names the first five."""
     names = [" ".join(who.replace(";", ",").split()) for who in ahead]
+    if len(names) > MOST_AHEAD:
+        names[MOST_AHEAD:] = [f"and {len(names) - MOST_AHEAD} more"]
     shown = f"Waiting for GPUs: place {place} of {of}"
     return f"{shown}, ahead: {'; '.join(names)}" if names else shown
 
@@ -326,8 +330,8 @@ def _telemetry(rest: str, text: str, level: str, time: str) -> Line:
 
 
 def _waiting(rest: str, text: str, level: str, time: str) -> Line:
-    place, rest = _between(rest + ",", "place ", " of ")
-    of, _, ahead = rest[:-1].partition(", ahead: ")
+    place, rest = _between(rest, "place ", " of ")
+    of, _, ahead = rest.partition(", ahead: ")
     names = tuple(name.strip() for name in ahead.split(";") if name.strip())
     return Waiting(text, level, time, _number(place), _number(of), names)
 

@@ -6,7 +6,8 @@ A size is spelled in limits by exactly one of
 - a key that explains itself: ``bitfusion.io/gpu-50: 2`` (2 GPUs × 50 %), ``bitfusion.io/gpu-8gib: 1`` or
   ``bitfusion.io/gpu-8000mib: 1``: one key is all a form can write.
 The annotation ``bitfusion.io/request``, options as on the command line or JSON, overrides the limits.
-``bitfusion.io/gpu`` (percent × amount) is what is scheduled and counted in quotas; it is never read as a request.
+``bitfusion.io/gpu`` (percent × amount) is what is scheduled and counted in quotas; it is never read as a
+request.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ def request_to_kubernetes(request: GpuRequest) -> KubernetesRequest:
 def units(request: GpuRequest, total_mib: int | None = None) -> int:
     """`bitfusion.io/gpu` of a request: percent × GPUs, rounded up; 100 are one whole GPU.
 
-    `total_mib`, the memory of one GPU of the pool, is needed for requests by memory (InvalidRequest without it,
-    and for more memory than a GPU has).
+    `total_mib`, the memory of one GPU of the pool, is needed for requests by memory (InvalidRequest without
+    it, and for more memory than a GPU has).
     """
     if request.memory_mib is None:
         share = 1.0 if request.partial is None else request.partial
@@ -186,7 +187,7 @@ def _size_of_key(name: str) -> tuple[float | None, int | None]:
 
 def _plain_whole(text: str) -> bool:
     # no leading zeros: one size, one key
-    return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= 12
+    return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= 15
 
 
 def _percent(value: object) -> float:

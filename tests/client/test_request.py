@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.description import parse_description
+from bitfusion_client.errors import BitfusionError, InvalidRequest
+from bitfusion_client.request import GpuRequest
+from tests.client.strategies import PARTIALS, PLAIN_FILTERS, requests
+
+COUNT = "must be a whole number from 1 to 1024"
+SHARE = "must be greater than 0.0 and at most 1.0"
+MIB = "must be a whole number of MiB, at least 1"
+SERVER = "must be host:port, without spaces; several are joined by ;"
+DURATION = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gpus": 0}, f'Invalid value "0" for gpus: {COUNT}'),
+        ({"gpus": -1}, f'Invalid value "-1" for gpus: {COUNT}'),
+        ({"gpus": 1025}, f'Invalid value "1025" for gpus: {COUNT}'),
+        ({"gpus": True}, f'Invalid value "True" for gpus: {COUNT}'),
+        ({"gpus": 1.0}, f'Invalid value "1.0" for gpus: {COUNT}'),
+        ({"gpus": 10**6000}, f'Invalid value "a number far too large" for gpus: {COUNT}'),
+        ({"partial": 0}, f'Invalid value "0" for partial: {SHARE}'),
+        ({"partial": 1.5}, f'Invalid value "1.5" for partial: {SHARE}'),
+        ({"partial": float("nan")}, f'Invalid value "nan" for partial: {SHARE}'),
+        ({"partial": "half"}, f'Invalid value "half" for partial: {SHARE}'),
+        ({"memory_mib": 0}, f'Invalid value "0" for memory_mib: {MIB}'),
+        ({"memory_mib": 8.5}, f'Invalid value "8.5" for memory_mib: {MIB}'),
+        (
+            {"partial": 0.5, "memory_mib": 8},
+            'Invalid value "8" for memory_mib: give either a share (-p) or an amount of memory (-m), not both',
+        ),
+        (
+            {"filters": (("a b", "c"),)},
+            'Invalid value "a b=c" for filters: must be key=value, the key without spaces',
+        ),
+        (
+            {"filters": (("a", ""),)},
+            'Invalid value "a=" for filters: must be key=value, the key without spaces',
+        ),
+        ({"servers": ("a b",)}, f'Invalid value "a b" for servers: {SERVER}'),
+        ({"servers": ("a:70000",)}, f'Invalid value "a:70000" for servers: {SERVER}'),
+        ({"servers": ("a;b",)}, f'Invalid value "a;b" for servers: {SERVER}'),
+        ({"timeout": 0}, f'Invalid value "0" for timeout: {DURATION}'),
+        ({"timeout": 1e9}, f'Invalid value "1000000000.0" for timeout: {DURATION}'),
+    ],
+)
+def test_a_wrong_value_names_the_field_the_value_and_what_is_allowed(values, message):
+    with pytest.raises(InvalidRequest) as caught:
+        GpuRequest(**values)
+    assert caught.value.user_message == message
+    assert caught.value.field == next(reversed(values))
+    assert "Error: " + str(caught.value) == "Error: i" + message[1:]
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (GpuRequest(), "1 GPU"),
+        (GpuRequest(2), "2 GPUs"),
+        (GpuRequest(2, 0.5), "2 GPUs × 50 %"),
+        (GpuRequest(1, 0.07), "1 GPU × 7 %"),
+        (GpuRequest(1, 0.333), "1 GPU × 33.3 %"),
+        (GpuRequest(1, 1), "1 GPU × 100 %"),
+        (GpuRequest(1, 1e-05), "1 GPU × 0.001 %"),
+        (GpuRequest(memory_mib=8192), "1 GPU × 8192 MiB"),
+        (
+            GpuRequest(filters=(("device.name", "Tesla"),), servers=("a:1", "b:2"), timeout=1800),
+            "1 GPU, device.name=Tesla, on a:1 or b:2, waiting at most 30m",
+        ),
+    ],
+)
+def test_the_text_a_person_reads(request_, text):
+    assert request_.describe() == text
+    assert parse_description(text) == request_
+
+
+@given(requests(PLAIN_FILTERS))
+def test_the_text_reads_back(request_):
+    assert parse_description(request_.describe()) == request_
+
+
+@pytest.mark.parametrize("text", ["2 gpus x 50%", "2 GPUs * 50 %", "2 GPUs × 50 %", "2  GPU  50 %"])
+def test_people_write_the_same_text_in_several_ways(text):
+    assert parse_description(text) == GpuRequest(2, 0.5)
+
+
+@given(st.one_of(st.text(), st.text("0123456789 GPUs×%MiB,.=on")))
+def test_no_text_crashes_the_reader(text):
+    try:
+        parse_description(text)
+    except BitfusionError as error:
+        assert error.user_message
+
+
+@pytest.mark.parametrize("text", ["", "two GPUs", "1 GPU × 8192", "1 GPU, what", "1 GPU × 5 GiB"])
+def test_text_that_is_no_request(text):
+    with pytest.raises(InvalidRequest) as caught:
+        parse_description(text)
+    assert caught.value.allowed == "must read like 1 GPU, 2 GPUs × 50 % or 1 GPU × 8192 MiB"
+
+
+@given(requests())
+def test_json_reads_back(request_):
+    assert GpuRequest.from_json(json.loads(json.dumps(request_.to_json()))) == request_
+
+
+def test_json_names():
+    full = GpuRequest(2, 0.5, None, (("a", "b=c"),), ("s:1",), 60)
+    assert full.to_json() == {
+        "gpus": 2,
+        "partial": 0.5,
+        "filters": ["a=b=c"],
+        "servers": ["s:1"],
+        "timeout": 60.0,
+    }
+    assert GpuRequest().to_json() == {"gpus": 1}
+    assert GpuRequest.from_json({"filters": [["a", "b"]], "partial": None}) == GpuRequest(
+        filters=(("a", "b"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"gpu": 1},
+            'Invalid value "1" for gpu: is no field; fields are gpus, partial, memory_mib, filters, servers, timeout',
+        ),
+        ({"filters": "a=b"}, 'Invalid value "a=b" for filters: must be a list of key=value'),
+        ({"filters": ["ab"]}, 'Invalid value "ab" for filters: must be key=value, the key without spaces'),
+        ({"filters": [3]}, 'Invalid value "3" for filters: must be key=value, the key without spaces'),
+        ({"servers": "s:1"}, 'Invalid value "s:1" for servers: must be a list of host:port'),
+        ({"servers": [1]}, f'Invalid value "1" for servers: {SERVER}'),
+        ({"gpus": "2"}, f'Invalid value "2" for gpus: {COUNT}'),
+    ],
+)
+def test_wrong_json(data, message):
+    with pytest.raises(InvalidRequest) as caught:
+        GpuRequest.from_json(data)
+    assert caught.value.user_message == message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = st.sampled_from(["gpus", "partial", "memory_mib", "filters", "servers", "timeout"])
+
+
+@given(st.dictionaries(st.one_of(FIELDS, st.text()), JSON, max_size=6))
+def test_no_json_crashes_the_reader(data):
+    try:
+        GpuRequest.from_json(data)
+    except InvalidRequest as error:
+        assert error.user_message
+
+
+@pytest.mark.parametrize(
+    ("partial", "total", "mib"),
+    [(0.5, 16160, 8080), (0.8, 32510, 26008), (0.29, 100, 29), (0.02, 32510, 650), (1.0, 16160, 16160)],
+)
+def test_shares_of_memory_are_rounded_down(partial, total, mib):
+    assert GpuRequest(1, partial).memory_per_gpu(total) == mib
+
+
+def test_memory_of_other_sizes():
+    assert GpuRequest().memory_per_gpu(16160) == 16160
+    assert GpuRequest(memory_mib=8000).memory_per_gpu(16160) == 8000
+
+
+@given(PARTIALS, st.integers(1, 1 << 20))
+def test_a_share_never_exceeds_the_card(partial, total):
+    assert 0 <= GpuRequest(1, partial).memory_per_gpu(total) <= total
+
+
+def test_requests_are_values():
+    request_ = GpuRequest(2, 0.5)
+    assert request_ == GpuRequest(gpus=2, partial=0.5)
+    assert hash(request_) == hash(GpuRequest(2, 0.5))
+    assert request_ != GpuRequest(2)
+    assert request_ != (2, 0.5)
+    assert pickle.loads(pickle.dumps(request_)) == copy.copy(request_) == copy.deepcopy(request_) == request_
+    assert dataclasses.replace(request_, partial=None, memory_mib=5) == GpuRequest(2, memory_mib=5)
+    assert repr(GpuRequest()) == (
+        "GpuRequest(gpus=1, partial=None, memory_mib=None, filters=(), servers=(), timeout=None)"
+    )
+    with pytest.raises(AttributeError, match="cannot assign to 'gpus': a GpuRequest never changes"):
+        request_.gpus = 3
+    with pytest.raises(AttributeError, match="cannot delete 'gpus': a GpuRequest never changes"):
+        del request_.gpus
