@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bitfusion_client.command_line import parse_options
-from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError, WaitCancelled, WrongSetting
+from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError, WrongSetting
 from bitfusion_kernel import commands, pool_table, status_report
 from bitfusion_kernel.cells import Entry
 from bitfusion_kernel.commands import Command
@@ -24,6 +24,16 @@ CLIENT_TIME_LIMIT = 60.0
 """Seconds `list_gpus` or `health` may take: the real client asks servers one by one."""
 
 CLIENT_COMMANDS = {"pool": "list_gpus", "list_gpus": "list_gpus", "health": "health"}
+
+SETTING_ATTRIBUTES = {
+    "gpus": "gpus",
+    "partial": "partial",
+    "memory": "memory_mib",
+    "filter": "filters",
+    "server_list": "servers",
+    "timeout": "timeout",
+}
+"""Settings that an administrator may lock, with the field of a request that each decides."""
 
 
 def answer_now(front: Front, command: Command) -> str:
@@ -55,14 +65,12 @@ def _request(front: Front, words: list[str]) -> str:
             f"can't read {' '.join(rest)!r} in %bitfusion request",
             "spell the size as the client does: %bitfusion request -n 1 -p 0.5",
         )
-    locked = set(starter.settings.locked)
     before = starter.settings.request
-    for name, attributes in (("gpus", ("gpus",)), ("partial", ("partial", "memory_mib")), ("memory", ("partial", "memory_mib")),
-                             ("filter", ("filters",)), ("server_list", ("servers",)), ("timeout", ("timeout",))):
-        if name in locked and any(getattr(request, a) != getattr(before, a) for a in attributes):
-            raise WrongSetting(
-                name, getattr(request, attributes[0]), "locked by your administrator's configuration", "%bitfusion request"
-            )
+    for name, attribute in SETTING_ATTRIBUTES.items():
+        value = getattr(request, attribute)
+        if name in starter.settings.locked and value != getattr(before, attribute):
+            allowed = f"locked by your administrator; this kernel asks for {before.describe()}"
+            raise WrongSetting(name, value, allowed, "%bitfusion request")
     starter.chosen = request
     if starter.acquisition is not None:
         return f"Noted: {request.describe()}. This kernel keeps what it has; restart it to get the new size."
@@ -81,7 +89,6 @@ class CommandCell:
         self._client_command: Command | None = None
         self._client_output = b""
         self._waiting = False
-        self.deadline: float | None = None
 
     @property
     def _parent(self) -> dict[str, object]:
@@ -98,20 +105,20 @@ class CommandCell:
                 if command.problem is None and command.name == "acquire" and not self._front.running:
                     self._waiting = True
                     self._left.insert(0, command)
-                    self._front.want_kernel(raising=True)
-                    self._front.show_notice(self.entry)
+                    self._front.wait.begin()
+                    self._front.wait.show_in(self.entry)
                     return
                 self._front.publisher.stream(answer_now(self._front, command) + "\n", self._parent)
             except BitfusionError as error:
                 self.fail(error)
                 return
-        self._front.finish_commands(self.entry, None)
+        self._front.line.finish_commands(self.entry, None)
 
     def fail(self, error: BitfusionError) -> None:
         """End with an error; what is left of the cell is not run."""
         self._end_client()
-        self._front.finish_commands(self.entry, error)
-        self._front.advance()
+        self._front.line.finish_commands(self.entry, error)
+        self._front.line.advance()
 
     def on_running(self) -> None:
         """The kernel is there: `acquire` is done."""
@@ -127,13 +134,13 @@ class CommandCell:
         """The user's interrupt; True if it was for a client that runs here."""
         if self._client is None:
             return False
-        self.fail(WaitCancelled("bitfusion " + " ".join(self._client.args[1:]), "interrupted"))  # type: ignore[index]
+        assert self._client_command is not None
+        name = CLIENT_COMMANDS[self._client_command.name]
+        self.fail(ClientFailed(f"bitfusion {name}", "interrupted", "run the cell again."))
         return True
 
-    def on_time(self, now: float) -> None:
-        """End a client that takes too long."""
-        if self.deadline is not None and now >= self.deadline:
-            self.fail(ClientFailed("", f"no answer within {CLIENT_TIME_LIMIT:.0f} s"))
+    def _on_time_limit(self) -> None:
+        self.fail(ClientFailed("", f"no answer within {CLIENT_TIME_LIMIT:.0f} s"))
 
     # -- the client ------------------------------------------------------------------------------
 
@@ -155,8 +162,8 @@ class CommandCell:
         os.set_blocking(self._client.stdout.fileno(), False)
         self._client_command = command
         self._client_output = b""
-        self.deadline = time.monotonic() + CLIENT_TIME_LIMIT
-        self._front.on(self._client.stdout.fileno(), self._on_client_output)
+        self._front.loop.set_timer("client", time.monotonic() + CLIENT_TIME_LIMIT, self._on_time_limit)
+        self._front.loop.on(self._client.stdout.fileno(), self._on_client_output)
 
     def _on_client_output(self) -> None:
         assert self._client is not None and self._client.stdout is not None and self._client_command is not None
@@ -180,16 +187,16 @@ class CommandCell:
         if name == "pool":
             self._front.publisher.show(pool_table.render(output), self._parent)
         self.proceed()
-        self._front.advance()
+        self._front.line.advance()
 
     def _end_client(self) -> int:
         """Reap the client, killing it if it still runs; its exit code."""
         client, self._client = self._client, None
-        self.deadline = None
+        self._front.loop.cancel_timer("client")
         if client is None:
             return 0
         assert client.stdout is not None
-        self._front.off(client.stdout.fileno())
+        self._front.loop.off(client.stdout.fileno())
         client.stdout.close()
         try:
             return client.wait(0.2)

@@ -50,16 +50,13 @@ class ShellQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> object:
-        return iter(self._entries)
+    def entries(self) -> list[Entry]:
+        """All, oldest first."""
+        return list(self._entries)
 
     def append(self, entry: Entry) -> None:
         """At the end."""
         self._entries.append(entry)
-
-    def put_back(self, entry: Entry) -> None:
-        """At the front: it could not be sent."""
-        self._entries.appendleft(entry)
 
     def pop(self) -> Entry:
         """The oldest."""

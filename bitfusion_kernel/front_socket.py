@@ -28,7 +28,7 @@ class FrontSocket:
         self._listener.bind(os.path.join(front.keeper.folder, NAME))
         self._listener.listen(4)
         self._listener.setblocking(False)
-        front.on(self._listener.fileno(), self._on_connection)
+        front.loop.on(self._listener.fileno(), self._on_connection)
 
     def _on_connection(self) -> None:
         try:
@@ -61,5 +61,5 @@ class FrontSocket:
 
     def close(self) -> None:
         """Stop accepting."""
-        self._front.off(self._listener.fileno())
+        self._front.loop.off(self._listener.fileno())
         self._listener.close()

@@ -1,0 +1,176 @@
+"""The line of cells: in order to the kernel, `%bitfusion` cells to the front, aborted after an error."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bitfusion_kernel.cells import Entry, RunningCells, ShellQueue
+from bitfusion_kernel.wire import Message
+
+if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
+    from bitfusion_kernel.cell_commands import CommandCell
+    from bitfusion_kernel.front import Front
+
+DEFAULT_SILENT_WAIT = 5.0
+"""Seconds; used while the settings themselves are wrong."""
+
+
+class CellLine:
+    """What has come on shell and is not done. The front has one."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self.queue = ShellQueue()
+        self.in_kernel = RunningCells()
+        self.command_cell: CommandCell | None = None
+        self._answered_early: set[str] = set()
+
+    @property
+    def clear(self) -> bool:
+        """Nothing stands between a new message and the kernel."""
+        return not self.queue and self.command_cell is None
+
+    def append(self, entry: Entry) -> None:
+        """One more, at the end. A silent one is answered after a time, kernel or not."""
+        self.queue.append(entry)
+        if entry.is_execute and entry.is_silent and not self._front.running:
+            self._front.publisher.status("busy", entry.message.header)
+            self._set_silent_timer()
+
+    def advance(self) -> None:
+        """Do what can be done now."""
+        if self._front.running:
+            self._advance_to_kernel()
+            return
+        while self.command_cell is None:
+            entry = self._next_wish()
+            if entry is None:
+                return
+            if entry.commands is not None:
+                self.queue.remove(entry)
+                self._run_commands(entry)
+                continue
+            if self._ask_for_gpu(entry):
+                return  # it waits; otherwise it has failed and the next one may try
+
+    def _next_wish(self) -> Entry | None:
+        return self.queue.first_where(lambda entry: entry.is_cell or entry.commands is not None)
+
+    def _ask_for_gpu(self, entry: Entry) -> bool:
+        from bitfusion_client.errors import BitfusionError
+
+        try:
+            self._front.wait.begin_for(entry)
+        except BitfusionError as error:
+            self.fail_waiting(entry, error)
+            return False
+        return True
+
+    def _advance_to_kernel(self) -> None:
+        kernel = self._front.kernel
+        while (entry := self.queue.first) is not None and self.command_cell is None:
+            if entry.commands is not None:
+                if self.in_kernel:
+                    return  # its turn comes when the cells before it are done
+                self.queue.pop()
+                self._run_commands(entry)
+                continue
+            if not kernel.send_shell(entry.message.frames):
+                return  # its inbox is full; `kernel` comes back here when there is room
+            self.queue.pop()
+            if entry.is_execute and "subshell_id" not in entry.message.header:
+                self.in_kernel.sent(entry)
+            if entry.answered:
+                self._answered_early.add(entry.message.id)
+
+    # -- %bitfusion cells ------------------------------------------------------------------------
+
+    def _run_commands(self, entry: Entry) -> None:
+        from bitfusion_kernel.cell_commands import CommandCell
+
+        self._front.publisher.status("busy", entry.message.header)
+        self.command_cell = CommandCell(self._front, entry)
+        self.command_cell.proceed()
+
+    def finish_commands(self, entry: Entry, error: BitfusionError | None) -> None:
+        """Called by the command cell at its end."""
+        self.command_cell = None
+        if self._front.wait.cell is entry:
+            self._front.wait.end_notice()
+        if error is None:
+            self._front.publisher.finish_cell(self._front.clients.shell, entry.message)
+        else:
+            self._fail(entry, error)
+
+    # -- ends of cells ---------------------------------------------------------------------------
+
+    def fail_waiting(self, entry: Entry, error: BitfusionError) -> None:
+        """A cell that did not get its GPU."""
+        if self.command_cell is not None and self.command_cell.entry is entry:
+            self.command_cell.fail(error)
+        else:
+            self.queue.remove(entry)
+            self._fail(entry, error)
+
+    def _fail(self, entry: Entry, error: BitfusionError) -> None:
+        self._front.publisher.fail_cell(self._front.clients.shell, entry.message, error)
+        if entry.stops_on_error and not entry.is_silent:
+            self._front.read_shell()  # also those that have arrived but were not read yet
+            self.abort_queued()
+
+    def abort_queued(self) -> None:
+        """Answer the cells behind a failed one as ipykernel does."""
+        for entry in self.queue.take_where(lambda e: e.is_execute and not e.is_silent):
+            self._front.publisher.abort_cell(self._front.clients.shell, entry.message)
+
+    def fail_running(self, error: BitfusionError) -> None:
+        """The kernel is gone: the cell that ran says why, the others never run."""
+        told = False
+        for entry in self.in_kernel.take_all():
+            if entry.is_silent or told:
+                self._front.publisher.abort_cell(self._front.clients.shell, entry.message)
+            else:
+                self._front.publisher.fail_cell(self._front.clients.shell, entry.message, error)
+                told = True
+        self.abort_queued()
+
+    def on_execute_reply(self, reply: Message) -> bool:
+        """Keep the books of what the kernel has; False if the front has given this reply already."""
+        request_id = str(reply.parent_header.get("msg_id"))
+        entry = self.in_kernel.answered(request_id)
+        failed = reply.content.get("status") == "error"
+        if failed and entry is not None and entry.stops_on_error and not entry.is_silent:
+            self.abort_queued()
+        if request_id in self._answered_early:
+            self._answered_early.discard(request_id)
+            return False
+        return True
+
+    # -- silent cells ----------------------------------------------------------------------------
+
+    def _set_silent_timer(self) -> None:
+        waiting = self.queue.first_where(lambda e: e.is_execute and e.is_silent and not e.answered)
+        if waiting is not None and not self._front.running:
+            due = waiting.arrived_at + self._silent_wait()
+            self._front.loop.set_timer("silent", due, self._answer_silent)
+
+    def _answer_silent(self) -> None:
+        """Clients wait for the reply to their silent start-up code; it still runs once it can."""
+        now = time.monotonic()
+        for entry in self.queue.entries():
+            due = entry.arrived_at + self._silent_wait() <= now
+            if entry.is_execute and entry.is_silent and not entry.answered and due and not self._front.running:
+                entry.answered = True
+                self._front.publisher.finish_cell(self._front.clients.shell, entry.message)
+        self._set_silent_timer()
+
+    def _silent_wait(self) -> float:
+        from bitfusion_client.errors import BitfusionError
+
+        try:
+            return self._front.starter.settings.silent_wait
+        except BitfusionError:
+            return DEFAULT_SILENT_WAIT
+

@@ -1,0 +1,150 @@
+"""The kernel as the front sees it: joined when it has started, handed over to, relayed from, buried.
+
+Held messages are sent only when the kernel answers on control and its iopub has been joined: before
+that the first output would be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import zmq
+
+from bitfusion_kernel.relay import PROBE_EVERY, KernelSockets, OutputRelay
+from bitfusion_kernel.wire import DELIMITER
+
+if TYPE_CHECKING:
+    from bitfusion_kernel.front import Front
+
+
+class KernelSide:
+    """Made when a launcher reports its kernel; closed when its wrapper has ended."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        assert front.starter.kernel_connection is not None
+        self._sockets = KernelSockets(front.context, front.starter.kernel_connection, front.wire)
+        self._output: OutputRelay | None = None
+        front.loop.on(self._sockets.control, self._on_joining)
+        front.loop.on(self._sockets.iopub, self._on_joining)
+        self._probe()
+
+    # -- joining ---------------------------------------------------------------------------------
+
+    def _probe(self) -> None:
+        self._sockets.probe()
+        self._front.loop.set_timer("probe", time.monotonic() + PROBE_EVERY, self._probe)
+
+    def _on_joining(self) -> None:
+        sockets = self._sockets
+        if self._output is not None:
+            return
+        if sockets.control.poll(0):
+            sockets.on_control()
+        while not sockets.ready and sockets.iopub.poll(0):
+            frames = sockets.on_iopub()
+            if frames is not None:
+                self._front.clients.iopub.send_multipart(frames)
+        if sockets.ready:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """From here on the kernel answers. The notice goes first, then the messages that waited."""
+        front, loop, sockets = self._front, self._front.loop, self._sockets
+        loop.cancel_timer("probe")
+        front.wait.end_notice()
+        loop.off(sockets.iopub)
+        loop.off(front.clients.iopub)
+        self._output = OutputRelay(front.context, front.clients.iopub, sockets.iopub)
+        front.publisher.iopub = self._output.inlet
+        loop.on(self._output.inlet, front.on_subscription)
+        loop.on(sockets.control, self._on_control)
+        loop.on(sockets.shell, self._on_shell)
+        loop.on(sockets.stdin, self._on_stdin)
+        front.on_running()
+
+    # -- to the kernel ---------------------------------------------------------------------------
+
+    def send_shell(self, frames: list[bytes]) -> bool:
+        """False if the kernel's inbox is full. Then Jupyter's must fill up, not our memory: shell is not
+        read again until there is room."""
+        try:
+            self._sockets.shell.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            self._front.loop.off(self._front.clients.shell)
+            self._front.loop.on(self._sockets.shell, self._on_shell, writable=True)
+            return False
+        return True
+
+    def send_control(self, frames: list[bytes]) -> None:
+        """Control is never that full; a kernel that reads none of it loses what comes then."""
+        try:
+            self._sockets.control.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return
+
+    def send_stdin(self, frames: list[bytes]) -> None:
+        """An answer to `input()`."""
+        try:
+            self._sockets.stdin.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return
+
+    # -- from the kernel -------------------------------------------------------------------------
+
+    def _on_shell(self) -> None:
+        front = self._front
+        if not front.loop.watches(front.clients.shell):
+            front.watch_shell()
+            front.loop.on(self._sockets.shell, self._on_shell)
+        self._relay_replies()
+        front.line.advance()
+
+    def _relay_replies(self) -> None:
+        front = self._front
+        for frames in _received(self._sockets.shell):
+            if b'"execute_reply"' in frames[frames.index(DELIMITER) + 2]:
+                if not front.line.on_execute_reply(front.wire.read(frames)):
+                    continue
+            front.clients.shell.send_multipart(frames)
+
+    def _on_control(self) -> None:
+        for frames in _received(self._sockets.control):
+            if frames[0] != DELIMITER:  # else the answer to an interrupt of our own
+                self._front.clients.control.send_multipart(frames)
+
+    def _on_stdin(self) -> None:
+        for frames in _received(self._sockets.stdin):
+            self._front.clients.stdin.send_multipart(frames)
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    def relay_last_words(self) -> None:
+        """Pass on what the kernel had answered before it died."""
+        if self._output is not None:
+            self._relay_replies()
+            self._on_control()
+
+    def close(self) -> None:
+        """Close the sockets; the output relay closes its two when the context ends."""
+        loop, sockets = self._front.loop, self._sockets
+        loop.cancel_timer("probe")
+        for socket in (sockets.shell, sockets.control, sockets.stdin):
+            loop.off(socket)
+            socket.close(linger=0)
+        if self._output is None:
+            loop.off(sockets.iopub)
+            sockets.iopub.close(linger=0)
+        else:
+            loop.off(self._output.inlet)
+            self._output.inlet.close(linger=500)
+
+
+def _received(socket: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
+    while True:
+        try:
+            yield socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
