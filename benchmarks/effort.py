@@ -1,0 +1,61 @@
+"""How much of everything a run measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Repetitions and sizes of one run; goals are only judged fairly at ``FULL``."""
+
+    starts: int
+    """Kernel starts for each way of starting and each variant."""
+    cells: int
+    """Trivial cells for each variant."""
+    volumes: int
+    """Repetitions of each cell with much output."""
+    megabytes: int
+    large_displays: int
+    small_displays: int
+    interrupts: int
+    memory: int
+    """Kernel starts for each figure about memory."""
+    unread_displays: int
+
+
+FULL = Effort(
+    starts=15,
+    cells=500,
+    volumes=5,
+    megabytes=100,
+    large_displays=100,
+    small_displays=20_000,
+    interrupts=10,
+    memory=3,
+    unread_displays=600,
+)
+QUICK = Effort(
+    starts=5,
+    cells=300,
+    volumes=3,
+    megabytes=20,
+    large_displays=30,
+    small_displays=4_000,
+    interrupts=4,
+    memory=1,
+    unread_displays=200,
+)
+TINY = Effort(
+    starts=1,
+    cells=3,
+    volumes=1,
+    megabytes=1,
+    large_displays=2,
+    small_displays=20,
+    interrupts=1,
+    memory=1,
+    unread_displays=5,
+)
+"""Shows only that everything runs; the tests use it."""
+EFFORTS = {"full": FULL, "quick": QUICK, "tiny": TINY}

@@ -1,0 +1,91 @@
+"""Much output: how fast it comes through, and that all of it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from benchmarks.effort import Effort
+from benchmarks.kernel_client import Cell, KernelClient, KernelSilent
+from benchmarks.measure import Row, SpeedAtLeast, interleave
+from benchmarks.workplace import FIRST_CELL, PLAIN, Workplace
+
+TOPIC = "output"
+LINE = 1000
+
+STDOUT = """
+import sys
+line = "x" * {length} + "\\n"
+for _ in range({count}):
+    sys.stdout.write(line)
+sys.stdout.flush()
+"""
+DISPLAYS = """
+publish, data = get_ipython().display_pub.publish, {{"text/plain": "x" * {length}}}
+for _ in range({count}):
+    publish(data)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A cell that prints much: what it is called, its code, and how many pieces of it must arrive."""
+
+    what: str
+    code: str
+    count: int
+    arrived: Callable[[Cell], int]
+    goal: SpeedAtLeast
+
+
+def volumes(effort: Effort) -> list[Volume]:
+    """The cells, smaller when ``effort`` is."""
+    lines = effort.megabytes * 1_000_000 // LINE
+    large, small = effort.large_displays, effort.small_displays
+    return [
+        Volume(
+            f"{effort.megabytes} MB of stdout",
+            STDOUT.format(length=LINE - 1, count=lines),
+            lines,
+            lambda cell: cell.lines,
+            SpeedAtLeast(0.98),
+        ),
+        Volume(
+            f"{large} displays of 1 MB",
+            DISPLAYS.format(length=1_000_000, count=large),
+            large,
+            lambda cell: cell.messages["display_data"],
+            SpeedAtLeast(0.9),
+        ),
+        Volume(
+            f"{small:,} small displays",
+            DISPLAYS.format(length=20, count=small),
+            small,
+            lambda cell: cell.messages["display_data"],
+            SpeedAtLeast(0.9),
+        ),
+    ]
+
+
+def run(workplace: Workplace, effort: Effort) -> list[Row]:
+    """One row a volume; a run in which something got lost has failed."""
+    rows = []
+    with ExitStack() as stack:
+        clients: dict[str, KernelClient] = {}
+        for name, variant in workplace.variants(FIRST_CELL).items():
+            kernel = stack.enter_context(variant.kernel())
+            clients[name] = stack.enter_context(kernel.client())
+            clients[name].join_iopub()
+            clients[name].execute("pass")
+        for volume in volumes(effort):
+
+            def measure(client: KernelClient, volume: Volume = volume) -> float:
+                cell = client.execute(volume.code, timeout=120)
+                if (arrived := volume.arrived(cell)) != volume.count:
+                    raise KernelSilent(f"{volume.what}: {arrived} of {volume.count} arrived ({cell.status})")
+                return cell.seconds
+
+            samples = interleave(clients, effort.volumes, measure)
+            rows.append(Row(TOPIC, volume.what, "s", samples[FIRST_CELL], samples[PLAIN], volume.goal))
+    return rows
