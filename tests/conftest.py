@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pytest
 
 MARK = "BITFUSION_TEST_SUITE"
-# A kernel's chain has 5 s to go while the server that might restart it lives; a little more on a busy machine.
+# A kernel's chain has 5 s to go while a server lives that might restart it; more on a busy machine.
 GRACE_S = 8.0
 
 

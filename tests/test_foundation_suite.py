@@ -16,7 +16,8 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A small suite with this suite's conftest, run in a process of its own."""
     tests = pytester.mkdir("tests")
     for name in ("conftest.py", "pool_leases.py"):
-        (tests / name).write_text((ROOT / "tests" / name).read_text().replace("GRACE_S = 8.0", "GRACE_S = 0.3"))
+        text = (ROOT / "tests" / name).read_text()
+        (tests / name).write_text(text.replace("GRACE_S = 8.0", "GRACE_S = 0.3"))
     pytester.makeini("[pytest]\npythonpath = .\nfilterwarnings = error")
     return pytester
 
@@ -53,7 +54,8 @@ def test_a_process_left_behind_is_an_error_and_is_ended(suite: pytest.Pytester) 
 def test_a_private_folder_left_behind_is_an_error(suite: pytest.Pytester) -> None:
     result = run(
         suite,
-        "import os\ndef test_leaves():\n    os.mkdir(os.environ['XDG_RUNTIME_DIR'] + '/bitfusion-x', 0o700)\n",
+        "import os\n"
+        "def test_leaves():\n    os.mkdir(os.environ['XDG_RUNTIME_DIR'] + '/bitfusion-x', 0o700)\n",
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*private folder: bitfusion-x*"])

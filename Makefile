@@ -1,0 +1,71 @@
+# Needs Python 3.10 to 3.13 and make, nothing else. PYTHON=/path/to/python3 chooses one.
+PYTHON ?= python3
+FOLDER := build
+VENV := $(FOLDER)/venv
+BIN := $(VENV)/bin
+ENVIRONMENT := $(PYTHON) tools/environment.py
+KERNEL := $(BIN)/bitfusion-kernel install --sys-prefix
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-rooms test-pythons lab bench lint lock clean
+# An environment is made by one at a time.
+.NOTPARALLEL:
+
+help: ## show this list
+	@echo "make demo    train a network in a TensorFlow notebook in the Bitfusion kernel, and prove it"
+	@echo "make lab     JupyterLab on the embedded pool, with the Bitfusion kernel ready"
+	@echo "make test    every test; make test-rooms: those of the three rooms only"
+	@echo "make bench   the kernel side by side with plain ipykernel"
+	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make lock    requirements/*.txt anew (needs uv); make clean: remove $(FOLDER)/"
+
+demo:
+	@$(ENVIRONMENT) demo
+	@$(KERNEL) --replace >/dev/null
+	@$(BIN)/python examples/run_demo.py
+
+lab:
+	@$(ENVIRONMENT) demo
+	@$(ENVIRONMENT) lab
+	@$(KERNEL) --replace
+	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(LAB)
+
+test:
+	@$(ENVIRONMENT) test
+	@$(KERNEL) --replace >/dev/null
+	@$(PYTEST) $(TESTS)
+	@$(MAKE) --no-print-directory test-pythons
+
+test-rooms:
+	@$(ENVIRONMENT) rooms
+	@$(KERNEL) --replace >/dev/null
+	@$(PYTEST) tests/client tests/pool tests/kernel $(TESTS)
+
+# The oldest and the newest Python that this project promises, where the machine has them.
+test-pythons: test-python-3.10 test-python-3.13
+
+test-python-%:
+	@if $(ENVIRONMENT) rooms --python $* --folder $(FOLDER)/venv-$* --if-found; then \
+	    $(FOLDER)/venv-$*/bin/bitfusion-kernel install --sys-prefix --replace >/dev/null && \
+	    $(FOLDER)/venv-$*/bin/python -m pytest tests/client tests/pool tests/kernel; \
+	elif [ $$? -eq 3 ]; then echo "· the tests of the rooms on Python $* are left out"; \
+	else exit 1; fi
+
+bench:
+	@$(ENVIRONMENT) test
+	@$(KERNEL) --replace >/dev/null
+	@$(BIN)/python -m benchmarks $(BENCH)
+
+lint:
+	@$(ENVIRONMENT) lint
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock:
+	@tools/lock.sh $(LOCK)
+
+clean:
+	rm -rf $(FOLDER) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
