@@ -59,6 +59,7 @@ class Acquisition:
         self.log: deque[str] = deque(maxlen=LOG_LINES)
         self.kernel_words: deque[str] = deque(maxlen=20)
         """What the kernel wrote to its real stdout and stderr, past IPython."""
+        self._last_was_clients = False
         self.place: int | None = None
         self.of: int | None = None
         self.ahead: tuple[str, ...] = ()
@@ -77,10 +78,16 @@ class Acquisition:
     def on_line(self, text: str) -> bool:
         """One line of the wrapper's output; False if it is not the client's own (the kernel wrote it)."""
         line = client_output.parse_line(text)
+        if isinstance(line, client_output.Unknown) and self.launched_at is not None:
+            if not text.strip() and self._last_was_clients:
+                return True  # the client puts an empty line into its report
+            self._last_was_clients = False
+            if text.strip():
+                self.kernel_words.append(text.strip())
+            return False
+        self._last_was_clients = True
         if isinstance(line, client_output.Unknown):
-            if self.launched_at is not None or not text.strip():
-                self.kernel_words.append(text)
-                return False
+            pass
         elif isinstance(line, client_output.Waiting):
             self.place, self.of, self.ahead = line.place, line.of, tuple(line.ahead)
         elif isinstance(line, client_output.Requesting):
@@ -108,7 +115,7 @@ class Acquisition:
     def why_it_ended(self) -> BitfusionError:
         """The error for the cell that waited or ran, once the wrapper is gone."""
         if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
-            words = f"; its last words: {self.kernel_words[-1].strip()}" if self.kernel_words else ""
+            words = f"; its last words: {self.kernel_words[-1]}" if self.kernel_words else ""
             return KernelDied("", f"the kernel process {describe_status(self.kernel_status)}{words}")
         if self.granted:
             last = next((line for line in reversed(self.log) if line.strip()), "")

@@ -34,6 +34,9 @@ class KernelSide:
     # -- joining ---------------------------------------------------------------------------------
 
     def _probe(self) -> None:
+        self._on_joining()
+        if self._output is not None:
+            return
         self._sockets.probe()
         self._front.loop.set_timer("probe", time.monotonic() + PROBE_EVERY, self._probe)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import zmq
 
@@ -17,6 +18,10 @@ from bitfusion_kernel.wire import InvalidMessage, Message, Wire
 INJECT_ADDRESS = "inproc://front-iopub"
 PROBE_EVERY = 0.02
 """Seconds between questions to a kernel that has not answered on both channels yet."""
+
+GREETING_PATIENCE = 0.05
+"""Seconds, after the kernel's first answer, that its `status: starting` is waited for, to keep it from
+clients: ipykernel answers control a moment before it says so. Kernels that never say it cost this much."""
 
 RECONNECT_MS = 5
 
@@ -39,9 +44,10 @@ class KernelSockets:
         self.iopub.reconnect_ivl = RECONNECT_MS
         self.iopub.connect(info.address("iopub"))
         self.iopub.send(b"\x01")  # everything, for as long as the front lives
-        self._control_answered = False
         self._iopub_joined = False
         self._probes_unanswered = 0
+        self._answered_at: float | None = None
+        self._said_starting = False
 
     @staticmethod
     def _dealer(
@@ -68,7 +74,7 @@ class KernelSockets:
         """An answer to a probe."""
         self.control.recv_multipart(zmq.NOBLOCK)
         self._probes_unanswered -= 1
-        self._control_answered = True
+        self._answered_at = self._answered_at or time.monotonic()
 
     def on_iopub(self) -> list[bytes] | None:
         """A first message on iopub; returned if it is for the clients (not ours, not a greeting)."""
@@ -81,13 +87,16 @@ class KernelSockets:
         if message.type == "iopub_welcome" or message.parent_header.get("session") == self._wire.session:
             return None
         if message.type == "status" and message.content.get("execution_state") == "starting":
-            return None  # the front has said so already
+            self._said_starting = True  # the front has told the clients already
+            return None
         return frames
 
     @property
     def ready(self) -> bool:
         """Handover may happen: before this, the first output would be lost."""
-        return self._control_answered and self._iopub_joined and not self._probes_unanswered
+        if self._answered_at is None or not self._iopub_joined or self._probes_unanswered:
+            return False
+        return self._said_starting or time.monotonic() - self._answered_at > GREETING_PATIENCE
 
     def close(self) -> None:
         """Close what is still ours."""
