@@ -59,21 +59,19 @@ def choose_python(wanted: str | None) -> str:
     if wanted:
         found = find_python(wanted)
         if not found:
-            raise Trouble(
-                "Python {} was not found; name it: PYTHON{}=/path/to/python3".format(
-                    wanted, wanted.replace(".", "")
-                )
-            )
+            variable = "PYTHON" + wanted.replace(".", "")
+            raise Trouble(f"Python {wanted} was not found; name it: {variable}=/path/to/python3")
         return found
-    if "%d.%d" % sys.version_info[:2] in SUPPORTED:
+    running = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if running in SUPPORTED:
         return sys.executable
     for version in SUPPORTED:
         found = find_python(version)
         if found:
             return found
     raise Trouble(
-        "Python 3.10 to 3.13 is needed, %s is %d.%d; name another one: make PYTHON=/path/to/python3"
-        % (sys.executable, *sys.version_info[:2])
+        f"Python 3.10 to 3.13 is needed, {sys.executable} is {running}; "
+        "name another one: make PYTHON=/path/to/python3"
     )
 
 
@@ -92,9 +90,8 @@ def make_folder(folder: str, python: str) -> str:
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         raise Trouble(
-            "{} cannot make a virtual environment (Debian and Ubuntu: apt-get install python3-venv):\n{}".format(
-                python, made.stdout.decode(errors="replace").strip()
-            )
+            f"{python} cannot make a virtual environment (Debian and Ubuntu: apt-get install python3-venv):\n"
+            + made.stdout.decode(errors="replace").strip()
         )
     with open(note, "w") as file:
         file.write(identity)
@@ -150,7 +147,7 @@ def pip(python: str, arguments: list[str], progress: Progress | None) -> None:
     if progress:
         progress.end()
     if process.returncode != 0:
-        raise Trouble("pip {} failed:\n{}".format(arguments[0], "\n".join(said[-25:])))
+        raise Trouble(f"pip {arguments[0]} failed:\n" + "\n".join(said[-25:]))
 
 
 class Progress:
@@ -172,12 +169,12 @@ class Progress:
         elif words[:1] == ["Downloading"] and line.endswith("MB)"):
             size = line.rsplit("(", 1)[1][:-1]
             if float(size.split()[0]) > 50:
-                self.show("{}, {}".format(words[1].rsplit("/", 1)[-1].split("-")[0], size), always=True)
+                self.show(f"{words[1].rsplit('/', 1)[-1].split('-')[0]}, {size}", always=True)
         elif line.startswith("Installing collected packages"):
-            self.show("unpacking %d packages" % self.done, always=True)
+            self.show(f"unpacking {self.done} packages", always=True)
 
     def show(self, what: str, always: bool = False) -> None:
-        text = "  %3d/%d  %s" % (self.done, self.total, what)
+        text = f"  {self.done:3d}/{self.total}  {what}"
         if self.live:
             print("\r\033[K" + text, end="", flush=True)
         elif always or self.done % 20 == 0:
@@ -210,9 +207,7 @@ def main() -> int:
     parser.add_argument("purpose", choices=PURPOSES)
     parser.add_argument("--python", metavar="X.Y", help="the version to use (default: the running one)")
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "venv"))
-    parser.add_argument(
-        "--if-found", action="store_true", help="end with 3, quietly, where --python is missing"
-    )
+    parser.add_argument("--if-found", action="store_true", help="end with 3 where --python is missing")
     options = parser.parse_args()
     folder = os.path.abspath(options.folder)
     try:
