@@ -6,22 +6,18 @@ and `health` run the client, whose output is shown as it comes.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
 from typing import TYPE_CHECKING
 
+from bitfusion_client.client_output import error_from_output
 from bitfusion_client.command_line import parse_options
 from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError, WrongSetting
 from bitfusion_kernel import commands, pool_table, status_report
 from bitfusion_kernel.cells import Entry
+from bitfusion_kernel.client_call import TIME_LIMIT, ClientCall
 from bitfusion_kernel.commands import Command
 
 if TYPE_CHECKING:
     from bitfusion_kernel.front import Front
-
-CLIENT_TIME_LIMIT = 60.0
-"""Seconds `list_gpus` or `health` may take: the real client asks servers one by one."""
 
 CLIENT_COMMANDS = {"pool": "list_gpus", "list_gpus": "list_gpus", "health": "health"}
 
@@ -85,9 +81,7 @@ class CommandCell:
         self._front = front
         self.entry = entry
         self._left = list(entry.commands)
-        self._client: subprocess.Popen[bytes] | None = None
-        self._client_command: Command | None = None
-        self._client_output = b""
+        self._call: ClientCall | None = None
         self._waiting = False
 
     @property
@@ -116,7 +110,9 @@ class CommandCell:
 
     def fail(self, error: BitfusionError) -> None:
         """End with an error; what is left of the cell is not run."""
-        self._end_client()
+        if self._call is not None:
+            self._call.end()
+            self._call = None
         self._front.line.finish_commands(self.entry, error)
         self._front.line.advance()
 
@@ -132,74 +128,34 @@ class CommandCell:
 
     def interrupt(self) -> bool:
         """The user's interrupt; True if it was for a client that runs here."""
-        if self._client is None:
+        if self._call is None:
             return False
-        assert self._client_command is not None
-        name = CLIENT_COMMANDS[self._client_command.name]
-        self.fail(ClientFailed(f"bitfusion {name}", "interrupted", "run the cell again."))
+        self.fail(ClientFailed("", "interrupted", "run the cell again."))
         return True
-
-    def _on_time_limit(self) -> None:
-        self.fail(ClientFailed("", f"no answer within {CLIENT_TIME_LIMIT:.0f} s"))
 
     # -- the client ------------------------------------------------------------------------------
 
     def _start_client(self, command: Command) -> None:
         starter = self._front.starter
-        client = starter.find_client()
-        try:
-            self._client = subprocess.Popen(
-                [client.path, CLIENT_COMMANDS[command.name]],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=starter.client_environment(),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ClientFailed(client.path, error.strerror or "can't be started") from None
-        assert self._client.stdout is not None
-        os.set_blocking(self._client.stdout.fileno(), False)
-        self._client_command = command
-        self._client_output = b""
-        self._front.loop.set_timer("client", time.monotonic() + CLIENT_TIME_LIMIT, self._on_time_limit)
-        self._front.loop.on(self._client.stdout.fileno(), self._on_client_output)
+        argv = [starter.find_client().path, CLIENT_COMMANDS[command.name]]
 
-    def _on_client_output(self) -> None:
-        assert self._client is not None and self._client.stdout is not None and self._client_command is not None
-        try:
-            chunk = os.read(self._client.stdout.fileno(), 65536)
-        except BlockingIOError:
-            return
-        self._client_output += chunk
-        if chunk:
-            if self._client_command.name != "pool":
-                self._front.publisher.stream(chunk.decode("utf-8", "replace"), self._parent)
-            return
-        name = self._client_command.name
-        output = self._client_output.decode("utf-8", "replace")
-        status = self._end_client()
-        if status != 0:
-            from bitfusion_client.client_output import error_from_output
+        def on_output(text: str) -> None:
+            if command.name != "pool":
+                self._front.publisher.stream(text, self._parent)
 
-            self.fail(error_from_output(output.splitlines(), status, None))
-            return
-        if name == "pool":
-            self._front.publisher.show(pool_table.render(output), self._parent)
-        self.proceed()
-        self._front.line.advance()
+        def on_end(output: str, status: int | None) -> None:
+            self._call = None
+            if status is None:
+                self.fail(
+                    ClientFailed(" ".join(argv), f"no answer within {TIME_LIMIT:.0f} s", exit_status=None)
+                )
+                return
+            if status != 0:
+                self.fail(error_from_output(output.splitlines(), status, None))
+                return
+            if command.name == "pool":
+                self._front.publisher.show(pool_table.render(output), self._parent)
+            self.proceed()
+            self._front.line.advance()
 
-    def _end_client(self) -> int:
-        """Reap the client, killing it if it still runs; its exit code."""
-        client, self._client = self._client, None
-        self._front.loop.cancel_timer("client")
-        if client is None:
-            return 0
-        assert client.stdout is not None
-        self._front.loop.off(client.stdout.fileno())
-        client.stdout.close()
-        try:
-            return client.wait(0.2)
-        except subprocess.TimeoutExpired:
-            client.kill()
-            return client.wait()
+        self._call = ClientCall(self._front.loop, argv, starter.client_environment(), on_output, on_end)

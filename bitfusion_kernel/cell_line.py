@@ -161,7 +161,13 @@ class CellLine:
         now = time.monotonic()
         for entry in self.queue.entries():
             due = entry.arrived_at + self._silent_wait() <= now
-            if entry.is_execute and entry.is_silent and not entry.answered and due and not self._front.running:
+            if (
+                entry.is_execute
+                and entry.is_silent
+                and not entry.answered
+                and due
+                and not self._front.running
+            ):
                 entry.answered = True
                 self._front.publisher.finish_cell(self._front.clients.shell, entry.message)
         self._set_silent_timer()
@@ -173,4 +179,3 @@ class CellLine:
             return self._front.starter.settings.silent_wait
         except BitfusionError:
             return DEFAULT_SILENT_WAIT
-

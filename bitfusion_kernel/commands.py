@@ -42,7 +42,9 @@ def parse_line(rest: str) -> Command:
         return Command(name, (), f"{name!r} is no %bitfusion command; there are: {', '.join(COMMANDS)}")
     takes_words = name == "request"
     if words[1:] and not takes_words:
-        return Command(name, (), f"%bitfusion {name} takes no arguments, but was given: {' '.join(words[1:])}")
+        return Command(
+            name, (), f"%bitfusion {name} takes no arguments, but was given: {' '.join(words[1:])}"
+        )
     return Command(name, tuple(words[1:]))
 
 

@@ -43,7 +43,9 @@ def read(path: str) -> ConnectionInfo:
     except (ValueError, TypeError, AttributeError) as error:
         raise BadConnectionFile(f"connection file {path} is not one: {error}") from None
     if not all(fields.get(f"{channel}_port") for channel in CHANNELS):
-        raise BadConnectionFile(f"connection file {path} names no ports; Jupyter writes them before it starts us")
+        raise BadConnectionFile(
+            f"connection file {path} names no ports; Jupyter writes them before it starts us"
+        )
     return info
 
 

@@ -47,7 +47,7 @@ LAST_WORDS_DELAY = 0.3
 """Seconds a dead kernel's wrapper gets to say its last words and its status before the cell is told."""
 
 END_PATIENCE = 2.0
-"""Seconds the front waits, at its end, for the wrapper to give the GPU back; the keeper goes on without it."""
+"""Seconds the front waits at its end for the wrapper to give the GPU back; the keeper goes on without it."""
 
 OUTPUT_DRAIN = 0.03
 """Seconds for the output relay to pass on what the front said last."""
@@ -171,7 +171,9 @@ class Front:
                 frames = self.clients.shell.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            is_cell = DELIMITER in frames[:-1] and b'"execute_request"' in frames[frames.index(DELIMITER) + 2 :][0]
+            is_cell = (
+                DELIMITER in frames[:-1] and b'"execute_request"' in frames[frames.index(DELIMITER) + 2 :][0]
+            )
             if not is_cell and self.line.clear and self.kernel.send_shell(frames):
                 continue
             try:
@@ -198,7 +200,9 @@ class Front:
         for message in self._receive(self.clients.control):
             if message.type == "shutdown_request":
                 self._on_shutdown(message, self.clients.control)
-            elif message.type == "interrupt_request" and not (self.running and self.line.command_cell is None):
+            elif message.type == "interrupt_request" and not (
+                self.running and self.line.command_cell is None
+            ):
                 self.publisher.answer(self.clients.control, message, {"status": "ok"})
                 self._interrupt()
             elif self.running:

@@ -34,9 +34,7 @@ def main(argv: list[str]) -> None:
         os._exit(status)  # threads in zmq.proxy have no other end
 
 
-def _run(
-    arguments: FrontArguments, info: connection_file.ConnectionInfo, folder: str
-) -> int:
+def _run(arguments: FrontArguments, info: connection_file.ConnectionInfo, folder: str) -> int:
     wrapped = WrappedKernel.load(arguments.value("spec"))
     keeper = start_keeper(folder)
     starter = KernelStarter(arguments, wrapped, info, keeper)

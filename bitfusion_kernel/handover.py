@@ -108,9 +108,9 @@ class KernelSide:
     def _relay_replies(self) -> None:
         front = self._front
         for frames in _received(self._sockets.shell):
-            if b'"execute_reply"' in frames[frames.index(DELIMITER) + 2]:
-                if not front.line.on_execute_reply(front.wire.read(frames)):
-                    continue
+            is_cells = b'"execute_reply"' in frames[frames.index(DELIMITER) + 2]
+            if is_cells and not front.line.on_execute_reply(front.wire.read(frames)):
+                continue
             front.clients.shell.send_multipart(frames)
 
     def _on_control(self) -> None:

@@ -25,9 +25,7 @@ class JupyterSockets:
         heartbeat = self._bind(zmq.Context(), zmq.ROUTER, "hb")
         threading.Thread(target=_echo, args=(heartbeat,), name="heartbeat", daemon=True).start()
 
-    def _bind(
-        self, context: zmq.Context[zmq.Socket[bytes]], kind: int, channel: str
-    ) -> zmq.Socket[bytes]:
+    def _bind(self, context: zmq.Context[zmq.Socket[bytes]], kind: int, channel: str) -> zmq.Socket[bytes]:
         socket = context.socket(kind)
         socket.linger = 1000
         if self._info.curve_secretkey:

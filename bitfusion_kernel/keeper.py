@@ -42,7 +42,7 @@ class Outputs:
 
     def __init__(self, pipes: dict[str, int]) -> None:
         self.stream_of = {fd: stream for stream, fd in pipes.items()}
-        self._partial = {fd: b"" for fd in self.stream_of}
+        self._partial = dict.fromkeys(self.stream_of, b"")
         for fd in self.stream_of:
             os.set_blocking(fd, False)
 

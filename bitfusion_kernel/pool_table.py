@@ -17,7 +17,9 @@ def render(list_gpus_output: str) -> dict[str, str]:
         for gpu in server.gpus:
             free = f"{gpu.free_mib} of {gpu.total_mib} MiB"
             share = gpu.free_mib / gpu.total_mib if gpu.total_mib else 0.0
-            rows.append((server.address, str(gpu.id), getattr(gpu, "name", "") or "", free, share, server.tasks))
+            rows.append(
+                (server.address, str(gpu.id), getattr(gpu, "name", "") or "", free, share, server.tasks)
+            )
     plain = [f"{'server':<24} {'GPU':<4} {'free memory':<24} tasks"]
     plain += [f"{address:<24} {gpu:<4} {free:<24} {tasks}" for address, gpu, _, free, _, tasks in rows]
     cells = "".join(

@@ -28,9 +28,7 @@ class Publisher:
     def publish(self, message_type: str, content: Json, parent: Json | None = None) -> None:
         """One message on iopub; `parent` is the header of the request it belongs to."""
         topic = f"kernel.bitfusion.{message_type}".encode()
-        self.iopub.send_multipart(
-            self._wire.build(message_type, content, parent=parent, identities=[topic])
-        )
+        self.iopub.send_multipart(self._wire.build(message_type, content, parent=parent, identities=[topic]))
 
     def status(self, state: str, parent: Json | None = None) -> None:
         """`starting`, `busy`, `idle`."""

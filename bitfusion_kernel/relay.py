@@ -50,9 +50,7 @@ class KernelSockets:
         self._said_starting = False
 
     @staticmethod
-    def _dealer(
-        context: zmq.Context[zmq.Socket[bytes]], address: str, identity: bytes
-    ) -> zmq.Socket[bytes]:
+    def _dealer(context: zmq.Context[zmq.Socket[bytes]], address: str, identity: bytes) -> zmq.Socket[bytes]:
         socket = context.socket(zmq.DEALER)
         socket.identity = identity
         socket.linger = 0

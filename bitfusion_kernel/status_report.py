@@ -51,7 +51,10 @@ def lease_rows(acquisition: Acquisition) -> list[tuple[str, str]]:
     """Request, GPUs, server, since when."""
     rows = [("Request", acquisition.request.describe())]
     if acquisition.devices:
-        rows += [("GPU" if number == 0 else "", device.describe()) for number, device in enumerate(acquisition.devices)]
+        rows += [
+            ("GPU" if number == 0 else "", device.describe())
+            for number, device in enumerate(acquisition.devices)
+        ]
     elif acquisition.gpu_ids:
         numbers = ", ".join(str(number) for number in acquisition.gpu_ids)
         memory = f" – {acquisition.memory_mib} MiB each" if acquisition.memory_mib else ""

@@ -42,7 +42,9 @@ def render(
         details: list[str] = []
     else:
         headline = f"Waiting for {request_text}"
-        details = [f"Place {place} of {of} in the queue" if place is not None else "The pool has not told a place"]
+        details = [
+            f"Place {place} of {of} in the queue" if place is not None else "The pool has not told a place"
+        ]
         if ahead:
             details.append("Ahead: " + "; ".join(ahead))
         details.append("To stop waiting, interrupt the kernel (■). The notebook is not lost.")
