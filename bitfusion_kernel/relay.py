@@ -44,9 +44,9 @@ class KernelSockets:
         self.iopub.reconnect_ivl = RECONNECT_MS
         self.iopub.connect(info.address("iopub"))
         self.iopub.send(b"\x01")  # everything, for as long as the front lives
-        self._iopub_joined = False
-        self._probes_unanswered = 0
+        self._probe_id: str | None = None
         self._answered_at: float | None = None
+        self._idle_seen = False
         self._said_starting = False
 
     @staticmethod
@@ -59,40 +59,44 @@ class KernelSockets:
         return socket
 
     def probe(self) -> None:
-        """Ask the kernel something harmless on control; its answer and its busy/idle are what we wait for.
+        """Ask the kernel something harmless on control; its answer and its `idle` are what we wait for.
 
-        One question at a time: each is answered with messages on iopub, which would reach the clients if
-        they came after the handover.
+        One question at a time, asked again only when it was answered but its `idle` was not seen: then
+        iopub had not been joined yet.
         """
-        if not self.ready and not self._probes_unanswered:
-            self._probes_unanswered += 1
-            self.control.send_multipart(self._wire.build("kernel_info_request", {}), zmq.NOBLOCK)
+        if self._probe_id is None or (self._answered_at is not None and not self._idle_seen):
+            frames = self._wire.build("kernel_info_request", {})
+            self._probe_id = self._wire.read(frames).id
+            self._answered_at = None
+            self.control.send_multipart(frames, zmq.NOBLOCK)
 
     def on_control(self) -> None:
-        """An answer to a probe."""
-        self.control.recv_multipart(zmq.NOBLOCK)
-        self._probes_unanswered -= 1
-        self._answered_at = self._answered_at or time.monotonic()
+        """The answer to a probe."""
+        reply = self._wire.read(self.control.recv_multipart(zmq.NOBLOCK))
+        if reply.parent_header.get("msg_id") == self._probe_id:
+            self._answered_at = time.monotonic()
 
     def on_iopub(self) -> list[bytes] | None:
         """A first message on iopub; returned if it is for the clients (not ours, not a greeting)."""
         frames = self.iopub.recv_multipart(zmq.NOBLOCK)
-        self._iopub_joined = True
         try:
             message: Message = self._wire.read(frames)
         except InvalidMessage:
             return None
-        if message.type == "iopub_welcome" or message.parent_header.get("session") == self._wire.session:
+        state = message.content.get("execution_state")
+        if message.parent_header.get("session") == self._wire.session:
+            if message.parent_header.get("msg_id") == self._probe_id and state == "idle":
+                self._idle_seen = True
             return None
-        if message.type == "status" and message.content.get("execution_state") == "starting":
+        if message.type == "status" and state == "starting":
             self._said_starting = True  # the front has told the clients already
             return None
-        return frames
+        return None if message.type == "iopub_welcome" else frames
 
     @property
     def ready(self) -> bool:
         """Handover may happen: before this, the first output would be lost."""
-        if self._answered_at is None or not self._iopub_joined or self._probes_unanswered:
+        if self._answered_at is None or not self._idle_seen:
             return False
         return self._said_starting or time.monotonic() - self._answered_at > GREETING_PATIENCE
 
