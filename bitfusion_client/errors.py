@@ -95,7 +95,10 @@ class UsageError(BitfusionError):
 
 
 class ClientNotFound(BitfusionError):
-    """There is no `bitfusion` command, not even the embedded one. `looked_at`: the places, in order."""
+    """There is no `bitfusion` command, not even the embedded one. `looked_at`: the places, in order.
+
+    `configured`: the one place was named by the person, nothing else was tried.
+    """
 
     headline = "There is no `bitfusion` command on this machine."
     next_step = (
@@ -103,9 +106,12 @@ class ClientNotFound(BitfusionError):
         "without one, reinstall kubeflow-bitfusion to get the embedded pool back."
     )
 
-    def __init__(self, looked_at: Sequence[str]) -> None:
+    def __init__(self, looked_at: Sequence[str], configured: bool = False) -> None:
         super().__init__("", "looked at " + ", ".join(looked_at) if looked_at else "")
-        self.args = (looked_at,)
+        self.args = (looked_at, configured)
+        if configured:
+            self.headline = "The configured `bitfusion` command cannot be executed."
+            self.next_step = "correct the path in BITFUSION_CLIENT or the setting `client`, or leave it out."
         self.looked_at = list(looked_at)
 
 

@@ -61,7 +61,7 @@ def find_client(
             for found in _on_path(configured, path):
                 if _is_command(found):
                     return _found(found, "configured")
-        raise ClientNotFound([configured])
+        raise ClientNotFound([configured], configured=True)
     looked_at = []
     for found in _on_path(COMMAND, path):
         if _is_command(found):

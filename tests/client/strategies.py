@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
 
+from bitfusion_client.errors import BitfusionError
 from bitfusion_client.request import GpuRequest
 
 _PRINTABLE = st.characters(min_codepoint=32, max_codepoint=0x2FFF, blacklist_categories=("C", "Z"))
@@ -38,3 +41,15 @@ def requests(filters: st.SearchStrategy[tuple[str, str]] = FILTERS) -> st.Search
         st.lists(SERVERS, max_size=3).map(tuple),
         st.one_of(st.none(), TIMEOUTS),
     )
+
+
+def refusal(call: Callable[..., object], *args: object) -> BitfusionError | None:
+    """The project's own error `call` raised, None if it raised none; any other exception is a crash."""
+    try:
+        call(*args)
+    except BitfusionError as caught:
+        error = caught
+    else:
+        return None
+    assert 1 <= len(error.user_message.splitlines()) <= 4
+    return error

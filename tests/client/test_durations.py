@@ -12,7 +12,7 @@ from bitfusion_client.durations import (
     shift_point,
 )
 from bitfusion_client.errors import InvalidRequest
-from tests.client.strategies import PARTIALS
+from tests.client.strategies import PARTIALS, refusal
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,8 @@ def test_read_back(nanoseconds):
 
 @given(st.one_of(st.text(), st.text("0123456789.hmsnuµ ")))
 def test_no_text_crashes_the_reader(text):
-    try:
+    if refusal(parse_duration, text) is None:
         assert parse_duration(text) >= 0
-    except InvalidRequest as error:
-        assert error.field == "timeout"
 
 
 @given(PARTIALS)

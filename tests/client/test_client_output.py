@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client import client_output as words
+from bitfusion_client.client_output import parse_line
+
+LOGS = Path(__file__).parent / "logs"
+CLIENT_ID = "83a890bb-422d-419f-a5d8-61db0d149cf1"
+
+
+def without_text(line):
+    """Kind and meaning of a line: its fields but text, level and time."""
+    kept = [name for name in line.__match_args__ if name not in ("text", "level", "time")]
+    return (type(line).__name__, *(getattr(line, name) for name in kept))
+
+
+def parsed(name):
+    return [parse_line(text) for text in (LOGS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_line_of_4_0_0():
+    lines = parsed("run-4.0.0.txt")
+    assert [without_text(line) for line in lines] == [
+        ("ClaimingClient", "10.117.32.177:56001", CLIENT_ID),
+        ("Unknown",),
+        ("QueryServer", "10.117.32.177:56001"),
+        ("ChoosingServers", ("10.117.32.177:56001",)),
+        ("Requesting", (0,), 16160, 0, "4.0.0-639f4163"),
+        ("RequestedResources",),
+        ("ServerList", ("10.117.32.177:56001",)),
+        ("IdleTimeout", 0),
+        ("Locked", 1, 1.0, "/tmp/bitfusion940406361"),
+        ("RunningCommand", "python /home/workspace/training/train.py", 1),
+        (
+            "ServerLine",
+            "10.117.32.177",
+            55001,
+            "02491a45-fb7d-4894-833f-bf71ea724e44",
+            56001,
+            "4.0.0-639f4163",
+        ),
+        ("Unknown",),
+        ("TelemetryStarted", CLIENT_ID, "10.117.32.177:56001"),
+        ("Unknown",),
+        ("Releasing", "/tmp/bitfusion940406361"),
+        ("Released", 1, "/tmp/bitfusion940406361"),
+    ]
+    assert (lines[0].level, lines[0].time) == ("INFO", "2021-09-03T00:39:22Z")
+    assert (lines[1].level, lines[1].time) == ("WARN", "2021-09-03T00:39:23Z")
+
+
+def test_every_line_of_2_5_0():
+    meanings = [without_text(line) for line in parsed("run-2.5.0.txt")]
+    assert [meaning[0] for meaning in meanings] == [
+        "QueryServer",
+        "ChoosingServers",
+        "Requesting",
+        "RequestedResources",
+        "ServerList",
+        "IdleTimeout",
+        "Locked",
+        "RunningCommand",
+        "ServerLine",
+        "Unknown",
+        "Unknown",
+    ]
+    assert meanings[2] == ("Requesting", (0,), 8080, 0, "2.5.0-fd3e4839")
+    assert meanings[6] == ("Locked", 1, 0.5, "/tmp/bitfusion125236687")
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("[INFO] 2021-03-27T04:26:40Z Query server health status", ("QueryServer", "")),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Query server a:1 to claim host id: x",
+            ("ClaimingClient", "a:1", "x"),
+        ),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Requesting GPUs [0 1] with 26008 MiB of memory from server 0, "
+            "with version 3.0.0-f95ba24a...",
+            ("Requesting", (0, 1), 26008, 0, "3.0.0-f95ba24a"),
+        ),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Choosing GPUs from server list [a:1 b:2]",
+            ("ChoosingServers", ("a:1", "b:2")),
+        ),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Running client command 'python -c 'print(1)' on 1' on 2 GPUs, "
+            "with the following servers:",
+            ("RunningCommand", "python -c 'print(1)' on 1", 2),
+        ),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 1 of 2, ahead: "
+            "root: digits.ipynb (1 GPUs, partial 0.5, 32s); and 3 more",
+            ("Waiting", 1, 2, ("root: digits.ipynb (1 GPUs, partial 0.5, 32s)", "and 3 more")),
+        ),
+        ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 3", ("Waiting", 3, 3, ())),
+        ("Token expired at: 2022-09-03 00:00", ("TokenExpiredLine", "2022-09-03 00:00")),
+        ("Error: what: ever", ("FatalError", "what: ever")),
+        ("Server List: a:1;b:2", ("ServerList", ("a:1", "b:2"))),
+        (
+            "GPU 1: Simulated Tesla V100-PCIE-16GB, 8080 MiB, simulated",
+            ("DeviceLine", 1, "Simulated Tesla V100-PCIE-16GB", 8080, True),
+        ),
+        ("GPU 0: NVIDIA H200, NVL, 143771 MiB", ("DeviceLine", 0, "NVIDIA H200, NVL", 143771, False)),
+        # lines that only begin as known ones do
+        ("[INFO] 2021-03-27T04:26:40Z Locked out", ("Unknown",)),
+        ("[INFO] 2021-03-27T04:26:40Z Requesting GPUs [x] with 1 MiB of memory from server 0", ("Unknown",)),
+        ("[INFO] 2021-03-27T04:26:40Z Released GPUs on some servers", ("Unknown",)),
+        ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: soon", ("Unknown",)),
+        ("[INFO] 2021-03-27T04:26:40Z Query server a:1 to dance", ("Unknown",)),
+        ("[INFO] 2021-03-27T04:26:40Z a b c d e", ("Unknown",)),
+        ("[INFO] yesterday Locked 1 GPUs", ("Unknown",)),
+        ("[info] 2021-03-27T04:26:40Z Query server a:1 gpu availability", ("Unknown",)),
+        ("GPU 1 is hot", ("Unknown",)),
+        ("Requested resources: none", ("Unknown",)),
+        ("Client idle timeout: never", ("Unknown",)),
+        ("", ("Unknown",)),
+    ],
+)
+def test_other_lines(text, meaning):
+    line = parse_line(text + "\n")
+    assert without_text(line) == meaning
+    assert line.text == text
+
+
+def test_contact_that_failed():
+    line = parsed("claim-network.txt")[0]
+    assert without_text(line) == (
+        "ContactFailed",
+        "10.117.32.156:56001",
+        "Get https://10.117.32.156:56001/claim_id: dial tcp 10.117.32.156:56001: i/o timeout",
+    )
+
+
+BEGINNINGS = [word for word, _ in words._LOG_PARSERS]
+TEXTS = st.text("0123456789 []':,;.MiBGPUs of with server place ahead", max_size=60)
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.builds("{}{}".format, st.sampled_from([word for word, _ in words._PLAIN_PARSERS]), TEXTS),
+        st.builds("[INFO] 2021-03-27T04:26:40Z {}{}".format, st.sampled_from(BEGINNINGS), TEXTS),
+        st.builds("[INFO] 2021-03-27T04:26:40Z {}".format, st.text()),
+    )
+)
+def test_no_text_crashes_the_reader(text):
+    assert parse_line(text).text == text.rstrip("\r\n")
+
+
+NAMES = st.text(st.characters(blacklist_characters=";", blacklist_categories=("C", "Z")), min_size=1)
+
+
+@given(st.integers(1, 999), st.integers(1, 999), st.lists(NAMES, max_size=8))
+def test_the_waiting_line_reads_back(place, of, ahead):
+    line = parse_line("[INFO] 2021-03-27T04:26:40Z " + words.format_waiting(place, of, ahead))
+    shown = tuple(ahead) if len(ahead) <= 5 else (*ahead[:5], f"and {len(ahead) - 5} more")
+    assert without_text(line) == ("Waiting", place, of, shown)
+
+
+def test_names_cannot_break_the_waiting_line():
+    assert words.format_waiting(1, 1, ["a;b\nError: c"]) == (
+        "Waiting for GPUs: place 1 of 1, ahead: a,b Error: c"
+    )
+
+
+@given(st.integers(0, 99), NAMES, st.integers(0, 10**6), st.booleans())
+def test_the_device_line_reads_back(number, name, memory, simulated):
+    line = parse_line(words.format_device(number, name, memory, simulated))
+    assert without_text(line) == ("DeviceLine", number, name, memory, simulated)
+
+
+def test_the_locked_line_reads_back():
+    for partial, shown in ((1, "1"), (0.5, "0.5"), (1e-05, "0.00001")):
+        message = words.format_locked(2, partial, "/tmp/bitfusion1")
+        assert message == (
+            f"Locked 2 GPUs with partial memory {shown}, configuration saved to '/tmp/bitfusion1'"
+        )
+        line = parse_line("[INFO] 2021-03-27T04:26:40Z " + message)
+        assert without_text(line) == ("Locked", 2, partial, "/tmp/bitfusion1")

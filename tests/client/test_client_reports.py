@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.client_output import parse_health, parse_list_gpus
+from bitfusion_client.client_reports import GpuStatus, HealthCheck, ServerStatus
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def test_list_gpus():
+    assert parse_list_gpus((LOGS / "list_gpus.txt").read_text()) == [
+        ServerStatus(0, "10.202.8.209:56001", 0, (GpuStatus(0, 16160, 16160), GpuStatus(1, 16160, 16160)))
+    ]
+
+
+def test_list_gpus_between_other_lines():
+    text = """[INFO] 2021-03-27T04:26:40Z Query server a:1 to claim client id: x
+   |- GPU 7: free memory 1 MiB / 2 MiB
+- server 0 [a:1]: running 1 tasks
+   |- GPU 0: free memory 8080 MiB / 16160 MiB  Simulated Tesla V100-PCIE-16GB
+   |- GPU 1: free memory 0 MiB / 143771 MiB (NVIDIA H200)
+   |- GPU 2: on fire
+- server x [b:2]: running 1 tasks
+- server 1 [b:2]: running 12 tasks
+"""
+    servers = parse_list_gpus(text)
+    assert servers == [
+        ServerStatus(
+            0,
+            "a:1",
+            1,
+            (
+                GpuStatus(0, 8080, 16160, "Simulated Tesla V100-PCIE-16GB"),
+                GpuStatus(1, 0, 143771, "NVIDIA H200"),
+            ),
+        ),
+        ServerStatus(1, "b:2", 12),
+    ]
+    assert [gpu.simulated for gpu in servers[0].gpus] == [True, False]
+
+
+def test_health():
+    report = parse_health((LOGS / "health.txt").read_text(encoding="utf-8"))
+    server, localhost = report.sections
+    assert (server.name, localhost.name) == ("172.16.31.206:56001", "localhost")
+    assert server.checks[0] == HealthCheck("PASS", "Check library dependency")
+    assert server.checks[-1] == HealthCheck(
+        "MARGINAL",
+        "Check Network Errors/Drops: drops reported in file: /sys/class/net/ens160/statistics/rx_dropped",
+    )
+    assert dict(server.totals) == {"PASS": 17, "INFO": 0, "SKIPPED": 0, "MARGINAL": 2, "FATAL": 0}
+    # this excerpt has no totals for localhost
+    assert dict(localhost.totals) == {"PASS": 0, "INFO": 0, "SKIPPED": 1, "MARGINAL": 2, "FATAL": 0}
+    assert report.totals == {"PASS": 17, "INFO": 0, "SKIPPED": 1, "MARGINAL": 4, "FATAL": 0}
+
+
+def test_health_without_a_report():
+    assert parse_health("PASS: 3\n[PASS ] x").sections == ()
+    assert parse_health("").totals == {}
+
+
+@given(st.lists(st.one_of(st.text(), st.text("-|[]: PASFGU0123server running task MiB/free memory"))))
+def test_no_text_crashes_the_readers(lines):
+    text = "- server 0 [a:1]: running 1 tasks\nHealth report for localhost\n" + "\n".join(lines)
+    assert parse_list_gpus(text)[0].address == "a:1"
+    assert parse_health(text).sections[0].name == "localhost"

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from bitfusion_client import errors
+from bitfusion_client.errors import BitfusionError
+from bitfusion_client.request import GpuRequest
+
+KINDS = sorted(
+    (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BitfusionError)),
+    key=lambda kind: kind.__name__,
+)
+
+
+def made(kind):
+    if kind is errors.InvalidRequest:
+        return kind("partial", "2", "must be less")
+    if kind is errors.WrongSetting:
+        return kind("partial", "2", "must be less", "BITFUSION_PARTIAL")
+    if kind is errors.UsageError:
+        return kind("what is that", "ask again")
+    if kind is errors.ClientNotFound:
+        return kind(["PATH", "/bitfusion"])
+    return kind(GpuRequest(2), "words of the pool")
+
+
+MESSAGES = {
+    "BitfusionError": ("The GPU pool could not do this.", "words of the pool", ""),
+    "ClientFailed": (
+        "The `bitfusion` client failed.",
+        "words of the pool",
+        "`%bitfusion log` shows everything it said, `%bitfusion health` the state of the servers.",
+    ),
+    "KernelDied": (
+        "The kernel has died.",
+        "words of the pool",
+        "restart the kernel and run the cells again.",
+    ),
+    "NeverSatisfiable": (
+        "No server of the pool can ever give this.",
+        "words of the pool",
+        "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); "
+        "`%bitfusion list_gpus` shows the servers.",
+    ),
+    "NoGpusAvailable": (
+        "No GPU is free just now.",
+        "words of the pool",
+        "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs.",
+    ),
+    "PoolUnreadable": (
+        "The records of the GPU pool on this machine cannot be read.",
+        "words of the pool",
+        "`bitfusion-pool status` says why; `bitfusion-pool init` makes a new one once nothing runs.",
+    ),
+    "ServersUnreachable": (
+        "None of the GPU servers answered.",
+        "words of the pool",
+        "try again; `%bitfusion health` shows what is wrong. If it stays so, your administrator must check "
+        "the network and this client's token.",
+    ),
+    "TokenExpired": (
+        "This client's access to the GPU pool has expired.",
+        "words of the pool",
+        "ask your administrator to extend the client's expiration or for a new token.",
+    ),
+    "WaitCancelled": (
+        "Waiting for GPUs was cancelled.",
+        "words of the pool",
+        "run the cell again to wait again.",
+    ),
+    "WaitTimedOut": (
+        "No GPU became free in time.",
+        "words of the pool",
+        "run the cell again, ask for less, or wait longer (`%bitfusion request --timeout 2h`); "
+        "`%bitfusion pool` shows who holds the GPUs.",
+    ),
+    "WrapperDied": (
+        "The `bitfusion run` process under this kernel has died; its GPUs are gone.",
+        "words of the pool",
+        "restart the kernel; `%bitfusion log` shows the client's last words.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_a_person_reads(kind):
+    if kind.__name__ in MESSAGES:
+        headline, answer, next_step = MESSAGES[kind.__name__]
+        expected = f"{headline}\nAsked for: 2 GPUs\nAnswer: {answer}"
+        expected += f"\nWhat to do: {next_step}" if next_step else ""
+    else:
+        expected = {
+            "InvalidRequest": 'Invalid value "2" for partial: must be less',
+            "WrongSetting": 'Wrong setting partial="2" (from BITFUSION_PARTIAL): must be less',
+            "UsageError": "what is that\nWhat to do: ask again",
+            "ClientNotFound": (
+                "There is no `bitfusion` command on this machine.\n"
+                "Answer: looked at PATH, /bitfusion\n"
+                "What to do: install the client, put it on PATH, or set BITFUSION_CLIENT to its path; "
+                "without one, reinstall kubeflow-bitfusion to get the embedded pool back."
+            ),
+        }[kind.__name__]
+    assert made(kind).user_message == expected
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_errors_travel(kind):
+    error = made(kind)
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(other) is kind
+        assert other.user_message == error.user_message
+        assert str(other) == str(error)
+        assert "\n" not in str(error)
+
+
+def test_nothing_makes_a_message_longer_than_four_lines():
+    error = BitfusionError("two\nlines", "x\n" * 10_000, "do\nthis")
+    assert len(error.user_message.splitlines()) == 4
+    assert max(map(len, error.user_message.splitlines())) <= 420
+    assert BitfusionError().user_message == "The GPU pool could not do this."
+    assert str(BitfusionError()) == "The GPU pool could not do this."
+
+
+def test_a_step_of_ones_own():
+    error = errors.WaitCancelled("1 GPU", "interrupted", "nothing")
+    assert error.user_message == (
+        "Waiting for GPUs was cancelled.\nAsked for: 1 GPU\nAnswer: interrupted\nWhat to do: nothing"
+    )
+
+
+def test_a_setting_without_a_source():
+    error = errors.WrongSetting("gpus", 0, "must be at least 1")
+    assert str(error) == 'wrong setting gpus="0": must be at least 1'

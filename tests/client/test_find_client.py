@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bitfusion_client.errors import ClientNotFound
+from bitfusion_client.find_client import FoundClient, find_client
+
+UBUNTU = "bitfusion-client-ubuntu2004_4.5.0-4_amd64.deb"
+OLD_UBUNTU = "bitfusion-client-ubuntu1804_4.5.0-4_amd64.deb"
+CENTOS = "bitfusion-client-centos7-4.5.0-4.x86_64.rpm"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine without any client: no PATH, no package beside the vocabulary."""
+    monkeypatch.setattr("bitfusion_client.find_client._beside_us", lambda: str(tmp_path / "nowhere"))
+    return tmp_path
+
+
+def command(path, mode=0o755):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return str(path)
+
+
+def found_in(machine, explicit=None, **environ):
+    site = [str(machine / "site")]
+    return find_client(
+        explicit, {"PATH": str(machine / "bin"), **environ}, root=str(machine), import_path=site
+    )
+
+
+def test_the_order(machine):
+    embedded = command(machine / "site/bitfusion_pool/bin/bitfusion")
+    assert found_in(machine) == FoundClient(embedded, "embedded", True)
+    package = command(machine / "opt/bitfusion/bin/bitfusion")
+    assert found_in(machine) == FoundClient(package, "injected", False)
+    injected = command(machine / "bitfusion" / UBUNTU / "usr/bin/bitfusion")
+    assert found_in(machine) == FoundClient(injected, "injected", False)
+    on_path = command(machine / "bin/bitfusion")
+    assert found_in(machine) == FoundClient(on_path, "path", False)
+    configured = command(machine / "mine")
+    assert found_in(machine, BITFUSION_CLIENT=configured) == FoundClient(configured, "configured", False)
+    explicit = command(machine / "explicit")
+    assert found_in(machine, explicit, BITFUSION_CLIENT=configured).path == explicit
+    assert found_in(machine, embedded) == FoundClient(embedded, "configured", True)
+    assert found_in(machine, "bitfusion") == FoundClient(on_path, "configured", False)
+
+
+def test_the_embedded_command_is_recognised_on_path(machine):
+    embedded = command(machine / "site/bitfusion_pool/bin/bitfusion")
+    assert found_in(machine, PATH=os.path.dirname(embedded)) == FoundClient(embedded, "embedded", True)
+    (machine / "bin").mkdir()
+    (machine / "bin/bitfusion").symlink_to(embedded)
+    assert found_in(machine) == FoundClient(str(machine / "bin/bitfusion"), "embedded", True)
+
+
+def test_the_checkout_needs_no_import_path(tmp_path):
+    assert find_client(None, {"PATH": ""}, root=str(tmp_path), import_path=[]).kind == "embedded"
+
+
+def test_the_client_for_this_system(machine):
+    for name in (UBUNTU, OLD_UBUNTU, CENTOS):
+        command(machine / "bitfusion" / name / "usr/bin/bitfusion")
+    assert UBUNTU in found_in(machine).path
+    (machine / "etc").mkdir()
+    (machine / "etc/os-release").write_text('NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="18.04"\n')
+    assert OLD_UBUNTU in found_in(machine).path
+    libraries = f"/bitfusion/{CENTOS}/opt/bitfusion/lib/x86_64-linux-gnu/bitfusion/lib/:/usr/lib"
+    assert CENTOS in found_in(machine, LD_LIBRARY_PATH=libraries).path
+    (machine / "etc/os-release").write_text("nothing\n")
+    assert UBUNTU in found_in(machine).path
+
+
+def test_files_that_are_no_commands(machine):
+    command(machine / "bin/bitfusion", 0o644)
+    (machine / "bitfusion" / UBUNTU / "usr/bin/bitfusion").mkdir(parents=True)
+    with pytest.raises(ClientNotFound) as caught:
+        found_in(machine)
+    assert caught.value.looked_at == [
+        "PATH",
+        f"{machine}/bitfusion",
+        f"{machine}/opt/bitfusion",
+        "bitfusion_pool/bin/bitfusion",
+    ]
+    assert caught.value.user_message == (
+        "There is no `bitfusion` command on this machine.\n"
+        f"Answer: looked at PATH, {machine}/bitfusion, {machine}/opt/bitfusion, "
+        "bitfusion_pool/bin/bitfusion\n"
+        "What to do: install the client, put it on PATH, or set BITFUSION_CLIENT to its path; "
+        "without one, reinstall kubeflow-bitfusion to get the embedded pool back."
+    )
+
+
+@pytest.mark.parametrize("configured", ["/no/such/bitfusion", "no-such-command", "~/no-such-command"])
+def test_a_configured_client_is_never_replaced(machine, configured):
+    command(machine / "bin/bitfusion")
+    with pytest.raises(ClientNotFound) as caught:
+        found_in(machine, configured)
+    assert caught.value.looked_at == [configured]
+    assert caught.value.user_message == (
+        "The configured `bitfusion` command cannot be executed.\n"
+        f"Answer: looked at {configured}\n"
+        "What to do: correct the path in BITFUSION_CLIENT or the setting `client`, or leave it out."
+    )
+
+
+def test_an_empty_entry_of_path_is_not_the_current_folder(machine, monkeypatch):
+    command(machine / "bitfusion-here/bitfusion")
+    monkeypatch.chdir(machine / "bitfusion-here")
+    with pytest.raises(ClientNotFound):
+        found_in(machine, PATH=f":{machine / 'bin'}:")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.quantities import (
+    format_mib,
+    parse_memory,
+    parse_quantity,
+    quantity_to_count,
+    quantity_to_mib,
+)
+from tests.client.strategies import refusal
+
+QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
+MEMORY = "must be an amount of at least 1 MiB like 8Gi, 8000M or 8192 MiB (without a unit: MiB)"
+COUNT = "must be a whole number from 1 to 1024"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # the examples of the Kubernetes documentation are one amount
+        ("128974848", 128974848),
+        ("129e6", 129000000),
+        ("129M", 129000000),
+        ("128974848000m", 128974848),
+        ("123Mi", 128974848),
+        ("0.1", Fraction(1, 10)),
+        ("100m", Fraction(1, 10)),
+        ("1E", 10**18),
+        ("1E3", 1000),
+        ("1e-3", Fraction(1, 1000)),
+        ("5u", Fraction(5, 10**6)),
+        ("5n", Fraction(5, 10**9)),
+        ("+1k", 1000),
+        ("-1Ki", -1024),
+        (".5Gi", 1 << 29),
+        ("1.", 1),
+        (2, 2),
+        (0.5, Fraction(1, 2)),
+        (1e-07, Fraction(1, 10**7)),
+    ],
+)
+def test_quantities(text, value):
+    assert Fraction(*parse_quantity(text)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " 1",
+        "1 ",
+        "1K",
+        "1ki",
+        "1KB",
+        "1..2",
+        ".",
+        "-",
+        "1e",
+        "1e+",
+        "1e1.5",
+        "1e99",
+        "9" * 65,
+        "٣",
+        "1e--3",
+        "nan",
+        True,
+        None,
+        [],
+        float("inf"),
+        pytest.param(10**6000, id="huge"),
+    ],
+)
+def test_what_is_no_quantity(text):
+    with pytest.raises(ValueError, match=r"quantity|suffix|exponent|digits"):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("8Gi", 8192),
+        ("8000Mi", 8000),
+        ("8000M", 7629),
+        ("8G", 7629),
+        ("8000000000", 7629),
+        ("16945M", 16160),  # a 16160 MiB card, as decimal megabytes rounded up
+        ("1.5Gi", 1536),
+        ("1Mi", 1),
+        (8589934592, 8192),
+    ],
+)
+def test_decimal_is_decimal_and_binary_is_binary(text, mib):
+    assert quantity_to_mib(text) == mib
+
+
+@pytest.mark.parametrize("text", ["0", "1", "-8Gi", "1048575", "much", None])
+def test_wrong_amounts(text):
+    with pytest.raises(InvalidRequest) as caught:
+        quantity_to_mib(text, "bitfusion.io/gpu-memory")
+    assert caught.value.user_message == f'Invalid value "{text}" for bitfusion.io/gpu-memory: {QUANTITY}'
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("2", 2), (2, 2), ("2000m", 2), ("1k", 1000), ("0", 0), ("2.0", 2)]
+)
+def test_counts(text, count):
+    assert quantity_to_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["1.5", "500m", "-1", "two", "", None])
+def test_wrong_counts(text):
+    with pytest.raises(InvalidRequest) as caught:
+        quantity_to_count(text, "bitfusion.io/gpu-50")
+    assert caught.value.user_message == f'Invalid value "{text}" for bitfusion.io/gpu-50: {COUNT}'
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("8192", 8192),
+        (8192, 8192),
+        ("8192 MiB", 8192),
+        ("8192MiB", 8192),
+        ("8 GiB", 8192),
+        ("8Gi", 8192),
+        ("8000M", 7629),
+        ("8 GB", 7629),
+        (" 8Gi ", 8192),
+        ("0.5Gi", 512),
+    ],
+)
+def test_memory_in_settings(text, mib):
+    assert parse_memory(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "0", "8 G B", "lots", "8 Gib i", "-5", "8B", True, None, 0.5, -1])
+def test_wrong_memory_in_settings(text):
+    with pytest.raises(InvalidRequest) as caught:
+        parse_memory(text)
+    assert caught.value.user_message == f'Invalid value "{text}" for memory: {MEMORY}'
+
+
+@given(st.integers(1, 1 << 40))
+def test_amounts_read_back(mib):
+    assert quantity_to_mib(format_mib(mib)) == mib
+    assert parse_memory(str(mib)) == parse_memory(f"{mib} MiB") == parse_memory(mib) == mib
+
+
+def test_amounts_as_people_like_them():
+    assert [format_mib(mib) for mib in (8192, 8000, 1)] == ["8Gi", "8000Mi", "1Mi"]
+
+
+@given(st.one_of(st.text(), st.text("0123456789.eE+-kKMGTiBm "), st.integers(), st.floats(), st.none()))
+def test_no_value_crashes_the_readers(value):
+    refusal(quantity_to_mib, value)
+    refusal(quantity_to_count, value)
+    refusal(parse_memory, value)

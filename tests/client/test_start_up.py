@@ -1,0 +1,49 @@
+"""What the modules of a kernel's start-up path may import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {
+    "ast",
+    "asyncio",
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "inspect",
+    "json",
+    "re",
+    "typing",
+}
+PROBE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+__import__(sys.argv[2])
+print(*sorted(name for name in sys.modules))
+"""
+
+
+def modules_after_importing(name):
+    command = [sys.executable, "-I", "-S", "-c", PROBE, str(ROOT), name]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["errors", "request", "command_line", "client_output", "find_client", "quantities", "description"],
+)
+def test_nothing_heavy(module):
+    loaded = modules_after_importing(f"bitfusion_client.{module}")
+    assert f"bitfusion_client.{module}" in loaded
+    assert not loaded & (HEAVY | {"subprocess", "bitfusion_pool", "bitfusion_kernel"})
+
+
+def test_the_package_itself_imports_none_of_its_modules():
+    loaded = modules_after_importing("bitfusion_client")
+    assert [name for name in loaded if name.startswith("bitfusion_client.")] == []
