@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
 
 from bitfusion_client.errors import InvalidRequest, WrongSetting
 from bitfusion_client.request import GpuRequest
@@ -27,7 +26,8 @@ ACQUIRE = ("first_cell", "start", "manual")
 DEFAULT_SILENT_WAIT = 5.0
 
 
-class Setting(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Setting:
     """One row of the settings' table. `field` is its name in GpuRequest, empty if it is not a part of it."""
 
     name: str

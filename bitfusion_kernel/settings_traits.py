@@ -11,7 +11,8 @@ import os
 import traceback
 
 from traitlets import Float, Int, List, TraitError, Unicode, Union
-from traitlets.config import Config, Configurable, JSONFileConfigLoader, PyFileConfigLoader
+from traitlets.config import Config, Configurable
+from traitlets.config.loader import JSONFileConfigLoader, PyFileConfigLoader
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_kernel import settings
