@@ -28,6 +28,8 @@ def main(argv: list[str]) -> None:
     status = 1
     try:
         status = _run(arguments, info, folder)
+    except Exception:
+        sys.excepthook(*sys.exc_info())  # for Jupyter's log; os._exit would swallow it
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
