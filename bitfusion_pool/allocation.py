@@ -1,10 +1,11 @@
-"""The allocation file (`/tmp/bitfusion` and nine digits), and what the program under a lease finds in its environment."""
+"""The allocation file (`/tmp/bitfusion` and nine digits), and the environment of a program under a lease."""
 
 from __future__ import annotations
 
 import os
 
 from bitfusion_client.durations import plain_number
+from bitfusion_pool.devices import source_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def remove_allocation(path: str) -> None:
 
 
 def partial_text(request: GpuRequest, total_mib: int) -> str:
-    """The share in the `Locked` line. With -m nobody knows what the client prints: here the share it comes to."""
+    """The share in the `Locked` line; with -m, where nobody knows the client's words, what it comes to."""
     if request.memory_mib is not None:
         return plain_number(round(request.memory_mib / total_mib, 6))
     return plain_number(request.partial or 1)
@@ -96,7 +97,5 @@ def program_environment(
         "BITFUSION_POOL_DEVICES": devices_json(entry, server),
         "BITFUSION_POOL_LOCK_FD": str(lock_fd),
     }
-    if all(server.device(share.number).simulated for share in entry.shares):
-        # a machine's real cards belong to nobody here
-        added["CUDA_VISIBLE_DEVICES"] = ""
-    return {**environ, **added}
+    devices = [server.device(share.number) for share in entry.shares]
+    return {**environ, **added, **source_of(devices).environment(devices)}

@@ -6,7 +6,7 @@ import os
 
 from bitfusion_client.errors import BitfusionError, InvalidRequest, TokenExpired, UsageError
 from bitfusion_pool.signals import Interrupted, raise_on_signals
-from bitfusion_pool.speaker import Speaker, say
+from bitfusion_pool.speaker import VERSION, Speaker, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ COMMANDS:
 
 OPTIONS of run and request_gpus:
    -n N, --num_gpus N         number of GPUs, all from one server (required)
-   -p F, --partial F          share of each GPU's memory, greater than 0.0 and at most 1.0; default: whole GPUs
+   -p F, --partial F          share of each GPU's memory, above 0.0, at most 1.0; default: whole GPUs
    -m MIB, --gpu_memory MIB   the same in MiB; not together with -p
    --filter KEY=VALUE         only such servers and GPUs; may be repeated
    --server_list HOST:PORT    only these servers, several joined by ;
@@ -70,6 +70,21 @@ def _dispatch(args: Sequence[str], environ: Mapping[str, str]) -> int:
         from bitfusion_pool.run import run
 
         return run(rest, environ)
+    if name in ("request_gpus", "client", "release_gpus"):
+        from bitfusion_pool import reservations
+
+        return getattr(reservations, name)(rest, environ)  # type: ignore[no-any-return]  # all three return int
+    if name in ("list_gpus", "smi"):
+        from bitfusion_pool import reports
+
+        return reports.list_gpus(environ) if name == "list_gpus" else reports.smi(environ)
+    if name == "health":
+        from bitfusion_pool.health import health
+
+        return health(environ)
+    if name in ("version", "-v", "--version"):
+        say(1, f"bitfusion version {VERSION} (embedded pool, stand-in for the vSphere Bitfusion client)\n")
+        return 0
     if name in ("help", "h", "-h", "--help"):
         say(1, HELP)
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_pool.inventory import (
@@ -36,10 +37,16 @@ _SERVER_FIELDS: dict[str, type] = {
     "devices": list,
 }
 _DEVICE_FIELDS: dict[str, type] = {"name": str, "memory_mib": int, "count": int}
+_KINDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list of tables",
+}
 
 
 def configuration_path(folder: str, environ: Mapping[str, str]) -> str:
-    """The file that describes the pool in `folder`; it need not exist unless BITFUSION_POOL_CONFIG names it."""
+    """The file that describes the pool in `folder`; it need not exist unless the environment names it."""
     return environ.get("BITFUSION_POOL_CONFIG") or f"{folder}/{FILE}"
 
 
@@ -97,11 +104,11 @@ def parse_configuration(text: str) -> tuple[tuple[Server, ...], dict[str, str]]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        import tomli as tomllib
-    return tomllib.loads(text)
+    from importlib import import_module
+
+    # by name: which of the two exists depends on the Python
+    data: dict[str, Any] = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(text)
+    return data
 
 
 def _spelling(value: object) -> str:
@@ -116,11 +123,11 @@ def _checked(place: str, table: object, fields: Mapping[str, type]) -> dict[str,
     for key, value in table.items():
         if key not in fields:
             raise ValueError(f"{place}: unknown key {key!r}; known are {', '.join(fields)}")
-        if not isinstance(value, fields[key]) or (fields[key] is int and isinstance(value, bool)):
-            raise ValueError(f"{place}: {key} must be a {fields[key].__name__}, not {value!r}")
-        if fields[key] is int and value < 1:
+        if type(value) is not fields[key]:
+            raise ValueError(f"{place}: {key} must be {_KINDS[fields[key]]}, not {value!r}")
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise ValueError(f"{place}: {key} must be at least 1, not {value}")
-        if fields[key] is str and not (value and value.isprintable()):
+        if isinstance(value, str) and not (value and value.isprintable()):
             raise ValueError(f"{place}: {key} must be one line of text, not {value!r}")
     return table
 

@@ -44,7 +44,8 @@ def claim(ledger: Ledger, speaker: Speaker) -> str:
     if manners.backup_warning == "on":
         file = f"{os.environ.get('HOME', '/root')}/.bitfusion/client.yaml"
         copy = f"{file}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-        speaker.log(f"Unable to backup old client config file: rename {file} {copy}: device or resource busy", "WARN")
+        why = f"rename {file} {copy}: device or resource busy"
+        speaker.log(f"Unable to backup old client config file: {why}", "WARN")
     return client_id
 
 
@@ -74,5 +75,6 @@ def holder_of(program: Sequence[str], environ: Mapping[str, str]) -> Holder:
 
 def one_line(label: str) -> str:
     """At most 60 characters that cannot be mistaken for a separator or break a line."""
-    flat = " ".join("".join(letter if letter.isprintable() else " " for letter in label).replace(";", ",").split())
+    printable = "".join(letter if letter.isprintable() else " " for letter in label)
+    flat = " ".join(printable.replace(";", ",").split())
     return flat if len(flat) <= 60 else flat[:59] + "…"

@@ -25,7 +25,7 @@ REMOTE = "remote"  # a holder that shares no file system with us: a time to live
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks, for people to read: nothing here identifies or proves anything. `pid` is the holder's own view."""
+    """Who asks, for people to read: nothing here proves anything. `pid` as the holder sees it."""
 
     label: str
     user: str
@@ -38,7 +38,7 @@ class Holder:
 class Entry:
     """A request in the ledger. Times are seconds since the epoch; `expires` is None for a file lock's life.
 
-    `number` counts up over the ledger's life: the order in the queue. `servers` are those that could serve it.
+    `number` counts up over the ledger's life: the order in the queue. `servers` are those that could serve.
     """
 
     number: int
@@ -74,7 +74,8 @@ class Standing:
     def text(self) -> str:
         """The message of the waiting line; names five of those in the way at most."""
         more = len(self.ahead_ids) - len(self.ahead)
-        return format_waiting(self.place, self.of, (*self.ahead, f"and {more} more") if more > 0 else self.ahead)
+        ahead = (*self.ahead, f"and {more} more") if more > 0 else self.ahead
+        return format_waiting(self.place, self.of, ahead)
 
 
 def size_text(request: GpuRequest) -> str:

@@ -22,6 +22,13 @@ class Device:
     simulated: bool = True
     uuid: str = ""
 
+    @property
+    def shown_name(self) -> str:
+        """The name for people; a device that is not real always says so."""
+        if not self.simulated or "simulated" in self.name.lower():
+            return self.name
+        return f"{self.name} (simulated)"
+
 
 @dataclass(frozen=True, slots=True)
 class Server:

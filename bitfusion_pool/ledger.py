@@ -14,12 +14,19 @@ from bitfusion_client.errors import BitfusionError, NoGpusAvailable
 from bitfusion_pool import liveness
 from bitfusion_pool.bell import ring
 from bitfusion_pool.configuration import configuration_path, read_configuration, stamp
-from bitfusion_pool.entries import HELD, PROCESS, WAITING, Entry, Holder, Standing
+from bitfusion_pool.entries import HELD, PROCESS, RESERVED, WAITING, Entry, Holder, Standing
 from bitfusion_pool.folder import file_mode, pool_folder, unreadable
 from bitfusion_pool.inventory import default_servers
 from bitfusion_pool.manners import Manners, join_manners, manners_from, split_manners
 from bitfusion_pool.placement import candidates, choose, never
-from bitfusion_pool.rows import COLUMNS, entry_from_row, insert_entry, read_servers, shares_by_entry, write_servers
+from bitfusion_pool.rows import (
+    COLUMNS,
+    entry_from_row,
+    insert_entry,
+    read_servers,
+    shares_by_entry,
+    write_servers,
+)
 from bitfusion_pool.store import open_store
 
 TYPE_CHECKING = False
@@ -108,12 +115,11 @@ class Ledger:
     # --- asking, waiting, giving back ------------------------------------------------------------------
 
     def ask(
-        self, request: GpuRequest, holder: Holder, wait: bool = True, kind: str = PROCESS, ttl: float | None = None
+        self, request: GpuRequest, holder: Holder, wait: bool = True, kind: str = PROCESS
     ) -> tuple[Entry, liveness.LifeLock]:
         """Take GPUs, or a place in the queue; `entry.state` tells which. The lock is the caller's to keep.
 
-        `ttl`: seconds the entry lives without a lock. Raises NeverSatisfiable, InvalidRequest, and
-        NoGpusAvailable if it may not `wait`.
+        Raises NeverSatisfiable, InvalidRequest, and NoGpusAvailable if it may not `wait`.
         """
         possible = candidates(request, self.servers)
         if not possible:
@@ -123,9 +129,7 @@ class Ledger:
             lock = liveness.LifeLock.create(self.folder, entry_id, self.mode)
             try:
                 with self._change():
-                    now = time.time()
-                    expires = None if ttl is None else now + ttl
-                    insert_entry(self._db, entry_id, kind, request, tuple(possible), holder, now, expires)
+                    insert_entry(self._db, entry_id, kind, request, tuple(possible), holder, time.time())
                     self._settle()
                     if self._state(entry_id) == WAITING and self._bury(self._dead(but=entry_id)):
                         self._settle()
@@ -185,7 +189,7 @@ class Ledger:
         )
 
     def reap(self) -> int:
-        """Take back what dead holders and waiters left; returns how many there were. Cheap if there are none."""
+        """Take back what dead holders and waiters left; returns how many. Cheap if there are none."""
         with self._telling():
             if not self._dead():
                 return 0
@@ -199,7 +203,8 @@ class Ledger:
         """End a lease, or leave the queue. False if the entry was gone already."""
         with self._telling():
             with self._change():
-                row = self._db.execute("SELECT number FROM entries WHERE entry_id = ?", (entry_id,)).fetchone()
+                found = self._db.execute("SELECT number FROM entries WHERE entry_id = ?", (entry_id,))
+                row = found.fetchone()
                 if row is not None:
                     self._delete(row[0])
                     self._settle()
@@ -207,11 +212,11 @@ class Ledger:
         return row is not None
 
     def renew(self, entry_id: str, ttl: float) -> bool:
-        """Let an entry with a time to live go on for `ttl` seconds from now. False if it is gone."""
+        """Let a reserved or remote entry live `ttl` seconds from now without a lock. False if it is gone."""
         with self._telling(), self._change():
             changed = self._db.execute(
-                "UPDATE entries SET expires = ? WHERE entry_id = ? AND expires IS NOT NULL",
-                (time.time() + ttl, entry_id),
+                "UPDATE entries SET expires = ? WHERE entry_id = ? AND state = ? AND kind != ?",
+                (time.time() + ttl, entry_id, HELD, PROCESS),
             )
             return changed.rowcount > 0
 
@@ -227,13 +232,23 @@ class Ledger:
 
     def is_alive(self, entry: Entry) -> bool:
         """Whether the entry's holder is there, or its time has not run out."""
-        return entry.expires is not None and entry.expires > time.time() or (
-            liveness.is_alive(self.folder, entry.entry_id)
-        )
+        if entry.expires is not None and entry.expires > time.time():
+            return True
+        return liveness.is_alive(self.folder, entry.entry_id, entry.kind == RESERVED)
 
     def in_use(self, entry_id: str) -> bool:
         """Whether any process holds the entry's lock; a file that is gone is held by nobody we know."""
         return liveness.has_lock_file(self.folder, entry_id) and liveness.is_alive(self.folder, entry_id)
+
+    def check(self) -> str:
+        """Let SQLite look at the whole file; returns what there is. Raises PoolUnreadable."""
+        with self._telling():
+            (answer,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if answer != "ok":
+                raise sqlite3.DatabaseError(answer)
+            rows = self._db.execute("SELECT state, count(*) FROM entries GROUP BY state").fetchall()
+        counts = dict(rows)
+        return f"{counts.get(HELD, 0)} leases, {counts.get(WAITING, 0)} waiting"
 
     # --- inside a transaction --------------------------------------------------------------------------
 
@@ -241,8 +256,8 @@ class Ledger:
         """Grant what can be granted, from the front; a server somebody waits for is closed to all behind."""
         closed: set[str] = set()
         free: dict[tuple[str, int], int] | None = None
-        cursor = self._db.execute(f"SELECT {COLUMNS} FROM entries WHERE state = ? ORDER BY number", (WAITING,))
-        for row in cursor.fetchall():
+        by_arrival = f"SELECT {COLUMNS} FROM entries WHERE state = ? ORDER BY number"
+        for row in self._db.execute(by_arrival, (WAITING,)).fetchall():
             if len(closed) == len(self.servers):
                 break
             entry = entry_from_row(row)
@@ -267,7 +282,8 @@ class Ledger:
                     (entry.number, share.server, share.number, share.memory_mib),
                 )
             self._db.execute(
-                "UPDATE entries SET state = ?, granted = ? WHERE number = ?", (HELD, time.time(), entry.number)
+                "UPDATE entries SET state = ?, granted = ? WHERE number = ?",
+                (HELD, time.time(), entry.number),
             )
             self._to_wake.append(entry.entry_id)
 
@@ -281,13 +297,13 @@ class Ledger:
 
     def _dead(self, but: str = "") -> list[tuple[int, str]]:
         now = time.time()
-        rows = self._db.execute("SELECT number, entry_id, expires FROM entries ORDER BY state, number").fetchall()
+        rows = self._db.execute("SELECT number, entry_id, kind, expires FROM entries ORDER BY number")
         return [
             (number, entry_id)
-            for number, entry_id, expires in rows
+            for number, entry_id, kind, expires in rows.fetchall()
             if entry_id != but
             and (expires is None or expires <= now)
-            and not liveness.is_alive(self.folder, entry_id)
+            and not liveness.is_alive(self.folder, entry_id, kind == RESERVED)
         ]
 
     def _bury(self, dead: list[tuple[int, str]]) -> int:
@@ -308,7 +324,8 @@ class Ledger:
         return found[0] if found else None
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
-        rows = self._db.execute(f"SELECT {COLUMNS} FROM entries WHERE {where} ORDER BY number", values).fetchall()
+        query = f"SELECT {COLUMNS} FROM entries WHERE {where} ORDER BY number"
+        rows = self._db.execute(query, values).fetchall()
         shares = shares_by_entry(self._db) if any(row[2] == HELD for row in rows) else {}
         return [entry_from_row(row, shares.get(row[0], ())) for row in rows]
 

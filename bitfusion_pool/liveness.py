@@ -45,6 +45,17 @@ class LifeLock:
             # a cleaner took it for a leftover between open and flock
             os.close(fd)
 
+    @classmethod
+    def join(cls, folder: str, entry_id: str) -> LifeLock:
+        """Hold the lock of an existing entry together with others. Raises OSError."""
+        fd = os.open(lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(folder, entry_id, _high(fd))
+
     def share(self) -> None:
         """Let programs that are started from now on inherit the lock."""
         os.set_inheritable(self.fd, True)
@@ -70,8 +81,8 @@ def _high(fd: int) -> int:
     return high
 
 
-def is_alive(folder: str, entry_id: str) -> bool:
-    """Whether anybody still holds the lock of this entry.
+def is_alive(folder: str, entry_id: str, shared: bool = False) -> bool:
+    """Whether anybody still holds the lock of this entry; `shared`: several may hold it together.
 
     A missing or forbidden file proves nothing, so it counts as alive: better a GPU too few than one twice.
     """
@@ -80,8 +91,8 @@ def is_alive(folder: str, entry_id: str) -> bool:
     except OSError:
         return True
     try:
-        # shared: two that ask at the same moment must not take each other for the holder
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # as weak as it may be: two that ask at the same moment should not take each other for the holder
+        fcntl.flock(fd, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:

@@ -69,7 +69,7 @@ def join_manners(values: Mapping[str, str]) -> str:
 
 
 def manners_from(*sources: Mapping[str, str]) -> Manners:
-    """Manners from several mappings, later ones win. Raises InvalidRequest for a name or value unknown here."""
+    """Manners from several mappings, later ones win. Raises InvalidRequest for an unknown name or value."""
     values: dict[str, str] = {}
     for source in sources:
         values.update(source)

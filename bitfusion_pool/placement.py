@@ -159,7 +159,8 @@ def never(request: GpuRequest, servers: Sequence[Server]) -> NeverSatisfiable:
         why = "no GPU passes the filters " + " ".join(f"{key}={value}" for key, value in request.filters)
     elif request.filters:
         passing = max(sum(_passes(request, one, device) for device in one.devices) for one in listed)
-        why = f"the largest server has {_size(largest.device_count, total)}, {passing} of them pass the filters"
+        has = _size(largest.device_count, total)
+        why = f"the largest server has {has}, at most {passing} of one server pass the filters"
     else:
         why = f"the largest server has {_size(largest.device_count, total)}"
     return NeverSatisfiable(request, f"no server can satisfy the request: {asked}; {why}")

@@ -27,7 +27,6 @@ def insert_entry(
     possible: tuple[str, ...],
     holder: Holder,
     now: float,
-    expires: float | None,
 ) -> None:
     """Write a new entry at the end of the queue."""
     names = COLUMNS.partition(", ")[2]
@@ -48,7 +47,7 @@ def insert_entry(
         holder.uid,
         now,
         None,
-        expires,
+        None,
     )
     db.execute(f"INSERT INTO entries ({names}) VALUES ({','.join('?' * len(values))})", values)
 
@@ -60,8 +59,8 @@ def entry_from_row(row: tuple[Any, ...], shares: Iterable[Share] = ()) -> Entry:
     pairs = tuple((key, value) for key, _, value in (line.partition("=") for line in filters.splitlines()))
     request = GpuRequest(gpus, partial, memory_mib, pairs, tuple(servers.splitlines()))
     holder = Holder(label, user, pid, host, uid)
-    places = tuple(possible.split())
-    return Entry(number, entry_id, state, kind, request, holder, places, asked, granted, expires, tuple(shares))
+    keys = tuple(possible.split())
+    return Entry(number, entry_id, state, kind, request, holder, keys, asked, granted, expires, tuple(shares))
 
 
 def shares_by_entry(db: sqlite3.Connection) -> dict[int, list[Share]]:

@@ -6,13 +6,15 @@ import os
 
 from bitfusion_client.client_output import format_locked
 from bitfusion_client.command_line import parse_options, split_program
-from bitfusion_client.errors import UsageError
+from bitfusion_client.errors import BitfusionError, UsageError
 from bitfusion_pool import signals
 from bitfusion_pool.allocation import partial_text, program_environment, remove_allocation, write_allocation
 from bitfusion_pool.contact import claim, holder_of, query
-from bitfusion_pool.entries import WAITING
+from bitfusion_pool.entries import PROCESS, WAITING
 from bitfusion_pool.ledger import Ledger
 from bitfusion_pool.speaker import VERSION, Speaker
+
+KEPT = "The GPUs stay allocated until the processes the command left behind have ended"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,18 +46,17 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         path = announce(speaker, entry, server, ledger.folder)
         lock.share()
         given = program_environment(environ, entry, server, lock.fd)
-        status = _run_program(program, given, before, speaker, client_id, server, ledger.manners)
+        status = run_program(program, given, before, speaker, client_id, server, ledger.manners)
     finally:
         release(environ, speaker, entry, lock, path)
-    return _exit_status(status, ledger.manners)
+    return exit_status(status, ledger.manners)
 
 
 def acquire(
-    ledger: Ledger, speaker: Speaker, request: GpuRequest, holder: Holder, ttl: float | None = None
+    ledger: Ledger, speaker: Speaker, request: GpuRequest, holder: Holder, kind: str = PROCESS
 ) -> tuple[Entry, LifeLock]:
     """Ask for GPUs and wait until they are there, as loudly as the manners want. Raises BitfusionError."""
     chosen = query(ledger, speaker, request)
-    kind = "process" if ttl is None else "reserved"
     entry, lock = ledger.ask(request, holder, ledger.manners.when_full == "wait", kind)
     if entry.state == WAITING:
         from bitfusion_pool.waiting import wait_for_turn
@@ -80,7 +81,8 @@ def announce(speaker: Speaker, entry: Entry, server: Server, folder: str, path: 
 
     numbers = " ".join(str(share.number) for share in entry.shares)
     memory = entry.shares[0].memory_mib
-    speaker.log(f"Requesting GPUs [{numbers}] with {memory} MiB of memory from server 0, with version {VERSION}...")
+    asked = f"GPUs [{numbers}] with {memory} MiB of memory from server 0, with version {VERSION}"
+    speaker.log(f"Requesting {asked}...")
     speaker.plain(f"Requested resources:\nServer List: {server.key}\nClient idle timeout: 0 min")
     try:
         path = write_allocation(entry, folder, path)
@@ -92,7 +94,7 @@ def announce(speaker: Speaker, entry: Entry, server: Server, folder: str, path: 
     return path
 
 
-def _run_program(
+def run_program(
     program: list[str],
     environ: dict[str, str],
     mask: set[int],
@@ -101,6 +103,10 @@ def _run_program(
     server: Server,
     manners: Manners,
 ) -> int:
+    """Start the program as our child, wait for it; returns its status as a shell counts it.
+
+    `mask`: the signal mask it starts with. The handled signals must be blocked in this process.
+    """
     command = " ".join(program).replace("\n", " ")
     count = environ["BITFUSION_POOL_DEVICES"].count('"id": ')
     speaker.log(f"Running client command '{command}' on {count} GPUs, with the following servers:")
@@ -159,25 +165,34 @@ def _start_telemetry(lock_fd: int) -> int:
 
 
 def release(environ: Mapping[str, str], speaker: Speaker, entry: Entry, lock: LifeLock, path: str) -> None:
-    """Give the GPUs back and say so. First the deed: a reader that hangs must not keep them."""
+    """Give the GPUs back and say so. First the deed: a reader that hangs must not keep them.
+
+    A ledger that cannot be read changes nothing about the program's status: with the lock gone, others take
+    the GPUs back.
+    """
     lock.close()
-    kept = False
-    with Ledger(environ) as ledger:
-        if ledger.in_use(entry.entry_id):
-            # something the program left behind still has the lock, and perhaps memory of the GPU
-            kept = True
-        else:
-            ledger.give_back(entry.entry_id)
-    if path:
-        remove_allocation(path)
-        speaker.log(f"Releasing GPUs from config file '{path}'...")
-        if kept:
-            speaker.log("The GPUs stay allocated until the processes the command left behind have ended", "WARN")
-        else:
-            speaker.log(f"Released GPUs on 1 servers and removed generated config file '{path}'")
+    problem = ""
+    try:
+        with Ledger(environ) as ledger:
+            if ledger.in_use(entry.entry_id):
+                # something the program left behind still has the lock, and perhaps memory of the GPU
+                problem = KEPT
+            else:
+                ledger.give_back(entry.entry_id)
+    except BitfusionError as error:
+        problem = f"Unable to release GPUs: {error}"
+    if not path:
+        return
+    remove_allocation(path)
+    speaker.log(f"Releasing GPUs from config file '{path}'...")
+    if problem:
+        speaker.log(problem, "WARN")
+    else:
+        speaker.log(f"Released GPUs on 1 servers and removed generated config file '{path}'")
 
 
-def _exit_status(status: int, manners: Manners) -> int:
+def exit_status(status: int, manners: Manners) -> int:
+    """The command's status from the program's."""
     if manners.exit_codes == "zero":
         return 0
     return 1 if status and manners.exit_codes == "one" else status

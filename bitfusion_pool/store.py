@@ -20,7 +20,8 @@ CREATE TABLE devices (
   server INTEGER, number INTEGER, name TEXT, memory_mib INTEGER, simulated INTEGER, uuid TEXT,
   PRIMARY KEY (server, number)) WITHOUT ROWID;
 CREATE TABLE entries (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, entry_id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, kind TEXT NOT NULL,
+  number INTEGER PRIMARY KEY AUTOINCREMENT, entry_id TEXT NOT NULL UNIQUE,
+  state TEXT NOT NULL, kind TEXT NOT NULL,
   gpus INTEGER NOT NULL, partial REAL, memory_mib INTEGER, filters TEXT NOT NULL, servers TEXT NOT NULL,
   possible TEXT NOT NULL, label TEXT NOT NULL, user TEXT NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL,
   uid INTEGER NOT NULL, asked REAL NOT NULL, granted REAL, expires REAL);

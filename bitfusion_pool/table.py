@@ -1,0 +1,31 @@
+"""Plain text tables for a terminal."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def box(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
+    """A table with lines around it, each text as wide as it needs; columns in `right` are flush right."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+
+    def line(left: str, middle: str, end: str) -> str:
+        return left + middle.join("─" * (width + 2) for width in widths) + end + "\n"
+
+    def cells(row: Sequence[str]) -> str:
+        padded = (
+            f" {text:>{width}} " if column in right else f" {text:<{width}} "
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        return "│" + "│".join(padded) + "│\n"
+
+    body = "".join(cells(row) for row in rows)
+    return line("┌", "┬", "┐") + cells(titles) + line("├", "┼", "┤") + body + line("└", "┴", "┘")
+
+
+def bar(used: int, total: int, width: int = 12) -> str:
+    """How full something is; anything in use shows at least one mark."""
+    full = min(width, max(1 if used > 0 else 0, round(width * used / total) if total else 0))
+    return "█" * full + "░" * (width - full)
