@@ -26,6 +26,7 @@ class CellLine:
         self.in_kernel = RunningCells()
         self.command_cell: CommandCell | None = None
         self._answered_early: set[str] = set()
+        self._last_number = 0
 
     @property
     def clear(self) -> bool:
@@ -100,7 +101,9 @@ class CellLine:
         if self._front.wait.cell is entry:
             self._front.wait.end_notice()
         if error is None:
-            self._front.publisher.finish_cell(self._front.clients.shell, entry.message)
+            # JupyterLab shows [*] for ever after a reply without a number, so the last one is repeated.
+            number = max(1, self._last_number)
+            self._front.publisher.finish_cell(self._front.clients.shell, entry.message, number)
         else:
             self._fail(entry, error)
 
@@ -140,6 +143,9 @@ class CellLine:
         """Keep the books of what the kernel has; False if the front has given this reply already."""
         request_id = str(reply.parent_header.get("msg_id"))
         entry = self.in_kernel.answered(request_id)
+        number = reply.content.get("execution_count")
+        if isinstance(number, int):
+            self._last_number = number
         failed = reply.content.get("status") == "error"
         if failed and entry is not None and entry.stops_on_error and not entry.is_silent:
             self.abort_queued()
@@ -169,7 +175,7 @@ class CellLine:
                 and not self._front.running
             ):
                 entry.answered = True
-                self._front.publisher.finish_cell(self._front.clients.shell, entry.message)
+                self._front.publisher.finish_cell(self._front.clients.shell, entry.message, 0)
         self._set_silent_timer()
 
     def _silent_wait(self) -> float:

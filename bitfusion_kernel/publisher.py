@@ -72,9 +72,9 @@ class Publisher:
         self.reply(socket, request, content)
         self.status("idle", request.header)
 
-    def finish_cell(self, socket: Sends, request: Message) -> None:
-        """End a cell that went well without a kernel. It has no number: execution_count 0 shows as none."""
-        content = {"status": "ok", "execution_count": 0, "user_expressions": {}, "payload": []}
+    def finish_cell(self, socket: Sends, request: Message, execution_count: int) -> None:
+        """End a cell that went well without a kernel."""
+        content = {"status": "ok", "execution_count": execution_count, "user_expressions": {}, "payload": []}
         self.reply(socket, request, content, _execution_metadata("ok"))
         self.status("idle", request.header)
 
