@@ -2,7 +2,7 @@
 
 Read by the kernel's front (to show place, GPUs, errors) and by tests. Nothing here raises on any text: a
 line nobody knows is `Unknown`. Words as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting` and `DeviceLine`
-are the embedded pool's own.
+are a stand-in's own.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class TokenExpiredLine(Line):
 
 @dataclass(frozen=True, slots=True)
 class DeviceLine(Line):
-    """`GPU 0: Simulated Tesla V100-PCIE-16GB, 8080 MiB, simulated` (embedded pool only)."""
+    """A leased device: `GPU 0: Simulated Tesla V100-PCIE-16GB, 8080 MiB, simulated` (stand-ins only)."""
 
     id: int
     name: str
@@ -241,7 +241,7 @@ def format_waiting(place: int, of: int, ahead: Iterable[str] = ()) -> str:
 
 
 def format_device(id: int, name: str, memory_mib: int, simulated: bool) -> str:
-    """The embedded pool's device line."""
+    """The text of a `DeviceLine`."""
     return f"GPU {id}: {name}, {memory_mib} MiB" + (", simulated" if simulated else "")
 
 

@@ -23,6 +23,8 @@ def _shown(value: object) -> str:
 
 def _one_line(text: object) -> str:
     flat = " ".join(str(text).split())
+    if not flat.isprintable():  # an escape sequence would reach a terminal or a log
+        flat = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in flat)
     return flat if len(flat) <= LONGEST_PART else flat[: LONGEST_PART - 1] + "…"
 
 
@@ -74,7 +76,7 @@ class InvalidRequest(BitfusionError):
         self.value = value
         self.allowed = allowed
         self.spelled = spelled or field
-        self.headline = f'invalid value "{_shown(value)}" for {self.spelled}: {_one_line(allowed)}'
+        self.headline = f'invalid value "{_shown(value)}" for {_one_line(self.spelled)}: {_one_line(allowed)}'
 
     @property
     def user_message(self) -> str:
@@ -201,7 +203,7 @@ class WrongSetting(BitfusionError):
         self.allowed = allowed
         self.source = source
         origin = f" (from {_one_line(source)})" if source else ""
-        self.headline = f'wrong setting {name}="{_shown(value)}"{origin}: {_one_line(allowed)}'
+        self.headline = f'wrong setting {_one_line(name)}="{_shown(value)}"{origin}: {_one_line(allowed)}'
 
     @property
     def user_message(self) -> str:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from bitfusion_client import errors
-from bitfusion_client.client_output import ContactFailed, FatalError, Line, TokenExpiredLine, parse_line
+from bitfusion_client.client_output import (
+    ContactFailed,
+    FatalError,
+    Line,
+    TokenExpiredLine,
+    parse_line,
+    split_log_prefix,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +67,8 @@ def error_from_output(
     for line in reversed(parsed):
         if isinstance(line, FatalError):
             return _from_problem(line.problem, parsed, exit_status, request)
-    words = [line.text.strip() for line in parsed if line.text.strip()][-KEPT_WORDS:]
+    messages = [split_log_prefix(line.text)[2].strip() for line in parsed]
+    words = [message for message in messages if message][-KEPT_WORDS:]
     ending = exit_words(exit_status)
     answered = " | ".join(words)
     answered = f"{answered} ({ending})" if answered else f"it said nothing and {ending}"

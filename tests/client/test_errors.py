@@ -124,6 +124,14 @@ def test_nothing_makes_a_message_longer_than_four_lines():
     assert str(BitfusionError()) == "The GPU pool could not do this."
 
 
+def test_nothing_of_others_controls_a_terminal():
+    assert BitfusionError(answered="a\x1b[31m\u202eb").answered == "a\\x1b[31m\\u202eb"
+    wrong = errors.InvalidRequest("x", "1", "must not be", "a\r\n\x07b")
+    assert wrong.user_message == 'Invalid value "1" for a \\x07b: must not be'
+    setting = errors.WrongSetting("a\nb", "c\nd", "must be one line", "e\nf")
+    assert setting.user_message == 'Wrong setting a b="c d" (from e f): must be one line'
+
+
 def test_a_step_of_ones_own():
     error = errors.WaitCancelled("1 GPU", "interrupted", "nothing")
     assert error.user_message == (

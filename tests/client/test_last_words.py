@@ -98,7 +98,7 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
             LOOK,
         ),
         (
-            "one\ntwo\n\nthree\nfour\n",
+            "one\ntwo\n\n[WARN] 2021-03-29T01:05:37Z three\nfour\n",
             errors.ClientFailed,
             "The `bitfusion` client failed.",
             "two | three | four (ended with status 3)",
