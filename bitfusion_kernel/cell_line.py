@@ -37,7 +37,6 @@ class CellLine:
         """One more, at the end. A silent one is answered after a time, kernel or not."""
         self.queue.append(entry)
         if entry.is_execute and entry.is_silent and not self._front.running:
-            self._front.publisher.status("busy", entry.message.header)
             self._set_silent_timer()
 
     def advance(self) -> None:
@@ -88,10 +87,16 @@ class CellLine:
 
     # -- %bitfusion cells ------------------------------------------------------------------------
 
+    def announce(self, entry: Entry) -> None:
+        """Say `busy` for a cell the front itself works on, once."""
+        if not entry.announced:
+            entry.announced = True
+            self._front.publisher.status("busy", entry.message.header)
+
     def _run_commands(self, entry: Entry) -> None:
         from bitfusion_kernel.cell_commands import CommandCell
 
-        self._front.publisher.status("busy", entry.message.header)
+        self.announce(entry)
         self.command_cell = CommandCell(self._front, entry)
         self.command_cell.proceed()
 
@@ -118,6 +123,7 @@ class CellLine:
             self._fail(entry, error)
 
     def _fail(self, entry: Entry, error: BitfusionError) -> None:
+        self.announce(entry)
         self._front.publisher.fail_cell(self._front.clients.shell, entry.message, error)
         if entry.stops_on_error and not entry.is_silent:
             self._front.read_shell()  # also those that have arrived but were not read yet
@@ -175,6 +181,7 @@ class CellLine:
                 and not self._front.running
             ):
                 entry.answered = True
+                self.announce(entry)
                 self._front.publisher.finish_cell(self._front.clients.shell, entry.message, 0)
         self._set_silent_timer()
 

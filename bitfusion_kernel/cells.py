@@ -12,12 +12,14 @@ from bitfusion_kernel.wire import Message
 class Entry:
     """One shell message in line. `commands` is set for a `%bitfusion` cell."""
 
-    __slots__ = ("answered", "arrived_at", "commands", "message")
+    __slots__ = ("announced", "answered", "arrived_at", "commands", "message")
 
     def __init__(self, message: Message, arrived_at: float, commands: list[Command] | None = None) -> None:
         self.message = message
         self.arrived_at = arrived_at
         self.commands = commands
+        self.announced = False
+        """Whether the front has said `busy` for it; a cell that gets its kernel soon is the kernel's."""
         self.answered = False
 
     @property

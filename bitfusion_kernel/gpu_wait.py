@@ -81,7 +81,6 @@ class GpuWait:
         self._display_id = f"bitfusion-wait-{os.urandom(8).hex()}"
         self._since = time.monotonic()
         self._shown = False
-        self._front.publisher.status("busy", cell.message.header)
         self._front.loop.set_timer("notice", self._since + waiting_notice.SHOW_AFTER, self._show)
 
     def refresh(self) -> None:
@@ -103,6 +102,7 @@ class GpuWait:
             acquisition.ahead,
             acquisition.granted,
         )
+        self._front.line.announce(self.cell)
         self._front.publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
 
