@@ -63,17 +63,17 @@ class Entry:
 class Standing:
     """Where a waiter stands: place 1 is next. `of` counts all who compete, itself included.
 
-    `ahead_ids`: all in the way, holders first, then earlier waiters; `ahead`: the first of them for people.
+    `in_the_way`: holders first, then earlier waiters; `ahead`: the first of them for people.
     """
 
     place: int
     of: int
     ahead: tuple[str, ...]
-    ahead_ids: tuple[str, ...]
+    in_the_way: tuple[Entry, ...]
 
     def text(self) -> str:
         """The message of the waiting line; names five of those in the way at most."""
-        more = len(self.ahead_ids) - len(self.ahead)
+        more = len(self.in_the_way) - len(self.ahead)
         ahead = (*self.ahead, f"and {more} more") if more > 0 else self.ahead
         return format_waiting(self.place, self.of, ahead)
 

@@ -185,7 +185,7 @@ class Ledger:
             len(earlier) + 1,
             max(len(waiting), len(earlier) + 1),
             tuple(one.who(now) for one in in_the_way[:NAMED_AHEAD]),
-            tuple(one.entry_id for one in in_the_way),
+            tuple(in_the_way),
         )
 
     def reap(self) -> int:

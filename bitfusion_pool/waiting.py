@@ -26,6 +26,11 @@ def pause(place: int) -> float:
     return 0.1 if place <= 4 else min(2.0, 0.05 * place)
 
 
+def watched(standing: Standing) -> tuple[Entry, ...]:
+    """Whose death this waiter looks out for: those in front all, the others only who stands before them."""
+    return standing.in_the_way if standing.place <= 4 else standing.in_the_way[-1:]
+
+
 def wait_for_turn(
     ledger: Ledger,
     entry: Entry,
@@ -62,9 +67,12 @@ def _wait(
     version = -1
     standing = told = None
     next_tale = 0.0
+    next_reap = 0.0
     while True:
-        ledger.reap()
         now = time.monotonic()
+        if now >= next_reap or (standing and not all(map(ledger.is_alive, watched(standing)))):
+            next_reap = now + TELL_AGAIN_S
+            ledger.reap()
         # first the version, then the data: a change between the two is seen next time
         found = ledger.version()
         if found != version or standing is None:
@@ -77,7 +85,7 @@ def _wait(
             standing = ledger.standing(current)
         if now >= deadline:
             raise _timed_out(entry, limit)
-        shown = standing.place, standing.of, standing.ahead_ids
+        shown = standing.place, standing.of, [one.entry_id for one in standing.in_the_way]
         if tell and (shown != told or now >= next_tale):
             if shown == told:
                 standing = ledger.standing(entry)  # their times have moved on
