@@ -55,7 +55,7 @@ def _request(front: Front, words: list[str]) -> str:
     starter = front.starter
     if not words:
         return f"The next start asks for {starter.request.describe()}."
-    request, rest = parse_options(words)
+    request, rest = parse_options(words, base=starter.request)
     if rest:
         raise UsageError(
             f"can't read {' '.join(rest)!r} in %bitfusion request",

@@ -80,10 +80,14 @@ class CellLine:
             if not kernel.send_shell(entry.message.frames):
                 return  # its inbox is full; `kernel` comes back here when there is room
             self.queue.pop()
-            if entry.is_execute and "subshell_id" not in entry.message.header:
-                self.in_kernel.sent(entry)
+            self.account(entry)
             if entry.answered:
                 self._answered_early.add(entry.message.id)
+
+    def account(self, entry: Entry) -> None:
+        """Remember a cell that has gone to the kernel. Subshells run beside the line, not in it."""
+        if entry.is_execute and "subshell_id" not in entry.message.header:
+            self.in_kernel.sent(entry)
 
     # -- %bitfusion cells ------------------------------------------------------------------------
 
@@ -145,20 +149,28 @@ class CellLine:
                 told = True
         self.abort_queued()
 
-    def on_execute_reply(self, reply: Message) -> bool:
-        """Keep the books of what the kernel has; False if the front has given this reply already."""
+    @property
+    def has_answered_early(self) -> bool:
+        """Whether some replies of the kernel are not to be relayed any more."""
+        return bool(self._answered_early)
+
+    def take_answered_early(self, reply: Message) -> bool:
+        """Whether the front has given this reply already."""
         request_id = str(reply.parent_header.get("msg_id"))
-        entry = self.in_kernel.answered(request_id)
+        if request_id not in self._answered_early:
+            return False
+        self._answered_early.discard(request_id)
+        return True
+
+    def on_execute_reply(self, reply: Message) -> None:
+        """Keep account of what the kernel has; after an error, what waits here is aborted as there."""
+        entry = self.in_kernel.answered(str(reply.parent_header.get("msg_id")))
         number = reply.content.get("execution_count")
         if isinstance(number, int):
             self._last_number = number
         failed = reply.content.get("status") == "error"
         if failed and entry is not None and entry.stops_on_error and not entry.is_silent:
             self.abort_queued()
-        if request_id in self._answered_early:
-            self._answered_early.discard(request_id)
-            return False
-        return True
 
     # -- silent cells ----------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
+from bitfusion_kernel import commands
 from bitfusion_kernel.cell_line import CellLine
 from bitfusion_kernel.cells import Entry
 from bitfusion_kernel.event_loop import EventLoop
@@ -30,7 +31,7 @@ from bitfusion_kernel.gpu_wait import GpuWait
 from bitfusion_kernel.jupyter_sockets import JupyterSockets
 from bitfusion_kernel.publisher import Publisher
 from bitfusion_kernel.waiting_room import Answer, Hold, RunCommands, WaitingRoom
-from bitfusion_kernel.wire import DELIMITER, InvalidMessage, Message, Wire
+from bitfusion_kernel.wire import InvalidMessage, Message, Wire, is_type
 
 if TYPE_CHECKING:
     from bitfusion_kernel.acquisition import Acquisition
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from bitfusion_kernel.keeper import KeeperLink
     from bitfusion_kernel.kernel_start import KernelStarter
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
+
+MAGIC = commands.MAGIC.encode()
 
 INTERRUPT_DELAY = 0.15
 """Seconds before an interrupt ends a wait: every shutdown and restart sends one 2 ms ahead of itself."""
@@ -165,22 +168,26 @@ class Front:
             self._enter(message)
 
     def _relay_shell(self) -> None:
-        """The hot path: to the kernel as it came, unless it is a cell, which the front keeps account of."""
+        """The hot path: to the kernel as it came; the front's account of cells is kept after sending."""
+        line, kernel = self.line, self.kernel
         while self.loop.watches(self.clients.shell):
             try:
                 frames = self.clients.shell.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            is_cell = (
-                DELIMITER in frames[:-1] and b'"execute_request"' in frames[frames.index(DELIMITER) + 2 :][0]
-            )
-            if not is_cell and self.line.clear and self.kernel.send_shell(frames):
+            may_be_ours = MAGIC in frames[-1] or b"shutdown_request" in frames[-4:][0]
+            relayed = not may_be_ours and line.clear and kernel.send_shell(frames)
+            if relayed and not is_type(frames, b"execute_request"):
                 continue
             try:
-                self._enter(self.wire.read(frames))
+                message = self.wire.read(frames)
             except InvalidMessage:
                 continue
-            self.line.advance()
+            if relayed:
+                line.account(Entry(message, time.monotonic()))
+            else:
+                self._enter(message)
+                line.advance()
 
     def _enter(self, message: Message) -> None:
         """One shell message: answered now, or put in line."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from bitfusion_kernel.relay import PROBE_EVERY, KernelSockets, OutputRelay
-from bitfusion_kernel.wire import DELIMITER
+from bitfusion_kernel.wire import DELIMITER, is_type, read_unchecked
 
 if TYPE_CHECKING:
     from bitfusion_kernel.front import Front
@@ -106,12 +106,15 @@ class KernelSide:
         front.line.advance()
 
     def _relay_replies(self) -> None:
-        front = self._front
+        """Replies leave first; the account of cells is kept while the client reads."""
+        clients, line = self._front.clients, self._front.line
         for frames in _received(self._sockets.shell):
-            is_cells = b'"execute_reply"' in frames[frames.index(DELIMITER) + 2]
-            if is_cells and not front.line.on_execute_reply(front.wire.read(frames)):
+            if line.has_answered_early and line.take_answered_early(read_unchecked(frames)):
+                line.on_execute_reply(read_unchecked(frames))
                 continue
-            front.clients.shell.send_multipart(frames)
+            clients.shell.send_multipart(frames)
+            if is_type(frames, b"execute_reply"):
+                line.on_execute_reply(read_unchecked(frames))
 
     def _on_control(self) -> None:
         for frames in _received(self._sockets.control):
