@@ -1,4 +1,4 @@
-"""`bitfusion-kernel doctor`: checks all that the kernel needs, says PASS, WARN or FAIL and what to do next."""
+"""`bitfusion-kernel doctor`: checks what the kernel needs; says PASS, WARN or FAIL and what to do next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT_LIMIT = 30.0  # seconds; the real client gives up on a silent server afte
 
 
 class Check:
-    """One line of the report: verdict, what was looked at, what was found, and what to do if it is not good."""
+    """One line of the report: verdict, what was looked at, what was found, what to do if it is not good."""
 
     def __init__(self, verdict: str, subject: str, found: str, next_step: str = "") -> None:
         self.verdict = verdict
@@ -200,9 +200,10 @@ def ask_client(path: str, words: list[str]) -> Check:
         )
     except OSError as error:
         return Check(FAIL, subject, f"{path} cannot be run: {error.strerror}", "reinstall the client")
-    lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-    if done.returncode != 0 or any(line.startswith("Error:") for line in lines):
-        return from_error(subject, error_from_output(lines, done.returncode, None))
+    said = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in said if not line.startswith("[")]  # without the log
+    if done.returncode != 0 or any(line.startswith("Error:") for line in said):
+        return from_error(subject, error_from_output(said, done.returncode, None))
     if not lines:
         return Check(WARN, subject, "it said nothing", "`bitfusion health` may tell more")
     return Check(
