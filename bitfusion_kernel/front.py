@@ -16,6 +16,7 @@ This file has the clients' messages, the keeper's reports and the end; `cell_lin
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -267,7 +268,7 @@ class Front:
         elif event == "output":
             place = acquisition.place
             if not acquisition.on_line(report["text"]):
-                os.write(2, report["text"].encode() + b"\n")
+                _pass_on_to_stderr(report["text"])
             elif acquisition.place != place:
                 self.wait.refresh()
         elif event == "launched":
@@ -389,3 +390,12 @@ def _completeness(language: str) -> Callable[[str], dict[str, Any]]:
         return is_complete_reply(code, language)
 
     return reply
+
+
+def _pass_on_to_stderr(line: str) -> None:
+    """What the kernel wrote past IPython, for Jupyter's log; dropped when nobody reads that or it is closed."""
+    try:
+        if select.select([], [2], [], 0)[1]:  # then at least PIPE_BUF bytes can be written without blocking
+            os.write(2, line.encode()[: select.PIPE_BUF - 1] + b"\n")
+    except (OSError, ValueError):
+        return
