@@ -63,19 +63,17 @@ class Entry:
 class Standing:
     """Where a waiter stands: place 1 is next. `of` counts all who compete, itself included.
 
-    `in_the_way`: holders first, then earlier waiters; `ahead`: the first of them for people.
+    `in_the_way`: holders first, then earlier waiters, all as they were at the time `seen`.
     """
 
     place: int
     of: int
-    ahead: tuple[str, ...]
     in_the_way: tuple[Entry, ...]
+    seen: float
 
     def text(self) -> str:
-        """The message of the waiting line; names five of those in the way at most."""
-        more = len(self.in_the_way) - len(self.ahead)
-        ahead = (*self.ahead, f"and {more} more") if more > 0 else self.ahead
-        return format_waiting(self.place, self.of, ahead)
+        """The message of the waiting line."""
+        return format_waiting(self.place, self.of, [entry.who(self.seen) for entry in self.in_the_way])
 
 
 def size_text(request: GpuRequest) -> str:

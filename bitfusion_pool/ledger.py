@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory import Server
 
-NAMED_AHEAD = 5
-
 
 class Ledger:
     """One user's view of the ledger. Not to be shared by threads. Methods raise PoolUnreadable."""
@@ -170,7 +168,6 @@ class Ledger:
     def standing(self, entry: Entry) -> Standing:
         """The place of a waiting entry among those that want the same servers, and who is in its way."""
         wanted = set(entry.servers)
-        now = time.time()
         with self._telling():
             waiting = [one for one in self._entries("state = ?", WAITING) if wanted.intersection(one.servers)]
             earlier = [one for one in waiting if one.number < entry.number]
@@ -180,13 +177,8 @@ class Ledger:
                 *entry.servers,
             )
         holding.sort(key=lambda one: one.granted or 0)
-        in_the_way = holding + earlier
-        return Standing(
-            len(earlier) + 1,
-            max(len(waiting), len(earlier) + 1),
-            tuple(one.who(now) for one in in_the_way[:NAMED_AHEAD]),
-            tuple(in_the_way),
-        )
+        place = len(earlier) + 1
+        return Standing(place, max(len(waiting), place), (*holding, *earlier), time.time())
 
     def reap(self) -> int:
         """Take back what dead holders and waiters left; returns how many. Cheap if there are none."""

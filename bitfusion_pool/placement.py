@@ -146,7 +146,8 @@ def never(request: GpuRequest, servers: Sequence[Server]) -> NeverSatisfiable:
         default=None,
     )
     # a share is of something: of the largest server's devices
-    total = max(device.memory_mib for device in largest.devices) if largest else 0
+    measured = largest.devices if largest else [device for server in servers for device in server.devices]
+    total = max(device.memory_mib for device in measured)
     asked = f"{_size(request.gpus, request.memory_per_gpu(total))} of memory each"
     if not listed:
         known = ", ".join(server.key for server in servers)
