@@ -1,0 +1,106 @@
+"""Kernels started as Jupyter starts them, on a pool of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jupyter.embedded_pool import Pool
+from tests.jupyter.live_kernel import LiveKernel
+
+PLAIN = "python3"
+FIRST_CELL = "bitfusion"
+START = "bitfusion-start"
+HALF = "bitfusion-half"
+
+OURS = [pytest.param(FIRST_CELL, id="first_cell"), pytest.param(START, id="start")]
+ALL = [pytest.param(PLAIN, id="plain"), *OURS]
+
+SPECS = {
+    FIRST_CELL: [],
+    START: ["--acquire", "start"],
+    HALF: ["-p", "0.5"],
+}
+
+Launch = Callable[..., LiveKernel]
+
+
+def bitfusion_kernel_command() -> list[str]:
+    """The public command, as its console script would run it."""
+    return [sys.executable, "-c", "import sys; from bitfusion_kernel.cli import main; sys.exit(main())"]
+
+
+@pytest.fixture(scope="session")
+def kernelspecs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kernels under test, installed by their own command into a prefix of this run."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    for name, options in SPECS.items():
+        subprocess.run(
+            [*bitfusion_kernel_command(), "install", "--prefix", str(prefix), "--name", name, *options],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(prefix / "share" / "jupyter"))
+        yield prefix
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """A pool of one server with one simulated GPU, used by this test only."""
+    made = Pool(tmp_path / "pool")
+    made.write(gpus=1)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+@pytest.fixture
+def launch(request: pytest.FixtureRequest, pool: Pool) -> Iterator[Launch]:
+    """Starts kernels by name; they end with the test."""
+    started: list[LiveKernel] = []
+
+    def start(name: str, options: dict[str, Any] | None = None, **kwargs: Any) -> LiveKernel:
+        if name != PLAIN:
+            request.getfixturevalue("kernelspecs")
+        kernel = LiveKernel(name, options, **kwargs)
+        started.append(kernel)
+        return kernel
+
+    yield start
+    for kernel in started:
+        kernel.stop()
+
+
+@pytest.fixture(params=ALL)
+def kernel(request: pytest.FixtureRequest, launch: Launch) -> LiveKernel:
+    """A new kernel: the plain one for reference, and ours in both ways of taking a GPU."""
+    kernel = launch(request.param)
+    kernel.connect()
+    return kernel
+
+
+@pytest.fixture(scope="session")
+def tool_environment(kernelspecs: Path) -> dict[str, str]:
+    """The environment for a tool started as a process of its own."""
+    return dict(os.environ)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The installed browser."""
+    path = shutil.which("chromium")
+    if path is None:
+        message = "no chromium on PATH: install Debian's package chromium to run the browser tests"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path

@@ -1,0 +1,94 @@
+"""A pool of a test's own, asked through its public commands only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bitfusion_pool
+from tests.jupyter.live_kernel import poll
+
+CLIENT = str(Path(bitfusion_pool.__file__).parent / "bin" / "bitfusion")
+DEVICE = "Simulated Tesla V100-PCIE-16GB"
+MEMORY_MIB = 16160
+
+
+class Pool:
+    """One server with simulated GPUs in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder.parent / "pool.toml"
+
+    @property
+    def mark(self) -> str:
+        """What every process of this pool's user carries in its environment."""
+        return f"BITFUSION_POOL_DIR={self.folder}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"BITFUSION_POOL_DIR": str(self.folder), "BITFUSION_POOL_CONFIG": str(self.config)}
+
+    def write(self, gpus: int) -> None:
+        self.config.write_text(
+            f'[[servers]]\nname = "local"\naddress = "127.0.0.1"\nport = 56001\n'
+            f'[[servers.devices]]\nname = "{DEVICE}"\nmemory_mib = {MEMORY_MIB}\ncount = {gpus}\n'
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What `bitfusion-pool status --json` says."""
+        code = "import sys; from bitfusion_pool.admin import main; sys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", code, "status", "--json"],
+            env=os.environ | self.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def leases(self) -> list[dict[str, Any]]:
+        if not self.folder.exists():
+            return []
+        return list(self.status()["leases"])
+
+    def waiting(self) -> list[dict[str, Any]]:
+        if not self.folder.exists():
+            return []
+        return list(self.status()["waiting"])
+
+    @contextlib.contextmanager
+    def held(self, label: str = "somebody.ipynb") -> Iterator[subprocess.Popen[bytes]]:
+        """All GPUs of one request are somebody else's while this lasts."""
+        holder = subprocess.Popen(
+            [CLIENT, "run", "-n", "1", "--", "sleep", "600"],
+            env=os.environ | self.environment | {"BITFUSION_LABEL": label},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            assert poll(self.leases, 10), "the holder got no GPU"
+            yield holder
+        finally:
+            self.end(holder)
+
+    def end(self, holder: subprocess.Popen[bytes]) -> None:
+        """The holder's program ends, and its lease with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(holder.pid, signal.SIGKILL)
+        holder.wait(10)
+
+    def wait_until_free(self, timeout: float) -> None:
+        poll(lambda: not self.leases(), timeout)
+        assert not self.leases(), f"still held after {timeout} s: {self.leases()}"

@@ -1,0 +1,89 @@
+"""jupyter_kernel_test gives the plain kernel's results, on one kernel and on a new kernel for each test."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any, ClassVar
+
+import jupyter_kernel_test
+import pytest
+
+from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, PLAIN
+
+pytestmark = pytest.mark.usefixtures("kernelspecs", "pool")
+
+
+class IPyKernelTests(jupyter_kernel_test.KernelTests):
+    """The samples with which ipykernel tests itself."""
+
+    __test__ = False  # run by the functions below, on kernels of all names
+
+    language_name = "python"
+    file_extension = ".py"
+    code_hello_world = "print('hello, world')"
+    code_stderr = "import sys; print('test', file=sys.stderr)"
+    completion_samples: ClassVar[list[Any]] = [{"text": "zi", "matches": {"zip"}}]
+    complete_code_samples: ClassVar[list[Any]] = [
+        "1",
+        "print('hello, world')",
+        "def f(x):\n  return x*2\n\n\n",
+    ]
+    incomplete_code_samples: ClassVar[list[Any]] = ["print('''hello", "def f(x):\n  x*2"]
+    invalid_code_samples: ClassVar[list[Any]] = ["import = 7q"]
+    code_page_something = "zip?"
+    code_generate_error = "raise"
+    code_execute_result: ClassVar[list[Any]] = [
+        {"code": "1+2+3", "result": "6"},
+        {"code": "[n*n for n in range(1, 4)]", "result": "[1, 4, 9]"},
+    ]
+    code_display_data: ClassVar[list[Any]] = [
+        {
+            "code": "from IPython.display import HTML, display; display(HTML('<b>test</b>'))",
+            "mime": "text/html",
+        },
+        {"code": "from IPython.display import Math, display; display(Math('x'))", "mime": "text/latex"},
+    ]
+    code_history_pattern = "1?2*"
+    supported_history_operations = ("tail", "search")
+    code_inspect_sample = "zip"
+    code_clear_output = "from IPython.display import clear_output; clear_output()"
+
+
+TESTS = unittest.defaultTestLoader.getTestCaseNames(IPyKernelTests)
+
+# With no GPU asked for there is no interpreter to ask; these get valid empty answers until the first cell.
+EMPTY_BEFORE_FIRST_CELL = {"test_completion", "test_inspect"}
+
+
+def run_suite(kernel_name: str, tests: list[str]) -> dict[str, str]:
+    """The outcome of each test on one kernel: "passed", or why not."""
+    case: Any = type("Suite", (IPyKernelTests,), {"kernel_name": kernel_name})
+    result = unittest.TestResult()
+    unittest.TestSuite(case(test) for test in tests).run(result)
+    outcomes = dict.fromkeys(tests, "passed")
+    for kind in ("skipped", "failures", "errors"):
+        for test, text in getattr(result, kind):
+            name = getattr(getattr(test, "test_case", test), "_testMethodName", "setUpClass")
+            outcomes[name] = f"{kind}: {text}"
+    return outcomes
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ALL)
+def test_whole_suite_passes_on_one_kernel(name: str) -> None:
+    outcomes = run_suite(name, TESTS)
+    failed = {
+        test: outcome for test, outcome in outcomes.items() if not outcome.startswith(("passed", "skipped"))
+    }
+    assert not failed, "\n".join(f"{test}: {outcome}" for test, outcome in failed.items())
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("name", [pytest.param(PLAIN, id="plain"), *OURS])
+def test_each_test_passes_on_a_kernel_of_its_own(name: str, test: str) -> None:
+    outcome = run_suite(name, [test])[test]
+    if name == FIRST_CELL and test in EMPTY_BEFORE_FIRST_CELL:
+        assert outcome.startswith("failures: "), "answers where there is nobody to answer?"
+        assert "but not the first:\n'zip'" in outcome or "False is not true" in outcome
+    else:
+        assert outcome in ("passed", "skipped: History range not supported")

@@ -1,0 +1,293 @@
+"""What frontends use besides cells: input, widgets, debugger, completion, subshells, encryption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import zmq
+
+from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, PLAIN, START, Launch
+from tests.jupyter.embedded_pool import Pool
+from tests.jupyter.live_kernel import Client, LiveKernel, poll
+
+
+def debug(
+    client: Client, command: str, arguments: dict[str, Any] | None = None, seq: int = 1
+) -> dict[str, Any]:
+    request = {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
+    return client.request("debug_request", request, "control", timeout=30)
+
+
+def debug_events(client: Client, name: str) -> list[dict[str, Any]]:
+    events = [m["content"] for m in client.iopub if m["msg_type"] == "debug_event"]
+    return [event for event in events if event["event"] == name]
+
+
+def test_input_is_asked_of_the_client_that_ran_the_cell(kernel: LiveKernel) -> None:
+    asking, other = kernel.client, kernel.connect()
+    cell = asking.send("name = input('name? '); print('hello', name)", allow_stdin=True)
+    asking.pump(lambda: asking.input_requests, 20, "the input request")
+    assert asking.input_requests[0]["content"] == {"prompt": "name? ", "password": False}
+    other.settle(0.3)
+    assert not other.input_requests
+    asking.answer("Ada")
+    asking.finish(cell)
+    assert cell.stream() == "hello Ada\n"
+
+    second = other.send("import getpass; print(getpass.getpass('secret? '))", allow_stdin=True)
+    other.pump(lambda: other.input_requests, 20, "the input request")
+    assert other.input_requests[0]["content"]["password"] is True
+    other.answer("swordfish")
+    other.finish(second)
+    assert second.stream() == "swordfish\n"
+    assert len(asking.input_requests) == 1
+
+
+def test_input_without_a_client_to_ask_is_an_error(kernel: LiveKernel) -> None:
+    assert kernel.run("input()", allow_stdin=False).error["ename"] == "StdinNotImplementedError"
+
+
+def test_widgets_talk_over_comms(kernel: LiveKernel) -> None:
+    client = kernel.client
+    assert client.request("comm_info_request", {}) == {"status": "ok", "comms": {}}
+    cell = client.run("import ipywidgets\nslider = ipywidgets.IntSlider(value=3)\nslider", timeout=40)
+    opened = [
+        m
+        for m in cell.of("comm_open")
+        if m["content"]["data"]["state"].get("_model_name") == "IntSliderModel"
+    ]
+    comm_id = opened[0]["content"]["comm_id"]
+    view = cell.of("execute_result")[0]["content"]["data"]["application/vnd.jupyter.widget-view+json"]
+    assert view["model_id"] == comm_id
+    comms = client.request("comm_info_request", {"target_name": "jupyter.widget"})["comms"]
+    assert comm_id in comms
+
+    moved = client.ask("comm_msg", {"comm_id": comm_id, "data": {"method": "update", "state": {"value": 8}}})
+    client.pump(
+        lambda: any(m["content"].get("execution_state") == "idle" for m in client.messages_for(moved)),
+        10,
+        "the end of the comm message",
+    )
+    assert client.run("slider.value").result == "8"
+    changed = client.run("slider.value = 9")
+    assert changed.of("comm_msg")[0]["content"]["data"]["state"] == {"value": 9}
+
+
+def test_binary_buffers_pass_both_ways(kernel: LiveKernel) -> None:
+    client = kernel.client
+    client.run(
+        "def opened(comm, message):\n"
+        "    @comm.on_msg\n"
+        "    def echo(message):\n"
+        "        data = bytes(message['buffers'][0])\n"
+        "        comm.send({'size': len(data)}, buffers=[data[::-1]])\n"
+        "get_ipython().kernel.comm_manager.register_target('echo', opened)"
+    )
+    client.ask("comm_open", {"comm_id": "c1", "target_name": "echo", "data": {}})
+    message = client.session.msg("comm_msg", {"comm_id": "c1", "data": {}})
+    payload = bytes(range(256)) * 4096
+    client.session.send(client.channels.shell_channel.socket, message, buffers=[payload])
+    client.pump(
+        lambda: [m for m in client.iopub if m["msg_type"] == "comm_msg" and m["buffers"]],
+        10,
+        "the echoed buffer",
+    )
+    echoed = next(m for m in client.iopub if m["msg_type"] == "comm_msg" and m["buffers"])
+    assert echoed["content"]["data"] == {"size": len(payload)}
+    assert bytes(echoed["buffers"][0]) == payload[::-1]
+
+
+def test_debugger_stops_at_a_breakpoint_set_before_the_first_cell(kernel: LiveKernel) -> None:
+    client = kernel.client
+    before = debug(client, "debugInfo")
+    assert before["body"]["isStarted"] is False
+
+    debug(client, "initialize", {"clientID": "test", "adapterID": "", "pathFormat": "path"}, 2)
+    assert debug(client, "attach", {}, 3)["success"] is True
+    code = "x = 2\ny = x * 21\nprint(y)"
+    source = debug(client, "dumpCell", {"code": code}, 4)["body"]["sourcePath"]
+    assert source.startswith(before["body"]["tmpFilePrefix"]), "JupyterLab keeps the prefix it got first"
+    lines = [{"line": 2}]
+    placed = debug(
+        client,
+        "setBreakpoints",
+        {"breakpoints": lines, "source": {"path": source}, "sourceModified": False},
+        5,
+    )
+    assert placed["success"] is True
+    debug(client, "configurationDone", {}, 6)
+
+    cell = client.send(code)
+    client.pump(lambda: debug_events(client, "stopped"), 20, "the stop at the breakpoint")
+    thread = debug_events(client, "stopped")[0]["body"]["threadId"]
+    frames = debug(client, "stackTrace", {"threadId": thread}, 7)["body"]["stackFrames"]
+    assert frames[0]["line"] == 2
+    scopes = debug(client, "scopes", {"frameId": frames[0]["id"]}, 8)["body"]["scopes"]
+    variables = debug(client, "variables", {"variablesReference": scopes[0]["variablesReference"]}, 9)
+    assert {"x": "2"}.items() <= {v["name"]: v["value"] for v in variables["body"]["variables"]}.items()
+    assert cell.stream() == ""
+    debug(client, "continue", {"threadId": thread}, 10)
+    client.finish(cell)
+    assert cell.stream() == "42\n"
+    after = debug(client, "debugInfo", seq=11)
+    assert after["body"]["isStarted"] is True
+    assert after["body"]["tmpFilePrefix"] == before["body"]["tmpFilePrefix"]
+
+
+def test_completion_inspection_and_history_after_a_cell(kernel: LiveKernel) -> None:
+    client = kernel.client
+    client.run("blueberry = 'fruit'")
+    matches = client.request("complete_request", {"code": "blueb", "cursor_pos": 5})
+    assert matches["matches"] == ["blueberry"]
+    assert (matches["cursor_start"], matches["cursor_end"]) == (0, 5)
+    found = client.request("inspect_request", {"code": "blueberry", "cursor_pos": 4, "detail_level": 0})
+    assert found["found"] is True
+    assert "fruit" in found["data"]["text/plain"]
+    history = client.request(
+        "history_request", {"hist_access_type": "tail", "n": 1, "raw": True, "output": False}
+    )["history"]
+    assert history[-1][2] == "blueberry = 'fruit'"
+
+
+def test_completeness_of_code_is_told_before_the_first_cell(kernel: LiveKernel) -> None:
+    answers = {
+        "1 + 1": "complete",
+        "for x in y:": "incomplete",
+        "'''open": "incomplete",
+        "import = 7q": "invalid",
+    }
+    for code, answer in answers.items():
+        assert kernel.client.request("is_complete_request", {"code": code})["status"] == answer
+
+
+def test_subshell_runs_while_the_main_shell_is_busy(kernel: LiveKernel) -> None:
+    client = kernel.client
+    asked = client.ask("create_subshell_request", {}, "control")
+    client.run("import time; value = 11")
+    subshell = client.reply_to(asked, what="create_subshell_request")["subshell_id"]
+    assert client.request("list_subshell_request", {}, "control")["subshell_id"] == [subshell]
+    busy = client.send("time.sleep(1.5); print('main done')")
+    quick = client.send("print(value)", subshell_id=subshell)
+    client.finish(quick, timeout=10)
+    assert quick.stream() == "11\n"
+    assert not busy.done, "the subshell waited for the main shell"
+    client.finish(busy)
+    assert client.request("delete_subshell_request", {"subshell_id": subshell}, "control")["status"] == "ok"
+    assert client.request("list_subshell_request", {}, "control")["subshell_id"] == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_curve_encryption(launch: Launch, name: str) -> None:
+    kernel = launch(name, options={"transport_encryption": "required"})
+    kernel.connect()
+    assert kernel.manager.curve_publickey
+    assert kernel.run("print('in secret')").stream() == "in secret\n"
+    second = kernel.connect()
+    assert second.run("1 + 1").result == "2"
+
+    open_client = zmq.Context()
+    try:
+        socket = open_client.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.connect(f"tcp://{kernel.manager.ip}:{kernel.manager.shell_port}")
+        kernel.client.session.send(socket, "kernel_info_request", {})
+        assert not socket.poll(700), "a client without the key was answered"
+        socket.close()
+    finally:
+        open_client.destroy(linger=0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ipc_transport(launch: Launch, name: str) -> None:
+    kernel = launch(name, options={"transport": "ipc"})
+    kernel.connect()
+    assert kernel.run("print('over ipc')").stream() == "over ipc\n"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_kernel_info_is_the_plain_kernels_before_and_after_the_first_cell(launch: Launch, name: str) -> None:
+    plain = launch(PLAIN).client.request("kernel_info_request")
+    kernel = launch(name)
+    assert kernel.client.request("kernel_info_request") == plain
+    kernel.run("1")
+    assert kernel.client.request("kernel_info_request") == plain
+    assert kernel.client.request("kernel_info_request", channel="control") == plain
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_new_subscriber_is_welcomed(launch: Launch, name: str) -> None:
+    kernel = launch(name)
+    first = kernel.connect(ready=False)
+    first.pump(lambda: [m for m in first.iopub if m["msg_type"] == "iopub_welcome"], 10, "the first welcome")
+    second = kernel.connect(ready=False)
+    second.pump(
+        lambda: [m for m in second.iopub if m["msg_type"] == "iopub_welcome"], 10, "the second welcome"
+    )
+    first.run("1")
+    third = kernel.connect(ready=False)
+    third.pump(lambda: [m for m in third.iopub if m["msg_type"] == "iopub_welcome"], 10, "the third welcome")
+    assert {m["content"]["subscription"] for m in third.iopub if m["msg_type"] == "iopub_welcome"} == {""}
+
+
+def test_both_clients_see_all_output(kernel: LiveKernel) -> None:
+    first, second = kernel.client, kernel.connect()
+    cell = first.send("print('for all')\n5")
+    second.pump(
+        lambda: [
+            m for m in second.messages_for(cell.msg_id) if m["content"].get("execution_state") == "idle"
+        ],
+        20,
+        "the end of the other client's cell",
+    )
+    first.finish(cell)
+    kinds = [m["msg_type"] for m in second.messages_for(cell.msg_id) if m["msg_type"] not in ("status",)]
+    assert kinds[-3:] == ["execute_input", "stream", "execute_result"]
+
+
+def test_heart_beats_before_the_first_cell_and_in_a_long_one(kernel: LiveKernel) -> None:
+    heart = kernel.client.channels.hb_channel
+    heart.unpause()
+    assert poll(heart.is_beating, 5)
+    cell = kernel.client.send("import time; time.sleep(2.5)")
+    kernel.client.settle(2)
+    assert heart.is_beating()
+    kernel.client.finish(cell)
+
+
+def test_usage_is_told_while_a_cell_runs(kernel: LiveKernel) -> None:
+    kernel.run("import os")
+    cell = kernel.client.send("import time; time.sleep(1)")
+    usage = kernel.client.request("usage_request", {}, "control")
+    assert usage["pid"] == int(str(kernel.run("os.getpid()").result))
+    kernel.client.finish(cell)
+
+
+def test_unknown_requests_harm_nothing(kernel: LiveKernel) -> None:
+    kernel.client.ask("no_such_request", {"a": 1})
+    kernel.client.ask("no_such_request", {"a": 1}, "control")
+    assert kernel.run("1").count == 1
+
+
+@pytest.mark.parametrize("name", [FIRST_CELL])
+def test_nothing_but_a_cell_takes_a_gpu(launch: Launch, pool: Pool, name: str) -> None:
+    client = launch(name).client
+    assert client.request("complete_request", {"code": "pri", "cursor_pos": 3})["matches"] == []
+    assert (
+        client.request("inspect_request", {"code": "print", "cursor_pos": 3, "detail_level": 0})["found"]
+        is False
+    )
+    history = client.request(
+        "history_request", {"hist_access_type": "tail", "n": 5, "raw": True, "output": False}
+    )
+    assert history["status"] == "ok"
+    client.request("comm_info_request")
+    client.request("is_complete_request", {"code": "1"})
+    client.request("interrupt_request", channel="control")
+    client.settle(0.5)
+    assert pool.leases() == []
+
+
+def test_start_takes_the_gpu_before_any_cell(launch: Launch, pool: Pool) -> None:
+    launch(START).connect()
+    assert poll(lambda: len(pool.leases()) == 1, 5)
