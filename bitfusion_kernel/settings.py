@@ -7,21 +7,22 @@ The front calls `resolve` when it first needs a setting; a wrong value is one cl
 from __future__ import annotations
 
 import os
-import sys
 
 from bitfusion_client.errors import InvalidRequest, WrongSetting
 from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.config_path import config_files_exist
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from dataclasses import dataclass
 else:
     from bitfusion_client.record import dataclass
 
+__all__ = ["SETTINGS", "ConfigValues", "Setting", "Settings", "config_files_exist", "parse_value", "resolve"]
+
 OPTION_PREFIX = "--bitfusion-"
 ENVIRONMENT_PREFIX = "BITFUSION_"
-CONFIG_FILE = "jupyter_bitfusion_config"  # .py or .json, in a folder of Jupyter's config path
 ACQUIRE = ("first_cell", "start", "manual")
 DEFAULT_SILENT_WAIT = 5.0
 
@@ -404,51 +405,3 @@ _PARSERS = {
     "silent_wait": _silent_wait,
     "locked": _locked,
 }
-
-
-def config_folders(environ: Mapping[str, str]) -> list[str]:
-    """Jupyter's config path, most important first, as `jupyter_core.paths.jupyter_config_path` orders it.
-
-    Written out here because under `-I -S` jupyter_core would look at the base interpreter's prefix instead
-    of the virtual environment's, and because it costs more to import than the file to find.
-    """
-    home = environ.get("HOME") or os.path.expanduser("~")
-    user = environ.get("JUPYTER_CONFIG_DIR") or os.path.join(home, ".jupyter")
-    if environ.get("JUPYTER_NO_CONFIG"):
-        return []
-    extra = [folder for folder in environ.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep) if folder]
-    prefix, virtual = _prefix()
-    users = [user]
-    if not virtual:
-        base = environ.get("PYTHONUSERBASE") or os.path.join(home, ".local")
-        users.append(os.path.join(base, "etc", "jupyter"))
-    own = [os.path.join(prefix, "etc", "jupyter")]
-    system = ["/usr/local/etc/jupyter", "/etc/jupyter"]
-    prefer = environ.get("JUPYTER_PREFER_ENV_PATH", "").lower()
-    env_first = virtual if not prefer else prefer not in ("0", "n", "no", "f", "false", "off")
-    ordered = extra + (own + users if env_first else users + own) + system
-    return list(dict.fromkeys(ordered))
-
-
-def config_files(environ: Mapping[str, str]) -> Iterator[str]:
-    """The config files that exist, most important first."""
-    for folder in config_folders(environ):
-        for ending in (".json", ".py"):
-            path = os.path.join(folder, CONFIG_FILE + ending)
-            if os.path.isfile(path):
-                yield path
-
-
-def config_files_exist(environ: Mapping[str, str]) -> bool:
-    """Whether `settings_traits.load_config` is worth its import (traitlets, 30 ms)."""
-    return next(config_files(environ), None) is not None
-
-
-def _prefix() -> tuple[str, bool]:
-    """The environment's prefix and whether it is a virtual one; under `-S` sys.prefix is the base's."""
-    if sys.prefix != sys.base_prefix:
-        return sys.prefix, True
-    beside = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
-    if os.path.exists(os.path.join(beside, "pyvenv.cfg")):
-        return beside, True
-    return sys.prefix, False

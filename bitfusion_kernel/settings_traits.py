@@ -15,7 +15,7 @@ from traitlets.config import Config, Configurable
 from traitlets.config.loader import JSONFileConfigLoader, PyFileConfigLoader
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_kernel import settings
+from bitfusion_kernel.config_path import config_files
 from bitfusion_kernel.settings import BY_NAME, ConfigValues, parse_value
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def load_config(environ: Mapping[str, str] | None = None) -> ConfigValues:
     """
     found = ConfigValues()
     locked: dict[str, str] = {}
-    for path in reversed(list(settings.config_files(os.environ if environ is None else environ))):
+    for path in reversed(list(config_files(os.environ if environ is None else environ))):
         for name, value in _read(path).items():
             if name == "locked":
                 continue
