@@ -393,7 +393,7 @@ def _completeness(language: str) -> Callable[[str], dict[str, Any]]:
 
 
 def _pass_on_to_stderr(line: str) -> None:
-    """What the kernel wrote past IPython, for Jupyter's log; dropped when nobody reads that or it is closed."""
+    """What the kernel wrote past IPython, for Jupyter's log; dropped if nobody reads that."""
     try:
         if select.select([], [2], [], 0)[1]:  # then at least PIPE_BUF bytes can be written without blocking
             os.write(2, line.encode()[: select.PIPE_BUF - 1] + b"\n")
