@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -30,14 +30,14 @@ def load(topic: str) -> Topic:
     return run
 
 
-def measure(topics: Mapping[str, Topic], effort: Effort, *, control: bool = False) -> list[Row]:
+def measure(topics: Sequence[str], effort: Effort, *, control: bool = False) -> list[Row]:
     """Run the topics one after the other; one that raises becomes a failed row, and the others go on."""
     rows: list[Row] = []
     with Workplace.open(control=control) as workplace:
-        for name, topic in topics.items():
+        for name in topics:
             _say(f"{name} …")
             try:
-                rows += topic(workplace, effort)
+                rows += load(name)(workplace, effort)
             except Exception as error:
                 rows.append(failed(name, error))
                 _say(f"{name}: {type(error).__name__}: {error}\n{workplace.log_tail()}")
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in TOPICS if not options.only or name in options.only]
     machine = describe_machine()
     began = time.monotonic()
-    rows = measure({name: load(name) for name in names}, effort, control=options.control)
+    rows = measure(names, effort, control=options.control)
     print(", ".join(f"{name} {value}" for name, value in machine.items()))
     if options.control:
         print("control run: 'ours' is plain ipykernel too")

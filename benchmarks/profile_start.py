@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +33,16 @@ IMPORTS_SHOWN = 15
 WAYS = ("info", "cell", "idle")
 
 _IMPORT = re.compile(r"^import time:\s+(\d+) \|\s+(\d+) \|(\s+)(\S+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One module: seconds on its own and with what it imported, and who imported it first."""
+
+    own: float
+    cumulative: float
+    module: str
+    importer: str
 
 
 def timeline(workplace: Workplace, name: str, way: str, starts: int) -> list[tuple[float, str, int]]:
@@ -99,24 +110,24 @@ def process_costs(workplace: Workplace) -> list[tuple[str, float]]:
     return [(what, _median(partial(_run, argv, workplace))) for what, argv in programs]
 
 
-def imports(workplace: Workplace) -> list[tuple[str, list[tuple[float, float, str]]]]:
-    """For each Python process of the chain its dearest imports: seconds on its own, cumulative, name."""
+def imports(workplace: Workplace) -> list[tuple[str, list[Import]]]:
+    """For each Python process of the chain its imports, dearest first."""
     python = sys.executable
     found = []
     for what, spec in (("front", SPEC_OF[FIRST_CELL]), ("kernel (plain ipykernel)", SPEC_OF[PLAIN])):
         argv = workplace.specs.get_kernel_spec(spec).argv
         found.append((what, _imports_of_kernel(workplace, argv)))
     run = [python, "-I", "-S", "-X", "importtime", _wrapper(workplace), "run", "-n", "1", "--", "/bin/true"]
-    found.append(("wrapper", _parse_imports(_stderr(run, workplace))))
+    found.append(("wrapper", parse_imports(_stderr(run, workplace))))
     from bitfusion_kernel.kernel_start import LAUNCHER
 
     nobody = str(workplace.folder / "nobody")
     launcher = [python, "-I", "-S", "-X", "importtime", LAUNCHER, nobody, "--", "/bin/true"]
-    found.append(("launcher", _parse_imports(_stderr(launcher, workplace))))
+    found.append(("launcher", parse_imports(_stderr(launcher, workplace))))
     return found
 
 
-def _imports_of_kernel(workplace: Workplace, argv: Sequence[str]) -> list[tuple[float, float, str]]:
+def _imports_of_kernel(workplace: Workplace, argv: Sequence[str]) -> list[Import]:
     """Start a kernel's process by hand with a connection file, stop it a second later."""
     from jupyter_client.connect import write_connection_file
 
@@ -136,13 +147,23 @@ def _imports_of_kernel(workplace: Workplace, argv: Sequence[str]) -> list[tuple[
         process.kill()
         process.wait()
         errors.seek(0)
-        return _parse_imports(errors.read())
+        return parse_imports(errors.read())
 
 
-def _parse_imports(text: str) -> list[tuple[float, float, str]]:
-    found = [match for line in text.splitlines() if (match := _IMPORT.match(line))]
-    times = [(int(match[1]) / 1e6, int(match[2]) / 1e6, match[4]) for match in found]
-    return sorted(times, reverse=True)
+def parse_imports(text: str) -> list[Import]:
+    """What ``-X importtime`` wrote, dearest first.
+
+    A module stands below those that it imported, which are indented by two more.
+    """
+    found = []
+    above: dict[int, str] = {}
+    for line in reversed(text.splitlines()):
+        if match := _IMPORT.match(line):
+            depth = len(match[3])
+            above[depth] = match[4]
+            importer = above.get(depth - 2, "")
+            found.append(Import(int(match[1]) / 1e6, int(match[2]) / 1e6, match[4], importer))
+    return sorted(found, key=lambda one: one.own, reverse=True)
 
 
 def _wrapper(workplace: Workplace) -> str:
@@ -180,14 +201,15 @@ def _print_timeline(workplace: Workplace, name: str, way: str, starts: int) -> N
         before = at
 
 
-def _print_imports(found: Mapping[str, list[tuple[float, float, str]]]) -> None:
+def _print_imports(found: Mapping[str, list[Import]]) -> None:
     for what, times in found.items():
-        whole = sum(own for own, _, _ in times)
+        whole = sum(one.own for one in times)
         print(
-            f"\nimports of the {what}: {len(times)} modules, {whole / MILLISECOND:.1f} ms (own, cumulative)"
+            f"\nimports of the {what}: {len(times)} modules, {whole / MILLISECOND:.1f} ms (own, with imports)"
         )
-        for own, cumulative, module in times[:IMPORTS_SHOWN]:
-            print(f"{own / MILLISECOND:9.2f}  {cumulative / MILLISECOND:8.2f}  {module}")
+        for one in times[:IMPORTS_SHOWN]:
+            own, cumulative = one.own / MILLISECOND, one.cumulative / MILLISECOND
+            print(f"{own:9.2f}  {cumulative:8.2f}  {one.module}  < {one.importer}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
