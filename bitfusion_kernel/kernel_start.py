@@ -133,6 +133,8 @@ class KernelStarter:
         argv = run_command(client.path, request, launcher + self._wrapped.command(path, options))
         environment = self.client_environment()
         environment.update(self._wrapped.env)
+        notebook = os.path.basename(environment.get("JPY_SESSION_NAME", ""))
+        environment.setdefault("BITFUSION_LABEL", notebook or "a Jupyter kernel")
         environment[FRONT_SOCKET_VARIABLE] = os.path.join(folder, "front")
         environment[FILES_PREFIX_VARIABLE] = self.files_prefix
         self._keeper.lines.send(
