@@ -22,24 +22,24 @@ help: ## show this list
 
 demo:
 	@$(ENVIRONMENT) demo
-	@$(KERNEL) --replace >/dev/null
+	@$(KERNEL) >/dev/null
 	@$(BIN)/python examples/run_demo.py
 
 lab:
 	@$(ENVIRONMENT) demo
 	@$(ENVIRONMENT) lab
-	@$(KERNEL) --replace
+	@$(KERNEL)
 	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(LAB)
 
 test:
 	@$(ENVIRONMENT) test
-	@$(KERNEL) --replace >/dev/null
+	@$(KERNEL) >/dev/null
 	@$(PYTEST) $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
 test-rooms:
 	@$(ENVIRONMENT) rooms
-	@$(KERNEL) --replace >/dev/null
+	@$(KERNEL) >/dev/null
 	@$(PYTEST) tests/client tests/pool tests/kernel $(TESTS)
 
 # The oldest and the newest Python that this project promises, where the machine has them.
@@ -47,14 +47,14 @@ test-pythons: test-python-3.10 test-python-3.13
 
 test-python-%:
 	@if $(ENVIRONMENT) rooms --python $* --folder $(FOLDER)/venv-$* --if-found; then \
-	    $(FOLDER)/venv-$*/bin/bitfusion-kernel install --sys-prefix --replace >/dev/null && \
+	    $(FOLDER)/venv-$*/bin/bitfusion-kernel install --sys-prefix >/dev/null && \
 	    $(FOLDER)/venv-$*/bin/python -m pytest tests/client tests/pool tests/kernel; \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the rooms on Python $* are left out"; \
 	else exit 1; fi
 
 bench:
 	@$(ENVIRONMENT) test
-	@$(KERNEL) --replace >/dev/null
+	@$(KERNEL) >/dev/null
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 lint:
