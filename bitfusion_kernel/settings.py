@@ -73,7 +73,7 @@ SETTINGS = (
         "filters",
         "device.name=Tesla",
         "none",
-        "must be key=value; several are separated by ; or repeat the option",
+        "must be key=value (several: repeat the option, or separate them by ; in the environment)",
         "only servers and devices with this property",
     ),
     Setting(
@@ -230,7 +230,8 @@ def _from_options(options: Sequence[str]) -> _Layer:
             raise WrongSetting(
                 name, "", f"{setting.allowed} (written {setting.option}={setting.example})", source
             )
-        value = parse_value(name, text, source)
+        # a repeated option needs no separator, so its value may hold one
+        value = parse_value(name, [text] if name == "filter" else text, source)
         if name == "filter" and isinstance(value, tuple):
             filters.extend(value)
             value = tuple(filters)
