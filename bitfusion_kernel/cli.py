@@ -28,6 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BitfusionError as error:
         print(error.user_message, file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"bitfusion-kernel: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     return status
 
 

@@ -6,13 +6,12 @@ Called by `bitfusion-kernel install`, which caches the answer in the spec, and b
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from typing import Any
 
 from bitfusion_client.errors import KernelDied
+from bitfusion_kernel import private_folder
 
 START_LIMIT = 60.0  # seconds, as jupyter_client's own start-up limit
 
@@ -25,8 +24,10 @@ def ask_kernel(argv: list[str], env: dict[str, str], limit: float = START_LIMIT)
     from jupyter_client.blocking.client import BlockingKernelClient
     from jupyter_client.connect import write_connection_file
 
-    # short, because a Unix socket's path is limited to 108 bytes
-    folder = tempfile.mkdtemp(prefix="bf-ask-", dir="/tmp")
+    try:
+        folder = private_folder.create(os.environ)
+    except OSError as error:
+        raise KernelDied(argv[0], str(error), "make /tmp writable or set XDG_RUNTIME_DIR.") from None
     try:
         file = os.path.join(folder, "kernel.json")
         write_connection_file(
@@ -63,7 +64,7 @@ def ask_kernel(argv: list[str], env: dict[str, str], limit: float = START_LIMIT)
             client.stop_channels()
             client.context.term()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        private_folder.remove(folder)
 
 
 def _answer(client: Any, process: subprocess.Popen[bytes], errors: str, deadline: float) -> dict[str, Any]:

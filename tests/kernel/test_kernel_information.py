@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from bitfusion_client.errors import KernelDied
 from bitfusion_kernel.kernel_information import ask_kernel
 
 IPYKERNEL = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-
-
-@pytest.fixture(autouse=True)
-def no_folder_is_left() -> Iterator[None]:
-    before = {name for name in os.listdir("/tmp") if name.startswith("bf-ask-")}
-    yield
-    assert {name for name in os.listdir("/tmp") if name.startswith("bf-ask-")} <= before
 
 
 def test_asks_ipykernel() -> None:
@@ -59,3 +51,12 @@ def test_environment_reaches_the_kernel(tmp_path: Path) -> None:
             [sys.executable, "-c", "import os; raise SystemExit(os.environ['WORDS'])"],
             {"WORDS": "it says hello"},
         )
+
+
+def test_no_place_for_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(environ: object) -> str:
+        raise OSError("no folder for sockets")
+
+    monkeypatch.setattr("bitfusion_kernel.private_folder.create", create)
+    with pytest.raises(KernelDied, match="no folder for sockets"):
+        ask_kernel(IPYKERNEL, {})
