@@ -61,8 +61,11 @@ class Chain(NamedTuple):
 def find_chain(front: int) -> Chain | None:
     """The chain below the front's pid; None while there is no kernel or nothing wraps it."""
     below = descendants(front)
-    for process in below.values():
-        if not process.is_kernel or process.pid == front:
+    # The launcher has the kernel's words among its own, so the last one down the line is the kernel.
+    named = [process for process in below.values() if process.is_kernel and process.pid != front]
+    parents = {process.parent for process in named}
+    for process in named:
+        if process.pid in parents:
             continue
         above = below.get(process.parent)
         while above and not above.is_bitfusion_run:

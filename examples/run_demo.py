@@ -228,7 +228,7 @@ def main() -> int:
         )
     )
     for failure in demo.failures:
-        print(f"✗ {failure}", file=sys.stderr)
+        print(f"✗ {failure}")
     print("✓ all checks held" if not demo.failures else f"✗ {len(demo.failures)} checks failed")
     return 1 if demo.failures else 0
 
