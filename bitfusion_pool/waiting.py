@@ -72,7 +72,9 @@ def _wait(
         now = time.monotonic()
         if now >= next_reap or (standing and not all(map(ledger.is_alive, watched(standing)))):
             next_reap = now + TELL_AGAIN_S
-            ledger.reap()
+            if ledger.reap():
+                version = -1  # which tells of changes by others only
+            version = -1  # it may have granted this very entry, and `version` counts others' changes only
         # first the version, then the data: a change between the two is seen next time
         found = ledger.version()
         if found != version or standing is None:
@@ -91,7 +93,8 @@ def _wait(
                 standing = ledger.standing(entry)  # their times have moved on
             told, next_tale = shown, now + TELL_AGAIN_S
             tell(standing)
-        bell.wait(min(pause(standing.place), deadline - now))
+        if bell.wait(min(pause(standing.place), deadline - now)):
+            version = -1
 
 
 def _timed_out(entry: Entry, limit: float) -> WaitTimedOut:
