@@ -22,6 +22,8 @@ class Effort:
     memory: int
     """Kernel starts for each figure about memory."""
     unread_displays: int
+    leases: int
+    """Leases taken and given back in the pool."""
 
 
 FULL = Effort(
@@ -34,6 +36,7 @@ FULL = Effort(
     interrupts=10,
     memory=3,
     unread_displays=600,
+    leases=200,
 )
 QUICK = Effort(
     starts=5,
@@ -45,6 +48,7 @@ QUICK = Effort(
     interrupts=4,
     memory=1,
     unread_displays=200,
+    leases=50,
 )
 TINY = Effort(
     starts=1,
@@ -56,6 +60,7 @@ TINY = Effort(
     interrupts=1,
     memory=1,
     unread_displays=5,
+    leases=3,
 )
 """Shows only that everything runs; the tests use it."""
 EFFORTS = {"full": FULL, "quick": QUICK, "tiny": TINY}
