@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bitfusion_client.client_output import error_from_output
 from bitfusion_client.command_line import parse_options
-from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError, WrongSetting
+from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_kernel import commands, pool_table, status_report
 from bitfusion_kernel.cells import Entry
 from bitfusion_kernel.client_call import TIME_LIMIT, ClientCall
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from bitfusion_kernel.front import Front
 
 CLIENT_COMMANDS = {"pool": "list_gpus", "list_gpus": "list_gpus", "health": "health"}
-
-SETTING_ATTRIBUTES = {
-    "gpus": "gpus",
-    "partial": "partial",
-    "memory": "memory_mib",
-    "filter": "filters",
-    "server_list": "servers",
-    "timeout": "timeout",
-}
-"""Settings that an administrator may lock, with the field of a request that each decides."""
 
 
 def answer_now(front: Front, command: Command) -> str:
@@ -61,12 +51,7 @@ def _request(front: Front, words: list[str]) -> str:
             f"can't read {' '.join(rest)!r} in %bitfusion request",
             "spell the size as the client does: %bitfusion request -n 1 -p 0.5",
         )
-    before = starter.settings.request
-    for name, attribute in SETTING_ATTRIBUTES.items():
-        value = getattr(request, attribute)
-        if name in starter.settings.locked and value != getattr(before, attribute):
-            allowed = f"locked by your administrator; this kernel asks for {before.describe()}"
-            raise WrongSetting(name, value, allowed, "%bitfusion request")
+    starter.settings.check_unlocked(request)
     starter.chosen = request
     if starter.acquisition is not None:
         return f"Noted: {request.describe()}. This kernel keeps what it has; restart it to get the new size."
