@@ -48,6 +48,7 @@ class Demo:
         self.failures: list[str] = []
         self.times: list[float] = []
         self.in_kernel = 0
+        self.by_front = 0
         self.computed = 0
 
     def run(self) -> None:
@@ -94,7 +95,8 @@ class Demo:
         self.seen.update(descendants(front))
         chain = find_chain(front)
         if all(line.startswith("%bitfusion") for line in cell.source.strip().splitlines()):
-            return  # answered by the front, without a GPU
+            self.by_front += 1  # needs no GPU
+            return
         number = len(self.times)
         if chain is None:
             self.failures.append(f"cell {number} ran in no process under `bitfusion run`")
@@ -110,6 +112,9 @@ class Demo:
             self.failures.append(f"cell {number}: the kernel under `bitfusion run` did not compute")
         else:
             self.in_kernel += 1
+
+    def cells_text(self) -> str:
+        return f"{self.in_kernel} under `bitfusion run`, {self.by_front} %bitfusion"
 
     def check_afterwards(self) -> str:
         """What the outputs say, and that everything was given back. Returns the accuracy as text."""
@@ -213,7 +218,7 @@ def main() -> int:
     print(
         table(
             [
-                ("Cells", f"{len(demo.times)} of {len(demo.cells)}, {demo.in_kernel} under `bitfusion run`"),
+                ("Cells", f"{len(demo.times)} of {len(demo.cells)}: {demo.cells_text()}"),
                 ("Accuracy", accuracy),
                 ("Time", f"{time.monotonic() - started:.1f} s"),
                 ("GPU", ", ".join(gpus or unknown)),
