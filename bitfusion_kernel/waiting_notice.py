@@ -5,8 +5,6 @@ One display, updated in place and cleared before the cell's own output, so nothi
 
 from __future__ import annotations
 
-from html import escape
-
 SHOW_AFTER = 0.3
 """Seconds before a wait is shown; shorter waits would only flicker."""
 
@@ -49,6 +47,8 @@ def render(
             details.append("Ahead: " + "; ".join(ahead))
         details.append("To stop waiting, interrupt the kernel (■). The notebook is not lost.")
     time_text = elapsed_text(seconds)
+    from html import escape  # loads a table of 2,000 entities: not before it is needed
+
     plain = "\n".join([f"{headline} · {time_text}", *details])
     rows = "".join(f"<div>{escape(line)}</div>" for line in details)
     html = (
