@@ -4,7 +4,7 @@ Every process that a test starts inherits the environment variable ``BITFUSION_T
 that is unique to this run, so it is found again in ``/proc/<pid>/environ`` wherever it went: reparented,
 in a session or a pid namespace of its own. After each test, and once more at the end, nothing with that
 mark may be alive that was not there before, no private folder may lie in the run's ``XDG_RUNTIME_DIR``,
-and no lease may be held in the run's pool.
+and no lease may be held in the run's pool or in the test's own.
 
 Helpers of a room are imported as ``tests.<room>.<helper>``.
 """
@@ -48,6 +48,7 @@ class Place:
         self.root = Path(tempfile.mkdtemp(prefix="bft-", dir="/tmp"))
         self.runtime = self.root / "run"
         self.pool = self.root / "pool"
+        self.test_pool = self.pool
         self.owner = os.getpid()
 
     def enter(self) -> None:
@@ -96,12 +97,11 @@ class Place:
         return set(os.listdir(self.runtime))
 
     def leases(self) -> set[str]:
-        """Who holds GPUs in the run's pool, in the pool's own words."""
-        if not self.pool.is_dir():
-            return set()
+        """Who holds GPUs in the run's pool and in the one that the last test used."""
         from tests.pool_leases import held_leases
 
-        return held_leases(self.pool)
+        held = held_leases(self.pool)
+        return held if self.test_pool == self.pool else held | held_leases(self.test_pool, reserved=False)
 
 
 _place_key = pytest.StashKey[Place]()
@@ -128,6 +128,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if complaints:
         print("\nleft behind by the whole run:\n  " + "\n  ".join(complaints))
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    # Before fixtures end: afterwards nobody knows any more which pool a test had for itself.
+    item.config.stash[_place_key].test_pool = Path(os.environ["BITFUSION_POOL_DIR"])
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,34 @@
-"""Who holds GPUs in a pool, asked as an admin would ask."""
+"""Who holds GPUs in a pool, as `bitfusion-pool status` would tell."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+RESERVED = "reserved"
 
-def held_leases(folder: Path) -> set[str]:
-    """The leases in the ledger under `folder`; empty while nobody has used that pool."""
-    return set()
+
+def held_leases(folder: Path, reserved: bool = True) -> set[str]:
+    """The leases in the ledger under `folder`; empty while nobody has used that pool, or nobody can.
+
+    Without `reserved` only those of programs: what `request_gpus` took may stay in a pool that a test
+    throws away.
+    """
+    from bitfusion_client.errors import BitfusionError
+    from bitfusion_pool.folder import LEDGER
+    from bitfusion_pool.ledger import Ledger
+    from bitfusion_pool.snapshot import take_snapshot
+
+    if not (folder / LEDGER).exists():
+        return set()
+    environ = {"BITFUSION_POOL_DIR": str(folder), "HOME": os.environ.get("HOME", "/")}
+    try:
+        with Ledger(environ) as ledger:
+            snapshot = take_snapshot(ledger)
+    except (BitfusionError, OSError):
+        return set()  # a ledger that a test made unreadable
+    return {
+        f"{entry.entry_id} of {entry.holder.label} in {folder}"
+        for entry in snapshot.held
+        if reserved or entry.kind != RESERVED
+    }

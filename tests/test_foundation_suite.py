@@ -75,3 +75,16 @@ def test_a_server_of_a_wider_fixture_is_not_the_tests(suite: pytest.Pytester) ->
     )
     result.assert_outcomes(passed=2)
     assert result.ret == 0
+
+
+def test_a_lease_left_behind_is_an_error(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import subprocess\n"
+        "from bitfusion_pool.embedded import command_folder\n"
+        "def test_leaves():\n"
+        "    command = [command_folder() + '/bitfusion', 'request_gpus', '-n', '1']\n"
+        "    subprocess.run(command, check=True)\n",
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*lease: * of request_gpus in *"])
