@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -13,10 +14,14 @@ from bitfusion_pool.entries import HELD, WAITING
 from tests.pool.pool_client import COMMAND, PoolClient, until
 
 TALKER = """
-trap 'echo got INT' INT
-trap 'echo got TERM; exit 3' TERM
-echo ready
-for i in $(seq 600); do sleep 0.1; done
+import signal, sys, time
+def say(number, _):
+    print("got", signal.Signals(number).name[3:], flush=True)
+    if number == signal.SIGTERM: sys.exit(3)
+signal.signal(signal.SIGINT, say)
+signal.signal(signal.SIGTERM, say)
+print("ready", flush=True)
+time.sleep(60)
 """
 ENDED = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -65,7 +70,7 @@ def test_a_signal_that_kills_the_waiter_leaves_nothing_either(
 
 def talking(client: PoolClient, manners: str) -> subprocess.Popen[str]:
     env = {"BITFUSION_POOL_MANNERS": manners}
-    process = client.start("run", "-n", "1", "--", "bash", "-c", TALKER, env=env)
+    process = client.start("run", "-n", "1", "--", sys.executable, "-c", TALKER, env=env)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
@@ -111,7 +116,7 @@ def test_ctrl_c_of_a_terminal_reaches_the_program_once(client: PoolClient) -> No
         try:
             os.execve(
                 "/bin/sh",
-                ["sh", "-c", 'exec "$0" run -n 1 -- bash -c "$1"', COMMAND, TALKER],
+                ["sh", "-c", 'exec "$0" run -n 1 -- "$1" -c "$2"', COMMAND, sys.executable, TALKER],
                 client.environ,
             )
         finally:
