@@ -31,6 +31,9 @@ SPECS = {
 
 Launch = Callable[..., LiveKernel]
 
+KILL_ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
+"""Rounds of each case of the kill matrix; 20 for the record."""
+
 
 def bitfusion_kernel_command() -> list[str]:
     """The public command, as its console script would run it."""

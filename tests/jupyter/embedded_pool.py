@@ -36,10 +36,13 @@ class Pool:
     def environment(self) -> dict[str, str]:
         return {"BITFUSION_POOL_DIR": str(self.folder), "BITFUSION_POOL_CONFIG": str(self.config)}
 
-    def write(self, gpus: int) -> None:
+    def write(self, gpus: int, manners: str = "") -> None:
+        """(Re)write the pool's configuration; `manners` as `name=value,name=value`."""
         self.config.write_text(
             f'[[servers]]\nname = "local"\naddress = "127.0.0.1"\nport = 56001\n'
             f'[[servers.devices]]\nname = "{DEVICE}"\nmemory_mib = {MEMORY_MIB}\ncount = {gpus}\n'
+            + "[manners]\n"
+            + "".join('{} = "{}"\n'.format(*pair.split("=")) for pair in manners.split(",") if pair)
         )
 
     def status(self) -> dict[str, Any]:

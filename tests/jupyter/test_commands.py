@@ -1,0 +1,151 @@
+"""`%bitfusion` cells: answered without a GPU and without a count, before, while and after waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jupyter.conftest import FIRST_CELL, HALF, OURS, START, Launch
+from tests.jupyter.embedded_pool import DEVICE, MEMORY_MIB, Pool
+from tests.jupyter.live_kernel import Cell, LiveKernel, poll
+
+
+def text_of(cell: Cell) -> str:
+    shown = [m["content"]["data"]["text/plain"] for m in cell.of("display_data", "execute_result")]
+    return cell.stream() + "\n".join(shown)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("%bitfusion", ["no GPU", "1 GPU"]),
+        ("%bitfusion status", ["no GPU"]),
+        ("%bitfusion request", ["1 GPU"]),
+        ("%bitfusion pool", [str(MEMORY_MIB), "127.0.0.1:56001"]),
+        ("%bitfusion list_gpus", [str(MEMORY_MIB), "127.0.0.1:56001"]),
+        ("%bitfusion health", ["Health report", "PASS"]),
+        ("%bitfusion log", []),
+        ("%bitfusion help", ["acquire", "health"]),
+        ("# a comment\n%bitfusion\n\n%bitfusion help\n", ["no GPU", "acquire"]),
+    ],
+)
+def test_commands_take_no_gpu_and_no_count(
+    launch: Launch, pool: Pool, command: str, words: list[str]
+) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.run(command)
+    assert cell.status == "ok", cell.error_text
+    for word in words:
+        assert word in text_of(cell)
+    assert cell.kinds[0] == "busy"
+    assert cell.kinds[-1] == "idle"
+    assert cell.kinds.count("idle") == 1
+    assert pool.leases() == []
+    assert kernel.run("1").count == 1
+    after = kernel.run(command)
+    assert after.status == "ok"
+    assert kernel.run("2").count == 2
+
+
+def test_status_tells_the_gpu_it_got(launch: Launch, pool: Pool) -> None:
+    kernel = launch(HALF)
+    assert "50 %" in text_of(kernel.run("%bitfusion"))
+    kernel.run("1")
+    status = text_of(kernel.run("%bitfusion"))
+    for word in (DEVICE, "imulated", f"{MEMORY_MIB // 2} of {MEMORY_MIB} MiB", "127.0.0.1:56001", "50 %"):
+        assert word in status
+    assert "Locked 1 GPUs with partial memory 0.5" in text_of(kernel.run("%bitfusion log"))
+
+
+def test_size_is_changed_before_the_first_cell(launch: Launch, pool: Pool) -> None:
+    kernel = launch(FIRST_CELL)
+    assert "25 %" in text_of(kernel.run("%bitfusion request -n 1 -p 0.25"))
+    kernel.run("1")
+    assert pool.leases()[0]["devices"][0]["memory_mib"] == MEMORY_MIB // 4
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_acquire_takes_the_gpu_without_a_count(launch: Launch, pool: Pool, name: str) -> None:
+    kernel = launch(name)
+    cell = kernel.run("%bitfusion acquire")
+    assert cell.status == "ok", cell.error_text
+    assert poll(pool.leases, 2)
+    assert kernel.run("1").count == 1
+    assert kernel.run("%bitfusion acquire").status == "ok"
+
+
+def test_manual_kernel_waits_for_the_command(
+    launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BITFUSION_ACQUIRE", "manual")
+    kernel = launch(FIRST_CELL)
+    refused = kernel.run("1")
+    assert "%bitfusion acquire" in refused.error_text
+    assert pool.leases() == []
+    assert kernel.run("%bitfusion acquire").status == "ok"
+    assert (kernel.run("1").count, len(pool.leases())) == (1, 1)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_acquire_waits_its_turn_and_can_be_interrupted(launch: Launch, pool: Pool, name: str) -> None:
+    with pool.held("digits.ipynb"):
+        kernel = launch(name)
+        cell = kernel.client.send("%bitfusion acquire")
+        kernel.client.pump(lambda: cell.of("display_data"), 10, "the notice")
+        assert "digits.ipynb" in cell.of("display_data")[0]["content"]["data"]["text/plain"]
+        kernel.interrupt()
+        kernel.client.finish(cell, timeout=5)
+        assert cell.status == "error"
+        again = kernel.client.send("%bitfusion acquire")
+        kernel.client.pump(lambda: again.of("display_data"), 10, "the notice")
+    kernel.client.finish(again)
+    assert again.status == "ok"
+    assert not [o for o in again.saved_outputs() if "Waiting" in str(o)]
+    assert kernel.run("1").count == 1
+
+
+def test_commands_in_their_place_among_other_cells(launch: Launch, pool: Pool) -> None:
+    kernel = launch(START)
+    cells = [
+        kernel.client.send(code)
+        for code in (
+            "import time; time.sleep(0.3); print('a')",
+            "%bitfusion",
+            "print('b')",
+            "%bitfusion log",
+            "3",
+        )
+    ]
+    kernel.client.finish_all(*cells)
+    assert [cell.status for cell in cells] == ["ok"] * 5
+    assert [cell.count for cell in cells if not cell.code.startswith("%")] == [1, 2, 3]
+    begins = [cell.seen_at[0] for cell in cells]
+    assert begins == sorted(begins)
+
+
+@pytest.mark.parametrize("code", ["x = 1\n%bitfusion\nprint(x)", "if True:\n    %bitfusion status\nprint(1)"])
+def test_command_inside_other_code(launch: Launch, code: str) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.run(code)
+    assert (cell.status, cell.count) == ("ok", 1)
+    assert DEVICE in text_of(cell)
+    assert cell.stream().endswith("1\n")
+
+
+def test_wrong_command_is_a_clear_error_and_aborts_what_follows(launch: Launch) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.client.send("%bitfusion frobnicate")
+    behind = kernel.client.send("print('behind')")
+    kernel.client.finish_all(cell, behind)
+    assert cell.status == "error"
+    assert "frobnicate" in cell.error_text
+    assert "%bitfusion help" in cell.error_text
+    assert behind.status == "aborted"
+
+
+def test_client_command_works_in_cells(launch: Launch, pool: Pool) -> None:
+    kernel: LiveKernel = launch(HALF)
+    cell = kernel.run("!bitfusion list_gpus")
+    assert f"{MEMORY_MIB // 2} MiB / {MEMORY_MIB} MiB" in cell.stream()
+    cell = kernel.run("!bitfusion run -n 1 -p 0.5 -- python3 -c 'print(\"ran beside\")'")
+    assert "ran beside" in cell.stream()
+    assert len(pool.leases()) == 1

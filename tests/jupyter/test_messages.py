@@ -1,0 +1,255 @@
+"""What goes wrong is told in the cell: what was asked, the answer, what to do. The next cell tries again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import zmq
+from jupyter_client.session import Session
+
+from tests.jupyter.conftest import FIRST_CELL, OURS, PLAIN, Launch
+from tests.jupyter.embedded_pool import CLIENT, MEMORY_MIB, Pool
+from tests.jupyter.live_kernel import Cell, LiveKernel
+
+NAMES = pytest.mark.parametrize("name", OURS)
+
+
+def failed(kernel: LiveKernel, *words: str, code: str = "print('ran')") -> Cell:
+    """Run a cell that can't get its GPU; checks everything such an error has in common."""
+    cell = kernel.client.send(code)
+    behind = kernel.client.send("print('behind')")
+    kernel.client.finish_all(cell, behind, timeout=20)
+    assert cell.status == "error"
+    assert (behind.status, behind.kinds) == ("aborted", ["busy", "idle"])
+    assert "execute_input" not in cell.kinds
+    assert [output["output_type"] for output in cell.saved_outputs()] == ["error"]
+    assert cell.reply is not None
+    assert {key: cell.reply["content"][key] for key in ("ename", "evalue", "traceback")} == cell.error
+    text = re.sub(r"\x1b\[[\d;]*m", "", cell.error_text)
+    for word in words:
+        assert word in text, f"{word!r} is missing in:\n{text}"
+    assert "Traceback" not in text
+    assert ".py" not in text, "a person gets words, not our source lines"
+    assert kernel.manager.is_alive()
+    return cell
+
+
+def works_now(kernel: LiveKernel) -> None:
+    cell = kernel.run("print('ran')")
+    assert (cell.status, cell.count, cell.stream()) == ("ok", 1, "ran\n")
+
+
+@NAMES
+def test_more_gpus_than_any_server_has(launch: Launch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("BITFUSION_GPUS", "4")
+    kernel = launch(name)
+    failed(kernel, "4 GPUs", f"1 GPUs with {MEMORY_MIB} MiB", "%bitfusion request")
+    failed(kernel, "4 GPUs")
+    assert kernel.run("%bitfusion request -n 1").status == "ok"
+    works_now(kernel)
+
+
+@NAMES
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("BITFUSION_PARTIAL", "1.5", ("1.5", "BITFUSION_PARTIAL", "at most 1")),
+        ("BITFUSION_PARTIAL", "0", ("BITFUSION_PARTIAL", "greater than 0")),
+        ("BITFUSION_PARTIAL", "half", ("half", "BITFUSION_PARTIAL")),
+        ("BITFUSION_MEMORY", "-5", ("-5", "BITFUSION_MEMORY")),
+        ("BITFUSION_GPUS", "none", ("none", "BITFUSION_GPUS")),
+        ("BITFUSION_TIMEOUT", "soon", ("soon", "BITFUSION_TIMEOUT")),
+        ("BITFUSION_ACQUIRE", "never", ("never", "BITFUSION_ACQUIRE", "first_cell")),
+    ],
+)
+def test_wrong_setting(
+    launch: Launch,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    variable: str,
+    value: str,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    kernel = launch(name)
+    cell = failed(kernel, *words)
+    assert len(cell.error["evalue"].splitlines()) <= 4
+    failed(kernel, *words)
+
+
+@NAMES
+def test_memory_beyond_any_gpu(launch: Launch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("BITFUSION_MEMORY", "99999")
+    kernel = launch(name)
+    failed(kernel, "99999 MiB", f"{MEMORY_MIB} MiB", "%bitfusion request")
+    assert kernel.run("%bitfusion request -n 1 -m 8000").status == "ok"
+    works_now(kernel)
+
+
+@pytest.mark.parametrize(
+    "words", ["-p 1.5", "-p 0", "-n 0", "-n x", "-m 0", "--timeout x", "-p 0.5 -m 10", "--odd"]
+)
+def test_wrong_request_command(launch: Launch, words: str) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.run(f"%bitfusion request {words}")
+    assert cell.status == "error"
+    assert words.split()[-1] in cell.error_text or words.split()[0] in cell.error_text
+    works_now(kernel)
+
+
+@NAMES
+def test_no_client(
+    launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    client = tmp_path / "nowhere" / "bitfusion"
+    monkeypatch.setenv("BITFUSION_CLIENT", str(client))
+    kernel = launch(name)
+    failed(kernel, str(client), "BITFUSION_CLIENT")
+    client.parent.mkdir()
+    client.symlink_to(CLIENT)
+    works_now(kernel)
+
+
+@NAMES
+@pytest.mark.parametrize(
+    ("manners", "words"),
+    [
+        ("servers=unreachable", ("1 GPU", "servers", "%bitfusion health")),
+        ("token=expired", ("1 GPU", "expired", "administrator")),
+        ("token=refused", ("1 GPU", "servers", "administrator")),
+    ],
+)
+@pytest.mark.parametrize("stream", ["stderr", "stdout", "split"])
+def test_servers_that_do_not_answer(
+    launch: Launch, pool: Pool, name: str, manners: str, words: tuple[str, ...], stream: str
+) -> None:
+    pool.write(gpus=1, manners=f"{manners},stream={stream}")
+    kernel = launch(name)
+    failed(kernel, *words)
+    pool.write(gpus=1)
+    works_now(kernel)
+
+
+@NAMES
+@pytest.mark.parametrize("exit_codes", ["child", "one", "zero"])
+def test_full_pool_of_a_client_that_does_not_wait(
+    launch: Launch, pool: Pool, name: str, exit_codes: str
+) -> None:
+    pool.write(gpus=1, manners=f"when_full=fail,exit_codes={exit_codes}")
+    with pool.held():
+        kernel = launch(name)
+        failed(kernel, "1 GPU", "%bitfusion pool")
+    works_now(kernel)
+
+
+@NAMES
+def test_wait_longer_than_the_timeout(
+    launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("BITFUSION_TIMEOUT", "1s")
+    with pool.held():
+        kernel = launch(name)
+        failed(kernel, "1 GPU", "timed out", "1s", "--timeout")
+    works_now(kernel)
+
+
+@NAMES
+def test_client_without_waiting_text(launch: Launch, pool: Pool, name: str) -> None:
+    """A client that says nothing while it waits: the time still runs, and the wait can still be ended."""
+    pool.write(gpus=1, manners="waiting_text=none")
+    with pool.held():
+        kernel = launch(name)
+        cell = kernel.client.send("print('ran')")
+        kernel.client.pump(lambda: cell.of("update_display_data"), 10, "an update of the notice")
+        assert "Waiting for 1 GPU" in cell.of("display_data")[0]["content"]["data"]["text/plain"]
+        kernel.interrupt()
+        kernel.client.finish(cell, timeout=5)
+        assert cell.status == "error"
+    works_now(kernel)
+
+
+@NAMES
+@pytest.mark.parametrize("sigterm", ["forward", "die", "ignore"])
+@pytest.mark.parametrize("sigint", ["die", "ignore"])
+def test_interrupt_and_end_whatever_the_client_does_with_signals(
+    launch: Launch, pool: Pool, name: str, sigint: str, sigterm: str
+) -> None:
+    pool.write(gpus=1, manners=f"sigint={sigint},sigterm={sigterm}")
+    with pool.held():
+        kernel = launch(name)
+        cell = kernel.client.send("1")
+        kernel.client.pump(lambda: cell.of("display_data"), 10, "the notice")
+        kernel.interrupt()
+        kernel.client.finish(cell, timeout=5)
+        assert cell.status == "error"
+    kernel.run("1")
+    running = kernel.client.send("print('in', flush=True)\nimport time; time.sleep(30)")
+    kernel.client.pump(running.stream, 10, "the running cell")
+    kernel.interrupt()
+    kernel.client.finish(running, timeout=5)
+    assert running.error["ename"] == "KeyboardInterrupt"
+    kernel.stop()
+    pool.wait_until_free(2)
+
+
+@NAMES
+def test_unreadable_ledger(launch: Launch, pool: Pool, name: str) -> None:
+    pool.folder.mkdir(mode=0o700)
+    for file in ("ledger.sqlite", "ledger.db", "ledger.sqlite3"):
+        (pool.folder / file).write_bytes(
+            b"this is no database, but it is long enough to be read as one " * 40
+        )
+    kernel = launch(name)
+    failed(kernel, "1 GPU", str(pool.folder), "bitfusion-pool")
+    for file in pool.folder.iterdir():
+        if file.is_file():
+            file.unlink()
+    works_now(kernel)
+
+
+@NAMES
+def test_wrong_pool_configuration(launch: Launch, pool: Pool, name: str) -> None:
+    pool.config.write_text("[[servers]]\nadress = '127.0.0.1'\n")
+    kernel = launch(name)
+    failed(kernel, "adress", str(pool.config))
+    pool.write(gpus=1)
+    works_now(kernel)
+
+
+@pytest.mark.parametrize("name", [pytest.param(PLAIN, id="plain"), *OURS])
+def test_messages_with_a_wrong_signature_are_ignored(launch: Launch, tmp_path: Path, name: str) -> None:
+    kernel = launch(name)
+    client = kernel.connect()
+    forger = Session(key=b"not the key", signature_scheme=client.session.signature_scheme)
+    proof = tmp_path / "proof"
+    context = zmq.Context()
+    try:
+        sockets = {}
+        for channel in ("shell", "control"):
+            sockets[channel] = context.socket(zmq.DEALER)
+            sockets[channel].linger = 0
+            sockets[channel].connect(
+                f"tcp://{kernel.manager.ip}:{getattr(kernel.manager, f'{channel}_port')}"
+            )
+
+        def forge() -> None:
+            code = f"open({str(proof)!r}, 'w')"
+            content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+            forger.send(sockets["shell"], "execute_request", content)
+            forger.send(sockets["shell"], "kernel_info_request", {})
+            forger.send(sockets["control"], "shutdown_request", {"restart": False})
+            sockets["shell"].send_multipart([b"<IDS|MSG>", b"short"])
+            sockets["shell"].send_multipart([b"no delimiter"])
+            for socket in sockets.values():
+                assert not socket.poll(500), "a forged message was answered"
+
+        forge()
+        assert client.run("1 + 1").result == "2"
+        forge()
+        assert client.run("1 + 2").result == "3"
+    finally:
+        context.destroy(linger=0)
+    assert not proof.exists()
+    assert kernel.manager.is_alive()
