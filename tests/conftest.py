@@ -4,7 +4,8 @@ Every process that a test starts inherits the environment variable ``BITFUSION_T
 that is unique to this run, so it is found again in ``/proc/<pid>/environ`` wherever it went: reparented,
 in a session or a pid namespace of its own. After each test, and once more at the end, nothing with that
 mark may be alive that was not there before, no private folder may lie in the run's ``XDG_RUNTIME_DIR``,
-and no lease may be held in the run's pool or in the test's own.
+and no lease may be held in the run's pool. (In a pool that a test has for itself a lease lives
+as long as its process, which is looked for, or is thrown away with the pool's folder.)
 
 Helpers of a room are imported as ``tests.<room>.<helper>``.
 """
@@ -48,7 +49,6 @@ class Place:
         self.root = Path(tempfile.mkdtemp(prefix="bft-", dir="/tmp"))
         self.runtime = self.root / "run"
         self.pool = self.root / "pool"
-        self.test_pool = self.pool
         self.owner = os.getpid()
 
     def enter(self) -> None:
@@ -97,11 +97,10 @@ class Place:
         return set(os.listdir(self.runtime))
 
     def leases(self) -> set[str]:
-        """Who holds GPUs in the run's pool and in the one that the last test used."""
+        """Who holds GPUs in the run's pool."""
         from tests.pool_leases import held_leases
 
-        held = held_leases(self.pool)
-        return held if self.test_pool == self.pool else held | held_leases(self.test_pool, reserved=False)
+        return held_leases(self.pool)
 
 
 _place_key = pytest.StashKey[Place]()
@@ -128,12 +127,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if complaints:
         print("\nleft behind by the whole run:\n  " + "\n  ".join(complaints))
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    # Before fixtures end: afterwards nobody knows any more which pool a test had for itself.
-    item.config.stash[_place_key].test_pool = Path(os.environ["BITFUSION_POOL_DIR"])
 
 
 @pytest.fixture(autouse=True)

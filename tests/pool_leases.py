@@ -5,15 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-RESERVED = "reserved"
 
-
-def held_leases(folder: Path, reserved: bool = True) -> set[str]:
-    """The leases in the ledger under `folder`; empty while nobody has used that pool, or nobody can.
-
-    Without `reserved` only those of programs: what `request_gpus` took may stay in a pool that a test
-    throws away.
-    """
+def held_leases(folder: Path) -> set[str]:
+    """The leases in the ledger under `folder`; empty while nobody has used that pool, or nobody can."""
     from bitfusion_client.errors import BitfusionError
     from bitfusion_pool.folder import LEDGER
     from bitfusion_pool.ledger import Ledger
@@ -27,8 +21,4 @@ def held_leases(folder: Path, reserved: bool = True) -> set[str]:
             snapshot = take_snapshot(ledger)
     except (BitfusionError, OSError):
         return set()  # a ledger that a test made unreadable
-    return {
-        f"{entry.entry_id} of {entry.holder.label} in {folder}"
-        for entry in snapshot.held
-        if reserved or entry.kind != RESERVED
-    }
+    return {f"{entry.entry_id} of {entry.holder.label}" for entry in snapshot.held}
