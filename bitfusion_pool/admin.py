@@ -125,7 +125,7 @@ def _held_locks(folder: str) -> int:
         names = os.listdir(f"{folder}/{LOCKS}")
     except OSError:
         return 0
-    return sum(is_alive(folder, name) for name in names)
+    return sum(is_alive(folder, name, shared=True) for name in names)
 
 
 def simulate(options: argparse.Namespace, environ: Mapping[str, str]) -> str:

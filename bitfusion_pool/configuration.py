@@ -107,7 +107,18 @@ def _toml(text: str) -> dict[str, Any]:
     from importlib import import_module
 
     # by name: which of the two exists depends on the Python
-    data: dict[str, Any] = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(text)
+    name = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError:
+        # the command runs without site-packages, and in a checkout they do not lie beside this package
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        sys.path.append(f"{os.path.dirname(os.path.dirname(sys.executable))}/lib/{version}/site-packages")
+        try:
+            module = import_module(name)
+        except ModuleNotFoundError:
+            raise ValueError(f"reading it needs the package {name}, which is missing") from None
+    data: dict[str, Any] = module.loads(text)
     return data
 
 

@@ -46,10 +46,15 @@ class Ledger:
         self._db = open_store(self.folder)
         self._to_wake: list[str] = []
         self._servers: tuple[Server, ...] | None = None
-        with self._telling():
-            self.mode = file_mode(self.folder)
-            self._follow_configuration(environ)
-            self.manners = self._read_manners(environ)
+        self._inventory: str | None = None
+        try:
+            with self._telling():
+                self.mode = file_mode(self.folder)
+                self._follow_configuration(environ)
+                self.manners = self._read_manners(environ)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self._db.close()
@@ -82,13 +87,23 @@ class Ledger:
         """Replace the inventory. Leases stay; what they hold of devices that are gone no longer counts."""
         with self._change():
             write_servers(self._db, servers)
-            self._servers = servers
-            for key, value in (("configuration", found), ("manners", join_manners(manners))):
+            self._servers, self._inventory = servers, os.urandom(8).hex()
+            for key, value in (
+                ("inventory", self._inventory),
+                ("configuration", found),
+                ("manners", join_manners(manners)),
+            ):
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
             for entry in self._entries("state = ?", WAITING):
                 possible = " ".join(candidates(entry.request, servers))
                 self._db.execute("UPDATE entries SET possible = ? WHERE number = ?", (possible, entry.number))
             self._settle()
+
+    def _follow_inventory(self) -> None:
+        # somebody may have described the pool anew since we looked
+        inventory = self._meta("inventory")
+        if inventory != self._inventory:
+            self._servers, self._inventory = None, inventory
 
     def _meta(self, key: str) -> str | None:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -123,6 +138,7 @@ class Ledger:
         if not possible:
             raise never(request, self.servers)
         entry_id = os.urandom(8).hex()
+        # the lock comes first: whoever is in the ledger is alive
         with self._telling():
             lock = liveness.LifeLock.create(self.folder, entry_id, self.mode)
             try:
@@ -157,6 +173,7 @@ class Ledger:
     def look(self, entry_id: str) -> Entry | None:
         """The entry as it is now; None if it is gone."""
         with self._telling():
+            self._follow_inventory()
             return self._one(entry_id)
 
     def version(self) -> int:
@@ -339,6 +356,7 @@ class _Change:
     def __enter__(self) -> None:
         self.ledger._to_wake.clear()
         self.ledger._db.execute("BEGIN IMMEDIATE")
+        self.ledger._follow_inventory()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         ledger = self.ledger

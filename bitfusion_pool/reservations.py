@@ -39,7 +39,7 @@ def request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
         claim(ledger, speaker)
         entry, lock = acquire(ledger, speaker, request, holder_of((), environ), RESERVED)
         try:
-            path = announce(speaker, entry, server_of(ledger, entry), ledger.folder, options["f"])
+            path = announce(speaker, entry, server_of(ledger.servers, entry), ledger.folder, options["f"])
             _remember(path, environ)
             ledger.renew(entry.entry_id, manners.auto_release)
         except BaseException:
@@ -64,9 +64,10 @@ def client(args: Sequence[str], environ: Mapping[str, str]) -> int:
         signals.raise_on_signals(manners.sigint, manners.sigterm)
         client_id = claim(ledger, speaker)
         entry, lock = _join(ledger, lease, path)
-        server = server_of(ledger, entry)
-    try:
         before = signals.block()
+        servers = ledger.servers
+    try:
+        server = server_of(servers, entry)
         lock.share()
         given = program_environment(environ, entry, server, lock.fd)
         status = run_program(program, given, before, speaker, client_id, server, manners)

@@ -6,7 +6,7 @@ import os
 
 from bitfusion_client.client_output import format_locked
 from bitfusion_client.command_line import parse_options, split_program
-from bitfusion_client.errors import BitfusionError, UsageError
+from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_pool import signals
 from bitfusion_pool.allocation import partial_text, program_environment, remove_allocation, write_allocation
 from bitfusion_pool.contact import claim, holder_of, query
@@ -38,11 +38,13 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         signals.raise_on_signals(ledger.manners.sigint, ledger.manners.sigterm)
         client_id = claim(ledger, speaker)
         entry, lock = acquire(ledger, speaker, request, holder_of(program, environ))
-        server = server_of(ledger, entry)
+        # from here on signals are for the program
+        before = signals.block()
+        servers = ledger.servers
     # closed while the program runs: an admin may replace the ledger meanwhile
     path = ""
     try:
-        before = signals.block()
+        server = server_of(servers, entry)
         path = announce(speaker, entry, server, ledger.folder)
         lock.share()
         given = program_environment(environ, entry, server, lock.fd)
@@ -70,9 +72,15 @@ def acquire(
     return entry, lock
 
 
-def server_of(ledger: Ledger, entry: Entry) -> Server:
-    """The server all of the entry's GPUs are in."""
-    return next(one for one in ledger.servers if one.key == entry.shares[0].server)
+def server_of(servers: Sequence[Server], entry: Entry) -> Server:
+    """The server all of the entry's GPUs are in. Raises ClientFailed if the pool was changed under them."""
+    numbers = {share.number for share in entry.shares}
+    for server in servers:
+        if server.key == entry.shares[0].server and numbers <= {one.number for one in server.devices}:
+            return server
+    raise ClientFailed(
+        entry.request, f"server {entry.shares[0].server} no longer has the GPUs of this request"
+    )
 
 
 def announce(speaker: Speaker, entry: Entry, server: Server, folder: str, path: str = "") -> str:

@@ -7,6 +7,7 @@ import time
 from bitfusion_client.errors import PoolUnreadable, WaitTimedOut
 from bitfusion_pool.bell import Bell
 from bitfusion_pool.entries import HELD, Entry, Standing
+from bitfusion_pool.placement import never
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def wait_for_turn(
 
     `timeout` in seconds from now, None for the default. `tell` is called at once, when the place or those
     ahead change, and every ten seconds. If anything else ends the wait, an exception of `tell` or a
-    signal handler included, the ticket is given back. Raises WaitTimedOut, PoolUnreadable.
+    signal handler included, the ticket is given back. Raises WaitTimedOut, PoolUnreadable,
+    NeverSatisfiable.
     """
     limit = DEFAULT_TIMEOUT_S if timeout is None else timeout
     deadline = time.monotonic() + limit
@@ -84,6 +86,8 @@ def _wait(
                 raise PoolUnreadable("", f"pool ledger {ledger.folder} lost a waiting request")
             if current.state == HELD:
                 return current
+            if not current.servers:  # the pool was described anew meanwhile
+                raise never(current.request, ledger.servers)
             standing = ledger.standing(current)
         if now >= deadline:
             raise _timed_out(entry, limit)

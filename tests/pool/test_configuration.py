@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.errors import PoolUnreadable
+from bitfusion_client.errors import ClientFailed, NeverSatisfiable, PoolUnreadable
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.configuration import parse_configuration, read_configuration
 from bitfusion_pool.entries import HELD
 from bitfusion_pool.inventory import default_servers
+from bitfusion_pool.run import server_of
+from bitfusion_pool.waiting import wait_for_turn
 from tests.pool.pool_client import PoolClient, somebody
 
 FULL = """
@@ -171,3 +173,44 @@ def test_a_configuration_named_in_the_environment_must_exist(client: PoolClient)
     done = client.do("list_gpus", env={"BITFUSION_POOL_CONFIG": str(path)})
     assert done.returncode == 1
     assert done.stderr == f"Error: pool configuration {path} is wrong: No such file or directory\n"
+
+
+def test_a_waiter_whom_the_changed_pool_can_never_serve_is_told(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        held, lock = ledger.ask(GpuRequest(2), somebody())
+        waiting, other = ledger.ask(GpuRequest(2), somebody())
+        client.configure("[[servers]]\n[[servers.devices]]\n")
+        client.ledger().close()
+        with pytest.raises(NeverSatisfiable) as caught:
+            wait_for_turn(ledger, waiting, 10)
+        assert str(caught.value) == (
+            "no server can satisfy the request: 2 GPUs with 16160 MiB of memory each; "
+            "the largest server has 1 GPUs with 16160 MiB"
+        )
+        ledger.give_back(held.entry_id)
+        lock.close()
+        other.close()
+
+
+def test_a_waiter_grants_by_the_pool_as_it_is_now(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        held, lock = ledger.ask(GpuRequest(2), somebody())
+        waiting, other = ledger.ask(GpuRequest(1), somebody())
+        client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 9000\n")
+        client.ledger().close()
+        lock.close()
+        granted = wait_for_turn(ledger, waiting, 10)
+        assert [share.memory_mib for share in granted.shares] == [9000]
+        assert ledger.look(held.entry_id) is None
+        ledger.give_back(granted.entry_id)
+        other.close()
+
+
+def test_a_server_that_vanishes_between_grant_and_start_is_told(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        ledger.give_back(entry.entry_id)
+        lock.close()
+    with pytest.raises(ClientFailed) as caught:
+        server_of((), entry)
+    assert str(caught.value) == "server 127.0.0.1:56001 no longer has the GPUs of this request"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,14 +57,22 @@ class Party:
     def die(self, entry: Entry) -> None:
         self.locks.pop(entry.entry_id).close()
 
+    def end(self) -> None:
+        for entry in self.ledger.entries():
+            self.ledger.give_back(entry.entry_id)
+        for lock in self.locks.values():
+            lock.close()
+
     def state(self, entry: Entry) -> str | None:
         found = self.ledger.look(entry.entry_id)
         return found.state if found else None
 
 
 @pytest.fixture
-def party(ledger: Ledger) -> Party:
-    return Party(ledger)
+def party(ledger: Ledger) -> Iterator[Party]:
+    party = Party(ledger)
+    yield party
+    party.end()
 
 
 def test_shares_are_packed_until_nothing_is_left(party: Party) -> None:
@@ -108,6 +117,7 @@ def test_who_wants_another_server_does_not_wait_for_those_before(client: PoolCli
         last = party.ask(GpuRequest(1))
         standing = ledger.standing(last)
         assert (standing.place, standing.of) == (3, 3)
+        party.end()
 
 
 def test_places_count_from_one_and_name_who_is_ahead(party: Party) -> None:

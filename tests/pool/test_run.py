@@ -350,3 +350,21 @@ def test_what_a_run_needs_from_its_start_is_little(client: PoolClient) -> None:
     loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     heavy = "re enum signal json subprocess inspect dataclasses typing tomllib asyncio"
     assert set(heavy.split(" ")) & set(loaded) == set()
+
+
+def test_a_full_disk_is_told_in_one_line(client: PoolClient) -> None:
+    client.folder.mkdir()
+    script = 'mount -t tmpfs -o size=160k none "$1" || exit 99; cd "$1"; "$2" list_gpus >/dev/null 2>&1; '
+    script += 'cat /dev/zero > filler 2>/dev/null; exec "$2" run -n 1 -- true'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", str(client.folder), COMMAND],
+        env=client.environ,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 99 or "unshare" in done.stderr:
+        pytest.skip("this machine does not allow mounts of one's own")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"Error: pool ledger {client.folder}/ledger.db is unreadable: ")
+    assert last.endswith(("database or disk is full", "disk I/O error", "No space left on device"))
