@@ -295,7 +295,7 @@ def test_a_lock_made_while_a_cleaner_was_faster_is_made_again(
 ) -> None:
     path = client.folder / "locks" / "name"
     real = os.fchmod
-    removed = []
+    removed: list[object] = []
 
     def fchmod(fd: int, mode: int) -> None:
         real(fd, mode)
