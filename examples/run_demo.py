@@ -36,8 +36,8 @@ GONE_S = 5.0
 class Demo:
     """One execution, with what was seen of it."""
 
-    def __init__(self, kernel_name: str) -> None:
-        self.notebook = nbformat.read(NOTEBOOK, as_version=4)
+    def __init__(self, notebook: Path, kernel_name: str) -> None:
+        self.notebook = nbformat.read(notebook, as_version=4)
         self.kernel_name = kernel_name
         self.cells = [cell for cell in self.notebook.cells if cell.cell_type == "code"]
         self.client: NotebookClient
@@ -194,17 +194,19 @@ def lease_row(demo: Demo) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Execute the TensorFlow notebook in the Bitfusion kernel.")
     parser.add_argument("--kernel", default="bitfusion", help="the kernelspec's name (bitfusion)")
+    parser.add_argument("--notebook", type=Path, default=NOTEBOOK, help="another notebook of this kind")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where the executed notebook goes")
     options = parser.parse_args()
     started = time.monotonic()
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    print(f"{NOTEBOOK.relative_to(HERE.parent)} in the kernel “{options.kernel}”", flush=True)
-    demo = Demo(options.kernel)
+    options.output.mkdir(parents=True, exist_ok=True)
+    print(f"{os.path.relpath(options.notebook)} in the kernel “{options.kernel}”", flush=True)
+    demo = Demo(options.notebook, options.kernel)
     demo.run()
     accuracy = demo.check_afterwards()
     gone = demo.wait_until_gone()
     lease = lease_row(demo)
 
-    executed = OUTPUT / NOTEBOOK.name
+    executed = options.output / options.notebook.name
     nbformat.write(demo.notebook, executed)
     page, _ = HTMLExporter(template_name="lab").from_notebook_node(demo.notebook)
     executed.with_suffix(".html").write_text(page)
