@@ -98,6 +98,10 @@ class CommandCell:
         if self._call is not None:
             self._call.end()
             self._call = None
+        self._left.clear()
+        self._front.line.refuse_soon(lambda: self._finish(error))
+
+    def _finish(self, error: BitfusionError | None) -> None:
         self._front.line.finish_commands(self.entry, error)
         self._front.line.advance()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bitfusion_kernel.cells import Entry, RunningCells, ShellQueue
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.cell_commands import CommandCell
     from bitfusion_kernel.front import Front
+
+ARRIVAL_WINDOW = 0.03
+"""Seconds in which cells that a client sends in one go arrive."""
 
 DEFAULT_SILENT_WAIT = 5.0
 """Seconds; used while the settings themselves are wrong."""
@@ -27,6 +32,7 @@ class CellLine:
         self.command_cell: CommandCell | None = None
         self._answered_early: set[str] = set()
         self._last_number = 0
+        self._refused: Entry | None = None
 
     @property
     def clear(self) -> bool:
@@ -52,21 +58,33 @@ class CellLine:
                 self.queue.remove(entry)
                 self._run_commands(entry)
                 continue
-            if self._ask_for_gpu(entry):
-                return  # it waits; otherwise it has failed and the next one may try
+            self._ask_for_gpu(entry)
+            return
 
     def _next_wish(self) -> Entry | None:
         return self.queue.first_where(lambda entry: entry.is_cell or entry.commands is not None)
 
-    def _ask_for_gpu(self, entry: Entry) -> bool:
+    def _ask_for_gpu(self, entry: Entry) -> None:
         from bitfusion_client.errors import BitfusionError
 
+        if self._refused is entry:
+            return
         try:
             self._front.wait.begin_for(entry)
         except BitfusionError as error:
+            self._refused = entry
+            self.refuse_soon(partial(self._refuse, entry, error))
+
+    def refuse_soon(self, refuse: Callable[[], None]) -> None:
+        """A cell that fails the moment it arrives fails a little later: by then the cells that were sent
+        with it have arrived, too, and are aborted rather than run ("Run All")."""
+        self._front.loop.set_timer("refuse", time.monotonic() + ARRIVAL_WINDOW, refuse)
+
+    def _refuse(self, entry: Entry, error: BitfusionError) -> None:
+        self._refused = None
+        if entry in self.queue.entries():
             self.fail_waiting(entry, error)
-            return False
-        return True
+        self.advance()
 
     def _advance_to_kernel(self) -> None:
         kernel = self._front.kernel
