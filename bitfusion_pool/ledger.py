@@ -10,12 +10,11 @@ import os
 import sqlite3
 import time
 
-from bitfusion_client.errors import BitfusionError, NoGpusAvailable
+from bitfusion_client.errors import NoGpusAvailable
 from bitfusion_pool import liveness
-from bitfusion_pool.bell import ring
 from bitfusion_pool.configuration import configuration_path, read_configuration, stamp
-from bitfusion_pool.entries import HELD, PROCESS, RESERVED, WAITING, Entry, Holder, Standing
-from bitfusion_pool.folder import file_mode, pool_folder, unreadable
+from bitfusion_pool.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder, Standing
+from bitfusion_pool.folder import file_mode, pool_folder
 from bitfusion_pool.inventory import default_servers
 from bitfusion_pool.manners import Manners, join_manners, manners_from, split_manners
 from bitfusion_pool.placement import candidates, choose, never
@@ -28,11 +27,11 @@ from bitfusion_pool.rows import (
     write_servers,
 )
 from bitfusion_pool.store import open_store
+from bitfusion_pool.transaction import Change, Telling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory import Server
@@ -44,7 +43,6 @@ class Ledger:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.folder = pool_folder(environ)
         self._db = open_store(self.folder)
-        self._to_wake: list[str] = []
         self._servers: tuple[Server, ...] | None = None
         self._inventory: str | None = None
         try:
@@ -85,7 +83,7 @@ class Ledger:
 
     def describe(self, servers: tuple[Server, ...], manners: Mapping[str, str], found: str = "") -> None:
         """Replace the inventory. Leases stay; what they hold of devices that are gone no longer counts."""
-        with self._change():
+        with self._change() as change:
             write_servers(self._db, servers)
             self._servers, self._inventory = servers, os.urandom(8).hex()
             for key, value in (
@@ -97,7 +95,7 @@ class Ledger:
             for entry in self._entries("state = ?", WAITING):
                 possible = " ".join(candidates(entry.request, servers))
                 self._db.execute("UPDATE entries SET possible = ? WHERE number = ?", (possible, entry.number))
-            self._settle()
+            self._settle(change)
 
     def _follow_inventory(self) -> None:
         # somebody may have described the pool anew since we looked
@@ -142,11 +140,11 @@ class Ledger:
         with self._telling():
             lock = liveness.LifeLock.create(self.folder, entry_id, self.mode)
             try:
-                with self._change():
+                with self._change() as change:
                     insert_entry(self._db, entry_id, kind, request, tuple(possible), holder, time.time())
-                    self._settle()
-                    if self._state(entry_id) == WAITING and self._bury(self._dead(but=entry_id)):
-                        self._settle()
+                    self._settle(change)
+                    if self._state(entry_id) == WAITING and self._bury(change, self._dead(but=entry_id)):
+                        self._settle(change)
                     entry = self._one(entry_id)
                     if entry is None:  # cannot be: it was written in this transaction
                         raise sqlite3.DatabaseError("the entry vanished")
@@ -154,7 +152,9 @@ class Ledger:
                         self._delete(entry.number)
                         raise NoGpusAvailable(request, self._shortage(request, possible))
             except BaseException:
-                lock.remove()
+                # unlocked first: should even giving back fail, the entry is dead and others take it back
+                lock.close()
+                self.give_back(entry_id)
                 raise
         return entry, lock
 
@@ -202,30 +202,30 @@ class Ledger:
         with self._telling():
             if not self._dead():
                 return 0
-            with self._change():
+            with self._change() as change:
                 # looked at again: whoever was faster has settled the queue already
-                buried = self._bury(self._dead())
-                self._settle()
+                buried = self._bury(change, self._dead())
+                self._settle(change)
             return buried
 
     def give_back(self, entry_id: str) -> bool:
         """End a lease, or leave the queue. False if the entry was gone already."""
-        with self._telling():
-            with self._change():
-                found = self._db.execute("SELECT number FROM entries WHERE entry_id = ?", (entry_id,))
-                row = found.fetchone()
-                if row is not None:
-                    self._delete(row[0])
-                    self._settle()
-            liveness.remove_lock(self.folder, entry_id)
+        with self._telling(), self._change() as change:
+            found = self._db.execute("SELECT number FROM entries WHERE entry_id = ?", (entry_id,))
+            row = found.fetchone()
+            if row is not None:
+                self._delete(row[0])
+                self._settle(change)
+            change.forget.append(entry_id)
         return row is not None
 
     def renew(self, entry_id: str, ttl: float) -> bool:
         """Let a reserved or remote entry live `ttl` seconds from now without a lock. False if it is gone."""
         with self._telling(), self._change():
             changed = self._db.execute(
-                "UPDATE entries SET expires = ? WHERE entry_id = ? AND state = ? AND kind != ?",
-                (time.time() + ttl, entry_id, HELD, PROCESS),
+                "UPDATE entries SET expires = ? "
+                "WHERE entry_id = ? AND (kind = ? OR (kind = ? AND state = ?))",
+                (time.time() + ttl, entry_id, REMOTE, RESERVED, HELD),
             )
             return changed.rowcount > 0
 
@@ -241,9 +241,7 @@ class Ledger:
 
     def is_alive(self, entry: Entry) -> bool:
         """Whether the entry's holder is there, or its time has not run out."""
-        if entry.expires is not None and entry.expires > time.time():
-            return True
-        return liveness.is_alive(self.folder, entry.entry_id, entry.kind == RESERVED)
+        return self._lives(entry.entry_id, entry.kind, entry.expires, time.time())
 
     def in_use(self, entry_id: str) -> bool:
         """Whether any process holds the entry's lock; a file that is gone is held by nobody we know."""
@@ -261,8 +259,9 @@ class Ledger:
 
     # --- inside a transaction --------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def _settle(self, change: Change) -> None:
         """Grant what can be granted, from the front; a server somebody waits for is closed to all behind."""
+        self._follow_inventory()
         closed: set[str] = set()
         free: dict[tuple[str, int], int] | None = None
         by_arrival = f"SELECT {COLUMNS} FROM entries WHERE state = ? ORDER BY number"
@@ -273,16 +272,14 @@ class Ledger:
             if closed.issuperset(entry.servers):
                 continue
             if not self.is_alive(entry):
-                self._delete(entry.number)
-                liveness.remove_lock(self.folder, entry.entry_id)
+                self._bury(change, [(entry.number, entry.entry_id)])
                 continue
             free = self._free() if free is None else free
             possible = candidates(entry.request, self.servers)
             shares = choose(entry.request.gpus, possible, free, closed)
             if shares is None:
                 closed.update(possible)
-                if len(self._to_wake) < 8:
-                    self._to_wake.append(entry.entry_id)  # it may have become the next one
+                change.wake.append(entry.entry_id)  # it may have become the next one
                 continue
             for share in shares:
                 free[share.server, share.number] -= share.memory_mib
@@ -294,7 +291,7 @@ class Ledger:
                 "UPDATE entries SET state = ?, granted = ? WHERE number = ?",
                 (HELD, time.time(), entry.number),
             )
-            self._to_wake.append(entry.entry_id)
+            change.wake.append(entry.entry_id)
 
     def _free(self) -> dict[tuple[str, int], int]:
         free = {(server.key, one.number): one.memory_mib for server in self.servers for one in server.devices}
@@ -310,15 +307,18 @@ class Ledger:
         return [
             (number, entry_id)
             for number, entry_id, kind, expires in rows.fetchall()
-            if entry_id != but
-            and (expires is None or expires <= now)
-            and not liveness.is_alive(self.folder, entry_id, kind == RESERVED)
+            if entry_id != but and not self._lives(entry_id, kind, expires, now)
         ]
 
-    def _bury(self, dead: list[tuple[int, str]]) -> int:
+    def _lives(self, entry_id: str, kind: str, expires: float | None, now: float) -> bool:
+        if expires is not None and (expires > now or kind == REMOTE):
+            return expires > now
+        return liveness.is_alive(self.folder, entry_id, kind == RESERVED)
+
+    def _bury(self, change: Change, dead: list[tuple[int, str]]) -> int:
         for number, entry_id in dead:
             self._delete(number)
-            liveness.remove_lock(self.folder, entry_id)
+            change.forget.append(entry_id)
         return len(dead)
 
     def _delete(self, number: int) -> None:
@@ -338,56 +338,8 @@ class Ledger:
         shares = shares_by_entry(self._db) if any(row[2] == HELD for row in rows) else {}
         return [entry_from_row(row, shares.get(row[0], ())) for row in rows]
 
-    def _change(self) -> _Change:
-        return _Change(self)
+    def _change(self) -> Change:
+        return Change(self._db, self.folder)
 
-    def _telling(self) -> _Telling:
-        return _Telling(self.folder)
-
-
-class _Change:
-    """A write transaction; afterwards everybody it concerns is woken."""
-
-    __slots__ = ("ledger",)
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-
-    def __enter__(self) -> None:
-        self.ledger._to_wake.clear()
-        self.ledger._db.execute("BEGIN IMMEDIATE")
-        self.ledger._follow_inventory()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        ledger = self.ledger
-        # a refusal is an answer, and what was tidied up on the way to it stays
-        if kind is not None and not issubclass(kind, BitfusionError):
-            if ledger._db.in_transaction:
-                ledger._db.execute("ROLLBACK")
-            return
-        try:
-            ledger._db.execute("COMMIT")
-        except sqlite3.Error:
-            if ledger._db.in_transaction:
-                ledger._db.execute("ROLLBACK")
-            raise
-        for entry_id in ledger._to_wake:
-            ring(ledger.folder, entry_id)
-
-
-class _Telling:
-    """Turns whatever the disk or SQLite say into PoolUnreadable."""
-
-    __slots__ = ("folder",)
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if error is not None and isinstance(error, (sqlite3.Error, OSError)):
-            raise unreadable(self.folder, error) from error
+    def _telling(self) -> Telling:
+        return Telling(self.folder)

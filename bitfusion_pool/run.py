@@ -60,15 +60,20 @@ def acquire(
     """Ask for GPUs and wait until they are there, as loudly as the manners want. Raises BitfusionError."""
     chosen = query(ledger, speaker, request)
     entry, lock = ledger.ask(request, holder, ledger.manners.when_full == "wait", kind)
-    if entry.state == WAITING:
-        from bitfusion_pool.waiting import wait_for_turn
+    try:
+        if entry.state == WAITING:
+            from bitfusion_pool.waiting import wait_for_turn
 
-        def tell(standing: Standing) -> None:
-            if ledger.manners.waiting_text == "places":
-                speaker.log(standing.text())
+            def tell(standing: Standing) -> None:
+                if ledger.manners.waiting_text == "places":
+                    speaker.log(standing.text())
 
-        entry = wait_for_turn(ledger, entry, request.timeout, tell)
-    speaker.log(f"Choosing GPUs from server list [{' '.join(one.key for one in chosen)}]")
+            entry = wait_for_turn(ledger, entry, request.timeout, tell)
+        speaker.log(f"Choosing GPUs from server list [{' '.join(one.key for one in chosen)}]")
+    except BaseException:
+        lock.close()
+        ledger.give_back(entry.entry_id)
+        raise
     return entry, lock
 
 

@@ -18,7 +18,8 @@ from bitfusion_client.errors import (
     WaitTimedOut,
 )
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.entries import HELD, RESERVED, WAITING, Entry
+from bitfusion_pool import transaction
+from bitfusion_pool.entries import HELD, REMOTE, RESERVED, WAITING, Entry
 from bitfusion_pool.ledger import Ledger
 from bitfusion_pool.liveness import LifeLock, is_alive
 from bitfusion_pool.placement import Share
@@ -217,6 +218,62 @@ def test_clients_together_keep_an_expired_reservation_alive(party: Party, client
 
 def test_a_lease_of_a_process_has_no_time_to_live(party: Party) -> None:
     assert not party.ledger.renew(party.ask(GpuRequest(1)).entry_id, 60)
+
+
+def test_an_entry_of_another_machine_lives_by_its_time_alone(party: Party, client: PoolClient) -> None:
+    entry = party.ask(GpuRequest(2), kind=REMOTE)
+    waiting = party.ask(GpuRequest(1), kind=REMOTE)
+    for one in (entry, waiting):
+        assert party.ledger.renew(one.entry_id, 60)
+        party.die(one)
+        (client.folder / "locks" / one.entry_id).unlink()
+    assert party.ledger.reap() == 0
+    assert party.ledger.renew(entry.entry_id, 0)
+    assert party.ledger.reap() == 1
+    assert party.state(waiting) == HELD
+
+
+def test_a_signal_right_after_the_grant_leaves_nothing_behind(
+    party: Party, client: PoolClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transaction, "ring", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        party.ledger.ask(GpuRequest(2), somebody())
+    with client.ledger() as other:
+        assert other.entries() == []
+    assert os.listdir(client.folder / "locks") == []
+
+
+def test_a_change_that_cannot_be_written_keeps_the_lock_files(
+    party: Party, client: PoolClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = party.ask(GpuRequest(2))
+    party.die(holder)
+
+    class FullDisk:
+        def __init__(self, db: sqlite3.Connection) -> None:
+            self.db = db
+            self.in_transaction = True
+
+        def execute(self, statement: str, *values: tuple[str | int | float, ...]) -> sqlite3.Cursor:
+            if statement == "COMMIT":
+                raise sqlite3.OperationalError("database or disk is full")
+            return self.db.execute(statement, *values)
+
+        def close(self) -> None:
+            self.db.close()
+
+    with client.ledger() as ledger:
+        ledger._db = FullDisk(ledger._db)  # type: ignore[assignment]  # as little of a connection as is used
+        with pytest.raises(PoolUnreadable, match="database or disk is full"):
+            ledger.reap()
+    assert os.listdir(client.folder / "locks") == [holder.entry_id]
+    assert party.ledger.reap() == 1
+    assert os.listdir(client.folder / "locks") == []
 
 
 def test_giving_back_twice_is_no_error(party: Party) -> None:
