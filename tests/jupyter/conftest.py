@@ -25,7 +25,7 @@ ALL = [pytest.param(PLAIN, id="plain"), *OURS]
 
 SPECS = {
     FIRST_CELL: [],
-    START: ["--acquire", "start"],
+    START: ["--acquire", "start", "--display-name", "Bitfusion at start"],
     HALF: ["-p", "0.5"],
 }
 
