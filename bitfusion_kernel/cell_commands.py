@@ -99,11 +99,20 @@ class CommandCell:
             self._call.end()
             self._call = None
         self._left.clear()
+        self._waiting = False
         self._front.line.refuse_soon(lambda: self._finish(error))
 
     def _finish(self, error: BitfusionError | None) -> None:
         self._front.line.finish_commands(self.entry, error)
         self._front.line.advance()
+
+    def on_wait_over(self) -> None:
+        """A wait has ended without a kernel; if it was the one before ours, ours begins now."""
+        if self._waiting and self._front.wait.cell is self.entry:
+            try:
+                self._front.wait.begin()
+            except BitfusionError as error:
+                self.fail(error)
 
     def on_running(self) -> None:
         """The kernel is there: `acquire` is done."""

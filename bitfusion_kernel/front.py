@@ -309,6 +309,8 @@ class Front:
             self._kernel = None
         if not acquisition.cancelled:
             self.wait.fail(acquisition.why_it_ended())
+        if self.line.command_cell is not None:
+            self.line.command_cell.on_wait_over()
         self.line.advance()
 
     # -- ends ----------------------------------------------------------------------------------
