@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bitfusion_client.client_output import format_waiting
 from bitfusion_client.durations import plain_number
 
 TYPE_CHECKING = False
@@ -73,6 +72,8 @@ class Standing:
 
     def text(self) -> str:
         """The message of the waiting line."""
+        from bitfusion_client.client_output import format_waiting  # a millisecond only waiters pay
+
         return format_waiting(self.place, self.of, [entry.who(self.seen) for entry in self.in_the_way])
 
 

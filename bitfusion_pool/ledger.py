@@ -7,12 +7,12 @@ from the front, whoever's process happens to do it. Nobody needs to be running f
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 
 from bitfusion_client.errors import NoGpusAvailable
 from bitfusion_pool import liveness
 from bitfusion_pool.configuration import configuration_path, read_configuration, stamp
+from bitfusion_pool.database import sqlite3
 from bitfusion_pool.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder, Standing
 from bitfusion_pool.folder import file_mode, pool_folder
 from bitfusion_pool.inventory import default_servers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.client_output import format_locked
 from bitfusion_client.command_line import parse_options, split_program
 from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_pool import signals
@@ -102,8 +101,10 @@ def announce(speaker: Speaker, entry: Entry, server: Server, folder: str, path: 
     except OSError as error:
         raise unreadable(folder, error) from error
     total = server.device(entry.shares[0].number).memory_mib
-    share = float(partial_text(entry.request, total))
-    speaker.log(format_locked(len(entry.shares), share, path))
+    share = partial_text(entry.request, total)
+    speaker.log(
+        f"Locked {len(entry.shares)} GPUs with partial memory {share}, configuration saved to '{path}'"
+    )
     return path
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 
 from bitfusion_client.errors import PoolUnreadable
+from bitfusion_pool.database import sqlite3
 from bitfusion_pool.folder import LEDGER, ensure_folder, file_mode, unreadable
 
 VERSION = 1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from bitfusion_client.errors import BitfusionError
 from bitfusion_pool.bell import ring
+from bitfusion_pool.database import sqlite3
 from bitfusion_pool.folder import unreadable
 from bitfusion_pool.liveness import remove_lock
 

@@ -267,35 +267,34 @@ def test_a_reader_that_is_gone_does_not_keep_it_from_releasing(client: PoolClien
 def test_a_reader_that_hangs_does_not_keep_the_gpus(client: PoolClient) -> None:
     read_end, write_end = os.pipe()
     process = subprocess.Popen(
-        [COMMAND, "run", "-n", "2", "--", "sh", "-c", "head -c 100000 /dev/zero >&2 &\nsleep 0.3"],
+        [COMMAND, "run", "-n", "2", "--", "sh", "-c", "read line; exit 5"],
         env=client.environ,
+        stdin=subprocess.PIPE,
         stderr=write_end,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
     )
-    os.close(write_end)
-    os.set_blocking(read_end, True)
-    client.until_held()
-    os.killpg(process.pid, 0)
     try:
-        # `head` fills the pipe and keeps the lock; once it is gone nothing but the log is stuck
-        until(lambda: not client.entries(HELD) or _kill_head(process.pid))
+        said = b""
+        while b"telemetry" not in said:
+            said += os.read(read_end, 4096)
+        # an open file of our own, so that only our writes do not block
+        filler = os.open(f"/proc/self/fd/{write_end}", os.O_WRONLY | os.O_NONBLOCK)
+        for size in (4096, 1):
+            try:
+                while True:
+                    os.write(filler, b"x" * size)
+            except BlockingIOError:
+                pass
+        os.close(filler)
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
         until(lambda: not client.entries(HELD))
+        assert process.poll() is None
     finally:
+        os.close(write_end)
         os.close(read_end)
-        process.wait(20)
-
-
-def _kill_head(group: int) -> bool:
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and os.getpgid(int(name)) == group:
-                words = Path(f"/proc/{name}/cmdline").read_bytes()
-                if words.startswith(b"head\0"):
-                    os.kill(int(name), signal.SIGKILL)
-        except OSError:
-            continue
-    return False
+        process.communicate(timeout=20)
+    assert process.returncode == 5
 
 
 def test_a_ledger_lost_while_the_program_runs_does_not_change_its_status(client: PoolClient) -> None:
