@@ -57,10 +57,10 @@ def parse_cell(code: str) -> list[Command] | None:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        word, _, rest = line.partition(" ")
+        word, *rest = line.split(None, 1)
         if word != MAGIC:
             return None
-        commands.append(parse_line(rest))
+        commands.append(parse_line(rest[0] if rest else ""))
     return commands or None
 
 

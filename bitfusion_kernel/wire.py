@@ -37,7 +37,7 @@ class Message:
             self.parent_header: Json = json.loads(frames[split_at + 3])
             self.metadata: Json = json.loads(frames[split_at + 4])
             self.content: Json = json.loads(frames[split_at + 5])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidMessage(f"a part is not JSON: {error}") from None
         parts = (self.header, self.parent_header, self.metadata, self.content)
         if not all(isinstance(part, dict) for part in parts):
