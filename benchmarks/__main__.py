@@ -82,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.control:
         print("control run: 'ours' is plain ipykernel too")
     print(format_table(rows))
-    print(f"medians of n, taken in turns; {time.monotonic() - began:.0f} s in all")
+    seconds, load = time.monotonic() - began, os.getloadavg()[0]
+    print(f"medians of n, taken in turns; {seconds:.0f} s in all; load at the end {load:.2f}")
     if options.json:
         report = {"machine": machine, "rows": [row.to_json() for row in rows]}
         options.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -24,6 +24,8 @@ class Effort:
     unread_displays: int
     leases: int
     """Leases taken and given back in the pool."""
+    kills: int
+    waiters: int
 
 
 FULL = Effort(
@@ -36,7 +38,9 @@ FULL = Effort(
     interrupts=10,
     memory=3,
     unread_displays=600,
-    leases=200,
+    leases=100,
+    kills=10,
+    waiters=200,
 )
 QUICK = Effort(
     starts=5,
@@ -48,7 +52,9 @@ QUICK = Effort(
     interrupts=4,
     memory=1,
     unread_displays=200,
-    leases=50,
+    leases=30,
+    kills=5,
+    waiters=50,
 )
 TINY = Effort(
     starts=1,
@@ -61,6 +67,8 @@ TINY = Effort(
     memory=1,
     unread_displays=5,
     leases=3,
+    kills=1,
+    waiters=5,
 )
 """Shows only that everything runs; the tests use it."""
 EFFORTS = {"full": FULL, "quick": QUICK, "tiny": TINY}

@@ -12,7 +12,7 @@ from benchmarks.measure import Row, SpeedAtLeast, interleave
 from benchmarks.workplace import FIRST_CELL, PLAIN, Workplace
 
 TOPIC = "output"
-LINE = 1000
+LINE = 100
 
 STDOUT = """
 import sys

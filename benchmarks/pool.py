@@ -1,37 +1,49 @@
-"""Acquire and release in the embedded pool, through its command as the kernel uses it."""
+"""The embedded pool in the common table; ``pool_acquire_release`` measures it."""
 
 from __future__ import annotations
 
-import subprocess
-import time
+import sys
+from collections.abc import Callable, Mapping
 
 from benchmarks.effort import Effort
-from benchmarks.measure import MILLISECOND, AtMost, Row, interleave
+from benchmarks.measure import MILLISECOND, AtMost, Goal, Row, Samples, Shown, interleave
+from benchmarks.pool_acquire_release import (
+    killed_to_next,
+    library_cycle,
+    queue_of_waiters,
+    run_before_program,
+    run_whole,
+)
 from benchmarks.workplace import Workplace
-from bitfusion_client.find_client import find_client
 
 TOPIC = "pool"
 
 
-def acquire_and_release(command: list[str], workplace: Workplace) -> float:
-    """Seconds that a program which does nothing takes under this command."""
-    began = time.perf_counter()
-    subprocess.run(
-        [*command, "/bin/true"],
-        env=dict(workplace.environ),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=60,
-        check=True,
-    )
-    return time.perf_counter() - began
-
-
 def run(workplace: Workplace, effort: Effort) -> list[Row]:
-    """One row: ``bitfusion run`` around a program that ends at once, its own start-up included."""
-    client = find_client(None, workplace.environ).path
-    acquire = [client, "run", "-n", "1", "--"]
-    acquire_and_release(acquire, workplace)  # makes the ledger
-    samples = interleave({"run": acquire}, effort.leases, lambda one: acquire_and_release(one, workplace))
-    what = "bitfusion run -n 1 -- /bin/true, start to end"
-    return [Row(TOPIC, what, "ms", samples["run"], goal=AtMost(20 * MILLISECOND, "ms"))]
+    """Rows for acquire and release, for the command around it, for a killed holder, and for a long queue."""
+    environ = {**workplace.environ, "BITFUSION_PYTHON": sys.executable}
+    library_cycle(environ)  # makes the ledger
+    figures: list[tuple[str, Callable[[Mapping[str, str]], float], int, Goal]] = [
+        ("acquire and release in the pool", library_cycle, effort.leases, AtMost(20 * MILLISECOND, "ms")),
+        ("bitfusion run until its program starts", run_before_program, effort.leases, Shown()),
+        ("bitfusion run -n 1 -- true, start to end", run_whole, effort.leases, Shown()),
+        ("holder killed -> the next one has its GPUs", killed_to_next, effort.kills, AtMost(2.0, "ms")),
+    ]
+    rows = []
+    for what, measure, repetitions, goal in figures:
+        samples = interleave({what: environ}, repetitions, measure)
+        rows.append(Row(TOPIC, what, "ms", samples[what], goal=goal))
+    seconds, busy, in_order = queue_of_waiters(environ, effort.waiters)
+    order = "strictly in order" if in_order else "NOT in order"
+    rows.append(
+        Row(
+            TOPIC,
+            f"{effort.waiters} waiters served one after the other",
+            "ms",
+            Samples((seconds / effort.waiters,)),
+            goal=AtMost(20 * MILLISECOND, "ms"),
+            note=f"each; {order}, while waiting {busy:.1%} of a core",
+            whole=in_order,
+        )
+    )
+    return rows
