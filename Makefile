@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 ENVIRONMENT := $(PYTHON) tools/environment.py
 KERNEL := $(BIN)/bitfusion-kernel install --sys-prefix
 PYTEST := $(BIN)/python -m pytest
+# Jupyter asks for a word before it serves root, who is the only user of many containers.
+ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-rooms test-pythons lab bench lint lock clean
@@ -29,7 +31,7 @@ lab:
 	@$(ENVIRONMENT) demo
 	@$(ENVIRONMENT) lab
 	@$(KERNEL)
-	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(LAB)
+	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(ROOT_TOO) $(LAB)
 
 test:
 	@$(ENVIRONMENT) test
