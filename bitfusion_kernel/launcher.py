@@ -31,9 +31,9 @@ def _start_kernel(argv: list[str]) -> int:
 
 def main(argv: list[str]) -> int:
     """Run until kernel, wrapper or keeper ends. Returns the kernel's exit code, 128 + signal if killed."""
-    socket_path, separator, *kernel_argv = argv
-    if separator != "--" or not kernel_argv:
+    if len(argv) < 3 or argv[1] != "--":
         raise SystemExit("usage: launcher.py SOCKET -- KERNEL ARGV...")
+    socket_path, kernel_argv = argv[0], argv[2:]
     wrapper_pid = os.getppid()
     try:
         kernel_pid = _start_kernel(kernel_argv)

@@ -97,7 +97,7 @@ def test_a_signed_header_that_is_none_is_refused(part: bytes, words: str) -> Non
 
 
 def test_frames_without_delimiter_or_too_few_are_refused() -> None:
-    with pytest.raises(InvalidMessage, match="no <IDS|MSG> delimiter"):
+    with pytest.raises(InvalidMessage, match=r"no <IDS\|MSG> delimiter"):
         Wire(KEY).read([b"a", b"b"])
     with pytest.raises(InvalidMessage, match="fewer than four parts"):
         Wire(KEY).read([DELIMITER, b"", b"{}"])
