@@ -99,38 +99,36 @@ def make_folder(folder: str, python: str) -> str:
 
 
 def install(python: str, folder: str, purpose: str) -> None:
-    lock = os.path.join(ROOT, "requirements", purpose + ".txt")
-    with open(lock, "rb") as file:
-        text = file.read()
-    stamp = os.path.join(folder, ".has-" + purpose)
-    content = hashlib.sha256(text).hexdigest()
-    if read(stamp) != content:
+    # requirements/test.txt has all that the others have.
+    if not (has(folder, "test") or has(folder, purpose)):
+        with open(lock_file(purpose), "rb") as file:
+            text = file.read()
         pins = len(re.findall(rb"(?m)^[A-Za-z0-9][^ ]*==", text))
         started = time.monotonic()
         # The lock is complete: no dependencies to look for. Bytecode is written at the first import.
-        pip(
-            python,
-            [
-                "install",
-                "--no-deps",
-                "--require-hashes",
-                "--only-binary",
-                ":all:",
-                "--no-compile",
-                "-r",
-                lock,
-            ],
-            Progress(pins, purpose),
-        )
-        write(stamp, content)
+        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile"]
+        pip(python, ["install", *options, "-r", lock_file(purpose)], Progress(pins, purpose))
+        write(stamp(folder, purpose), hashlib.sha256(text).hexdigest())
         say(f"packages for {purpose} are in place ({time.monotonic() - started:.0f} s)")
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         project = hashlib.sha256(file.read()).hexdigest()
-    stamp = os.path.join(folder, ".has-this-project")
-    if purpose != "lint" and read(stamp) != project:
+    if purpose != "lint" and read(stamp(folder, "this-project")) != project:
         pip(python, ["install", "--no-deps", "--no-build-isolation", "--no-index", "-e", ROOT], None)
-        write(stamp, project)
+        write(stamp(folder, "this-project"), project)
         say("this project is in place")
+
+
+def has(folder: str, purpose: str) -> bool:
+    with open(lock_file(purpose), "rb") as file:
+        return read(stamp(folder, purpose)) == hashlib.sha256(file.read()).hexdigest()
+
+
+def lock_file(purpose: str) -> str:
+    return os.path.join(ROOT, "requirements", purpose + ".txt")
+
+
+def stamp(folder: str, content: str) -> str:
+    return os.path.join(folder, ".has-" + content)
 
 
 def pip(python: str, arguments: list[str], progress: Progress | None) -> None:
