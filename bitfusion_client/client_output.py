@@ -1,8 +1,8 @@
 """What the client prints while it runs something, line by line.
 
 Read by the kernel's front (to show place, GPUs, errors) and by tests. Nothing here raises on any text: a
-line nobody knows is `Unknown`. Words as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting` and `DeviceLine`
-are a stand-in's own.
+line nobody knows is `Unknown`. Words as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting` is a stand-in's
+own.
 """
 
 from __future__ import annotations
@@ -176,16 +176,6 @@ class TokenExpiredLine(Line):
     expiry: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLine(Line):
-    """A leased device: `GPU 0: Simulated Tesla V100-PCIE-16GB, 8080 MiB, simulated` (stand-ins only)."""
-
-    id: int
-    name: str
-    memory_mib: int
-    simulated: bool
-
-
 def parse_line(text: str) -> Line:
     """The meaning of one line of the client's output; never raises. One line end is dropped."""
     text = text.rstrip("\r\n")
@@ -238,11 +228,6 @@ def format_waiting(place: int, of: int, ahead: Iterable[str] = ()) -> str:
         names[MOST_AHEAD:] = [f"and {len(names) - MOST_AHEAD} more"]
     shown = f"Waiting for GPUs: place {place} of {of}"
     return f"{shown}, ahead: {'; '.join(names)}" if names else shown
-
-
-def format_device(id: int, name: str, memory_mib: int, simulated: bool) -> str:
-    """The text of a `DeviceLine`."""
-    return f"GPU {id}: {name}, {memory_mib} MiB" + (", simulated" if simulated else "")
 
 
 def format_locked(gpus: int, partial: float, lock_file: str) -> str:
@@ -360,15 +345,6 @@ def _idle_timeout(rest: str, text: str) -> Line:
     return IdleTimeout(text, _number(rest.removesuffix(" min")))
 
 
-def _device(rest: str, text: str) -> Line:
-    number, name = _between(rest, "", ": ")
-    simulated = name.endswith(", simulated")
-    name, _, memory = name.removesuffix(", simulated").rpartition(", ")
-    if not memory.endswith(" MiB"):
-        raise ValueError
-    return DeviceLine(text, _number(number), name, _number(memory[: -len(" MiB")]), simulated)
-
-
 def _header(rest: str, text: str) -> Line:
     if rest.strip():
         raise ValueError
@@ -394,5 +370,4 @@ _PLAIN_PARSERS: tuple[tuple[str, Callable[[str, str], Line]], ...] = (
     ("Requested resources:", _header),
     ("Server List: ", _server_list),
     ("Client idle timeout: ", _idle_timeout),
-    ("GPU ", _device),
 )

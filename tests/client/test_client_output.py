@@ -104,11 +104,6 @@ def test_every_line_of_2_5_0():
         ("Token expired at: 2022-09-03 00:00", ("TokenExpiredLine", "2022-09-03 00:00")),
         ("Error: what: ever", ("FatalError", "what: ever")),
         ("Server List: a:1;b:2", ("ServerList", ("a:1", "b:2"))),
-        (
-            "GPU 1: Simulated Tesla V100-PCIE-16GB, 8080 MiB, simulated",
-            ("DeviceLine", 1, "Simulated Tesla V100-PCIE-16GB", 8080, True),
-        ),
-        ("GPU 0: NVIDIA H200, NVL, 143771 MiB", ("DeviceLine", 0, "NVIDIA H200, NVL", 143771, False)),
         # lines that only begin as known ones do
         ("[INFO] 2021-03-27T04:26:40Z Locked out", ("Unknown",)),
         ("[INFO] 2021-03-27T04:26:40Z Requesting GPUs [x] with 1 MiB of memory from server 0", ("Unknown",)),
@@ -169,12 +164,6 @@ def test_names_cannot_break_the_waiting_line():
     assert words.format_waiting(1, 1, ["a;b\nError: c"]) == (
         "Waiting for GPUs: place 1 of 1, ahead: a,b Error: c"
     )
-
-
-@given(st.integers(0, 99), NAMES, st.integers(0, 10**6), st.booleans())
-def test_the_device_line_reads_back(number, name, memory, simulated):
-    line = parse_line(words.format_device(number, name, memory, simulated))
-    assert without_text(line) == ("DeviceLine", number, name, memory, simulated)
 
 
 def test_the_locked_line_reads_back():
