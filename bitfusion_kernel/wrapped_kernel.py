@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 KERNEL_FILE = "wrapped_kernel.json"
@@ -30,10 +31,11 @@ class WrappedKernel:
         """From the spec's folder; without one, or with a broken one, the running interpreter's ipykernel."""
         kernel = _read(spec_folder, KERNEL_FILE)
         kernel_info = _read(spec_folder, KERNEL_INFO_FILE)
+        argv, env, language = kernel.get("argv"), kernel.get("env"), kernel.get("language")
         return cls(
-            kernel.get("argv") or _ipykernel_command(),
-            kernel.get("env") or {},
-            kernel.get("language") or "python",
+            argv if argv and isinstance(argv, list) and _all_text(argv) else _ipykernel_command(),
+            env if isinstance(env, dict) and _all_text(env.values()) else {},
+            language if language and isinstance(language, str) else "python",
             kernel_info or _python_kernel_info(),
         )
 
@@ -46,6 +48,10 @@ def _ipykernel_command() -> list[str]:
     """As ipykernel's own kernelspec has it: frozen modules would hide breakpoints from the debugger."""
     options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *options, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+
+
+def _all_text(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _read(folder: str | None, name: str) -> dict[str, Any]:

@@ -236,7 +236,7 @@ def test_what_was_held_runs_in_order_when_the_kernel_comes(front: StartFront) ->
     cell = harness.cell("print(x + 3)")
     assert harness.reply(cell)["execution_count"] == 1
     assert harness.printed(cell) == "23\n"
-    assert kinds(harness.published).index("comm_close") < kinds(harness.published).index("stream")
+    assert kinds(harness.published).index("comm_close") < kinds(harness.published).index("execute_input")
     status = harness.printed(harness.cell("%bitfusion"))
     assert "running on its GPU" in status
     died = harness.cell("import os; os._exit(3)")
