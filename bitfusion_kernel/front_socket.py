@@ -45,15 +45,18 @@ class FrontSocket:
                 question = connection.recv(_LONGEST_QUESTION)
                 answer = self._answer(json.loads(question))
                 connection.sendall(json.dumps(answer).encode() + b"\n")
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 return
 
-    def _answer(self, question: dict[str, str]) -> dict[str, str]:
+    def _answer(self, question: dict[str, object]) -> dict[str, str]:
         from bitfusion_client.errors import BitfusionError
         from bitfusion_kernel import commands
         from bitfusion_kernel.cell_commands import answer_now
 
-        command = commands.parse_line(question["words"])
+        words = question["words"]
+        if not isinstance(words, str):
+            raise TypeError
+        command = commands.parse_line(words)
         try:
             return {"text": answer_now(self._front, command)}
         except BitfusionError as error:
