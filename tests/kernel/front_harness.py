@@ -61,7 +61,7 @@ class FrontHarness:
         self.info = ConnectionInfo(fields)
         self.wire = Wire(b"secret")
         environ = dict(os.environ, JPY_PARENT_PID=str(os.getpid()), BITFUSION_CLIENT=str(self.client))
-        environ.pop("PYTEST_CURRENT_TEST", None)
+        environ |= {"IPYTHONDIR": str(self.folder / "ipython")}
         self.stderr = self.folder / "stderr"
         self.argv = [sys.executable, "-I", "-S", str(ENTRY), "-f", str(file), *options]
         with self.stderr.open("w") as stderr:

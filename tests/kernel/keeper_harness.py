@@ -37,6 +37,7 @@ class KeeperHarness:
     def __init__(self, link: KeeperLink) -> None:
         self.link = link
         self.reports: list[dict[str, Any]] = []
+        self.said: list[str] = []
         self._number = 0
 
     @property
@@ -78,12 +79,21 @@ class KeeperHarness:
             left = deadline - time.monotonic()
             assert left > 0, f"no {event} in {self.reports}"
             assert not self.link.lines.closed, f"keeper gone; no {event} in {self.reports}"
-            select.select([self.link.lines], [], [], left)
-            self.reports += self.link.lines.receive()
+            self._receive(left)
 
-    def until_said(self, text: str) -> dict[str, Any]:
-        """The report of an output line."""
-        return self.until("output", lambda report: report["text"] == text)
+    def until_said(self, text: str) -> None:
+        """An output line, wherever it came: its order among other reports is open."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.said:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text} was not said, but {self.said}"
+            self._receive(left)
+
+    def _receive(self, left: float) -> None:
+        select.select([self.link.lines], [], [], left)
+        received = self.link.lines.receive()
+        self.said += [report["text"] for report in received if report["event"] == "output"]
+        self.reports += received
 
     def leave(self) -> None:
         """Die, as the keeper sees it."""
