@@ -145,10 +145,12 @@ class CellLine:
             self._fail(entry, error)
 
     def _fail(self, entry: Entry, error: BitfusionError) -> None:
+        aborts = entry.stops_on_error and not entry.is_silent
+        if aborts:
+            self._front.read_shell()  # what has arrived by now is aborted; what comes upon the reply is not
         self.announce(entry)
         self._front.publisher.fail_cell(self._front.clients.shell, entry.message, error)
-        if entry.stops_on_error and not entry.is_silent:
-            self._front.read_shell()  # also those that have arrived but were not read yet
+        if aborts:
             self.abort_queued()
 
     def abort_queued(self) -> None:
