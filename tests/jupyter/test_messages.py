@@ -116,16 +116,16 @@ def test_no_client(
 @pytest.mark.parametrize(
     ("manners", "words"),
     [
-        ("servers=unreachable", ("1 GPU", "servers", "%bitfusion health")),
-        ("token=expired", ("1 GPU", "expired", "administrator")),
-        ("token=refused", ("1 GPU", "servers", "administrator")),
+        ("servers=unreachable,stream=stderr", ("1 GPU", "servers", "%bitfusion health")),
+        ("servers=unreachable,stream=stdout", ("1 GPU", "servers", "%bitfusion health")),
+        ("token=expired,stream=split", ("1 GPU", "expired", "administrator")),
+        ("token=refused,stream=stdout", ("1 GPU", "servers", "administrator")),
     ],
 )
-@pytest.mark.parametrize("stream", ["stderr", "stdout", "split"])
 def test_servers_that_do_not_answer(
-    launch: Launch, pool: Pool, name: str, manners: str, words: tuple[str, ...], stream: str
+    launch: Launch, pool: Pool, name: str, manners: str, words: tuple[str, ...]
 ) -> None:
-    pool.write(gpus=1, manners=f"{manners},stream={stream}")
+    pool.write(gpus=1, manners=manners)
     kernel = launch(name)
     failed(kernel, *words)
     pool.write(gpus=1)
@@ -171,8 +171,7 @@ def test_client_without_waiting_text(launch: Launch, pool: Pool, name: str) -> N
 
 
 @NAMES
-@pytest.mark.parametrize("sigterm", ["forward", "die", "ignore"])
-@pytest.mark.parametrize("sigint", ["die", "ignore"])
+@pytest.mark.parametrize(("sigint", "sigterm"), [("die", "die"), ("die", "ignore"), ("ignore", "ignore")])
 def test_interrupt_and_end_whatever_the_client_does_with_signals(
     launch: Launch, pool: Pool, name: str, sigint: str, sigterm: str
 ) -> None:
