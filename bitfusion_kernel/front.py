@@ -60,6 +60,10 @@ PARENT_POLL = 1.0
 """Seconds between looks at Jupyter's process where there are no pidfds."""
 
 
+BETTER_FROM_THE_KERNEL = frozenset(("complete_request", "inspect_request", "history_request"))
+"""Answered by the kernel if it is starting already: 0.2 s later, but with what it knows."""
+
+
 class Front:
     """Made once by `front_process`; `run` returns the exit status."""
 
@@ -199,10 +203,16 @@ class Front:
         decision = self._room.decide(message.type, message.content)
         if isinstance(decision, RunCommands):
             self.line.append(Entry(message, time.monotonic(), decision.commands))
-        elif isinstance(decision, Answer) and not self.running:
+        elif isinstance(decision, Answer) and not self._kernel_answers_soon(message):
             self.publisher.answer(self.clients.shell, message, decision.content)
         else:
             self.line.append(Entry(message, time.monotonic()))
+
+    def _kernel_answers_soon(self, message: Message) -> bool:
+        """Whether a request is left to the kernel: it runs, or it is starting and knows better than we."""
+        acquisition = self.starter.acquisition
+        starting = acquisition is not None and acquisition.granted and not acquisition.cancelled
+        return self.running or (starting and message.type in BETTER_FROM_THE_KERNEL)
 
     def _on_control(self) -> None:
         for message in self._receive(self.clients.control):
@@ -307,6 +317,8 @@ class Front:
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
+        for entry in self.line.queue.take_where(lambda e: e.message.type in BETTER_FROM_THE_KERNEL):
+            self._enter(entry.message)
         if not acquisition.cancelled:
             self.wait.fail(acquisition.why_it_ended())
         if self.line.command_cell is not None:

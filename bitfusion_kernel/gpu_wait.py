@@ -84,16 +84,23 @@ class GpuWait:
         self._front.loop.set_timer("notice", self._since + waiting_notice.SHOW_AFTER, self._show)
 
     def refresh(self) -> None:
-        """The place has changed: show it at once if the wait is on show."""
-        if self._shown:
+        """The place has changed: show it at once, unless the wait is too young to be shown."""
+        if self.cell is not None and time.monotonic() >= self._since + waiting_notice.SHOW_AFTER:
             self._show()
 
     def _show(self) -> None:
         acquisition = self._front.starter.acquisition
         now = time.monotonic()
         self._front.loop.set_timer("notice", now + waiting_notice.UPDATE_EVERY, self._show)
-        if self.cell is None or acquisition is None or (acquisition.granted and not self._shown):
-            return  # a wait that is over before it was shown would only flicker
+        if self.cell is None or acquisition is None:
+            return
+        if not self._shown:
+            silent_until = self._since + waiting_notice.SHOW_SILENT_WAIT_AFTER
+            if acquisition.place is None and now < silent_until:
+                self._front.loop.set_timer("notice", silent_until, self._show)
+                return
+            if acquisition.granted:
+                return  # a wait that is over before it was shown would only flicker
         data = waiting_notice.render(
             acquisition.request.describe(),
             now - self._since,

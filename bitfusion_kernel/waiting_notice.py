@@ -8,6 +8,9 @@ from __future__ import annotations
 SHOW_AFTER = 0.3
 """Seconds before a wait is shown; shorter waits would only flicker."""
 
+SHOW_SILENT_WAIT_AFTER = 1.0
+"""The same for a client that has not said that it waits: it may only be slow to answer."""
+
 UPDATE_EVERY = 1.0
 """Seconds between updates, for the elapsed time."""
 
