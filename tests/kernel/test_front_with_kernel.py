@@ -102,7 +102,7 @@ def test_shutdown_ends_a_kernel_that_is_busy(running: FrontHarness) -> None:
 
 
 def test_acquire_takes_the_gpu_now_and_tells_what_it_got() -> None:
-    harness = FrontHarness(f"time.sleep(0.8)\n{GRANT}", BITFUSION_ACQUIRE="manual")
+    harness = FrontHarness(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
     cell = harness.cell("%bitfusion acquire")
     assert harness.shown(cell).splitlines()[1] == "The pool has not told a place"
     text = harness.printed(cell)
