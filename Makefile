@@ -5,7 +5,7 @@ VENV := $(FOLDER)/venv
 BIN := $(VENV)/bin
 ENVIRONMENT := $(PYTHON) tools/environment.py
 KERNEL := $(BIN)/bitfusion-kernel install --sys-prefix
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --durations=12
 # Jupyter asks for a word before it serves root, who is the only user of many containers.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -33,15 +33,15 @@ lab:
 	@$(KERNEL)
 	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(ROOT_TOO) $(LAB)
 
+# The tests install kernels of their own; one in the environment would be a second tile.
 test:
 	@$(ENVIRONMENT) test
-	@$(KERNEL) >/dev/null
+	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
 	@$(PYTEST) $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
 test-rooms:
 	@$(ENVIRONMENT) rooms
-	@$(KERNEL) >/dev/null
 	@$(PYTEST) tests/client tests/pool tests/kernel $(TESTS)
 
 # The oldest and the newest Python that this project promises, where the machine has them.
@@ -49,14 +49,12 @@ test-pythons: test-python-3.10 test-python-3.13
 
 test-python-%:
 	@if $(ENVIRONMENT) rooms --python $* --folder $(FOLDER)/venv-$* --if-found; then \
-	    $(FOLDER)/venv-$*/bin/bitfusion-kernel install --sys-prefix >/dev/null && \
 	    $(FOLDER)/venv-$*/bin/python -m pytest tests/client tests/pool tests/kernel; \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the rooms on Python $* are left out"; \
 	else exit 1; fi
 
 bench:
 	@$(ENVIRONMENT) test
-	@$(KERNEL) >/dev/null
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 lint:
