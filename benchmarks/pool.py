@@ -21,7 +21,8 @@ TOPIC = "pool"
 
 def run(workplace: Workplace, effort: Effort) -> list[Row]:
     """Rows for acquire and release, for the command around it, for a killed holder, and for a long queue."""
-    environ = {**workplace.environ, "BITFUSION_PYTHON": sys.executable}
+    alone = {"BITFUSION_POOL_DIR": str(workplace.folder / "pool-alone"), "BITFUSION_PYTHON": sys.executable}
+    environ = {**workplace.environ, **alone}
     library_cycle(environ)  # makes the ledger
     figures: list[tuple[str, Callable[[Mapping[str, str]], float], int, Goal]] = [
         ("acquire and release in the pool", library_cycle, effort.leases, AtMost(20 * MILLISECOND, "ms")),
