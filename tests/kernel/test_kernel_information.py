@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,12 +14,13 @@ from bitfusion_kernel.kernel_information import ask_kernel
 IPYKERNEL = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
-def test_asks_ipykernel() -> None:
+def test_asks_ipykernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     content = ask_kernel(IPYKERNEL, {})
     assert content["status"] == "ok"
     assert content["implementation"] == "ipython"
     assert content["language_info"]["version"] == sys.version.split()[0]
-    assert not (Path(os.environ["IPYTHONDIR"]) / "profile_default" / "history.sqlite").exists()
+    assert not (tmp_path / "profile_default" / "history.sqlite").exists()
 
 
 @pytest.mark.parametrize(
