@@ -14,18 +14,20 @@ kernel and its children and nothing else, and ipykernel notices by itself when t
 
 from __future__ import annotations
 
+# The C module behind `signal`, whose import would delay the kernel by 4 ms; typeshed has no stub of it.
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
 REPORTED_VARIABLES = ("BITFUSION_POOL_", "BF_", "CUDA_VISIBLE_DEVICES")
-_SIGINT, _SIGPIPE, _SIGTERM = 2, 13, 15  # importing `signal` would delay the kernel by 4 ms
+_OURS = (_signal.SIGINT, _signal.SIGTERM)
 
 
 def _start_kernel(argv: list[str]) -> int:
     """Start the kernel as leader of its own group; returns its pid. Raises OSError."""
     environ = dict(os.environ, JPY_PARENT_PID=str(os.getpid()))
     return os.posix_spawnp(
-        argv[0], argv, environ, setpgroup=0, setsigdef=(_SIGINT, _SIGPIPE, _SIGTERM), setsigmask=()
+        argv[0], argv, environ, setpgroup=0, setsigdef=(*_OURS, _signal.SIGPIPE), setsigmask=()
     )
 
 
@@ -35,6 +37,8 @@ def main(argv: list[str]) -> int:
         raise SystemExit("usage: launcher.py SOCKET -- KERNEL ARGV...")
     socket_path, kernel_argv = argv[0], argv[2:]
     wrapper_pid = os.getppid()
+    # Until there are handlers: a launcher that died now would leave its kernel behind, lease and all.
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _OURS)
     try:
         kernel_pid = _start_kernel(kernel_argv)
     except OSError as error:
@@ -54,6 +58,7 @@ def main(argv: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):  # SIGINT is meant for the kernel's group
         signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
     wrapper = ProcessWatch(wrapper_pid)
     keeper_socket = socket.socket(socket.AF_UNIX)
     keeper: JsonLines | None = None

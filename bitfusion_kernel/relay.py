@@ -23,6 +23,11 @@ GREETING_PATIENCE = 0.05
 """Seconds, after the kernel's first answer, that its `status: starting` is waited for, to keep it from
 clients: ipykernel answers control a moment before it says so. Kernels that never say it cost this much."""
 
+OUTPUT_BACKLOG = 400
+"""Messages the front takes from the kernel ahead of the clients. The clients' socket drops what goes beyond
+its 1000 when it is behind; a full default backlog of 1000, poured out after a pause, did just that, so what
+is more waits in the kernel, as it does without a front."""
+
 RECONNECT_MS = 5
 
 
@@ -42,6 +47,7 @@ class KernelSockets:
         self.iopub = context.socket(zmq.XSUB)
         self.iopub.linger = 0
         self.iopub.reconnect_ivl = RECONNECT_MS
+        self.iopub.rcvhwm = OUTPUT_BACKLOG
         self.iopub.connect(info.address("iopub"))
         self.iopub.send(b"\x01")  # everything, for as long as the front lives
         self._probe_id: str | None = None
