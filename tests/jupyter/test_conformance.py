@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jupyter_kernel_test
 import pytest
 
-from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, PLAIN
+from tests.jupyter.conftest import ALL, FIRST_CELL, OURS
 
 pytestmark = pytest.mark.usefixtures("kernelspecs", "pool")
 
@@ -79,7 +79,7 @@ def test_whole_suite_passes_on_one_kernel(name: str) -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize("name", [pytest.param(PLAIN, id="plain"), *OURS])
+@pytest.mark.parametrize("name", OURS)
 def test_each_test_passes_on_a_kernel_of_its_own(name: str, test: str) -> None:
     outcome = run_suite(name, [test])[test]
     if name == FIRST_CELL and test in EMPTY_BEFORE_FIRST_CELL:

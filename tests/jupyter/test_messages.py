@@ -9,7 +9,7 @@ import pytest
 import zmq
 from jupyter_client.session import Session
 
-from tests.jupyter.conftest import FIRST_CELL, OURS, PLAIN, Launch
+from tests.jupyter.conftest import FIRST_CELL, OURS, PLAIN, START, Launch
 from tests.jupyter.embedded_pool import CLIENT, MEMORY_MIB, Pool
 from tests.jupyter.live_kernel import Cell, LiveKernel
 
@@ -51,17 +51,17 @@ def test_more_gpus_than_any_server_has(launch: Launch, monkeypatch: pytest.Monke
     works_now(kernel)
 
 
-@NAMES
 @pytest.mark.parametrize(
-    ("variable", "value", "words"),
+    ("name", "variable", "value", "words"),
     [
-        ("BITFUSION_PARTIAL", "1.5", ("1.5", "BITFUSION_PARTIAL", "at most 1")),
-        ("BITFUSION_PARTIAL", "0", ("BITFUSION_PARTIAL", "greater than 0")),
-        ("BITFUSION_PARTIAL", "half", ("half", "BITFUSION_PARTIAL")),
-        ("BITFUSION_MEMORY", "-5", ("-5", "BITFUSION_MEMORY")),
-        ("BITFUSION_GPUS", "none", ("none", "BITFUSION_GPUS")),
-        ("BITFUSION_TIMEOUT", "soon", ("soon", "BITFUSION_TIMEOUT")),
-        ("BITFUSION_ACQUIRE", "never", ("never", "BITFUSION_ACQUIRE", "first_cell")),
+        (START, "BITFUSION_PARTIAL", "1.5", ("1.5", "BITFUSION_PARTIAL", "at most 1")),
+        (FIRST_CELL, "BITFUSION_PARTIAL", "1.5", ("1.5", "BITFUSION_PARTIAL", "at most 1")),
+        (FIRST_CELL, "BITFUSION_PARTIAL", "0", ("BITFUSION_PARTIAL", "greater than 0")),
+        (FIRST_CELL, "BITFUSION_PARTIAL", "half", ("half", "BITFUSION_PARTIAL")),
+        (FIRST_CELL, "BITFUSION_MEMORY", "-5", ("-5", "BITFUSION_MEMORY")),
+        (FIRST_CELL, "BITFUSION_GPUS", "none", ("none", "BITFUSION_GPUS")),
+        (FIRST_CELL, "BITFUSION_TIMEOUT", "soon", ("soon", "BITFUSION_TIMEOUT")),
+        (FIRST_CELL, "BITFUSION_ACQUIRE", "never", ("never", "BITFUSION_ACQUIRE", "first_cell")),
     ],
 )
 def test_wrong_setting(
