@@ -19,6 +19,10 @@ INJECT_ADDRESS = "inproc://front-iopub"
 PROBE_EVERY = 0.02
 """Seconds between questions to a kernel that has not answered on both channels yet."""
 
+PROBE_PATIENCE = 0.4
+"""Seconds a question may stay unanswered: longer than the kernel takes to start on an idle machine, and
+asking twice does no harm."""
+
 GREETING_PATIENCE = 0.05
 """Seconds, after the kernel's first answer, that its `status: starting` is waited for, to keep it from
 clients: ipykernel answers control a moment before it says so. Kernels that never say it cost this much."""
@@ -51,6 +55,7 @@ class KernelSockets:
         self.iopub.connect(info.address("iopub"))
         self.iopub.send(b"\x01")  # everything, for as long as the front lives
         self._probe_id: str | None = None
+        self._asked_at = 0.0
         self._answered_at: float | None = None
         self._idle_seen = False
         self._said_starting = False
@@ -67,10 +72,15 @@ class KernelSockets:
     def probe(self) -> None:
         """Ask the kernel something harmless on control; its answer and its `idle` are what we wait for.
 
-        One question at a time, asked again only when it was answered but its `idle` was not seen: then
-        iopub had not been joined yet.
+        One question at a time, asked again when it was answered but its `idle` was not seen: then iopub
+        had not been joined yet. Or when there was no answer for a while: ipykernel before 7.4 loses what
+        comes to control while it starts.
         """
-        if self._probe_id is None or (self._answered_at is not None and not self._idle_seen):
+        now = time.monotonic()
+        missed = self._answered_at is not None and not self._idle_seen
+        lost = self._answered_at is None and now - self._asked_at > PROBE_PATIENCE
+        if self._probe_id is None or missed or lost:
+            self._asked_at = now
             frames = self._wire.build("kernel_info_request", {})
             self._probe_id = self._wire.read(frames).id
             self._answered_at = None
