@@ -175,7 +175,7 @@ CODES = [
 
 
 # Broken code over which IPython follows Python's tokenizer, which gives up elsewhere since 3.12.
-FOLLOWS_THE_TOKENIZER = {"f'{x", "def f(:\n", "'a?"}
+FOLLOWS_THE_TOKENIZER = {"f'{x'", "def f(:\n", "'a?"}
 
 
 @pytest.mark.parametrize("code", CODES)
