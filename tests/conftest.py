@@ -107,6 +107,9 @@ _place_key = pytest.StashKey[Place]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Started in the background, or by nohup, everything under us would ignore these.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     place = Place()
     place.enter()
     config.stash[_place_key] = place
