@@ -382,8 +382,8 @@ class Front:
 
     def _await_release(self) -> None:
         deadline = time.monotonic() + END_PATIENCE
-        ended = self.starter.acquisition is None or self.keeper.lines.closed
-        ended = ended or self.starter.acquisition.wrapper_status is not None  # type: ignore[union-attr]
+        acquisition = self.starter.acquisition
+        ended = acquisition is None or acquisition.wrapper_status is not None or self.keeper.lines.closed
         while not ended and (left := deadline - time.monotonic()) > 0:
             zmq.select([self.keeper.lines.fileno()], [], [], left)
             events = [report["event"] for report in self.keeper.lines.receive()]
