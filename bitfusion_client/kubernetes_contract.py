@@ -82,7 +82,7 @@ def is_copied_annotation(name: str) -> bool:
 def request_from_kubernetes(
     limits: Mapping[str, object] | None, annotations: Mapping[str, str] | None = None
 ) -> GpuRequest | None:
-    """What a container asks for, None if nothing (an amount of 0 is nothing).
+    """What a container asks for, None if nothing. An amount of 0 is refused: the key is then left out.
 
     Called by admission with text from anybody: every problem is InvalidRequest whose field is the key.
     """
@@ -149,7 +149,7 @@ def _from_limits(limits: Mapping[str, object]) -> GpuRequest | None:
         name: quantity_to_count(given[name], name) for name in (RESOURCE_AMOUNT, *keys) if name in given
     }
     sizes = {name: _size_of_key(name) for name in keys}
-    asked = [name for name in counts if counts[name]]
+    asked = list(counts)
     if len(asked) > 1:
         raise InvalidRequest(asked[1], given[asked[1]], ALLOWED_ONE_KEY + asked[0])
     pair = [name for name in (RESOURCE_PERCENT, RESOURCE_MEMORY) if name in given]
@@ -177,8 +177,8 @@ def _from_limits(limits: Mapping[str, object]) -> GpuRequest | None:
 def _size_of_key(name: str) -> tuple[float | None, int | None]:
     size = name[len(SIZE_PREFIX) :]
     for unit, factor in (("gib", 1024), ("mib", 1)):
-        number = size.removesuffix(unit)
-        if number != size and _plain_whole(number):
+        number = size[: -len(unit)]
+        if size.endswith(unit) and _plain_whole(number):
             return None, int(number) * factor
     if _plain_whole(size) and 1 <= int(size) <= 100:
         return int(size) / 100, None

@@ -65,7 +65,8 @@ def _init(self: Any, *args: object, **kwargs: object) -> None:
     if len(args) > len(fields):
         raise TypeError(f"{type(self).__name__}() takes {len(fields)} values, got {len(args)}")
     put = object.__setattr__
-    for name, value in zip(fields, args, strict=False):
+    for index, value in enumerate(args):
+        name = fields[index]
         if name in kwargs:
             raise TypeError(f"{type(self).__name__}() got {name!r} twice")
         put(self, name, value)

@@ -49,10 +49,6 @@ QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
         ({}, None),
         (None, None),
         ({"nvidia.com/gpu": "1"}, None),
-        ({AMOUNT: "0"}, None),
-        ({AMOUNT: "0", PERCENT: "50"}, None),
-        ({"bitfusion.io/gpu-50": "0"}, None),
-        ({"bitfusion.io/gpu-50": "0", AMOUNT: "1"}, GpuRequest()),
         ({"bitfusion.io/gpu": "150"}, None),
     ],
 )
@@ -63,6 +59,13 @@ def test_limits(limits, request_):
 @pytest.mark.parametrize(
     ("limits", "field", "message"),
     [
+        ({AMOUNT: "0"}, AMOUNT, f'Invalid value "0" for {AMOUNT}: {COUNT}'),
+        ({AMOUNT: 0, PERCENT: "50"}, AMOUNT, f'Invalid value "0" for {AMOUNT}: {COUNT}'),
+        (
+            {"bitfusion.io/gpu-50": "0"},
+            "bitfusion.io/gpu-50",
+            f'Invalid value "0" for bitfusion.io/gpu-50: {COUNT}',
+        ),
         ({AMOUNT: "1.5"}, AMOUNT, f'Invalid value "1.5" for {AMOUNT}: {COUNT}'),
         ({AMOUNT: "two"}, AMOUNT, f'Invalid value "two" for {AMOUNT}: {COUNT}'),
         ({AMOUNT: "-1"}, AMOUNT, f'Invalid value "-1" for {AMOUNT}: {COUNT}'),
