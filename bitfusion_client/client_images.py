@@ -1,0 +1,91 @@
+"""Which Bitfusion client fits a notebook's image: an ordered list of rules that an admin can extend.
+
+VMware's injector looks its client up by the annotations ``bitfusion-client/os`` and
+``bitfusion-client/version``. Kubeflow's own images are Ubuntu 20.04 up to 1.7 and 22.04 from 1.8 on; 4.5.4 is
+the only client that exists for 22.04, 4.5.0 the last one for 20.04.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from bitfusion_client.errors import WrongSetting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from dataclasses import dataclass
+else:
+    from bitfusion_client.record import dataclass
+
+LONGEST = 63  # characters of an os or a version: they become parts of a path in the pod
+
+ALLOWED_LIST = "must be a list of items, each with image, os and version"
+ALLOWED_ITEM = "must have image, os and version, such as {image: 'team/*:v2*', os: ubuntu22, version: 454}"
+ALLOWED_IMAGE = "must be a pattern like team/notebook:v2*, without blanks and without a digest"
+ALLOWED_WORD = f"must be letters, digits, dots, - or _, at most {LONGEST}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRule:
+    """Images and the client for them.
+
+    `image` is a shell pattern (``*`` also crosses ``/``) over a reference without digest; a registry or a
+    mirror's prefix in front of what it names matches too.
+    """
+
+    image: str
+    client_os: str
+    client_version: str
+
+
+DEFAULT_RULES = (
+    # Kubeflow 1.4 and 1.5, whatever the tag
+    ImageRule("j1r0q0g6/notebooks/notebook-servers/*", "ubuntu20", "450"),
+    ImageRule("kubeflownotebookswg/*:v1.6*", "ubuntu20", "450"),
+    ImageRule("kubeflownotebookswg/*:v1.7*", "ubuntu20", "450"),
+    # 1.8 to 1.10, and later
+    ImageRule("kubeflownotebookswg/*", "ubuntu22", "454"),
+    ImageRule("ghcr.io/kubeflow/*/notebook-servers/*", "ubuntu22", "454"),
+    ImageRule("*", "ubuntu22", "454"),
+)
+
+
+def parse_image_rules(data: object, source: str = "") -> tuple[ImageRule, ...]:
+    """The rules of an admin's file, ``[{image, os, version}, …]`` as YAML reads it, then `DEFAULT_RULES`.
+
+    None (an empty file) is no rule. Raises WrongSetting that names the item and its field; `source` is the
+    file's path, for that message.
+    """
+    if data is None:
+        return DEFAULT_RULES
+    if not isinstance(data, (list, tuple)):
+        raise WrongSetting("images", data, ALLOWED_LIST, source)
+    return tuple(_rule(item, f"images[{place}]", source) for place, item in enumerate(data)) + DEFAULT_RULES
+
+
+def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> ImageRule:
+    """The first rule whose pattern the image matches; the last default for what nobody names."""
+    reference = image.partition("@")[0] if isinstance(image, str) else ""
+    for rule in rules:
+        if fnmatchcase(reference, rule.image) or fnmatchcase(reference, "*/" + rule.image):
+            return rule
+    return DEFAULT_RULES[-1]
+
+
+def _rule(item: object, place: str, source: str) -> ImageRule:
+    if not isinstance(item, dict) or set(item) != {"image", "os", "version"}:
+        raise WrongSetting(place, item, ALLOWED_ITEM, source)
+    image = item["image"]
+    if not isinstance(image, str) or not image or not image.isprintable() or set(" @") & set(image):
+        raise WrongSetting(place + ".image", image, ALLOWED_IMAGE, source)
+    words = []
+    for name in ("os", "version"):
+        value = item[name]
+        # YAML reads 454 as a number
+        text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+        plain = text.replace(".", "").replace("-", "").replace("_", "")
+        if not (plain.isascii() and plain.isalnum()) or len(text) > LONGEST:
+            raise WrongSetting(f"{place}.{name}", value, ALLOWED_WORD, source)
+        words.append(text)
+    return ImageRule(image, words[0], words[1])
