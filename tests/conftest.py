@@ -24,6 +24,10 @@ from typing import NamedTuple
 
 import pytest
 
+# The fixture `cluster`. Its processes live as long as the run: they don't carry the mark, and it looks for
+# leftovers itself.
+pytest_plugins = ["tests.cluster.plugin"]
+
 MARK = "BITFUSION_TEST_SUITE"
 # A kernel's chain has 5 s to go while a server lives that might restart it; more on a busy machine.
 GRACE_S = 8.0

@@ -1,0 +1,211 @@
+"""The components of Kubernetes as executables, built from their Go modules once and kept.
+
+`binaries/go.mod` and `binaries/go.sum` pin every module by its hash. The result lies in
+``${XDG_CACHE_HOME:-~/.cache}/kubeflow-bitfusion/cluster/<hash of the pins and of the flags>/``; a folder with
+that name is complete, because it gets its name in one rename. Two builds at once wait for each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSION = "1.34.4"
+"""The Kubernetes that `binaries/go.mod` requires."""
+
+# The largest first: it compiles what the others share.
+PACKAGES = {
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+}
+
+_STAMP = "k8s.io/component-base/version"
+# Without these the components call themselves v0.0.0-master.
+_LDFLAGS = (
+    f"-s -w -X {_STAMP}.gitVersion=v{VERSION}"
+    f" -X {_STAMP}.gitMajor={VERSION.split('.')[0]} -X {_STAMP}.gitMinor={VERSION.split('.')[1]}"
+)
+_FLAGS = ("-trimpath", "-ldflags", _LDFLAGS)
+_SOURCE = Path(__file__).parent / "binaries"
+# The first Go that fetches the toolchain which go.mod asks for by itself.
+_OLDEST_GO = (1, 21)
+_SECONDS_BETWEEN_LINES = 30.0
+
+Say = Callable[[str], None]
+
+
+class ClusterUnavailable(Exception):
+    """What keeps the test cluster from existing here: one line that says why and what to install."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the executables are, and what they cost."""
+
+    folder: Path
+    build_s: float
+    """Seconds of this call's build; 0.0 when they came from the cache."""
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    @property
+    def told(self) -> str:
+        """For the line that reports start-up times."""
+        return f"binaries built in {self.build_s:.0f} s" if self.build_s else "binaries from the cache"
+
+
+def cache_folder() -> Path:
+    """Where built binaries are kept between runs."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "kubeflow-bitfusion" / "cluster"
+
+
+def build_hash() -> str:
+    """Names a build: any change of the pinned modules, the flags or the machine's kind gives another."""
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((_SOURCE / name).read_bytes())
+    digest.update(repr((PACKAGES, _FLAGS, platform.system(), platform.machine())).encode())
+    return digest.hexdigest()[:16]
+
+
+def cached() -> Binaries | None:
+    """The binaries of an earlier build, None when one is needed."""
+    folder = cache_folder() / build_hash()
+    return Binaries(folder, 0.0) if folder.is_dir() else None
+
+
+def why_unavailable() -> str | None:
+    """One line that says why no cluster can be started here, and what to install; None when one can.
+
+    Root isn't asked for: the control plane needs none of its rights.
+    """
+    if platform.system() != "Linux":
+        return "no test cluster: it needs Linux"
+    if cached() is not None:
+        return None
+    wanted = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
+    go = find_go()
+    if go is None:
+        return f"no test cluster: Go is not on PATH; {wanted}"
+    version = _go_version(go)
+    if version is None:
+        return f"no test cluster: {go} does not tell its version; {wanted}"
+    if version < _OLDEST_GO:
+        return f"no test cluster: {go} is Go {version[0]}.{version[1]}; {wanted}"
+    return None
+
+
+def find_go() -> str | None:
+    """Go from PATH, else from the folder where its own installer puts it."""
+    usual = "/usr/local/go/bin/go"
+    return shutil.which("go") or (usual if os.access(usual, os.X_OK) else None)
+
+
+def binaries(say: Say = print) -> Binaries:
+    """The executables, built first when this machine has not got them yet.
+
+    `say` gets a line now and then while Go builds: about five minutes on two cores, once.
+    Raises ClusterUnavailable where Go is missing or its build fails.
+    """
+    found = cached()
+    if found is not None:
+        return found
+    reason = why_unavailable()
+    if reason is not None:
+        raise ClusterUnavailable(reason)
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _only_builder(cache, say):
+        found = cached()  # built meanwhile by the one we waited for
+        return found if found is not None else _build(cache, say)
+
+
+@contextmanager
+def _only_builder(cache: Path, say: Say) -> Iterator[None]:
+    with (cache / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("cluster: another run is building the binaries; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(cache: Path, say: Say) -> Binaries:
+    for torn in cache.glob("building-*"):  # of a build that was killed; we hold the lock
+        shutil.rmtree(torn, ignore_errors=True)
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
+    try:
+        say(
+            f"cluster: building Kubernetes {VERSION} from its Go modules, once (some five minutes on 2 cores)"
+        )
+        for number, (name, package) in enumerate(PACKAGES.items(), 1):
+            _build_one(name, package, folder, f"({number} of {len(PACKAGES)})", say)
+        folder.chmod(0o755)
+        folder.rename(cache / build_hash())
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Binaries(cache / build_hash(), time.monotonic() - began)
+
+
+def _build_one(name: str, package: str, folder: Path, place: str, say: Say) -> None:
+    go = find_go()
+    assert go is not None
+    # Nothing of the caller's own settings may change what is built.
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("GOFLAGS", "GOOS", "GOARCH")
+    }
+    environment |= {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+    command = [go, "build", *_FLAGS, "-o", str(folder / name), package]
+    began = told = time.monotonic()
+    say(f"cluster: {name} {place} …")
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, cwd=_SOURCE, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            while process.poll() is None:
+                time.sleep(0.1)
+                if time.monotonic() - told > _SECONDS_BETWEEN_LINES:
+                    told = time.monotonic()
+                    say(f"cluster: {name} {place} … {told - began:.0f} s")
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # its compilers are in its group
+                process.wait()
+        output.seek(0)
+        words = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        last = " | ".join(words.strip().splitlines()[-3:]) or "it said nothing"
+        raise ClusterUnavailable(
+            f"no test cluster: go build {package} ended with {process.returncode}: {last}"
+        )
+    say(f"cluster: {name} {place} built in {time.monotonic() - began:.0f} s")
+
+
+def _go_version(go: str) -> tuple[int, int] | None:
+    try:
+        answer = subprocess.run([go, "version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(found[1]), int(found[2])) if found else None

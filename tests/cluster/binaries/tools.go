@@ -1,0 +1,11 @@
+//go:build tools
+
+// Package binaries pins the components of the test cluster in go.mod; nothing runs it.
+package binaries
+
+import (
+	_ "go.etcd.io/etcd/server/v3"
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+	_ "k8s.io/kubernetes/cmd/kubectl"
+)

@@ -1,0 +1,340 @@
+"""A real Kubernetes control plane of this machine's own: etcd, apiserver and controller-manager.
+
+No kubelet and no scheduler run: `node_stub` lets pods run, `notebook_controller` stands for Kubeflow's.
+Everything lies in one private temporary folder, every port is a free one of 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.api_client import ApiClient, Refused
+from tests.cluster.binaries import Binaries
+from tests.cluster.components import Component, ComponentFailed, Guardian, marked_processes
+from tests.cluster.keys import Keys, write_keys, write_kubeconfig
+
+if TYPE_CHECKING:
+    from notebook_controller_patch.kubernetes_api import KubernetesApi
+
+NOTEBOOKS = "/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks"
+STATEFULSETS = "/apis/apps/v1/namespaces/{namespace}/statefulsets"
+_CRD = Path(__file__).parent / "notebook_crd.yaml"
+_START_ATTEMPTS = 3
+
+
+class LeftBehind(Exception):
+    """Processes of a cluster that are alive after its end."""
+
+
+class Cluster:
+    """One running control plane, its clients, and its parts to stop and start.
+
+    `Cluster.start()` makes one and `end()` ends it; tests get the run's through the fixture `cluster`.
+    """
+
+    def __init__(self, binaries: Binaries, folder: Path) -> None:
+        self.binaries = binaries
+        self.folder = folder
+        """Private; goes with the cluster."""
+        self.start_s = 0.0
+        """Seconds from nothing to ready, the build of the binaries not counted."""
+        self._guardian = Guardian(folder)
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._closing = ExitStack()
+        port, self._etcd_port, self._peer_port, self._manager_port = free_ports(4)
+        self.server = f"https://127.0.0.1:{port}"
+        self._port = port
+        self._advertised = own_address()
+        self._keys: Keys = write_keys(folder, self._advertised)
+        self.kubeconfig: Path = write_kubeconfig(
+            folder / "admin.kubeconfig", self.server, self._keys.ca, self.token
+        )
+        """Of an admin."""
+        self.client = ApiClient(self.server, self.ca, self.token)
+        """An admin's plain client; for the code's own see `api`."""
+        self._closing.callback(self.client.close)
+        self.etcd = self._component("etcd", self._etcd_command(), self._etcd_ready)
+        self.apiserver = self._component("kube-apiserver", self._apiserver_command(), self._apiserver_ready)
+        self.controller_manager = self._component(
+            "kube-controller-manager", self._manager_command(), self._manager_ready
+        )
+
+    @classmethod
+    def start(cls, binaries: Binaries) -> Cluster:
+        """Start one and wait until it is ready: namespaces get their ServiceAccount, Notebooks are served.
+
+        Raises ComponentFailed with the words of the component that did not start.
+        """
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            folder = Path(tempfile.mkdtemp(prefix="kubeflow-bitfusion-cluster-"))
+            cluster = cls(binaries, folder)
+            try:
+                cluster._start()
+            except ComponentFailed as failed:
+                cluster.end()
+                # Somebody took the port between our look and the start.
+                if "address already in use" not in str(failed) or attempt == _START_ATTEMPTS:
+                    raise
+            except BaseException:
+                cluster.end()
+                raise
+            else:
+                return cluster
+        raise AssertionError
+
+    def _start(self) -> None:
+        began = time.monotonic()
+        for component in self.components.values():
+            component.start(wait=False)
+        for component in self.components.values():
+            component.wait_ready()
+        self.kubectl("apply", "--server-side", "--filename", str(_CRD))
+        eventually(lambda: self.client.get("/apis/kubeflow.org/v1beta1/notebooks"), 20, errors=(Refused,))
+        self._wait_service_account("default")
+        self.start_s = time.monotonic() - began
+
+    def end(self) -> None:
+        """End every process and remove the folder; raises LeftBehind if one is still alive."""
+        self._closing.close()
+        for component in reversed(list(self.components.values())):
+            component.kill()  # the data goes too: nothing to save
+        self._guardian.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        left = marked_processes(self.folder)
+        if left:
+            raise LeftBehind(f"processes of the test cluster are alive after its end: {left}")
+
+    @property
+    def components(self) -> dict[str, Component]:
+        """By name, in the order in which they start."""
+        return {each.name: each for each in (self.etcd, self.apiserver, self.controller_manager)}
+
+    @property
+    def ca(self) -> Path:
+        """The authority of the apiserver's certificate."""
+        return self._keys.ca
+
+    @property
+    def token(self) -> str:
+        """Of an admin (system:masters)."""
+        return self._keys.admin_token
+
+    @property
+    def guardian_pid(self) -> int:
+        return self._guardian.pid
+
+    def watch_over(self, pid: int) -> None:
+        """Let the cluster's guardian end this process too, should ours be killed."""
+        self._guardian.add(pid)
+
+    def api(self, kubeconfig: Path | None = None) -> KubernetesApi:
+        """The code's own client, as admin or as the user of that kubeconfig."""
+        from notebook_controller_patch.kubernetes_api import KubernetesApi
+
+        return KubernetesApi.load(str(kubeconfig or self.kubeconfig))
+
+    def client_as(self, token: str, agent: str = "test-harness") -> ApiClient:
+        """A plain client of another user; closed with the cluster."""
+        client = ApiClient(self.server, self.ca, token, agent)
+        self._closing.callback(client.close)
+        return client
+
+    def kubectl(
+        self, *arguments: str, input: str | None = None, kubeconfig: Path | None = None, limit_s: float = 50
+    ) -> str:
+        """What `kubectl` prints on stdout; raises KubectlFailed with its stderr when it fails."""
+        done = self.try_kubectl(*arguments, input=input, kubeconfig=kubeconfig, limit_s=limit_s)
+        if done.returncode != 0:
+            raise KubectlFailed(done)
+        return done.stdout
+
+    def try_kubectl(
+        self, *arguments: str, input: str | None = None, kubeconfig: Path | None = None, limit_s: float = 50
+    ) -> subprocess.CompletedProcess[str]:
+        """The same with exit status and stderr (where warnings are), whatever they are."""
+        return subprocess.run(
+            [
+                str(self.binaries.path("kubectl")),
+                "--kubeconfig",
+                str(kubeconfig or self.kubeconfig),
+                *arguments,
+            ],
+            input=input if input is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
+        )
+
+    def new_namespace(self, labels: Mapping[str, str] | None = None, prefix: str = "test") -> str:
+        """A namespace nobody else uses, ready for pods; returns its name."""
+        with self._lock:
+            name = f"{prefix}-{next(self._numbers)}"
+        body = {"metadata": {"name": name, "labels": dict(labels or {})}}
+        self.client.create("/api/v1/namespaces", body)
+        self._wait_service_account(name)
+        return name
+
+    def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+        """A token of that ServiceAccount, from the TokenRequest API; the ServiceAccount must exist."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        answer = self.client.create(path, {"spec": {"expirationSeconds": seconds}})
+        return str(answer["status"]["token"])
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """A kubeconfig whose user is that ServiceAccount, with no more rights than it was given."""
+        token = self.service_account_token(namespace, name)
+        with self._lock:
+            path = self.folder / f"{namespace}-{name}-{next(self._numbers)}.kubeconfig"
+        return write_kubeconfig(path, self.server, self.ca, token, namespace)
+
+    def _wait_service_account(self, namespace: str) -> None:
+        # Its controller makes it; before, the apiserver refuses pods.
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        eventually(lambda: self.client.exists(path), 30, f"ServiceAccount default in namespace {namespace}")
+
+    def _component(self, name: str, options: list[str], ready: Callable[[], bool]) -> Component:
+        command = [str(self.binaries.path(name)), *options]
+        return Component(name, command, self.folder, self._guardian, ready)
+
+    def _etcd_command(self) -> list[str]:
+        clients = f"http://127.0.0.1:{self._etcd_port}"
+        peers = f"http://127.0.0.1:{self._peer_port}"
+        return [
+            "--data-dir=etcd",
+            f"--listen-client-urls={clients}",
+            f"--advertise-client-urls={clients}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+
+    def _apiserver_command(self) -> list[str]:
+        keys = self._keys
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            # A loopback address is refused here: it is told to pods as the Service's endpoint.
+            f"--advertise-address={self._advertised}",
+            f"--tls-cert-file={keys.certificate}",
+            f"--tls-private-key-file={keys.key}",
+            f"--token-auth-file={keys.tokens}",
+            "--authorization-mode=Node,RBAC",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={keys.service_account_public}",
+            f"--service-account-signing-key-file={keys.service_account_key}",
+            "--allow-privileged=true",
+            "--enable-admission-plugins=NodeRestriction",
+        ]
+
+    def _manager_command(self) -> list[str]:
+        keys = self._keys
+        return [
+            f"--kubeconfig={self.kubeconfig}",
+            f"--service-account-private-key-file={keys.service_account_key}",
+            f"--root-ca-file={keys.ca}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._manager_port}",
+            f"--tls-cert-file={keys.certificate}",
+            f"--tls-private-key-file={keys.key}",
+            # The stub of a node has no heart that beats; its pods must not be evicted for that.
+            "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
+        ]
+
+    def _etcd_ready(self) -> bool:
+        return "true" in _fetch(f"http://127.0.0.1:{self._etcd_port}/health")
+
+    def _apiserver_ready(self) -> bool:
+        return _fetch(f"{self.server}/readyz", self._keys.ca, self.token) == "ok"
+
+    def _manager_ready(self) -> bool:
+        return _fetch(f"https://127.0.0.1:{self._manager_port}/healthz", self._keys.ca) == "ok"
+
+
+class KubectlFailed(Exception):
+    """kubectl ended with an error; `stderr` is what it said."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.stderr = done.stderr
+        super().__init__(f"{' '.join(done.args[3:])}: exit status {done.returncode}: {done.stderr.strip()}")
+
+
+def eventually(
+    check: Callable[[], Any],
+    limit_s: float = 10.0,
+    what: str = "",
+    errors: tuple[type[BaseException], ...] = (),
+) -> Any:
+    """What `check` returns as soon as that is true; an assertion fails when it is not within `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        last: object
+        try:
+            last = result = check()
+            if result:
+                return result
+        except errors as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {limit_s:g} s: {what or check}; last seen: {last!r}")
+        time.sleep(0.05)
+
+
+def free_ports(count: int) -> list[int]:
+    """Free ports of 127.0.0.1 outside the range of outgoing connections, so that one which is stopped can be
+    used again: a client that tries a dead port of that range may connect to itself and keep it."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20000, 32000)
+        if port in found:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
+
+
+def own_address() -> str:
+    """This machine's address that is no loopback one; one of the documentation's where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # asks for the route; a datagram socket sends nothing here
+            address = str(probe.getsockname()[0])
+        except OSError:
+            return "192.0.2.1"
+    return "192.0.2.1" if address.startswith("127.") else address
+
+
+def _fetch(address: str, ca: Path | None = None, token: str | None = None) -> str:
+    """The body, empty while nobody serves it."""
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if ca is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(ca))))
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=2) as answer:
+            return str(answer.read().decode())
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,84 @@
+"""The fixture `cluster` for every test that names it: one real Kubernetes for the whole run, started lazily.
+
+Registered by `tests/conftest.py`, so the standard library must do until a test asks for the cluster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.binaries import Binaries, ClusterUnavailable, binaries, cached, why_unavailable
+
+if TYPE_CHECKING:
+    from tests.cluster.cluster import Cluster
+
+_built_key = pytest.StashKey[Binaries]()
+_failed_key = pytest.StashKey[str]()
+_lines_key = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Build before the first test, in no test's time limit, when a test of this run needs the cluster."""
+    config = session.config
+    config.stash[_lines_key] = []
+    if session.config.option.collectonly:
+        return
+    if not any("cluster" in getattr(item, "fixturenames", ()) for item in session.items):
+        return
+    reason = why_unavailable()
+    if reason is not None:
+        config.stash[_failed_key] = reason
+        return
+    if cached() is not None:
+        config.stash[_built_key] = binaries()
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    capture = config.pluginmanager.get_plugin("capturemanager")
+
+    def say(line: str) -> None:
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(line)
+            reporter.flush()
+
+    if capture is not None:
+        capture.suspend_global_capture(in_=True)
+    try:
+        config.stash[_built_key] = binaries(say)
+    except ClusterUnavailable as unavailable:
+        config.stash[_failed_key] = str(unavailable)
+    finally:
+        if capture is not None:
+            capture.resume_global_capture()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(_lines_key, []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """A real Kubernetes with the Notebook CRD, for the whole run; see `tests/cluster/README.md`.
+
+    Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
+    """
+    reason = pytestconfig.stash.get(_failed_key, None)
+    if reason is not None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    from tests.cluster.cluster import Cluster
+
+    running = Cluster.start(pytestconfig.stash[_built_key])
+    line = f"cluster: {running.binaries.told}, up in {running.start_s:.1f} s"
+    pytestconfig.stash[_lines_key].append(line)
+    try:
+        yield running
+    finally:
+        running.end()
