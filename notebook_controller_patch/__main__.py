@@ -1,0 +1,9 @@
+"""``python -m notebook_controller_patch`` is the command `bitfusion-notebook-controller`."""
+
+from __future__ import annotations
+
+import sys
+
+from notebook_controller_patch.cli import main
+
+sys.exit(main())

@@ -1,0 +1,233 @@
+"""The built-in certificate authority: for clusters without cert-manager.
+
+The order, which needs no job and no second program:
+1. every replica creates the CA's Secret; whoever comes second is told 409 and reads the first one's;
+2. every replica signs a serving certificate for itself, in memory, and shows it;
+3. the leader writes the CA into ``caBundle`` of the one named MutatingWebhookConfiguration;
+4. a replica is ready once its CA stands there.
+After that leaves and the CA are renewed when two thirds of their life are over, and a ``caBundle`` that
+somebody emptied (``kubectl replace`` does) is written again within seconds. The leader asks for the one small
+object instead of watching it: nothing to be cut off from, and no right to list.
+
+When the CA changes its predecessor stays in the bundle until it ends, and a replica shows a leaf of the
+new one only when the bundle has held it for `TRUST_SETTLES`: no handshake fails in between.
+
+Needs: create secrets in the own namespace (RBAC cannot restrict a creation to a name), get and patch this
+one Secret, get and patch this one MutatingWebhookConfiguration.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from bitfusion_client.errors import BitfusionError
+from notebook_controller_patch.certificates.authority import (
+    UnusableCertificate,
+    expires,
+    issue,
+    new_authority,
+    renewal_due,
+    signed_by,
+)
+from notebook_controller_patch.certificates.authority_secret import (
+    SECRET_TYPE,
+    Authorities,
+    read_authorities,
+    renewed,
+    write_authorities,
+)
+from notebook_controller_patch.certificates.ca_bundle import bundle_patch, trusts
+from notebook_controller_patch.certificates.serving import ServingCertificate
+from notebook_controller_patch.json_patch import pointer
+from notebook_controller_patch.kubernetes_api import ApiFailure, Conflict, KubernetesApi, NotFound
+
+LOOK_S = 4.0  # how often the leader looks for an emptied caBundle, and who is not ready for its CA in it
+SECRET_LOOK = timedelta(seconds=60)
+LONGEST_PAUSE_S = 30.0
+# Apiservers learn of a new caBundle by a watch, within a second or so; a minute costs nothing.
+TRUST_SETTLES = timedelta(seconds=60)
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+log = logging.getLogger(__name__)
+
+
+class NotTrusted(BitfusionError):
+    """The apiserver cannot be told to trust this controller; `str()` says why and what to do."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class BuiltInAuthority:
+    """Keeps a replica's serving certificate, and if it leads the ``caBundle``, as they should be.
+
+    `names`: the serving certificate's names, the Service's first. `is_leader` is asked before every write
+    that one replica alone should make. `run` belongs into a thread of its own; everything else it reads.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        serving: ServingCertificate,
+        *,
+        namespace: str,
+        secret: str,
+        webhook_configuration: str,
+        names: Sequence[str],
+        is_leader: Callable[[], bool],
+        labels: Mapping[str, str] | None = None,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._api = api
+        self._serving = serving
+        self._namespace = namespace
+        self._secret = secret
+        self._secrets_path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._secret_path = f"{self._secrets_path}/{secret}"
+        self._configuration = webhook_configuration
+        self._configuration_path = f"{CONFIGURATIONS}/{webhook_configuration}"
+        self._names = tuple(names)
+        self._is_leader = is_leader
+        self._labels = dict(labels or {})
+        self._now = now
+        self._authorities: Authorities | None = None
+        self._version = ""
+        self._read_at: datetime | None = None
+        self._leaf = b""
+        self._signer = b""  # the CA of the leaf
+        self._trusted = b""  # the CA that stands in the bundle, and since when
+        self._trusted_since: datetime | None = None
+        self._complaint = ""
+        self.published = False
+
+    @property
+    def problem(self) -> str:
+        """What stands between this replica and the apiserver's trust, for /readyz; empty when it is there.
+
+        Trust that has been there once counts: removing the webhook configuration, which is how one
+        uninstalls, makes no replica unready.
+        """
+        if self.published:
+            return ""
+        return self._complaint or f"caBundle of {self._configuration} does not hold this CA yet"
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop`: a step every few seconds; what goes wrong is logged once and tried again."""
+        pause = LOOK_S
+        while not stop.is_set():
+            try:
+                self.step()
+                self._complaint = ""
+                pause = LOOK_S if self.published else LOOK_S / 4
+            except (ApiFailure, NotTrusted) as error:
+                if str(error) != self._complaint:
+                    self._complaint = str(error)
+                    log.warning("%s", error, extra=self._where())
+                pause = min(pause * 2, LONGEST_PAUSE_S) if self.published else LOOK_S
+            stop.wait(pause * random.uniform(0.8, 1.2))
+
+    def step(self) -> None:
+        """Look once and do what is due. Raises ApiFailure and NotTrusted; whatever it raises, call it again."""
+        now = self._now()
+        authorities = self._authorities
+        if authorities is None or self._read_at is None or now - self._read_at >= SECRET_LOOK:
+            authorities = self._authorities = self._read_secret(now)
+            self._read_at = now
+        leads = self._is_leader()
+        if leads:
+            authorities = self._authorities = self._renew_authority(authorities, now)
+        if not self._leaf or expires(self._leaf) <= now:
+            self._show_leaf_of(authorities, now)
+        switching = self._signer != authorities.current.certificate
+        if leads or switching or not self.published:
+            self._look_at_bundle(authorities, leads, now)
+        settled = self._trusted_since is not None and now - self._trusted_since >= TRUST_SETTLES
+        if (switching and settled) or (not switching and renewal_due(self._leaf, now)):
+            self._show_leaf_of(authorities, now)
+
+    def _read_secret(self, now: datetime) -> Authorities:
+        try:
+            found = self._api.get(self._secret_path)
+        except NotFound:
+            # Removed while we run: our own is put back, the apiserver trusts it already.
+            found = self._create_secret(self._authorities or Authorities(new_authority(self._secret, now)))
+        self._version = str(found["metadata"]["resourceVersion"])
+        try:
+            return read_authorities(found.get("data"))
+        except UnusableCertificate as error:
+            raise self._unusable(error) from None
+
+    def _create_secret(self, authorities: Authorities) -> dict[str, Any]:
+        metadata = {"name": self._secret, "namespace": self._namespace, "labels": self._labels}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "type": SECRET_TYPE,
+            "data": write_authorities(authorities),
+        }
+        try:
+            created = self._api.create(self._secrets_path, secret)
+        except Conflict:
+            return self._api.get(self._secret_path)
+        log.info("certificate authority created", extra=self._where())
+        return created
+
+    def _show_leaf_of(self, authorities: Authorities, now: datetime) -> None:
+        try:
+            pair = issue(authorities.current, self._names, now)
+        except UnusableCertificate as error:
+            raise self._unusable(error) from None
+        self._serving.use(pair)
+        self._leaf, self._signer = pair.certificate, authorities.current.certificate
+        log.info("serving certificate issued", extra={"expires": expires(self._leaf).isoformat()})
+
+    def _look_at_bundle(self, authorities: Authorities, leads: bool, now: datetime) -> None:
+        try:
+            found = self._api.get(self._configuration_path)
+        except NotFound:
+            self._trusted_since = None
+            raise NotTrusted(
+                answered=f"MutatingWebhookConfiguration {self._configuration} does not exist; apply it, or "
+                "name another by --webhook-configuration"
+            ) from None
+        operations = bundle_patch(found, authorities.trusted(now, self._signer)) if leads else []
+        if operations:
+            found = self._api.patch(self._configuration_path, operations)
+            log.info("caBundle written", extra={"configuration": self._configuration})
+        current = authorities.current.certificate
+        if not trusts(found, current):
+            self._trusted_since = None
+        elif self._trusted_since is None or self._trusted != current:
+            self._trusted, self._trusted_since = current, now
+        if self._trusted_since is not None and signed_by(self._leaf, current):
+            self.published = True
+
+    def _renew_authority(self, authorities: Authorities, now: datetime) -> Authorities:
+        fresh = renewed(authorities, self._secret, now)
+        if fresh is None:
+            return authorities
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": pointer("metadata", "resourceVersion"), "value": self._version},
+            {"op": "add", "path": pointer("data"), "value": write_authorities(fresh)},
+        ]
+        self._read_at = None  # if somebody else was faster: his is read
+        found = self._api.patch(self._secret_path, operations)
+        self._read_at, self._version = now, str(found["metadata"]["resourceVersion"])
+        log.info("certificate authority renewed", extra=self._where())
+        return fresh
+
+    def _unusable(self, error: UnusableCertificate) -> NotTrusted:
+        return NotTrusted(
+            answered=f"Secret {self._secret} in namespace {self._namespace} holds no usable certificate "
+            f"authority ({error}); delete it, then a new one is made"
+        )
+
+    def _where(self) -> dict[str, str]:
+        return {"secret": f"{self._namespace}/{self._secret}"}

@@ -1,0 +1,49 @@
+"""The one thing written into a MutatingWebhookConfiguration: the ``caBundle`` of its webhooks. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from notebook_controller_patch.json_patch import pointer
+
+
+def bundle_patch(configuration: Mapping[str, Any], bundle: bytes) -> list[dict[str, Any]]:
+    """The JSON patch that makes every webhook of this configuration trust `bundle`; empty if all do.
+
+    Webhooks are a list: each write is preceded by a ``test`` of the name at its place, so that a
+    configuration that was replaced meanwhile is refused as a whole and looked at again.
+    """
+    wanted = base64.b64encode(bundle).decode()
+    operations: list[dict[str, Any]] = []
+    for index, webhook in enumerate(_webhooks(configuration)):
+        name, client = webhook.get("name"), webhook.get("clientConfig")
+        if not isinstance(client, Mapping) or client.get("caBundle") == wanted:
+            continue
+        place = ("webhooks", str(index))
+        operations += [
+            {"op": "test", "path": pointer(*place, "name"), "value": name},
+            {"op": "add", "path": pointer(*place, "clientConfig", "caBundle"), "value": wanted},
+        ]
+    return operations
+
+
+def trusts(configuration: Mapping[str, Any], certificate: bytes) -> bool:
+    """Whether every webhook of this configuration trusts this CA, alone or among others."""
+    webhooks = _webhooks(configuration)
+    return bool(webhooks) and all(certificate.strip() in _trusted(webhook) for webhook in webhooks)
+
+
+def _webhooks(configuration: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return configuration.get("webhooks") or ()
+
+
+def _trusted(webhook: Mapping[str, Any]) -> bytes:
+    client = webhook.get("clientConfig")
+    text = client.get("caBundle") if isinstance(client, Mapping) else None
+    try:
+        return base64.b64decode(text or "")
+    except (binascii.Error, ValueError, TypeError):
+        return b""

@@ -1,0 +1,86 @@
+"""The command `bitfusion-notebook-controller`: reads the settings, runs the controller, says what is wrong.
+
+Exit status: 0 ended by a signal, 1 it could not start or run, 2 a wrong setting. Each is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from bitfusion_client.errors import BitfusionError, UsageError, WrongSetting
+from notebook_controller_patch.settings import PREFIX, TABLE, Settings, read_settings
+
+PROGRAM = "bitfusion-notebook-controller"
+DESCRIPTION = """\
+Carries GPU requests of Kubeflow notebooks to their pods: Notebook and StatefulSet admission, and the
+reconciler that heals what admission missed. Every replica answers admission; one of them, elected by a
+Lease, reconciles. It never restarts a running notebook."""
+EPILOG = f"""\
+Each option can be given in the environment too: --monitoring-port is {PREFIX}MONITORING_PORT. Options win.
+SIGTERM and SIGINT end it within 20 seconds: not ready, requests answered, lease released.
+Ready (/readyz) means: a certificate is there, the apiserver trusts it, and the notebooks have been read."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    try:
+        settings = settings_of(sys.argv[1:] if args is None else args, os.environ)
+    except (WrongSetting, UsageError) as error:
+        return _told(error, 2)
+    # The client of the cluster and the server take a third of a second to import: not for --help.
+    from notebook_controller_patch.controller import run
+
+    try:
+        run(settings)
+    except WrongSetting as error:
+        return _told(error, 2)
+    except BitfusionError as error:
+        return _told(error, 1)
+    return 0
+
+
+def settings_of(args: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """The settings of a command line. Raises WrongSetting and UsageError; ends at --help and --version."""
+    options, rest = _parser().parse_known_args(list(args))
+    if rest:
+        raise UsageError(f'unknown option "{rest[0]}"; {PROGRAM} --help lists all')
+    return read_settings(vars(options), environ)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; {PROGRAM} --help lists all options")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        PROGRAM,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, help="show the version and end")
+    for setting in TABLE:
+        parser.add_argument(setting.option, metavar=setting.metavar, help=setting.help)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, **rest: str) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=rest.get("help"))
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> NoReturn:
+        from importlib.metadata import version
+
+        parser.exit(0, f"{PROGRAM} {version('kubeflow-bitfusion')}\n")
+
+
+def _told(error: BitfusionError, status: int) -> int:
+    text = " ".join(error.user_message.split())
+    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+    return status
