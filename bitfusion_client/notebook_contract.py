@@ -86,7 +86,7 @@ def notebook_changes(
     request = notebook_request(notebook)
     annotations, labels = _text_map(notebook, "annotations"), _text_map(notebook, "labels")
     if request is not None:
-        image = _notebook_image(notebook)
+        image = notebook_image(notebook)
         defaults = default_annotations(image, rules)
         missing = {name: value for name, value in defaults.items() if name not in annotations}
         label = {} if labels.get(LABEL_REQUESTED) == REQUESTED else {LABEL_REQUESTED: REQUESTED}
@@ -141,6 +141,11 @@ def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
     )
 
 
+def has_size(notebook: Mapping[str, object]) -> bool:
+    """Whether a container's limits name a Bitfusion size, right or wrong. Needs no parsing."""
+    return any(_sizes(container) for container in _containers(notebook)[0])
+
+
 def default_annotations(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> dict[str, str]:
     """The annotations of a Notebook that asks and says nothing else, in the order they are written."""
     rule = client_for_image(image, rules)
@@ -159,8 +164,11 @@ def _notes_of_defaults(missing: Mapping[str, str], image: object) -> tuple[str, 
     return (_short(f"Bitfusion client chosen for the image {which}: " + ", ".join(client)),)
 
 
-def _notebook_image(notebook: Mapping[str, object]) -> object:
-    """Of the container that asks, else of the notebook's own: it has the Notebook's name, or is the first."""
+def notebook_image(notebook: Mapping[str, object]) -> object:
+    """The image of the container that asks, else of the notebook's own container.
+
+    That is the one with the Notebook's name; the first, if there is none.
+    """
     containers = _containers(notebook)[0]
     name = _mapping(notebook.get("metadata")).get("name")
     for container in containers:

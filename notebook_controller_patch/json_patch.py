@@ -11,6 +11,10 @@ from typing import Any
 Operation = dict[str, Any]
 
 
+class NotAMap(ValueError):
+    """Something else stands where a map was expected: an object that the API would not have let in."""
+
+
 def pointer(*keys: str | int) -> str:
     """The JSON pointer (RFC 6901) to a place: ``pointer("metadata", "annotations", "a/b")``."""
     return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
@@ -22,9 +26,11 @@ def map_patch(
     """The operations that set and remove keys of the map at `path`; none for what is already so.
 
     `path` is a pointer, `current` the map there, None if it is absent or null: then it is made first, but
-    only if something is put into it. ``add`` also replaces; ``replace`` fails where the key is absent, ``remove``
-    too, so only present keys are removed. Keys come in alphabetical order.
+    only if something is put into it. ``add`` also replaces; ``replace`` fails where the key is absent,
+    ``remove`` too, so only present keys are removed. Keys come in alphabetical order. Raises NotAMap.
     """
+    if current is not None and not isinstance(current, Mapping):
+        raise NotAMap(f"{path} is no map")
     present = current or {}
     operations: list[Operation] = []
     for key in sorted(set_):
@@ -41,7 +47,7 @@ def map_patch(
 def maps_patch(document: Mapping[str, Any], *keys: str) -> list[Operation]:
     """The operations that make the maps along ``/keys[0]/keys[1]/…`` that are absent or null.
 
-    For the parents of a map to be patched. Raises ValueError where something else stands in a map's place.
+    For the parents of a map to be patched. Raises NotAMap.
     """
     operations: list[Operation] = []
     here: Any = document
@@ -51,5 +57,5 @@ def maps_patch(document: Mapping[str, Any], *keys: str) -> list[Operation]:
             operations.append({"op": "add", "path": pointer(*keys[:depth]), "value": {}})
             here = {}
         elif not isinstance(here, Mapping):
-            raise ValueError(f"{pointer(*keys[:depth])} is no map")
+            raise NotAMap(f"{pointer(*keys[:depth])} is no map")
     return operations

@@ -1,0 +1,152 @@
+"""Admission of Notebooks: the annotations and the label of those that ask for GPUs, and refusals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bitfusion_client.client_images import ImageRule
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.kubernetes_contract import (
+    ALLOWED_PAIR,
+    ALLOWED_SIZE_KEY,
+    ANNOTATION_REQUEST,
+    SIZE_PREFIX,
+)
+from bitfusion_client.notebook_contract import (
+    DEFAULTED,
+    NotebookChanges,
+    bitfusion_part,
+    default_annotations,
+    has_size,
+    notebook_changes,
+    notebook_image,
+)
+from bitfusion_client.quantities import parse_quantity
+from bitfusion_client.request import ALLOWED_GPUS
+from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
+from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
+
+ANNOTATION_STOPPED = "kubeflow-resource-stopped"  # Kubeflow's; its value is a time, only its presence counts
+
+NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
+WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."
+RESTARTS = (
+    "this edit restarts the running notebook. A size changed in the annotation "
+    f"{ANNOTATION_REQUEST} waits for the next start instead"
+)
+OTHER_SIZE = "Choose another size; if the form offers this one, its administrator has to correct the list."
+LEAVE_ONE = "Leave one of the two out."
+CHOSEN_ANEW = "Remove these annotations to have them chosen anew"
+LEFT_WRONG = "left as it is, but no GPU can be given: "
+
+
+def admit_notebook(review: Review, rules: Sequence[ImageRule]) -> Verdict:
+    """The verdict on the creation or an edit of a Notebook.
+
+    Refuses sizes that cannot be; but an edit of a Notebook that was wrong before and that leaves its
+    Bitfusion part alone passes with a warning: culling, stopping and finalizers must work on it too.
+    """
+    notebook = review.object
+    if notebook is None or review.kind != "Notebook" or review.sub_resource:
+        return UNTOUCHED
+    if review.operation not in ("CREATE", "UPDATE") or _metadata(notebook).get("deletionTimestamp"):
+        return UNTOUCHED
+    old = review.old_object if review.operation == "UPDATE" else None
+    try:
+        changes = notebook_changes(notebook, rules)
+    except InvalidRequest as error:
+        if old is not None and bitfusion_part(old) == bitfusion_part(notebook):
+            return Verdict(warnings=(LEFT_WRONG + error.user_message,))
+        return Verdict(False, message=refusal(error), code=UNPROCESSABLE)
+    warnings = changes.notes
+    if old is not None:
+        warnings = (*warnings, *_warnings_of_edit(old, notebook, changes, rules))
+    try:
+        return Verdict(patch=notebook_patch(notebook, changes), warnings=warnings)
+    except NotAMap:
+        return UNTOUCHED  # the API refuses it by itself
+
+
+def notebook_patch(notebook: Mapping[str, Any], changes: NotebookChanges) -> list[Operation]:
+    """The changes as a JSON patch of the Notebook, empty if there are none. Raises NotAMap."""
+    if changes.is_empty():
+        return []
+    operations = maps_patch(notebook, "metadata")
+    metadata = _metadata(notebook)
+    for part, written, removed in (
+        ("annotations", changes.annotations, changes.removed_annotations),
+        ("labels", changes.labels, changes.removed_labels),
+    ):
+        operations += map_patch(f"/metadata/{part}", metadata.get(part), written, removed)
+    return operations
+
+
+def refusal(error: InvalidRequest) -> str:
+    """One line for the form's error bar: which value, what is allowed, what to do instead."""
+    message = error.user_message
+    if message[-1] not in ".!?":
+        message += "."
+    hint = _hint(error)
+    return f"{message} {hint}" if hint else message
+
+
+def restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether an edit makes Kubeflow remake the pod of a running notebook that asks, or asked, for GPUs."""
+    if ANNOTATION_STOPPED in _annotations(old) or ANNOTATION_STOPPED in _annotations(new):
+        return False
+    if not (has_size(old) or has_size(new) or ANNOTATION_REQUEST in _annotations(new)):
+        return False
+    before, after = _pod_template(old), _pod_template(new)
+    return before is not None and before != after
+
+
+def _warnings_of_edit(
+    old: Mapping[str, Any], new: Mapping[str, Any], changes: NotebookChanges, rules: Sequence[ImageRule]
+) -> list[str]:
+    warnings = [RESTARTS] if restarts(old, new) else []
+    former, present = notebook_image(old), notebook_image(new)
+    if changes.request is None or former == present:
+        return warnings
+    before, after = default_annotations(former, rules), default_annotations(present, rules)
+    stale = [
+        name
+        for name in DEFAULTED
+        if before[name] != after[name] and _annotations(new).get(name) == before[name]
+    ]
+    if stale:
+        shown = ", ".join(f"{name}={before[name]}" for name in stale)
+        warnings.append(f"the client is still that of the former image: {shown}. {CHOSEN_ANEW}")
+    return warnings
+
+
+def _hint(error: InvalidRequest) -> str:
+    if error.allowed == ALLOWED_SIZE_KEY:
+        return OTHER_SIZE
+    if error.allowed == ALLOWED_PAIR:
+        return LEAVE_ONE
+    if error.allowed != ALLOWED_GPUS:
+        return ""
+    try:
+        numerator, denominator = parse_quantity(error.value)
+    except ValueError:
+        return ""
+    if numerator == 0:
+        return NO_GPU
+    return WHOLE_GPUS if numerator % denominator and numerator > 0 else ""
+
+
+def _metadata(notebook: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _map(notebook.get("metadata"))
+
+
+def _annotations(notebook: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _map(_metadata(notebook).get("annotations"))
+
+
+def _pod_template(notebook: Mapping[str, Any]) -> object:
+    return _map(_map(notebook.get("spec")).get("template")).get("spec")
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

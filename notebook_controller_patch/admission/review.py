@@ -1,0 +1,139 @@
+"""The admission review as the apiserver sends it, and the answer: JSON in, JSON out, no I/O.
+
+Format: ``admission.k8s.io/v1 AdmissionReview``. Only what is decided by is read; the objects stay raw dicts.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import b2a_base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from notebook_controller_patch.json_patch import Operation
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+LONGEST_WARNING = 256  # characters: longer ones the apiserver may cut
+
+UNPROCESSABLE = 422  # as for any other object that its schema refuses
+
+
+class BadReview(ValueError):
+    """What was posted is no review that could be answered; its text is one line for whoever posted it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One request for admission. `object` and `old_object` are None where the operation has none."""
+
+    uid: str
+    operation: str
+    group: str
+    kind: str
+    name: str
+    namespace: str
+    object: dict[str, Any] | None
+    old_object: dict[str, Any] | None
+    dry_run: bool
+    username: str
+    sub_resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is answered. `message` and `code` (HTTP) are for refusals; each warning is one line of text."""
+
+    allowed: bool = True
+    patch: Sequence[Operation] = ()
+    message: str = ""
+    code: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+UNTOUCHED = Verdict()
+
+
+def parse_review(body: bytes) -> Review:
+    """The review in a request's body. Raises BadReview."""
+    try:
+        data = json.loads(body.decode())
+    except UnicodeDecodeError:
+        raise BadReview("the body is not UTF-8") from None
+    except RecursionError:
+        raise BadReview("the body is nested too deeply") from None
+    except ValueError as error:
+        raise BadReview(f"the body is not JSON: {_short(error)}") from None
+    if not isinstance(data, dict):
+        raise BadReview("the body is not an AdmissionReview: it must be a JSON object")
+    if data.get("kind") != KIND or data.get("apiVersion") != API_VERSION:
+        given = f"{_word(data.get('apiVersion'))} {_word(data.get('kind'))}"
+        raise BadReview(f"the body must be {API_VERSION} {KIND}, it is {given}")
+    request = data.get("request")
+    if not isinstance(request, dict):
+        raise BadReview("the AdmissionReview has no request")
+    uid = request.get("uid")
+    if not isinstance(uid, str) or not uid:
+        raise BadReview("the AdmissionReview's request has no uid")
+    operation = request.get("operation")
+    if not isinstance(operation, str) or not operation:
+        raise BadReview("the AdmissionReview's request has no operation")
+    kind, user = _map(request.get("kind")), _map(request.get("userInfo"))
+    new, old = request.get("object"), request.get("oldObject")
+    return Review(
+        uid,
+        operation,
+        _text(kind.get("group")),
+        _text(kind.get("kind")),
+        _text(request.get("name")),
+        _text(request.get("namespace")),
+        new if isinstance(new, dict) else None,
+        old if isinstance(old, dict) else None,
+        request.get("dryRun") is True,
+        _text(user.get("username")),
+        _text(request.get("subResource")),
+    )
+
+
+def answer(review: Review, verdict: Verdict) -> dict[str, Any]:
+    """The AdmissionReview that carries the verdict."""
+    response: dict[str, Any] = {"uid": review.uid, "allowed": verdict.allowed}
+    if verdict.patch and verdict.allowed:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = encode_patch(verdict.patch)
+    if verdict.warnings:
+        response["warnings"] = [_cut(warning, LONGEST_WARNING) for warning in verdict.warnings]
+    if not verdict.allowed:
+        response["status"] = {
+            "status": "Failure",
+            "message": verdict.message,
+            "reason": "Invalid",
+            "code": verdict.code,
+        }
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+
+
+def encode_patch(patch: Sequence[Operation]) -> str:
+    """A JSON patch as the answer carries it: compact JSON, base64."""
+    return b2a_base64(json.dumps(patch, separators=(",", ":")).encode(), newline=False).decode()
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _word(value: object) -> str:
+    return _short(value) if isinstance(value, str) and value else "nothing"
+
+
+def _short(value: object) -> str:
+    return _cut(" ".join(ascii(str(value))[1:-1].split()), 120)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,114 @@
+"""Admission of StatefulSets: the annotations of a Notebook reach its pods through the template. Pure.
+
+Running before and after a write, the template keeps what it has: another annotation would remake the pod.
+In the write that creates, stops or starts it, or that remakes the pod in any case because a size in it
+differs, the Notebook's annotations are copied. Nothing but ``spec.template.metadata.annotations`` is written,
+and the same objects always give the same patch: Kubeflow's controller writes the StatefulSet again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict
+from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
+from notebook_controller_patch.propagation import (
+    annotations_of_template,
+    is_ours_in_template,
+    is_running,
+    sizes_differ,
+    template_annotations,
+)
+
+PATH = ("spec", "template", "metadata", "annotations")
+NOTEBOOK_GROUP = "kubeflow.org/"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """The Notebook that a StatefulSet belongs to; another one of the same name has another uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def owner_notebook(statefulset: Mapping[str, Any], namespace: str = "") -> OwnerReference | None:
+    """The owner of the kind Notebook, None if there is none. `namespace` is that of the request."""
+    metadata = _map(statefulset.get("metadata"))
+    references = metadata.get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if not isinstance(reference, dict) or reference.get("kind") != "Notebook":
+            continue
+        name, uid, version = reference.get("name"), reference.get("uid"), reference.get("apiVersion")
+        if isinstance(version, str) and version.startswith(NOTEBOOK_GROUP) and isinstance(name, str) and name:
+            space = namespace or str(metadata.get("namespace") or "")
+            return OwnerReference(space, name, uid if isinstance(uid, str) else "")
+    return None
+
+
+def needs_owner(review: Review, own_username: str = "") -> OwnerReference | None:
+    """The Notebook that has to be looked up to decide, None if none is needed."""
+    if not _concerns(review, own_username) or _keeps(review):
+        return None
+    return owner_notebook(review.object or {}, review.namespace)
+
+
+def admit_statefulset(review: Review, owner: Mapping[str, Any] | None, own_username: str = "") -> Verdict:
+    """The verdict on a StatefulSet; it is always allowed.
+
+    `owner` are the annotations of its Notebook (empty if it has none); None if it could not be read, or if
+    `needs_owner` wants none: then nothing is removed. What the user `own_username`, the reconciler, writes
+    passes as it is.
+    """
+    new = review.object
+    if new is None or not _concerns(review, own_username) or owner_notebook(new, review.namespace) is None:
+        return UNTOUCHED
+    current = annotations_of_template(new)
+    if _keeps(review):
+        wanted = _kept(annotations_of_template(review.old_object), current)
+    elif owner is not None:
+        wanted = template_annotations(current, owner)
+    else:
+        return UNTOUCHED
+    try:
+        return Verdict(patch=_template_patch(new, current, wanted))
+    except NotAMap:
+        return UNTOUCHED  # the API refuses it by itself
+
+
+def _concerns(review: Review, own_username: str) -> bool:
+    if review.object is None or review.kind != "StatefulSet" or review.sub_resource:
+        return False
+    if review.operation not in ("CREATE", "UPDATE") or (own_username and review.username == own_username):
+        return False
+    template = _map(review.object.get("spec")).get("template")
+    return isinstance(template, dict) and not _map(review.object.get("metadata")).get("deletionTimestamp")
+
+
+def _keeps(review: Review) -> bool:
+    return (
+        review.operation == "UPDATE"
+        and is_running(review.old_object, review.object)
+        and not sizes_differ(review.old_object, review.object)
+    )
+
+
+def _kept(old: Mapping[str, Any] | None, current: Mapping[str, Any] | None) -> dict[str, Any]:
+    foreign = {name: value for name, value in (current or {}).items() if not is_ours_in_template(name)}
+    ours = {name: value for name, value in (old or {}).items() if is_ours_in_template(name)}
+    return {**foreign, **ours}
+
+
+def _template_patch(
+    statefulset: Mapping[str, Any], current: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+) -> list[Operation]:
+    removed = [name for name in current or () if name not in wanted]
+    operations = map_patch(pointer(*PATH), current or {}, wanted, removed)
+    return maps_patch(statefulset, *PATH) + operations if operations else []
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
