@@ -123,3 +123,9 @@ class WatchMetrics:
         self.objects = Gauge(
             "bitfusion_watch_objects", "Objects in the cache.", ("resource",), registry=registry
         )
+        self.last_contact = Gauge(
+            "bitfusion_watch_last_contact_timestamp_seconds",
+            "When the apiserver last said something on this loop, as Unix time.",
+            ("resource",),
+            registry=registry,
+        )
