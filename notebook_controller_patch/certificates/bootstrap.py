@@ -133,7 +133,7 @@ class BuiltInAuthority:
             stop.wait(pause * random.uniform(0.8, 1.2))
 
     def step(self) -> None:
-        """Look once and do what is due. Raises ApiFailure and NotTrusted; whatever it raises, call it again."""
+        """Look once and do what is due. Raises ApiFailure, NotTrusted; call it again then."""
         now = self._now()
         authorities = self._authorities
         if authorities is None or self._read_at is None or now - self._read_at >= SECRET_LOOK:
