@@ -1,0 +1,64 @@
+"""What the tests of the manifests share: building an overlay, finding an object in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.cluster import Cluster
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+INSTALLED = ("kubeflow", "standalone", "cert-manager")  # each installs the controller
+OVERLAYS = (*INSTALLED, "validating-policy")
+NAMESPACES = {"kubeflow": "kubeflow", "standalone": "bitfusion-system", "cert-manager": "kubeflow"}
+CONTROLLER = "bitfusion-notebook-controller"
+WEBHOOKS = "bitfusion-notebook-admission"
+POLICY = "bitfusion-sizes"
+NOTEBOOKS = "/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks"  # as the form posts them
+
+Object = dict[str, Any]
+Objects = list[Object]
+
+
+def build(cluster: Cluster, overlay: str) -> Objects:
+    """The objects of an overlay."""
+    text = cluster.kubectl("kustomize", str(MANIFESTS / "overlays" / overlay))
+    return [item for item in yaml.safe_load_all(text) if item]
+
+
+def of_kind(objects: Objects, kind: str) -> Objects:
+    return [item for item in objects if item["kind"] == kind]
+
+
+def one(objects: Objects, kind: str, name: str = CONTROLLER) -> Object:
+    """The one object of that kind and name."""
+    found = [item for item in of_kind(objects, kind) if item["metadata"]["name"] == name]
+    assert len(found) == 1, f"{len(found)} objects {kind} {name}"
+    return found[0]
+
+
+def pod_template(objects: Objects) -> Object:
+    template: Object = one(objects, "Deployment")["spec"]["template"]
+    return template
+
+
+def container(objects: Objects) -> Object:
+    (only,) = pod_template(objects)["spec"]["containers"]
+    return dict(only)
+
+
+def rules(objects: Objects) -> Iterator[tuple[str, str, str, str, str]]:
+    """Every right of the controller, taken apart: scope, group, resource, name ("" for all), verb."""
+    for kind, scope in (("ClusterRole", "cluster"), ("Role", "namespace")):
+        for role in of_kind(objects, kind):
+            if not role["metadata"]["name"].startswith(CONTROLLER):
+                continue
+            for rule in role["rules"]:
+                for group in rule["apiGroups"]:
+                    for resource in rule["resources"]:
+                        for name in rule.get("resourceNames", [""]):
+                            for verb in rule["verbs"]:
+                                yield scope, group, resource, name, verb

@@ -1,0 +1,61 @@
+"""Sizes as they stand in limits, right and wrong ones, for whoever has to judge them: webhook and policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+GPU = "bitfusion.io/gpu-"
+
+COUNTS = (
+    *("0", "0.5", "2", "1024", "1025", "-1", "two", "", "2.0", "2000m", "500m", "1k", "1e3", "1E1", "+2"),
+    *(".5", "5.", "2e0", "0.0", "1Ki", "00", "0x1", "1e-1", "10e-1", " 2", "１", "1_0", "1e400", "1n"),
+    *("15000m", "58000000u", "29.000", "2900m", "1e-9", "1000000001n", "1000000002e-9", "8Gi", "NaN", "inf"),
+)
+PERCENTS = ("0", "1", "50", "100", "101", "50.5", "x", "-1", "1e2", "0.5", "500m", "", "50000m", "%")
+MEMORIES = (
+    *("8Gi", "8000M", "0", "1Mi", "1023Ki", "8GB", "-1Gi", "", "2Ei", "1Ei", "1e6", "1048576", "1048575"),
+    *("1.5Gi", "8gi", "1000m", "1048576000m"),
+)
+KEYS = (
+    *("1", "100", "50", "0", "101", "050", "8gib", "8000mib", "0gib", "8gb", "8GiB", "foo", "", "1.5", "-1"),
+    *("1073741824gib", "1073741825gib", "1099511627776mib", "1099511627777mib", "999999999999999mib"),
+    *("99999999999999gib", "9999999999999999gib", "amounts", "gib", "1 0", "percent", "memory"),
+)
+
+TABLE: tuple[dict[str, Any], ...] = (
+    {},
+    {"cpu": "1", "nvidia.com/gpu": "0.5"},
+    {"bitfusion.io/gpu": "50"},  # the scheduled unit is no size
+    *({f"{GPU}amount": value} for value in (*COUNTS, 2, 0)),
+    *({f"{GPU}amount": "1", f"{GPU}percent": value} for value in PERCENTS),
+    *({f"{GPU}amount": "1", f"{GPU}memory": value} for value in MEMORIES),
+    *({f"{GPU}{key}": "1"} for key in KEYS),
+    *({f"{GPU}50": value} for value in ("0", "0.5", "2", 3)),
+    {f"{GPU}amount": "1", f"{GPU}percent": "50", f"{GPU}memory": "8Gi"},
+    {f"{GPU}percent": "5", f"{GPU}memory": "8Gi"},
+    {f"{GPU}50": "1", f"{GPU}amount": "1"},
+    {f"{GPU}50": "1", f"{GPU}25": "1"},
+    {f"{GPU}50": "1", f"{GPU}percent": "20"},
+    {f"{GPU}8gib": "1", f"{GPU}memory": "8Gi"},
+    {f"{GPU}foo": "1", f"{GPU}amount": "0"},
+    {f"{GPU}amount": "0", f"{GPU}percent": "0"},
+)
+
+
+def notebook(name: str, *limits: dict[str, Any], version: str = "v1beta1") -> dict[str, Any]:
+    """A Notebook as the form posts it, one container for each of the limits."""
+    containers = [
+        {
+            "name": name if number == 0 else f"{name}-{number}",
+            "image": "kubeflownotebookswg/jupyter-scipy:v1.7.0",
+            "resources": {"requests": {"cpu": "0.5", "memory": "1Gi"}, "limits": each},
+            "volumeMounts": [],
+        }
+        for number, each in enumerate(limits)
+    ]
+    return {
+        "apiVersion": f"kubeflow.org/{version}",
+        "kind": "Notebook",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"serviceAccountName": "default-editor", "containers": containers}}},
+    }
