@@ -1,0 +1,1 @@
+"""What users and admins of notebooks see of the pool: the size picker of the notebook forms."""

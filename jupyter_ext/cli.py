@@ -1,0 +1,41 @@
+"""The command `kubeflow-bitfusion`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bitfusion_client.errors import BitfusionError, UsageError
+from jupyter_ext.spawner import form_command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0, 1 (it could not be done), 2 (wrongly asked)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.command(arguments)
+    except UsageError as error:
+        print(f"kubeflow-bitfusion: {error.user_message}", file=sys.stderr)
+        return 2
+    except BitfusionError as error:
+        print(f"kubeflow-bitfusion: {error.user_message}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"kubeflow-bitfusion: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kubeflow-bitfusion", description="Bitfusion GPUs in the forms that start notebooks."
+    )
+    commands = parser.add_subparsers(required=True, metavar="form")
+    form_command.add_to(commands)
+    return parser

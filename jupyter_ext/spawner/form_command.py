@@ -1,0 +1,181 @@
+"""`kubeflow-bitfusion form`: from ``sizes.yaml`` to Kubeflow's notebook form."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
+from bitfusion_client.errors import UsageError
+from bitfusion_client.kubernetes_contract import GROUP
+from jupyter_ext.spawner import kustomize
+from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
+from jupyter_ext.spawner.hook_bundle import hook_file
+from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
+from jupyter_ext.spawner.written_files import without_mark, write_files
+from jupyter_ext.spawner.yaml_document import Document, parse_document, read_document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bitfusion_client.client_images import ImageRule
+
+STDOUT = "-"
+
+DESCRIPTION = """\
+GPU sizes for Kubeflow's notebook form. Reads a short list of sizes and writes the `gpus` part of
+spawner_ui_config.yaml, your whole file with only that part replaced (--config), or a folder for kustomize
+(--kustomize). With --hook also, or only, the hook by which the form writes Bitfusion's annotations itself,
+where no admission webhook may be installed."""
+
+EXAMPLES = """\
+examples:
+  kubeflow-bitfusion form --example > sizes.yaml
+  kubeflow-bitfusion form sizes.yaml
+  kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --output new.yaml
+  kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --kubeflow 1.10 --kustomize bitfusion
+  kubeflow-bitfusion form --hook --images images.yaml --output bitfusion_form_hook.py"""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the parser of `kubeflow-bitfusion`."""
+    parser = commands.add_parser(
+        "form",
+        help="GPU sizes for Kubeflow's notebook form",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sizes", nargs="?", metavar="sizes.yaml", help="your list of sizes")
+    parser.add_argument("--example", action="store_true", help="print a list to start with, and stop")
+    parser.add_argument("--config", metavar="FILE", help="your spawner_ui_config.yaml as it is now")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--output", metavar="FILE", default=STDOUT, help="where to write the one file (default: -, stdout)"
+    )
+    where.add_argument("--kustomize", metavar="FOLDER", help="write a folder for kustomize instead")
+    parser.add_argument(
+        "--kubeflow",
+        metavar="VERSION",
+        type=_version,
+        help=f"for --kustomize: your Kubeflow, {kustomize.VERSIONS[0]} to {kustomize.VERSIONS[-1]}",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="FOLDER",
+        help="for --kustomize up to Kubeflow 1.7: where Kubeflow's manifests of the form lie, seen from the "
+        f"new folder (default: {kustomize.DEFAULT_BASE})",
+    )
+    parser.add_argument("--hook", action="store_true", help="the hook for the form's backend")
+    parser.add_argument(
+        "--images", metavar="FILE", help="for --hook: your rules which Bitfusion client an image gets"
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that were edited by hand")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0; raises BitfusionError, OSError. Nothing is written unless all can be."""
+    if options.example:
+        sys.stdout.write(example())
+        return 0
+    _check(options)
+    sizes = form = config = hook = None
+    if options.sizes:
+        existing = _existing(options.config) if options.config else None
+        sizes = parse_sizes(read_document(options.sizes))
+        form = form_gpus(sizes, existing)
+        config = gpus_part(form) if existing is None else replace_gpus(existing, form)
+    if options.hook:
+        hook = hook_file(_rules(options.images))
+    if options.kustomize:
+        base = options.base or kustomize.DEFAULT_BASE
+        files = {
+            os.path.join(options.kustomize, name): text
+            for name, text in kustomize.folder(options.kubeflow, base, config, hook).items()
+        }
+    else:
+        files = {options.output: config if config is not None else hook or ""}
+    if options.output == STDOUT and not options.kustomize:
+        sys.stdout.write(files[STDOUT])
+        sys.stdout.flush()
+        talk = sys.stderr
+    else:
+        changed = write_files(files, options.force)
+        talk = sys.stdout
+        for path in files:
+            print(f"{'wrote' if path in changed else 'unchanged:'} {path}", file=talk)
+    if sizes is not None and form is not None:
+        print("\n" + "\n".join(summary(sizes, form)), file=talk)
+    return 0
+
+
+def summary(sizes: SizeList, form: FormGpus) -> list[str]:
+    """Lines of a table: what a user will see, and what it means."""
+    requests = {size.key: size.request for size in sizes.sizes}
+    rows = [("In the form", "Key in the notebook's limits", "What it means")]
+    for vendor in form.vendors:
+        key, label = str(vendor["limitsKey"]), str(vendor["uiName"])
+        request = requests.get(key)
+        meaning = request.describe() if request else "as before"
+        if key == form.vendor:
+            meaning += f"   <- preselected, number {form.num}"
+        rows.append((label, key, meaning))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = ["What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:", ""]
+    lines += [f"  {row[0]:{widths[0]}}   {row[1]:{widths[1]}}   {row[2]}" for row in rows]
+    if not any(not str(vendor["limitsKey"]).startswith(GROUP) for vendor in form.vendors):
+        lines += [
+            "",
+            "No other vendors: give your file by --config, or other_vendors in the list, to keep them.",
+        ]
+    if form.read_only:
+        lines += ["", "readOnly is true in your file: users cannot choose, all get what is preselected."]
+    if form.removed:
+        lines += ["", "No longer offered: " + ", ".join(form.removed)]
+        lines += ["Notebooks that have it keep it; the form's list then shows them without GPUs."]
+    return lines
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not options.sizes and not options.hook:
+        raise UsageError("give a list of sizes, or --hook; --example prints a list to start with")
+    if options.config and not options.sizes:
+        raise UsageError("--config needs a list of sizes")
+    if options.images and not options.hook:
+        raise UsageError("--images is for --hook; the admission webhook has a list of its own")
+    if options.kustomize:
+        if not options.kubeflow:
+            raise UsageError("--kustomize needs --kubeflow VERSION: the manifests differ")
+        if options.sizes and not options.config:
+            raise UsageError(
+                "--kustomize needs --config FILE: the form's ConfigMap holds the whole spawner_ui_config.yaml"
+            )
+        if options.base and not kustomize.is_overlay(options.kubeflow):
+            raise UsageError("--base is for Kubeflow up to 1.7; later ones get a component, which has none")
+    elif options.kubeflow or options.base:
+        raise UsageError("--kubeflow and --base are for --kustomize")
+    elif options.hook and options.sizes:
+        raise UsageError("--hook beside a list of sizes makes two files: choose a folder with --kustomize")
+
+
+def _version(text: str) -> str:
+    version = ".".join(text.removeprefix("v").split(".")[:2])
+    if version not in kustomize.VERSIONS:
+        known = f"{kustomize.VERSIONS[0]} to {kustomize.VERSIONS[-1]}"
+        raise argparse.ArgumentTypeError(f"must be {known}: {text!r}")
+    return version
+
+
+def _existing(path: str) -> Document:
+    document = read_document(path)
+    return parse_document(without_mark(document.text), document.source)
+
+
+def _rules(path: str | None) -> Sequence[ImageRule]:
+    if path is None:
+        return DEFAULT_RULES
+    document = read_document(path)
+    return parse_image_rules(document.data, document.source)

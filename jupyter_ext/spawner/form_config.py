@@ -1,0 +1,234 @@
+"""The `gpus` part of Kubeflow's ``spawner_ui_config.yaml``, and a whole file with only that part replaced.
+
+Facts of the form (1.4 to 1.11): it reads ``gpus.readOnly`` and, under ``gpus.value``, ``num``, ``vendor`` and
+``vendors`` with ``limitsKey`` and ``uiName``. The numbers are fixed in its page. ``limits[vendor] = num`` is
+all its backend writes, so a size must be one key whose value is the number of GPUs. Its list of notebooks
+adds up ``int()`` of all configured keys: one that holds an amount of memory makes the whole list an error.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from bitfusion_client.kubernetes_contract import GROUP
+from jupyter_ext.spawner.sizes import SizeList
+from jupyter_ext.spawner.wrong_file import WrongFile
+from jupyter_ext.spawner.yaml_document import Document, child, parse_document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import yaml
+
+NUMBERS = (1, 2, 4, 8)  # of the form's page, which has none beside them but "none"
+NO_NUMBER = "none"
+ROOT = "spawnerFormDefaults"
+
+ALLOWED_GPUS = (
+    "must be left out: users pick the number beside the size; only the size with default: true preselects one"
+)
+ALLOWED_NUMBER = "must be 1, 2, 4 or 8, the numbers the form has"
+ALLOWED_BLOCK = (
+    "is written in a way that cannot be replaced safely (braces, an anchor or an alias); write it as a block"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FormGpus:
+    """The part as it will be. `vendors` in the order of the dropdown, each as the form's file has it.
+
+    `removed` are keys of Bitfusion that the file had and the list of sizes has no longer.
+    """
+
+    vendors: tuple[dict[str, object], ...]
+    num: str
+    vendor: str
+    read_only: bool
+    removed: tuple[str, ...]
+    source: str
+
+    def data(self) -> dict[str, object]:
+        """As the form's backend reads it."""
+        value = {"num": self.num, "vendor": self.vendor, "vendors": [dict(item) for item in self.vendors]}
+        return {"readOnly": self.read_only, "value": value}
+
+
+def form_gpus(sizes: SizeList, existing: Document | None = None) -> FormGpus:
+    """What the dropdown will offer: the other vendors, then the sizes. Raises WrongFile.
+
+    Other vendors and what is preselected come from the list of sizes; where that leaves it open, from
+    `existing`, a whole ``spawner_ui_config.yaml``.
+    """
+    for place, size in zip(sizes.places, sizes.sizes, strict=True):
+        if not size.default and size.request.gpus != 1:
+            raise WrongFile(sizes.source, f"{place}: gpus", size.request.gpus, ALLOWED_GPUS)
+        if size.request.gpus not in NUMBERS:
+            raise WrongFile(sizes.source, f"{place}: gpus", size.request.gpus, ALLOWED_NUMBER)
+    gpus = _existing_gpus(existing) if existing is not None else {}
+    value = _mapping(existing, gpus.get("value", {}), "gpus", "value")
+    found = [_existing_vendor(existing, item, index) for index, item in enumerate(_vendors(existing, value))]
+    if sizes.other_vendors is None:
+        others = [item for item in found if not str(item["limitsKey"]).startswith(GROUP)]
+    else:
+        others = [{"limitsKey": vendor.key, "uiName": vendor.label} for vendor in sizes.other_vendors]
+    ours: list[dict[str, object]] = [{"limitsKey": size.key, "uiName": size.label} for size in sizes.sizes]
+    _check_labels(sizes, others)
+    keys = {item["limitsKey"] for item in ours}
+    removed = [str(item["limitsKey"]) for item in found if str(item["limitsKey"]).startswith(GROUP)]
+    num, vendor = str(value.get("num", NO_NUMBER)), value.get("vendor") or ""
+    if vendor and vendor not in [item["limitsKey"] for item in others]:
+        num, vendor = NO_NUMBER, ""
+    if sizes.default is not None:
+        num, vendor = str(sizes.default.request.gpus), sizes.default.key
+    return FormGpus(
+        (*others, *ours),
+        num,
+        str(vendor),
+        gpus.get("readOnly") is True,
+        tuple(key for key in removed if key not in keys),
+        sizes.source,
+    )
+
+
+def gpus_part(form: FormGpus) -> str:
+    """The part alone, under the key it belongs to: to be read, or pasted into the file."""
+    return "\n".join([f"{ROOT}:", *_block(form, "  ")]) + "\n"
+
+
+def replace_gpus(existing: Document, form: FormGpus) -> str:
+    """The text of `existing` with only its `gpus` replaced, or added at the end of the form's defaults.
+
+    Comments, order and line ends elsewhere stay as they are. Raises WrongFile where that cannot be done.
+    """
+    import yaml
+
+    text = existing.text
+    found = child(existing.node, ROOT)
+    root = found[1] if found else None
+    if not isinstance(root, yaml.MappingNode) or root.flow_style or not root.value:
+        raise WrongFile(existing.source, ROOT, None, ALLOWED_BLOCK)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    indent = " " * root.value[0][0].start_mark.column
+    pair = child(root, "gpus")
+    block = line_end.join(_block(form, indent))
+    if pair is not None:
+        start = pair[0].start_mark.index
+        result = text[:start] + block[len(indent) :] + text[_content_end(text, pair[1], start) :]
+    else:
+        end = _content_end(text, root, 0)
+        result = text[:end] + line_end + block + text[end:]
+    _check_result(existing, result, form)
+    return result
+
+
+def _block(form: FormGpus, indent: str) -> list[str]:
+    source = "".join(letter if letter.isprintable() else "?" for letter in form.source)
+    lines = [
+        "gpus:",
+        f"  # Written by `kubeflow-bitfusion form` from {source}: edit that list and run it again.",
+        f"  readOnly: {json.dumps(form.read_only)}",
+        "  value:",
+        "    # what is preselected; users pick number × vendor",
+        f"    num: {_quoted(form.num)}",
+        f"    vendor: {_quoted(form.vendor)}",
+        "    vendors:" + ("" if form.vendors else " []"),
+    ]
+    for vendor in form.vendors:
+        for place, (name, value) in enumerate(vendor.items()):
+            lines.append(f"    {'  ' if place else '- '}{_key(name)}: {_quoted(value)}")
+    return [indent + line for line in lines]
+
+
+def _quoted(value: object) -> str:
+    # JSON is YAML; letters that are not printable must be escaped in both
+    return json.dumps(value, ensure_ascii=isinstance(value, str) and not value.isprintable())
+
+
+def _key(name: str) -> str:
+    return name if name.isidentifier() else _quoted(name)
+
+
+def _content_end(text: str, node: yaml.Node, start: int) -> int:
+    """The position after the last word of a node and of a comment in the same line.
+
+    A block's own end mark lies at the next entry, behind comments that belong to that one.
+    """
+    import yaml
+
+    end = start
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, yaml.CollectionNode) and item.value and not item.flow_style:
+            last = item.value[-1]
+            waiting += last if isinstance(last, tuple) else (last,)
+        else:
+            end = max(end, item.end_mark.index)
+    end = len(text[:end].rstrip())
+    line_end = len(text)
+    for mark in ("\r\n", "\n"):
+        place = text.find(mark, end)
+        line_end = place if place >= 0 and place < line_end else line_end
+    rest = text[end:line_end].strip()
+    return line_end if not rest or rest.startswith("#") else end
+
+
+def _check_result(existing: Document, result: str, form: FormGpus) -> None:
+    """Read back: everything else must be as before. Catches anchors, aliases, braces."""
+    wanted = existing.data
+    assert isinstance(wanted, dict)
+    wanted = {**wanted, ROOT: {**wanted[ROOT], "gpus": form.data()}}
+    try:
+        same = parse_document(result, existing.source).data == wanted
+    except WrongFile:
+        same = False
+    if not same:
+        raise WrongFile(existing.source, "gpus", None, ALLOWED_BLOCK)
+
+
+def _existing_gpus(existing: Document) -> dict[str, object]:
+    data = existing.data
+    if not isinstance(data, dict) or not isinstance(data.get(ROOT), dict):
+        raise WrongFile(existing.source, "", None, f"is no spawner_ui_config.yaml: it has no {ROOT}")
+    return _mapping(existing, data[ROOT].get("gpus", {}), "gpus")
+
+
+def _mapping(existing: Document | None, value: object, *path: str) -> dict[str, object]:
+    if isinstance(value, dict):
+        return value
+    assert existing is not None
+    place = f"{'.'.join(path)} (line {existing.line(ROOT, *path)}):"
+    raise WrongFile(existing.source, place, value, "must be a mapping")
+
+
+def _vendors(existing: Document | None, value: dict[str, object]) -> list[object]:
+    vendors = value.get("vendors") or []
+    if isinstance(vendors, list):
+        return vendors
+    assert existing is not None
+    place = f"gpus.value.vendors (line {existing.line(ROOT, 'gpus', 'value', 'vendors')}):"
+    raise WrongFile(existing.source, place, vendors, "must be a list")
+
+
+def _existing_vendor(existing: Document | None, item: object, index: int) -> dict[str, object]:
+    names = ("limitsKey", "uiName")
+    if isinstance(item, dict) and all(isinstance(item.get(name), str) for name in names):
+        # fields the form does not know may be some fork's; they stay if they can be written
+        try:
+            if json.loads(json.dumps(item)) == item:
+                return {name: item[name] for name in sorted(item, key=lambda name: name not in names)}
+        except (TypeError, ValueError, RecursionError):
+            pass
+    assert existing is not None
+    line = existing.line(ROOT, "gpus", "value", "vendors", index)
+    place = f"vendor {index + 1} (line {line}):"
+    raise WrongFile(existing.source, place, item, "must have a limitsKey and a uiName, both text")
+
+
+def _check_labels(sizes: SizeList, others: list[dict[str, object]]) -> None:
+    labels = {" ".join(str(item["uiName"]).casefold().split()): item for item in others}
+    for place, size in zip(sizes.places, sizes.sizes, strict=True):
+        other = labels.get(" ".join(size.label.casefold().split()))
+        if other is not None:
+            allowed = f"is the label of {other['limitsKey']} too; users could not tell them apart"
+            raise WrongFile(sizes.source, f"{place}: label", size.label, allowed)

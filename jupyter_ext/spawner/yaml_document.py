@@ -1,0 +1,124 @@
+"""YAML as an admin writes it: every problem is one clear line, every entry knows where it stands."""
+
+from __future__ import annotations
+
+import os
+
+from bitfusion_client.errors import BitfusionError
+from jupyter_ext.spawner.wrong_file import WrongFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import yaml
+
+
+class NoYaml(BitfusionError):
+    """PyYAML is not installed."""
+
+    headline = "PyYAML is missing, which reads and checks these files."
+    next_step = "pip install 'kubeflow-bitfusion[form]'"
+
+
+class Document:
+    """One YAML document: `data` as plain Python values, `text` it was read from, `node` as PyYAML has it."""
+
+    def __init__(self, source: str, text: str, data: object, node: yaml.Node | None) -> None:
+        self.source = source
+        self.text = text
+        self.data = data
+        self.node = node
+
+    def line(self, *path: str | int) -> int:
+        """The line (from 1) where the entry under these keys and indices starts; 1 if there is none."""
+        node = self.node
+        line = 1 if node is None else node.start_mark.line + 1
+        for step in path:
+            found = child(node, step)
+            if found is None:
+                return line
+            key, node = found
+            line = key.start_mark.line + 1
+        return line
+
+
+def read_document(path: str) -> Document:
+    """The one document of a file. Raises WrongFile, NoYaml, OSError."""
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise WrongFile(os.path.basename(path), "", None, "is not text in UTF-8") from None
+    return parse_document(text, os.path.basename(path))
+
+
+def parse_document(text: str, source: str) -> Document:
+    """The document of a text; `source` is what messages call it. Raises WrongFile, NoYaml."""
+    try:
+        import yaml
+    except ImportError:
+        raise NoYaml from None
+    # the loader in Python: its marks are positions in `text`
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is not None:
+            for key in _repeated_keys(node):
+                place = f"line {key.start_mark.line + 1}:"
+                raise WrongFile(source, place, key.value, "is given twice")
+        data = None if node is None else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}:" if mark else ""
+        problem = error.problem or error.context or "it cannot be read"
+        raise WrongFile(source, place, _line_of(text, mark), f"is not YAML: {problem}") from None
+    except yaml.YAMLError as error:
+        raise WrongFile(source, "", None, f"is not YAML: {error}") from None
+    except (ValueError, OverflowError) as error:
+        raise WrongFile(source, "", None, f"has a value that cannot be read: {error}") from None
+    except RecursionError:
+        raise WrongFile(source, "", None, "is nested too deeply") from None
+    finally:
+        loader.dispose()
+    return Document(source, text, data, node)
+
+
+def child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """The key and the value under a mapping's key or a list's index; of a list both are the item."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
+        return node.value[step], node.value[step]
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode) and key.value == step:
+            return key, value
+    return None
+
+
+def _repeated_keys(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """Keys that a mapping has twice: YAML forbids them, PyYAML silently takes the last."""
+    import yaml
+
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        names = set()
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            waiting += (key, value)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if (key.tag, key.value) in names:
+                yield key
+            names.add((key.tag, key.value))
+
+
+def _line_of(text: str, mark: yaml.Mark | None) -> str | None:
+    lines = text.splitlines()
+    return lines[mark.line].strip() or None if mark is not None and mark.line < len(lines) else None
