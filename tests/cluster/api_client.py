@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import ssl
 import threading
@@ -135,17 +136,27 @@ class ApiClient:
         if body is not None:
             payload = json.dumps(body).encode()
             headers["Content-Type"] = content_type
-        with self._lock:
-            kept = self._idle.pop() if self._idle else None
+        kept = self._kept()
         if kept is not None:
             try:
                 return self._exchange(kept, method, path, payload, headers)
             except (OSError, http.client.HTTPException):
-                # A kept connection may have been closed meanwhile; only a read is safe to send again.
+                # It may have been closed this moment; only a read is safe to send again.
                 if method != "GET":
                     raise
         fresh = http.client.HTTPSConnection(self._host, self._port, timeout=60, context=self._context)
         return self._exchange(fresh, method, path, payload, headers)
+
+    def _kept(self) -> http.client.HTTPSConnection | None:
+        """An idle connection that the server has not closed."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]:
+                return connection
+            connection.close()
 
     def _exchange(
         self,

@@ -21,16 +21,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.api_client import ApiClient, Refused
+from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.binaries import Binaries
 from tests.cluster.components import Component, ComponentFailed, Guardian, marked_processes
 from tests.cluster.keys import Keys, write_keys, write_kubeconfig
+from tests.cluster.node_stub import NodeStub, translated
+from tests.cluster.notebook_controller import Kubeflow, NotebookController
 
 if TYPE_CHECKING:
     from notebook_controller_patch.kubernetes_api import KubernetesApi
 
-NOTEBOOKS = "/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks"
-STATEFULSETS = "/apis/apps/v1/namespaces/{namespace}/statefulsets"
 _CRD = Path(__file__).parent / "notebook_crd.yaml"
 _START_ATTEMPTS = 3
 
@@ -152,6 +152,22 @@ class Cluster:
         client = ApiClient(self.server, self.ca, token, agent)
         self._closing.callback(client.close)
         return client
+
+    def notebook_controller(self, kubeflow: Kubeflow, namespace: str | None = None) -> NotebookController:
+        """Our stub of Kubeflow's notebook controller, for `with`; of all namespaces when none is given."""
+        return NotebookController(
+            ApiClient(self.server, self.ca, self.token, "notebook-controller"), kubeflow, namespace
+        )
+
+    def node_stub(
+        self,
+        namespace: str | None = None,
+        schedulable: Callable[[Object], bool] = translated,
+        termination_s: float = 0.0,
+    ) -> NodeStub:
+        """A node that exists on paper and lets pods run, for `with`; see NodeStub."""
+        client = ApiClient(self.server, self.ca, self.token, "node-stub")
+        return NodeStub(client, namespace, schedulable, termination_s)
 
     def kubectl(
         self, *arguments: str, input: str | None = None, kubeconfig: Path | None = None, limit_s: float = 50

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import KubectlFailed, eventually
+from tests.cluster.cluster import Cluster, KubectlFailed, eventually
 from tests.cluster.components import marked_processes
-
-if TYPE_CHECKING:
-    from tests.cluster.cluster import Cluster
 
 
 def notebook(version: str) -> dict[str, object]:

@@ -1,0 +1,76 @@
+"""List, then watch, again and again: how the stubs learn what happens, whatever becomes of the server."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable
+
+from tests.cluster.api_client import ApiClient, Object, Refused, Watch
+
+TROUBLE = (Refused, OSError, http.client.HTTPException)
+"""What a request can raise while the apiserver is away or refuses it."""
+
+_PAUSE_S = 0.2
+
+
+class Follower:
+    """Calls `changed(type, object)` from its own thread for each object of a list, then for each event.
+
+    Types are ADDED, MODIFIED and DELETED; after a lost connection everything is told again as ADDED.
+    """
+
+    def __init__(self, client: ApiClient, path: str, changed: Callable[[str, Object], None]) -> None:
+        self._client = client
+        self._path = path
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._watch: Watch | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"follow {path}", daemon=True)
+        self.synced = threading.Event()
+        """Set when the first list has been told."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; `changed` is not called any more when this returns."""
+        self._ending.set()
+        with self._lock:
+            if self._watch is not None:
+                self._watch.close()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            try:
+                listed = self._client.get(self._path)
+                for each in listed["items"]:
+                    self._changed("ADDED", each)
+                self.synced.set()
+                version = listed["metadata"]["resourceVersion"]
+                while version and not self._ending.is_set():
+                    version = self._follow(version)
+            except TROUBLE:
+                self._ending.wait(_PAUSE_S)
+
+    def _follow(self, version: str) -> str:
+        """One watch; returns the version to go on from, empty when everything must be listed anew."""
+        with self._client.watch(self._path, resourceVersion=version, allowWatchBookmarks="true") as watch:
+            with self._lock:
+                self._watch = watch
+            if self._ending.is_set():
+                return ""
+            try:
+                for event in watch:
+                    if self._ending.is_set() or event["type"] == "ERROR":
+                        return ""
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        self._changed(event["type"], event["object"])
+            finally:
+                with self._lock:
+                    self._watch = None
+        return version

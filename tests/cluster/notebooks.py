@@ -1,0 +1,182 @@
+"""Notebooks as Kubeflow's form posts them, and what is looked at on them, on their StatefulSets and pods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.cluster.api_client import ApiClient, Object
+from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.notebook_controller import STOPPED
+
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+"""The label of a user's namespace in Kubeflow."""
+
+
+def form_notebook(
+    namespace: str,
+    name: str = "mine",
+    limits: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    """The Notebook that the form's backend posts for a user's choice; `limits` besides cpu and memory.
+
+    As seen from the backends of 1.4 to 1.11: v1beta1, GPUs in the limits only, no command, no security
+    context.
+    """
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Notebook",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": name},
+            "annotations": {
+                "notebooks.kubeflow.org/server-type": "jupyter",
+                "notebooks.kubeflow.org/creator": "user@example.com",
+                **(annotations or {}),
+            },
+        },
+        "spec": {
+            "template": {
+                "spec": {
+                    "serviceAccountName": "default-editor",
+                    "containers": [
+                        {
+                            "name": name,
+                            "image": "kubeflownotebookswg/jupyter-tensorflow-full:v1.8.0",
+                            "imagePullPolicy": "IfNotPresent",
+                            "resources": {
+                                "requests": {"cpu": "0.5", "memory": "1Gi"},
+                                "limits": {"cpu": "0.6", "memory": "1.2Gi", **(limits or {})},
+                            },
+                            "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
+                            "env": [],
+                        }
+                    ],
+                    "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
+                    "tolerations": [],
+                }
+            }
+        },
+    }
+
+
+class Room:
+    """A user's namespace on the cluster, with shorthands for what users and controllers do in it."""
+
+    def __init__(self, cluster: Cluster, labels: Mapping[str, str] | None = None) -> None:
+        self.cluster = cluster
+        self.client: ApiClient = cluster.client
+        self.namespace = cluster.new_namespace(PROFILE if labels is None else labels, "user")
+        # Kubeflow's profile controller makes it; without it no pod of the form's notebooks is let in.
+        accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        self.client.create(accounts, {"metadata": {"name": "default-editor"}})
+
+    @property
+    def notebooks(self) -> str:
+        return f"/apis/kubeflow.org/v1beta1/namespaces/{self.namespace}/notebooks"
+
+    @property
+    def stateful_sets(self) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets"
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def post(self, notebook: Object) -> Object:
+        """As the form does: a dry run first, then the real one."""
+        self.client.create(self.notebooks, notebook, dryRun="All")
+        return self.client.create(self.notebooks, notebook)
+
+    def create(
+        self,
+        name: str = "mine",
+        limits: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Object:
+        return self.post(form_notebook(self.namespace, name, limits, annotations))
+
+    def notebook(self, name: str = "mine") -> Object:
+        return self.client.get(f"{self.notebooks}/{name}")
+
+    def stateful_set(self, name: str = "mine") -> Object:
+        return self.client.get(f"{self.stateful_sets}/{name}")
+
+    def pod(self, name: str = "mine") -> Object | None:
+        path = f"{self.pods}/{name}-0"
+        return self.client.get(path) if self.client.exists(path) else None
+
+    def template_annotations(self, name: str = "mine") -> dict[str, str]:
+        metadata = self.stateful_set(name)["spec"]["template"]["metadata"]
+        annotations: dict[str, str] = metadata.get("annotations") or {}
+        return annotations
+
+    def annotate(self, name: str = "mine", **annotations: str | None) -> Object:
+        """Set annotations of the Notebook, `None` removes; see `annotate_with` for keys that are no names."""
+        return self.annotate_with(annotations, name)
+
+    def annotate_with(self, annotations: Mapping[str, str | None], name: str = "mine") -> Object:
+        return self.client.merge(f"{self.notebooks}/{name}", {"metadata": {"annotations": dict(annotations)}})
+
+    def stop(self, name: str = "mine") -> None:
+        """The form's stop button, until the pod is gone."""
+        self.annotate_with({STOPPED: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, name)
+        eventually(lambda: self.pod(name) is None, 30, "the pod of the stopped notebook gone")
+
+    def start(self, name: str = "mine") -> Object:
+        """The form's start button, until the notebook runs."""
+        self.annotate_with({STOPPED: None}, name)
+        return self.wait_running(name)
+
+    def wait_running(self, name: str = "mine", limit_s: float = 30) -> Object:
+        """Until the notebook's pod is Running; returns the pod."""
+
+        def running() -> Object | None:
+            pod = self.pod(name)
+            return pod if pod and pod["status"].get("phase") == "Running" else None
+
+        pod: Object = eventually(running, limit_s, "the notebook's pod runs", errors=())
+        return pod
+
+    def wait_stateful_set(self, name: str = "mine", limit_s: float = 20) -> Object:
+        made: Object = eventually(
+            lambda: self.client.exists(f"{self.stateful_sets}/{name}") and self.stateful_set(name),
+            limit_s,
+            "the notebook's StatefulSet",
+        )
+        return made
+
+    def revisions(self, name: str = "mine") -> set[str]:
+        """The names of the StatefulSet's ControllerRevisions: one for each pod template that it had."""
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/controllerrevisions"
+        return {
+            each["metadata"]["name"]
+            for each in self.client.get(path)["items"]
+            if any(owner["name"] == name for owner in each["metadata"].get("ownerReferences") or [])
+        }
+
+
+def settled(look: Callable[[], Any], quiet_s: float = 1.0, limit_s: float = 20.0) -> Any:
+    """What `look` returns once it has been the same for `quiet_s`."""
+    deadline = time.monotonic() + limit_s
+    last, since = look(), time.monotonic()
+    while time.monotonic() - since < quiet_s:
+        assert time.monotonic() < deadline, f"not settled within {limit_s:g} s; last seen: {last!r}"
+        time.sleep(0.1)
+        now = look()
+        if now != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def version(thing: Object) -> str:
+    """What the apiserver changes with every write that is no no-op."""
+    return str(thing["metadata"]["resourceVersion"])
+
+
+def generation(thing: Object) -> int:
+    """What the apiserver changes with every write that changes the spec."""
+    return int(thing["metadata"]["generation"])
