@@ -36,7 +36,7 @@ def configure_logging(log_format: str = "json", level: str = "info", stream: Tex
         root.removeHandler(former)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    # Every connection that a scanner or a probe drops is a warning of asyncio's or tornado's.
+    # Below that tornado tells of every connection that a client drops.
     logging.getLogger("tornado.general").setLevel(max(logging.WARNING, root.level))
     logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
 

@@ -59,8 +59,11 @@ class Owners:
     async def find(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
         """The annotations of the Notebook with this uid; None if they could not be learnt in 0.5 s."""
         annotations = self.cached(namespace, name, uid)
-        if annotations is not None:
-            return annotations
+        return annotations if annotations is not None else await self.look_up(namespace, name, uid)
+
+    async def look_up(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
+        """`find` without the cache."""
+        annotations: Mapping[str, str] | None = None
         self._count(MISS)
         began = time.perf_counter()
         try:

@@ -1,0 +1,238 @@
+"""A few fixed paths over HTTP/1.1, for two listeners: admission (TLS) and monitoring (plain).
+
+Straight on tornado's connections, without its web framework: a review costs half as much, and a body that
+is too large gets an answer instead of a cut connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from http.client import responses
+
+from tornado.httpserver import HTTPServer
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    HTTPOutputError,
+    HTTPServerConnectionDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
+from tornado.iostream import StreamClosedError
+from tornado.netutil import bind_sockets
+
+MIB = 1 << 20
+LARGEST_BODY = 8 * MIB  # a StatefulSet's review carries the object twice; etcd takes 1.5 MiB of one
+LARGEST_DISCARDED = 64 * MIB  # read to its end to be able to say 413; beyond it the connection is cut
+REQUEST_SECONDS = 5.0  # for all of a request to arrive, and for its answer; the apiserver waits as long
+IDLE_SECONDS = 180.0  # longer than the apiserver keeps an idle connection (90 s): it closes, never we
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer. `body` of a problem is one line of plain text."""
+
+    code: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+def plain(code: int, text: str) -> Response:
+    """An answer of one line."""
+    return Response(code, text.encode(errors="backslashreplace") + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path: the method it answers, the type its body must have, and what answers it."""
+
+    method: str
+    handler: Callable[[bytes], Response | Awaitable[Response]]
+    content_type: str = ""
+
+
+class HttpService(HTTPServerConnectionDelegate):
+    """Serves `routes` (by path; the query is ignored). One asyncio loop; start and stop are called in it.
+
+    `on_problem` is told the status of every request that got no further than here.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        ssl_context: ssl.SSLContext | None = None,
+        on_problem: Callable[[int], None] = lambda status: None,
+    ) -> None:
+        self.routes = routes
+        self.on_problem = on_problem
+        self.in_flight = 0
+        self.draining = False
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself only keeps weak references
+        self._server = HTTPServer(
+            self,
+            ssl_options=ssl_context,
+            idle_connection_timeout=IDLE_SECONDS,
+            max_body_size=LARGEST_DISCARDED,
+            max_header_size=64 * 1024,
+        )
+
+    async def start(self, address: str, port: int) -> int:
+        """Listen; returns the port, a free one if `port` was 0. Raises OSError."""
+        # One socket: an empty address or a name could mean two, with two different free ports.
+        sockets = bind_sockets(port, address)
+        self._server.add_sockets(sockets)
+        bound: int = sockets[0].getsockname()[1]
+        return bound
+
+    def drain(self) -> None:
+        """From now on each answer asks its client to use another connection. Everything is still served."""
+        self.draining = True
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more connections, answer what has been asked, at most `grace_s` seconds, close the rest."""
+        self.drain()
+        self._server.stop()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        while self.in_flight and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        await self._server.close_all_connections()
+
+    def start_task(self, work: Coroutine[object, object, None]) -> None:
+        """Run one answer beside the others."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
+        """Tornado's call at each request."""
+        return _Exchange(self, request_conn)
+
+
+class _Exchange(HTTPMessageDelegate):
+    """One request and its answer."""
+
+    __slots__ = ("_answered", "_chunks", "_connection", "_handler", "_problem", "_service", "_size", "_timer")
+
+    def __init__(self, service: HttpService, connection: HTTPConnection) -> None:
+        self._service = service
+        self._connection = connection
+        self._handler: Callable[[bytes], Response | Awaitable[Response]] | None = None
+        self._problem: Response | None = None
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._answered = True  # nothing has been asked yet
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> Awaitable[None] | None:
+        """Find who answers; a request that nobody can answer is read to its end first."""
+        assert isinstance(start_line, RequestStartLine)
+        self._answered = False
+        self._service.in_flight += 1
+        self._timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._too_slow)
+        path = start_line.path.partition("?")[0]
+        route = self._service.routes.get(path)
+        if route is None:
+            self._problem = plain(404, "there is nothing at this path")
+        elif start_line.method != route.method:
+            self._problem = plain(405, f"only {route.method} is answered here")
+        elif route.content_type and _media_type(headers) != route.content_type:
+            self._problem = plain(415, f"the content type must be {route.content_type}")
+        else:
+            self._handler = route.handler
+        length = headers.get("Content-Length", "")
+        if length.isascii() and length.isdigit() and int(length[:18]) > LARGEST_BODY:
+            self._problem = TOO_LARGE
+            if int(length[:18]) > LARGEST_DISCARDED:
+                self._answer(TOO_LARGE)
+        return None
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Collect the body, unless it cannot be answered anyway."""
+        if self._problem is None:
+            self._size += len(chunk)
+            if self._size > LARGEST_BODY:
+                self._problem = TOO_LARGE
+                self._chunks = []
+            else:
+                self._chunks.append(chunk)
+        return None
+
+    def finish(self) -> None:
+        """The request is complete: answer it, at once or in a task of its own."""
+        if self._problem is not None or self._handler is None:
+            self._answer(self._problem or plain(500, "nobody answers"))
+            return
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks = []
+        try:
+            answer = self._handler(body)
+        except Exception:
+            self._answer(_broken())
+            return
+        if isinstance(answer, Response):
+            self._answer(answer)
+        else:
+            self._service.start_task(self._answer_later(answer))
+
+    def on_connection_close(self) -> None:
+        """The client has gone before it had its answer."""
+        self._done()
+
+    async def _answer_later(self, answer: Awaitable[Response]) -> None:
+        try:
+            response = await answer
+        except Exception:
+            response = _broken()
+        self._answer(response)
+
+    def _too_slow(self) -> None:
+        self._answer(plain(408, f"the request took longer than {REQUEST_SECONDS:g} s"))
+
+    def _answer(self, response: Response) -> None:
+        if self._answered:
+            return
+        if response is self._problem or response.code in (408, 500):
+            self._service.on_problem(response.code)
+        headers = HTTPHeaders(
+            {"Content-Type": response.content_type, "Content-Length": str(len(response.body))}
+        )
+        if self._service.draining:
+            headers["Connection"] = "close"
+        start_line = ResponseStartLine("HTTP/1.1", response.code, responses[response.code])
+        try:
+            self._connection.write_headers(start_line, headers, response.body)
+            self._connection.finish()
+        except (StreamClosedError, HTTPOutputError):
+            pass  # gone meanwhile
+        self._done()
+
+    def _done(self) -> None:
+        if not self._answered:
+            self._answered = True
+            self._service.in_flight -= 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._chunks = []
+
+
+TOO_LARGE = plain(413, f"the body is larger than {LARGEST_BODY // MIB} MiB")
+
+
+def _broken() -> Response:
+    log.exception("request not answered")
+    return plain(500, "the server failed; its log says why")
+
+
+def _media_type(headers: HTTPHeaders) -> str:
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
