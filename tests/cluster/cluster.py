@@ -259,6 +259,8 @@ class Cluster:
             f"--service-account-signing-key-file={keys.service_account_key}",
             "--allow-privileged=true",
             "--enable-admission-plugins=NodeRestriction",
+            # Webhooks by Service are called at its endpoints: nobody makes its ClusterIP work here.
+            "--enable-aggregator-routing=true",
         ]
 
     def _manager_command(self) -> list[str]:
