@@ -7,12 +7,7 @@ from typing import Any
 
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import (
-    ALLOWED_PAIR,
-    ALLOWED_SIZE_KEY,
-    ANNOTATION_REQUEST,
-    SIZE_PREFIX,
-)
+from bitfusion_client.kubernetes_contract import ANNOTATION_REQUEST
 from bitfusion_client.notebook_contract import (
     DEFAULTED,
     NotebookChanges,
@@ -22,21 +17,16 @@ from bitfusion_client.notebook_contract import (
     notebook_changes,
     notebook_image,
 )
-from bitfusion_client.quantities import parse_quantity
-from bitfusion_client.request import ALLOWED_GPUS
 from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
+from notebook_controller_patch.refusals import refusal
 
 ANNOTATION_STOPPED = "kubeflow-resource-stopped"  # Kubeflow's; its value is a time, only its presence counts
 
-NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
-WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."
 RESTARTS = (
     "this edit restarts the running notebook. A size changed in the annotation "
     f"{ANNOTATION_REQUEST} waits for the next start instead"
 )
-OTHER_SIZE = "Choose another size; if the form offers this one, its administrator has to correct the list."
-LEAVE_ONE = "Leave one of the two out."
 CHOSEN_ANEW = "Remove these annotations to have them chosen anew"
 LEFT_WRONG = "left as it is, but no GPU can be given: "
 
@@ -82,15 +72,6 @@ def notebook_patch(notebook: Mapping[str, Any], changes: NotebookChanges) -> lis
     return operations
 
 
-def refusal(error: InvalidRequest) -> str:
-    """One line for the form's error bar: which value, what is allowed, what to do instead."""
-    message = error.user_message
-    if message[-1] not in ".!?":
-        message += "."
-    hint = _hint(error)
-    return f"{message} {hint}" if hint else message
-
-
 def restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether an edit makes Kubeflow remake the pod of a running notebook that asks, or asked, for GPUs."""
     if ANNOTATION_STOPPED in _annotations(old) or ANNOTATION_STOPPED in _annotations(new):
@@ -118,22 +99,6 @@ def _warnings_of_edit(
         shown = ", ".join(f"{name}={before[name]}" for name in stale)
         warnings.append(f"the client is still that of the former image: {shown}. {CHOSEN_ANEW}")
     return warnings
-
-
-def _hint(error: InvalidRequest) -> str:
-    if error.allowed == ALLOWED_SIZE_KEY:
-        return OTHER_SIZE
-    if error.allowed == ALLOWED_PAIR:
-        return LEAVE_ONE
-    if error.allowed != ALLOWED_GPUS:
-        return ""
-    try:
-        numerator, denominator = parse_quantity(error.value)
-    except ValueError:
-        return ""
-    if numerator == 0:
-        return NO_GPU
-    return WHOLE_GPUS if numerator % denominator and numerator > 0 else ""
 
 
 def _metadata(notebook: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -35,7 +35,8 @@ class Cache(Generic[R]):
         """The record, None if there is none or the cache isn't synced yet."""
         return self._records.get((namespace, name))
 
-    def keys(self) -> list[Key]:
+    def known(self) -> list[Key]:
+        """The keys of all records, as of now."""
         return list(self._records)
 
     def __len__(self) -> int:

@@ -51,6 +51,7 @@ class NotebookRecord:
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     containers: tuple[ContainerRecord, ...]
+    init_containers: tuple[ContainerRecord, ...]  # only those that ask, which is refused
     stopped: bool
     deleting: bool
     has_annotations: bool
@@ -72,12 +73,14 @@ class NotebookRecord:
                 metadata["annotations"][ANNOTATION_STOPPED] = ""
         if self.has_labels:
             metadata["labels"] = dict(self.labels)
-        containers = [container.to_object() for container in self.containers]
+        pod: dict[str, Any] = {"containers": [container.to_object() for container in self.containers]}
+        if self.init_containers:
+            pod["initContainers"] = [container.to_object() for container in self.init_containers]
         return {
             "apiVersion": "kubeflow.org/v1",
             "kind": NOTEBOOK_KIND,
             "metadata": metadata,
-            "spec": {"template": {"spec": {"containers": containers}}},
+            "spec": {"template": {"spec": pod}},
         }
 
 
@@ -85,7 +88,8 @@ class NotebookRecord:
 class StatefulSetRecord:
     """A StatefulSet that belongs to a Notebook. `annotations` are the template's, this project's keys only.
 
-    `pods` is how many pods it has made, `ready` whether one of them is ready (its status, so a bit late).
+    From its status, so a bit late: `pods` is how many pods it has, `ready` whether one of them is ready,
+    `revising` whether its pods were made from an older template than the one it has now.
     """
 
     namespace: str
@@ -97,6 +101,7 @@ class StatefulSetRecord:
     replicas: int
     pods: int
     ready: bool
+    revising: bool
     annotations: Mapping[str, str]
     has_annotations: bool
     containers: tuple[ContainerRecord, ...]
@@ -145,7 +150,7 @@ def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
         return None
     annotations = _map(metadata.get("annotations"))
     labels = _map(metadata.get("labels"))
-    template = _map(_map(data.get("spec")).get("template"))
+    pod = _map(_map(_map(data.get("spec")).get("template")).get("spec"))
     return NotebookRecord(
         namespace=sys.intern(namespace),
         name=name,
@@ -153,7 +158,8 @@ def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
         resource_version=_text(metadata.get("resourceVersion")),
         annotations=_own(annotations),
         labels={LABEL_REQUESTED: _text(labels[LABEL_REQUESTED])} if LABEL_REQUESTED in labels else {},
-        containers=_containers(_map(template.get("spec"))),
+        containers=_containers(pod.get("containers")),
+        init_containers=tuple(item for item in _containers(pod.get("initContainers")) if item.limits),
         stopped=ANNOTATION_STOPPED in annotations,
         deleting=bool(metadata.get("deletionTimestamp")),
         has_annotations=bool(annotations),
@@ -181,9 +187,10 @@ def statefulset_record(data: Mapping[str, Any]) -> StatefulSetRecord | None:
         replicas=_count(spec.get("replicas"), 1),  # absent means 1
         pods=_count(status.get("replicas"), 0),
         ready=_count(status.get("readyReplicas"), 0) > 0,
+        revising=status.get("currentRevision") != status.get("updateRevision"),
         annotations=_own(annotations),
         has_annotations=bool(annotations),
-        containers=_containers(_map(template.get("spec"))),
+        containers=_containers(_map(template.get("spec")).get("containers")),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 
@@ -207,7 +214,7 @@ def pod_record(data: Mapping[str, Any]) -> PodRecord | None:
         resource_version=_text(metadata.get("resourceVersion")),
         owner_uid=_text(controllers[0].get("uid")) if controllers else "",
         annotations=_own(_map(metadata.get("annotations"))),
-        asks=any(container.limits for container in _containers(spec)),
+        asks=any(container.limits for container in _containers(spec.get("containers"))),
         waiting=status.get("phase") == "Pending"
         and not spec.get("nodeName")
         and not metadata.get("deletionTimestamp"),
@@ -234,8 +241,7 @@ def _own(annotations: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _containers(spec: Mapping[str, Any]) -> tuple[ContainerRecord, ...]:
-    listed = spec.get("containers")
+def _containers(listed: object) -> tuple[ContainerRecord, ...]:
     return tuple(
         ContainerRecord(
             name=sys.intern(_text(container.get("name"))),

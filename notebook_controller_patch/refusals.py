@@ -1,0 +1,38 @@
+"""The words of a refused size: in the form's error bar by admission, as an Event by the reconciler. Pure."""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.kubernetes_contract import ALLOWED_PAIR, ALLOWED_SIZE_KEY, SIZE_PREFIX
+from bitfusion_client.quantities import parse_quantity
+from bitfusion_client.request import ALLOWED_GPUS
+
+NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
+WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."
+OTHER_SIZE = "Choose another size; if the form offers this one, its administrator has to correct the list."
+LEAVE_ONE = "Leave one of the two out."
+
+
+def refusal(error: InvalidRequest) -> str:
+    """One line: which value, what is allowed, what to do instead."""
+    message = error.user_message
+    if message[-1] not in ".!?":
+        message += "."
+    hint = _hint(error)
+    return f"{message} {hint}" if hint else message
+
+
+def _hint(error: InvalidRequest) -> str:
+    if error.allowed == ALLOWED_SIZE_KEY:
+        return OTHER_SIZE
+    if error.allowed == ALLOWED_PAIR:
+        return LEAVE_ONE
+    if error.allowed != ALLOWED_GPUS:
+        return ""
+    try:
+        numerator, denominator = parse_quantity(error.value)
+    except ValueError:
+        return ""
+    if numerator == 0:
+        return NO_GPU
+    return WHOLE_GPUS if numerator % denominator and numerator > 0 else ""
