@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from notebook_controller_patch.json_patch import Operation
@@ -46,7 +46,7 @@ class Verdict:
     """What is answered. `message` and `code` (HTTP) are for refusals; each warning is one line of text."""
 
     allowed: bool = True
-    patch: Sequence[Operation] = ()
+    patch: list[Operation] = field(default_factory=list)
     message: str = ""
     code: int = 0
     warnings: tuple[str, ...] = ()

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import copy
+
+import jsonpatch
+import pytest
+
+from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
+from notebook_controller_patch.admission.notebook import admit_notebook
+from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, parse_review
+from tests.notebook_controller_patch.admission.reviews import (
+    AMOUNT,
+    DEFAULTS,
+    IMAGE,
+    LABEL,
+    MANAGEMENT,
+    MEMORY,
+    OLD_IMAGE,
+    OS,
+    PERCENT,
+    REQUEST,
+    STOPPED,
+    VERSION,
+    body,
+    notebook,
+    review,
+)
+
+HALF = "bitfusion.io/gpu-50"
+CHOSEN = f"Bitfusion client chosen for the image {IMAGE}: {OS}=ubuntu22, {VERSION}=454"
+RESTARTS = (
+    "this edit restarts the running notebook. A size changed in the annotation bitfusion.io/request waits "
+    "for the next start instead"
+)
+FULL_PATCH = [
+    {"op": "add", "path": "/metadata/annotations/auto-management~1bitfusion", "value": "injection"},
+    {"op": "add", "path": "/metadata/annotations/bitfusion-client~1os", "value": "ubuntu22"},
+    {"op": "add", "path": "/metadata/annotations/bitfusion-client~1version", "value": "454"},
+    {"op": "add", "path": "/metadata/labels/bitfusion.io~1requested", "value": "true"},
+]
+
+
+def parsed(new, old=None, **fields) -> Review:
+    return parse_review(body(review(new, old, **fields)))
+
+
+def admit(new, old=None, rules=DEFAULT_RULES, **fields) -> Verdict:
+    return admit_notebook(parsed(new, old, **fields), rules)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("limits", [{AMOUNT: "2"}, {AMOUNT: 2}, {HALF: "1"}, {AMOUNT: "1", MEMORY: "8Gi"}])
+def test_a_notebook_that_asks_gets_its_annotations_and_its_label(limits, dry_run):
+    verdict = admit(notebook(limits), dryRun=dry_run)
+    assert verdict == Verdict(patch=FULL_PATCH, warnings=(CHOSEN,))
+
+
+def test_absent_maps_are_made_once_and_first():
+    new = notebook({AMOUNT: "1"})
+    new["metadata"].pop("labels")
+    new["metadata"]["annotations"] = None
+    patch = list(admit(new).patch)
+    assert patch == [
+        {"op": "add", "path": "/metadata/annotations", "value": {}},
+        *FULL_PATCH[:3],
+        {"op": "add", "path": "/metadata/labels", "value": {}},
+        FULL_PATCH[3],
+    ]
+    del new["metadata"]
+    assert admit(new).patch == [{"op": "add", "path": "/metadata", "value": {}}, *patch]
+
+
+def test_the_limits_stay_as_written_and_the_second_pass_is_empty():
+    new = notebook({HALF: "1"}, {"a/b~c": "d"})
+    after = jsonpatch.apply_patch(new, admit(new).patch)
+    assert after["spec"] == new["spec"]
+    assert after["metadata"]["annotations"] == {**new["metadata"]["annotations"], **DEFAULTS}
+    assert admit(after) == UNTOUCHED
+    assert admit(after, new) == UNTOUCHED
+
+
+def test_the_rules_choose_the_client():
+    verdict = admit(notebook({HALF: "1"}, image="team/x:1"), rules=(ImageRule("team/*", "centos8", "401"),))
+    assert [operation["value"] for operation in verdict.patch] == ["injection", "centos8", "401", "true"]
+    verdict = admit(notebook({HALF: "1"}, image=OLD_IMAGE))
+    assert [operation["value"] for operation in verdict.patch] == ["injection", "ubuntu20", "450", "true"]
+
+
+def test_what_the_user_wrote_wins():
+    verdict = admit(notebook({HALF: "1"}, {MANAGEMENT: "none", OS: "", VERSION: "1"}))
+    assert verdict == Verdict(patch=FULL_PATCH[3:])
+
+
+def test_a_size_by_annotation_alone_asks_too():
+    assert admit(notebook({}, {REQUEST: "-n 1 -p 0.5"})).patch == FULL_PATCH
+
+
+def test_the_gpu_removed_our_annotations_go():
+    asking = notebook({HALF: "1"}, {**DEFAULTS, "a": "b"}, {LABEL: "true"})
+    verdict = admit(notebook({}, {**DEFAULTS, "a": "b"}, {LABEL: "true"}), asking)
+    assert verdict.patch == [
+        {"op": "remove", "path": "/metadata/annotations/auto-management~1bitfusion"},
+        {"op": "remove", "path": "/metadata/annotations/bitfusion-client~1os"},
+        {"op": "remove", "path": "/metadata/annotations/bitfusion-client~1version"},
+        {"op": "remove", "path": "/metadata/labels/bitfusion.io~1requested"},
+    ]
+    assert verdict.warnings == (
+        "no Bitfusion GPU is asked for any more; "
+        f"removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
+        RESTARTS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": "1"}, {"bitfusion.io/gpu": "100"}])
+def test_other_notebooks_are_none_of_our_business(limits):
+    assert admit(notebook(limits, DEFAULTS)) == UNTOUCHED
+
+
+COUNT = "must be a whole number from 1 to 1024."
+NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
+SHARE = "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU."
+PERCENTS = "must be a whole number from 1 to 100."
+OTHER = "Choose another size; if the form offers this one, its administrator has to correct the list."
+KNOWN = (
+    "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
+    "gpu-8gib and gpu-8000mib."
+)
+
+REFUSALS = [
+    # 0 GPUs
+    ({AMOUNT: "0"}, None, f'Invalid value "0" for {AMOUNT}: {COUNT} {NO_GPU}'),
+    ({AMOUNT: 0}, None, f'Invalid value "0" for {AMOUNT}: {COUNT} {NO_GPU}'),
+    ({HALF: "0"}, None, f'Invalid value "0" for {HALF}: {COUNT} {NO_GPU}'),
+    # 0.5 GPUs
+    ({AMOUNT: "0.5"}, None, f'Invalid value "0.5" for {AMOUNT}: {COUNT} {SHARE}'),
+    ({AMOUNT: "500m"}, None, f'Invalid value "500m" for {AMOUNT}: {COUNT} {SHARE}'),
+    # share 0 or 101
+    ({AMOUNT: "1", PERCENT: "0"}, None, f'Invalid value "0" for {PERCENT}: {PERCENTS}'),
+    ({AMOUNT: "1", PERCENT: "101"}, None, f'Invalid value "101" for {PERCENT}: {PERCENTS}'),
+    ({"bitfusion.io/gpu-0": "1"}, None, f'Invalid value "gpu-0" for bitfusion.io/gpu-0: {KNOWN} {OTHER}'),
+    (
+        {"bitfusion.io/gpu-101": "1"},
+        None,
+        f'Invalid value "gpu-101" for bitfusion.io/gpu-101: {KNOWN} {OTHER}',
+    ),
+    # share and memory together
+    (
+        {AMOUNT: "1", PERCENT: "50", MEMORY: "8Gi"},
+        None,
+        f'Invalid value "8Gi" for {MEMORY}: gpu-percent and gpu-memory exclude each other. '
+        "Leave one of the two out.",
+    ),
+    (
+        {HALF: "1", "bitfusion.io/gpu-8gib": "1"},
+        None,
+        'Invalid value "1" for bitfusion.io/gpu-8gib: only one size may be given; '
+        f"there is also {HALF}.",
+    ),
+    # not a number
+    ({AMOUNT: "two"}, None, f'Invalid value "two" for {AMOUNT}: {COUNT}'),
+    ({AMOUNT: "-1"}, None, f'Invalid value "-1" for {AMOUNT}: {COUNT}'),
+    ({AMOUNT: "1", PERCENT: "half"}, None, f'Invalid value "half" for {PERCENT}: {PERCENTS}'),
+    (
+        {AMOUNT: "1", MEMORY: "much"},
+        None,
+        f'Invalid value "much" for {MEMORY}: must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G.',
+    ),
+    # unparsable key
+    (
+        {"bitfusion.io/gpu-half": "1"},
+        None,
+        f'Invalid value "gpu-half" for bitfusion.io/gpu-half: {KNOWN} {OTHER}',
+    ),
+    # half of a pair
+    ({PERCENT: "50"}, None, f'Invalid value "50" for {PERCENT}: needs {AMOUNT} beside it.'),
+    # the annotation
+    (
+        {AMOUNT: "1"},
+        {REQUEST: "-n 1 -p 0.5 -m 8Gi"},
+        f'Invalid value "-n 1 -p 0.5 -m 8Gi" for {REQUEST}: ',
+    ),
+    (
+        {AMOUNT: "1"},
+        {REQUEST: '{"gpus": 0}'},
+        f'Invalid value "{{"gpus": 0}}" for {REQUEST}: '
+        f'invalid value "0" for gpus: {COUNT}',
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("limits", "annotations", "message"), REFUSALS)
+def test_refusals_as_the_form_shows_them(limits, annotations, message):
+    verdict = admit(notebook(limits, annotations))
+    assert (verdict.allowed, verdict.code, verdict.patch, verdict.warnings) == (False, 422, [], ())
+    assert verdict.message.startswith(message)
+    if message.endswith("."):
+        assert verdict.message == message
+    # a bar of the form: one line that can be taken in at a glance
+    assert len(verdict.message) < 320
+    assert verdict.message.isprintable()
+
+
+def test_two_containers_that_ask_are_refused():
+    new = notebook({AMOUNT: "1"})
+    new["spec"]["template"]["spec"]["containers"].append(
+        {"name": "side", "resources": {"limits": {HALF: "1"}}}
+    )
+    assert admit(new).message == (
+        f'Invalid value "1" for {HALF} of container "side": '
+        'only one container may ask for GPUs; container "nb" does too.'
+    )
+
+
+def edited(base, annotations=None, limits=None):
+    new = copy.deepcopy(base)
+    new["metadata"]["annotations"].update(annotations or {})
+    new["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"].update(limits or {})
+    return new
+
+
+def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted():
+    wrong = notebook({AMOUNT: "0"})
+    for change in (
+        {STOPPED: "2026-11-21T08:00:00Z"},
+        {"notebooks.kubeflow.org/last-activity": "2026-11-21T08:00:00Z"},
+    ):
+        assert admit(edited(wrong, change), wrong) == Verdict(
+            warnings=(
+                f'left as it is, but no GPU can be given: Invalid value "0" for {AMOUNT}: {COUNT[:-1]}',
+            )
+        )
+    ending = copy.deepcopy(wrong)
+    ending["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    ending["metadata"]["finalizers"] = []
+    assert admit(ending, wrong) == UNTOUCHED
+    assert admit(None, wrong, operation="DELETE") == UNTOUCHED
+
+
+def test_a_wrong_notebook_edited_in_its_bitfusion_part_must_become_right():
+    wrong = notebook({AMOUNT: "0"})
+    assert not admit(edited(wrong, limits={AMOUNT: "-1"}), wrong).allowed
+    assert not admit(edited(wrong, {REQUEST: "-n 0"}), wrong).allowed
+    assert admit(edited(wrong, limits={AMOUNT: "1"}), wrong).allowed
+    assert admit(edited(wrong, {REQUEST: "-n 1"}), wrong).allowed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warned"),
+    [
+        ({}, {AMOUNT: "2"}, True),
+        ({"cpu": "2"}, {}, True),
+        ({}, {}, False),
+    ],
+)
+@pytest.mark.parametrize("stopped", [None, "before", "after"])
+def test_an_edit_of_the_spec_that_restarts_a_running_notebook_is_announced(old, new, warned, stopped):
+    base = notebook({AMOUNT: "1"}, DEFAULTS, {LABEL: "true"})
+    before, after = edited(base, limits=old), edited(base, limits=new)
+    if stopped:
+        (before if stopped == "before" else after)["metadata"]["annotations"][STOPPED] = "now"
+    verdict = admit(after, before)
+    assert verdict.patch == []
+    assert verdict.warnings == ((RESTARTS,) if warned and not stopped else ())
+
+
+def test_a_size_changed_in_the_annotation_needs_no_warning():
+    base = notebook({AMOUNT: "1"}, DEFAULTS, {LABEL: "true"})
+    assert admit(edited(base, {REQUEST: "-n 2"}), base) == UNTOUCHED
+
+
+def test_restarts_of_notebooks_without_bitfusion_are_not_ours_to_announce():
+    assert admit(edited(notebook(), limits={"cpu": "2"}), notebook()) == UNTOUCHED
+
+
+def test_another_image_with_the_former_images_client_is_told():
+    former = notebook({AMOUNT: "1"}, {**DEFAULTS, OS: "ubuntu20", VERSION: "450"}, {LABEL: "true"}, OLD_IMAGE)
+    present = copy.deepcopy(former)
+    present["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
+    assert admit(present, former).warnings == (
+        RESTARTS,
+        "the client is still that of the former image: bitfusion-client/os=ubuntu20, "
+        "bitfusion-client/version=450. Remove these annotations to have them chosen anew",
+    )
+    for name in (OS, VERSION):
+        del present["metadata"]["annotations"][name]
+    verdict = admit(present, former)
+    assert [operation["value"] for operation in verdict.patch] == ["ubuntu22", "454"]
+    assert verdict.warnings == (CHOSEN, RESTARTS)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"operation": "DELETE"},
+        {"operation": "CONNECT"},
+        {"subResource": "status"},
+        {"kind": "StatefulSet"},
+        {"kind": "Pod"},
+        {"object": None},
+        {"object": "text"},
+    ],
+)
+def test_what_this_webhook_was_not_made_for_passes(fields):
+    kind = fields.pop("kind", "Notebook")
+    assert admit(notebook({AMOUNT: "0"}), kind=kind, **fields) == UNTOUCHED
+
+
+@pytest.mark.parametrize("part", ["annotations", "labels"])
+@pytest.mark.parametrize("odd", [[], ["a"], "text", 1, True])
+def test_an_object_that_the_api_will_refuse_is_left_to_it(part, odd):
+    new = notebook({AMOUNT: "1"})
+    new["metadata"][part] = odd
+    assert admit(new) == UNTOUCHED
+    new["metadata"] = odd
+    assert admit(new) == UNTOUCHED

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from notebook_controller_patch.admission.review import (
+    BadReview,
+    Review,
+    Verdict,
+    answer,
+    encode_patch,
+    parse_review,
+)
+from tests.notebook_controller_patch.admission.reviews import CONTROLLER, UID, body, notebook, review
+
+
+def test_a_review_as_the_apiserver_sends_it():
+    new, old = notebook(), notebook(name="nb")
+    data = review(new, old)
+    data["request"]["dryRun"] = True
+    assert parse_review(body(data)) == Review(
+        uid=UID,
+        operation="UPDATE",
+        group="kubeflow.org",
+        kind="Notebook",
+        name="nb",
+        namespace="ann",
+        object=new,
+        old_object=old,
+        dry_run=True,
+        username=CONTROLLER,
+        sub_resource="",
+    )
+
+
+def test_a_deletion_has_no_object():
+    parsed = parse_review(body(review(None, notebook(), operation="DELETE")))
+    assert parsed.object is None
+    assert parsed.old_object is not None
+
+
+def without(*path):
+    data = review(notebook())
+    *parents, last = path
+    inner = data
+    for name in parents:
+        inner = inner[name]
+    del inner[last]
+    return body(data)
+
+
+def with_value(name, value):
+    return body({**review(notebook()), name: value})
+
+
+def requested(**fields):
+    data = review(notebook())
+    data["request"].update(fields)
+    return body(data)
+
+
+@pytest.mark.parametrize(
+    ("posted", "message"),
+    [
+        (b"", "the body is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"{", "the body is not JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
+        (b"kind=AdmissionReview", "the body is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b'{"a": "\xff"}', "the body is not UTF-8"),
+        ('{"kind": "AdmissionReview"}'.encode("utf-16"), "the body is not UTF-8"),
+        (b"[" * 100_000, "the body is nested too deeply"),
+        (b'{"a":' * 100_000, "the body is nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "the body is not JSON: Exceeds the limit"),
+        (b"[]", "the body is not an AdmissionReview: it must be a JSON object"),
+        (b'"text"', "the body is not an AdmissionReview: it must be a JSON object"),
+        (b"null", "the body is not an AdmissionReview: it must be a JSON object"),
+        (b"{}", "the body must be admission.k8s.io/v1 AdmissionReview, it is nothing nothing"),
+        (
+            with_value("kind", "Review"),
+            "the body must be admission.k8s.io/v1 AdmissionReview, it is admission.k8s.io/v1 Review",
+        ),
+        (
+            with_value("apiVersion", "admission.k8s.io/v1beta1"),
+            "the body must be admission.k8s.io/v1 AdmissionReview, "
+            "it is admission.k8s.io/v1beta1 AdmissionReview",
+        ),
+        (
+            with_value("kind", "a\n\x1b" + "b" * 300),
+            "the body must be admission.k8s.io/v1 AdmissionReview, "
+            r"it is admission.k8s.io/v1 a\n\x1bbbb",
+        ),
+        (
+            with_value("kind", ["AdmissionReview"]),
+            "the body must be admission.k8s.io/v1 AdmissionReview, it is admission.k8s.io/v1 nothing",
+        ),
+        (without("request"), "the AdmissionReview has no request"),
+        (with_value("request", []), "the AdmissionReview has no request"),
+        (without("request", "uid"), "the AdmissionReview's request has no uid"),
+        (requested(uid=""), "the AdmissionReview's request has no uid"),
+        (requested(uid=7), "the AdmissionReview's request has no uid"),
+        (without("request", "operation"), "the AdmissionReview's request has no operation"),
+        (requested(operation=None), "the AdmissionReview's request has no operation"),
+    ],
+)
+def test_what_is_no_review_is_told_in_one_line(posted, message):
+    with pytest.raises(BadReview) as caught:
+        parse_review(posted)
+    text = str(caught.value)
+    assert text.startswith(message)
+    assert len(text.splitlines()) == 1
+    assert len(text) < 250
+
+
+@pytest.mark.parametrize(
+    "field", ["kind", "userInfo", "object", "oldObject", "name", "namespace", "dryRun", "subResource"]
+)
+@pytest.mark.parametrize("value", [None, [], "text", 1, {}])
+def test_other_fields_may_be_anything(field, value):
+    parsed = parse_review(requested(**{field: value}))
+    assert parsed.uid == UID
+    assert parsed.dry_run is False
+
+
+def test_an_answer_that_changes_nothing():
+    parsed = parse_review(body(review(notebook())))
+    assert answer(parsed, Verdict()) == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": UID, "allowed": True},
+    }
+
+
+def test_an_answer_with_a_patch_and_a_warning():
+    patch = [{"op": "add", "path": "/metadata/labels/ü", "value": "true"}]
+    parsed = parse_review(body(review(notebook())))
+    response = answer(parsed, Verdict(patch=patch, warnings=("w" * 300, "short")))["response"]
+    assert response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"], validate=True)) == patch
+    assert response["patch"] == encode_patch(patch)
+    assert response["warnings"] == ["w" * 255 + "…", "short"]
+
+
+def test_a_refusal():
+    parsed = parse_review(body(review(notebook())))
+    verdict = Verdict(False, patch=[{"op": "add", "path": "/a", "value": 1}], message="no", code=422)
+    assert answer(parsed, verdict)["response"] == {
+        "uid": UID,
+        "allowed": False,
+        "status": {"status": "Failure", "message": "no", "reason": "Invalid", "code": 422},
+    }
