@@ -22,12 +22,11 @@ MARK = "# kubeflow-bitfusion: written by the command, unchanged while this is it
 class EditedFile(BitfusionError):
     """A file is there that the command did not write, or that was edited since."""
 
-    next_step = "keep your changes elsewhere and run it again with --force, or choose another --output."
-
     def __init__(self, path: str) -> None:
         super().__init__()
         self.args = (path,)
-        self.headline = f"{path} was not written by this command, or was edited since; it stays as it is."
+        problem = "was not written by this command, or was edited since"
+        self.headline = f"{path} {problem}: nothing was written (--force replaces it)"
 
 
 def with_mark(text: str) -> str:

@@ -1,0 +1,298 @@
+"""The generated hook in the backend's own Pythons, called as the backends of Kubeflow 1.4 to 1.11 call."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonpatch  # type: ignore[import-untyped]  # ships no type information
+import pytest
+
+from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.notebook_contract import apply_changes, notebook_changes
+from jupyter_ext.spawner import form_hook
+from jupyter_ext.spawner.hook_bundle import hook_file
+from notebook_controller_patch.admission.notebook import admit_notebook
+from notebook_controller_patch.admission.review import Review
+from tests.jupyter_ext.spawner.form_backend import VERSIONS, BackendVersion, find_python, write_backend
+
+RUNNER = Path(__file__).with_name("run_hook.py")
+RULES = parse_image_rules([{"image": "team/*", "os": "centos8", "version": 401}])
+OLD_IMAGE = "public.ecr.aws/j1r0q0g6/notebooks/notebook-servers/jupyter-scipy:v1.4"
+INJECTED = {"auto-management/bitfusion": "injection"}
+UBUNTU_22 = {**INJECTED, "bitfusion-client/os": "ubuntu22", "bitfusion-client/version": "454"}
+UBUNTU_20 = {**INJECTED, "bitfusion-client/os": "ubuntu20", "bitfusion-client/version": "450"}
+
+
+def body(gpus: object = None, **more: object) -> dict[str, Any]:
+    answer = {"name": "digits", "image": "kubeflownotebookswg/jupyter-scipy:v1.8.0", **more}
+    return answer if gpus is None else {**answer, "gpus": gpus}
+
+
+def chosen(vendor: str, num: object, **more: object) -> dict[str, Any]:
+    return body({"num": num, "vendor": vendor}, **more)
+
+
+# what users choose, and the annotations they get for it
+ASKING = [
+    (chosen("bitfusion.io/gpu-amount", "2"), UBUNTU_22),
+    (chosen("bitfusion.io/gpu-amount", 2), UBUNTU_22),
+    (chosen("bitfusion.io/gpu-50", "1"), UBUNTU_22),
+    (chosen("bitfusion.io/gpu-8gib", "4", image=OLD_IMAGE), UBUNTU_20),
+    (
+        chosen("bitfusion.io/gpu-50", "1", image="mirror.example/team/lab:v3"),
+        {**INJECTED, "bitfusion-client/os": "centos8", "bitfusion-client/version": "401"},
+    ),
+    # the user's own win
+    (
+        chosen("bitfusion.io/gpu-50", "1", annotations={"bitfusion-client/os": "mine", "other/one": "kept"}),
+        {**UBUNTU_22, "bitfusion-client/os": "mine", "other/one": "kept"},
+    ),
+    (chosen("bitfusion.io/gpu-25", "8", configurations=["add-secret"]), UBUNTU_22),
+]
+PASSING = [
+    body({"num": "none"}),
+    body({"num": "none", "vendor": "bitfusion.io/gpu-50"}),
+    chosen("nvidia.com/gpu", "1"),
+    chosen("nvidia.com/gpu", 2, annotations={"bitfusion-client/os": "mine"}),
+    chosen("bitfusion.io/gpu", "100"),  # the unit that is counted, never a request
+    chosen("example.com/never-heard-of", "1"),
+]
+# refused by the backend itself, in its own words
+THEIRS = [
+    (body(), "No value provided for: gpus"),
+    (body({}), "'gpus' must have a 'num' field"),
+    (body({"num": "1"}), "'gpus' must have a 'vendor' field"),
+]
+REFUSED = [
+    (
+        chosen("bitfusion.io/gpu-amount", "0"),
+        'Invalid value "0" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024',
+    ),
+    (
+        chosen("bitfusion.io/gpu-50", "-1"),
+        'Invalid value "-1" for bitfusion.io/gpu-50: must be a whole number from 1 to 1024',
+    ),
+    (
+        chosen("bitfusion.io/gpu-0", "1"),
+        'Invalid value "gpu-0" for bitfusion.io/gpu-0: is no known size; known are gpu-amount (with '
+        "gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib",
+    ),
+    (
+        chosen("bitfusion.io/gpu-101", "1"),
+        'Invalid value "gpu-101" for bitfusion.io/gpu-101: is no known size; known are gpu-amount (with '
+        "gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib",
+    ),
+    (
+        chosen("bitfusion.io/gpu-percent", "50"),
+        'Invalid value "50" for bitfusion.io/gpu-percent: needs bitfusion.io/gpu-amount beside it',
+    ),
+]
+HALF_A_GPU = 'Invalid value "0.5" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024'
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: f"kubeflow-{version.kubeflow}")
+def version(request: pytest.FixtureRequest) -> BackendVersion:
+    found: BackendVersion = request.param
+    return found
+
+
+@pytest.fixture
+def backend(tmp_path: Path, version: BackendVersion) -> Path:
+    return write_backend(tmp_path / "src", version)
+
+
+@pytest.fixture(scope="module")
+def hook(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("hook") / "bitfusion_form_hook.py"
+    path.write_text(hook_file(RULES), encoding="utf-8")
+    return path
+
+
+def run(python: str, backend: Path, hook: Path | None, bodies: list[Any]) -> dict[str, Any]:
+    """Answers of a backend, [status, notebook or words] for each body, and the lines in its log."""
+    asked = [item if isinstance(item, list) else [item, None] for item in bodies]
+    command = [python, "-I", "-S", "-B", str(RUNNER), str(backend), str(hook or "")]
+    result = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=50)
+    assert result.returncode == 0, result.stderr
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def python_of(version: BackendVersion) -> str:
+    found = find_python(version.python)
+    if found is None:
+        pytest.skip(f"no Python {version.python} here, which Kubeflow {version.kubeflow}'s form runs on")
+    return found
+
+
+def webhook(notebook: dict[str, Any]) -> dict[str, Any]:
+    """What the admission webhook makes of the notebook that the plain form would post."""
+    review = Review(
+        "1", "CREATE", "kubeflow.org", "Notebook", "digits", "ada", notebook, None, True, "ada", ""
+    )
+    verdict = admit_notebook(review, RULES)
+    assert verdict.allowed, verdict.message
+    patched: dict[str, Any] = jsonpatch.apply_patch(copy.deepcopy(notebook), list(verdict.patch))
+    return patched
+
+
+def test_the_form_makes_the_same_notebook_as_the_webhook(
+    version: BackendVersion, backend: Path, hook: Path
+) -> None:
+    python = python_of(version)
+    bodies = [given for given, _ in ASKING] + PASSING
+    plain = run(python, backend, None, bodies)["answers"]
+    hooked = run(python, backend, hook, bodies)
+    assert [status for status, _ in plain] == [200] * len(bodies)
+    assert hooked["answers"] == [[200, webhook(notebook)] for _, notebook in plain]
+    for (_, notebook), (_, wanted) in zip(hooked["answers"], ASKING, strict=False):
+        expected = {"notebooks.kubeflow.org/server-type": "jupyter", **wanted}
+        assert notebook["metadata"]["annotations"] == expected
+        assert notebook["metadata"]["labels"]["bitfusion.io/requested"] == "true"
+        changes = notebook_changes(notebook, RULES)
+        assert changes.is_empty()  # the webhook behind it has nothing left to do
+    assert hooked["log"] == [["info", hooked["log"][0][1]]] * 2  # one line of each call, no warning
+    assert hooked["packages"] == []
+
+
+def test_other_vendors_and_none_pass_untouched(version: BackendVersion, backend: Path, hook: Path) -> None:
+    python = python_of(version)
+    assert run(python, backend, hook, PASSING)["answers"] == run(python, backend, None, PASSING)["answers"]
+
+
+def test_a_size_that_cannot_be_is_the_forms_own_400_with_our_words(
+    version: BackendVersion, backend: Path, hook: Path
+) -> None:
+    python = python_of(version)
+    bodies = [given for given, _ in REFUSED]
+    assert run(python, backend, hook, bodies)["answers"] == [[400, words] for _, words in REFUSED]
+    half = run(python, backend, hook, [chosen("bitfusion.io/gpu-amount", "0.5")])["answers"][0]
+    theirs = "gpus.num is not a valid number: 0.5"
+    assert half == [400, theirs if version.number == "int" else HALF_A_GPU]
+
+
+def test_what_the_form_refuses_itself_stays_its_own(
+    version: BackendVersion, backend: Path, hook: Path
+) -> None:
+    python = python_of(version)
+    answers = run(python, backend, hook, [given for given, _ in THEIRS])["answers"]
+    assert answers == [[400, words] for _, words in THEIRS]
+
+
+def test_what_an_admin_fixed_for_everybody_is_annotated_too(
+    version: BackendVersion, backend: Path, hook: Path
+) -> None:
+    fixed = {"num": "1", "vendor": "bitfusion.io/gpu-50", "vendors": []}
+    defaults = {"gpus": {"readOnly": True, "value": fixed}}
+    status, notebook = run(python_of(version), backend, hook, [[body(), defaults]])["answers"][0]
+    assert status == 200
+    assert UBUNTU_22.items() <= notebook["metadata"]["annotations"].items()
+
+
+BROKEN_HOOKS = {
+    "a module that cannot be loaded": (
+        "\nSOURCES['bitfusion_client.errors'] = 'raise ValueError(\"broken\\\\n in two lines\")'\n",
+        "bitfusion form hook is off, the form works without it: ValueError: broken in two lines",
+    ),
+    "a module that is no Python": (
+        "\nSOURCES['bitfusion_client.errors'] = 'this is no Python'\n",
+        "bitfusion form hook is off, the form works without it: SyntaxError: invalid syntax",
+    ),
+    "a backend that looks otherwise": (
+        "\nFUNCTION = 'set_gpus_of_another_year'\n",
+        "bitfusion form hook is off, the form works without it: AttributeError: "
+        "module 'apps.common.form' has no attribute 'set_gpus_of_another_year'",
+    ),
+    "rules that fail when they are used": (
+        "\nIMAGE_RULES = ((1, 2, 3),)\n",
+        "bitfusion form hook left a notebook as it is: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_HOOKS)
+def test_a_hook_that_fails_never_stops_the_form(
+    version: BackendVersion, backend: Path, hook: Path, tmp_path: Path, broken: str
+) -> None:
+    python = python_of(version)
+    more, words = BROKEN_HOOKS[broken]
+    path = tmp_path / "broken.py"
+    path.write_text(hook.read_text(encoding="utf-8") + more, encoding="utf-8")
+    bodies = [chosen("bitfusion.io/gpu-50", "1"), *PASSING]
+    result = run(python, backend, path, bodies)
+    assert result["answers"] == run(python, backend, None, bodies)["answers"]
+    warnings = [line for level, line in result["log"] if level == "warning"]
+    assert warnings[0].startswith(words)
+    assert all("\n" not in line for line in warnings)
+
+
+def test_it_is_told_where_a_refusal_cannot_be_given(backend: Path, version: BackendVersion) -> None:
+    """Without werkzeug's error there is no way to refuse: the size goes on to those behind the form."""
+    lines: list[str] = []
+
+    class Log:
+        def warning(self, text: str, *values: object) -> None:
+            lines.append(text % values)
+
+        info = warning
+
+    posted: list[object] = []
+    wrapped = form_hook.wrap(lambda notebook: posted.append(notebook), lambda _: (None, "why"), None, Log())
+    wrapped({"metadata": {}})
+    assert posted == [{"metadata": {}}]
+    assert lines == ["bitfusion form hook cannot refuse here: why"]
+
+
+def test_a_log_that_fails_does_not_stop_the_form_either() -> None:
+    wrapped = form_hook.wrap(lambda notebook: "made", lambda _: 1 / 0, None, None)
+    assert wrapped({"metadata": {}}) == "made"
+
+
+def test_the_notebook_is_found_however_the_backend_passes_it() -> None:
+    changed = form_hook.load_changed()
+    limits = {"bitfusion.io/gpu-50": "1"}
+    notebook = {"spec": {"template": {"spec": {"containers": [{"resources": {"limits": limits}}]}}}}
+    expected = apply_changes(notebook, notebook_changes(notebook, DEFAULT_RULES))
+    wrapped = form_hook.wrap(lambda notebook, body, defaults: None, changed, None, None)
+    for call in ("positions", "names"):
+        given = copy.deepcopy(notebook)
+        wrapped(given, {}, {}) if call == "positions" else wrapped(notebook=given, body={}, defaults={})
+        assert given == expected
+
+
+def test_maps_that_the_backend_holds_on_to_are_changed_in_place() -> None:
+    annotations, labels = {"mine": "1", "bitfusion-client/os": "ubuntu22"}, {"bitfusion.io/requested": "true"}
+    notebook = {"metadata": {"annotations": annotations, "labels": labels}}
+    result = apply_changes(notebook, notebook_changes({**notebook, "spec": {}}))
+    form_hook.take_over(notebook, result)
+    assert notebook["metadata"]["annotations"] is annotations
+    assert notebook == result
+
+
+def test_the_generated_file_runs_alone_and_leaves_nothing_half_loaded(
+    hook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [name for name in sys.modules if name.partition(".")[0] == "bitfusion_client"]
+    for name in names:
+        monkeypatch.delitem(sys.modules, name)
+    space: dict[str, Any] = {"__name__": "__config__"}
+    exec(compile(hook.read_text(encoding="utf-8"), "hook", "exec"), space)
+    space["SOURCES"]["bitfusion_client.request"] = "1 / 0"
+    with pytest.raises(ZeroDivisionError):
+        space["load_sources"]()
+    assert not [name for name in sys.modules if name.partition(".")[0] == "bitfusion_client"]
+
+
+@pytest.mark.parametrize("given", [given for given, _ in REFUSED], ids=lambda given: str(given["gpus"]))
+def test_the_words_are_those_of_the_shared_rules(given: dict[str, Any]) -> None:
+    limits = {given["gpus"]["vendor"]: given["gpus"]["num"]}
+    notebook = {"spec": {"template": {"spec": {"containers": [{"resources": {"limits": limits}}]}}}}
+    with pytest.raises(InvalidRequest) as caught:
+        notebook_changes(notebook)
+    assert caught.value.user_message == {str(body): words for body, words in REFUSED}[str(given)]
