@@ -102,7 +102,9 @@ def why_unavailable() -> str | None:
     wanted = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
     go = find_go()
     if go is None:
-        return f"no test cluster: Go is not on PATH; {wanted}"
+        named = os.environ.get("GO")
+        where = f"GO={named} is no program" if named else "Go is not on PATH"
+        return f"no test cluster: {where}; {wanted}"
     version = _go_version(go)
     if version is None:
         return f"no test cluster: {go} does not tell its version; {wanted}"
@@ -112,7 +114,10 @@ def why_unavailable() -> str | None:
 
 
 def find_go() -> str | None:
-    """Go from PATH, else from the folder where its own installer puts it."""
+    """$GO, else Go from PATH, else from the folder where its own installer puts it."""
+    named = os.environ.get("GO")
+    if named:
+        return shutil.which(named)
     usual = "/usr/local/go/bin/go"
     return shutil.which("go") or (usual if os.access(usual, os.X_OK) else None)
 

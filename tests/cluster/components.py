@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster import guardian
@@ -55,13 +56,13 @@ class Guardian:
 
     def end(self) -> None:
         """It ends what is still noted, removes the cluster's folder, and goes."""
-        with self._lock:
+        with self._lock, suppress(BrokenPipeError):
             assert self._process.stdin is not None
             self._process.stdin.close()
         self._process.wait(30)
 
     def _tell(self, line: str) -> None:
-        with self._lock:
+        with self._lock, suppress(BrokenPipeError):  # killed by somebody: what is left ends by our hand
             assert self._process.stdin is not None
             self._process.stdin.write(line)
             self._process.stdin.flush()

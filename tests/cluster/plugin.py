@@ -6,7 +6,7 @@ Registered by `tests/conftest.py`, so the standard library must do until a test 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +55,21 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     finally:
         if capture is not None:
             capture.resume_global_capture()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """All tests that are skipped for want of a cluster are one line of pytest's summary."""
+    report = yield
+    reason = item.config.stash.get(_failed_key, None)
+    if (
+        reason is not None
+        and report.skipped
+        and isinstance(report.longrepr, tuple)
+        and reason in report.longrepr[2]
+    ):
+        report.longrepr = (__file__, 0, report.longrepr[2])
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -1,0 +1,151 @@
+"""The cluster that keeps running: the commands a developer types."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import background
+from tests.cluster.__main__ import main
+from tests.cluster.background import State, read_state
+from tests.cluster.binaries import binaries
+from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.components import marked_processes
+from tests.cluster.guardian import start_time
+
+
+@pytest.fixture
+def state_file(tmp_path: Path) -> Iterator[Path]:
+    file = tmp_path / "running.json"
+    yield file
+    main(["down", "--state", str(file)])
+
+
+@pytest.fixture
+def running(cluster: Cluster, state_file: Path, capsys: pytest.CaptureFixture[str]) -> State:
+    """A second cluster, in the background; the run's one has the binaries built."""
+    assert main(["up", "--notebook-controller", "1.8", "--state", str(state_file)]) == 0
+    state = read_state(state_file)
+    assert state is not None
+    first, second, third, last = capsys.readouterr().out.splitlines()
+    assert first == "cluster: binaries from the cache"
+    assert second.startswith("cluster: Kubernetes 1.34.4 is running since ")
+    assert third == "cluster: with a stub of Kubeflow's notebook controller 1.8"
+    assert last == f"export KUBECONFIG={state.kubeconfig}"
+    return state
+
+
+def test_up_gives_a_cluster_in_which_notebooks_run_and_down_ends_exactly_it(
+    cluster: Cluster, running: State, state_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "--state", str(state_file)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"export KUBECONFIG={running.kubeconfig}"
+    kubectl = [str(binaries().path("kubectl")), "--kubeconfig", running.kubeconfig]
+    notebook = (
+        '{"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {"name": "n"},'
+        ' "spec": {"template": {"spec": {"containers": [{"name": "n", "image": "i"}]}}}}'
+    )
+    subprocess.run([*kubectl, "apply", "-f", "-"], input=notebook.encode(), check=True, timeout=20)
+    ready = [*kubectl, "wait", "--for=condition=Ready", "pod/n-0", "--timeout=20s"]
+    eventually(lambda: subprocess.run(ready, capture_output=True, timeout=25).returncode == 0, 20)
+
+    assert main(["up", "--notebook-controller", "1.7", "--state", str(state_file)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "cluster: one is running already and stays as it is; end it first for another one"
+    assert read_state(state_file) == running
+
+    assert main(["down", "--state", str(state_file)]) == 0
+    assert capsys.readouterr().out == "cluster: ended\n"
+    assert not running.living
+    assert not Path(running.folder).exists()
+    assert not state_file.exists()
+    assert cluster.apiserver.running
+
+
+@pytest.mark.parametrize("victim", ["holder", "guardian"])
+def test_a_killed_holder_or_guardian_leaves_nothing_behind(
+    running: State, state_file: Path, victim: str
+) -> None:
+    os.kill(running.processes[victim][0], signal.SIGKILL)
+    eventually(lambda: not running.complete, 5)
+    if victim == "guardian":
+        assert main(["status", "--state", str(state_file)]) == 3
+        assert main(["down", "--state", str(state_file)]) == 0
+    eventually(lambda: not running.living, 10, "all processes gone")
+    eventually(lambda: not Path(running.folder).exists(), 10)
+    assert not marked_processes(Path(running.folder))
+
+
+def test_status_tells_what_is_missing_and_up_starts_anew(
+    running: State, state_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.kill(running.processes["kube-controller-manager"][0], signal.SIGKILL)
+    eventually(lambda: not running.complete, 5)
+    assert main(["status", "--state", str(state_file)]) == 3
+    assert "cluster: not running any more: kube-controller-manager\n" in capsys.readouterr().out
+    assert main(["up", "--state", str(state_file)]) == 0
+    assert "cluster: a part of it is gone; starting anew\n" in capsys.readouterr().out
+    assert not running.living
+    state = read_state(state_file)
+    assert state is not None
+    assert state.complete
+    assert state.notebook_controller is None
+
+
+def test_without_a_cluster_status_is_3_and_down_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "none" / "running.json")
+    assert main(["status", "--state", file]) == 3
+    assert main(["down", "--state", file]) == 0
+    assert capsys.readouterr().out == "cluster: none is running\n" * 2
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", '{"processes": 1}', '{"processes": {}, "more": 1}'])
+def test_a_torn_state_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "running.json"
+    file.write_text(text)
+    assert read_state(file) is None
+
+
+def test_down_spares_a_process_that_only_has_the_same_id(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        state = State(
+            holder=other.pid,
+            processes={"holder": (other.pid, "1")},
+            folder=str(tmp_path / "gone"),
+            kubeconfig="k",
+            since="s",
+            start_s=1.0,
+            notebook_controller=None,
+        )
+        background._write(tmp_path / "running.json", state)
+        assert main(["down", "--state", str(tmp_path / "running.json")]) == 0
+        assert start_time(other.pid) is not None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_cluster_that_does_not_start_tells_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    from tests.cluster.binaries import PACKAGES, build_hash, cache_folder
+
+    broken = cache_folder() / build_hash()
+    broken.mkdir(parents=True)
+    for name in PACKAGES:
+        (broken / name).write_text(f"#!/bin/sh\necho {name} is broken here\nexit 3\n")
+        (broken / name).chmod(0o755)
+    assert main(["up", "--state", str(tmp_path / "running.json")]) == 1
+    said = capsys.readouterr().err
+    assert "the cluster did not start; the last lines of " in said
+    assert "etcd ended; its last lines:\netcd is broken here" in said

@@ -1,0 +1,155 @@
+"""Building the binaries: once, whole or not at all, and with words when it cannot be done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.binaries import (
+    PACKAGES,
+    ClusterUnavailable,
+    binaries,
+    build_hash,
+    cache_folder,
+    cached,
+    why_unavailable,
+)
+
+ROOT = Path(__file__).parent.parent.parent
+WANTED = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
+# `go build … -o FILE PACKAGE`: writes FILE, slowly enough to be met by another build.
+FAKE_GO = """#!/bin/sh
+[ "$1" = version ] && { echo "go version go%s linux/amd64"; exit 0; }
+echo "$@" >> "%s"
+sleep 0.1
+while [ "$1" != -o ]; do shift; done
+echo made > "$2"
+%s
+"""
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def fake_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.26.1", last: str = "exit 0"
+) -> Path:
+    """A Go that notes its calls in the returned file."""
+    calls = folder / "calls"
+    calls.touch()
+    go = folder / "go"
+    go.write_text(FAKE_GO % (version, calls, last))
+    go.chmod(0o755)
+    monkeypatch.setenv("GO", str(go))
+    return calls
+
+
+def test_a_build_is_kept_whole_and_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_go(tmp_path, monkeypatch)
+    said: list[str] = []
+    built = binaries(said.append)
+    assert built.folder == tmp_path / "cache" / "kubeflow-bitfusion" / "cluster" / build_hash()
+    assert sorted(path.name for path in built.folder.iterdir()) == sorted(PACKAGES)
+    assert "once (some five minutes on 2 cores)" in said[0]
+    assert said[1] == "cluster: kube-apiserver (1 of 4) …"
+    assert said[-1].startswith("cluster: kubectl (4 of 4) built in ")
+    assert built.told.startswith("binaries built in ")
+    again = binaries(said.append)
+    assert (again.folder, again.told) == (built.folder, "binaries from the cache")
+    assert len(calls.read_text().splitlines()) == len(PACKAGES)
+
+
+def test_two_builds_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_go(tmp_path, monkeypatch)
+    said: list[str] = []
+    threads = [threading.Thread(target=binaries, args=(said.append,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(calls.read_text().splitlines()) == len(PACKAGES)
+    assert said.count("cluster: another run is building the binaries; waiting for it") == 2
+
+
+def test_what_a_killed_build_left_is_no_build_and_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_go(tmp_path, monkeypatch)
+    torn = cache_folder() / "building-x"
+    torn.mkdir(parents=True)
+    (torn / "kube-apiserver").touch()
+    assert cached() is None
+    binaries(lambda line: None)
+    assert not torn.exists()
+    assert sorted(path.name for path in cache_folder().iterdir()) == sorted([build_hash(), "lock"])
+
+
+def test_a_failed_build_leaves_nothing_and_tells_gos_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_go(tmp_path, monkeypatch, last='echo "dial tcp: no route to host" >&2; exit 1')
+    with pytest.raises(ClusterUnavailable) as raised:
+        binaries(lambda line: None)
+    words = "go build k8s.io/kubernetes/cmd/kube-apiserver ended with 1: dial tcp: no route to host"
+    assert str(raised.value) == f"no test cluster: {words}"
+    assert [path.name for path in cache_folder().iterdir()] == ["lock"]
+
+
+def test_without_go_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GO", "/no/go")
+    assert why_unavailable() == f"no test cluster: GO=/no/go is no program; {WANTED}"
+    monkeypatch.delenv("GO")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert why_unavailable() == f"no test cluster: Go is not on PATH; {WANTED}"
+    with pytest.raises(ClusterUnavailable, match="Go is not on PATH"):
+        binaries()
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("1.19.8", "is Go 1.19"), ("x", "does not tell its version"), ("1.21", None)]
+)
+def test_a_go_that_is_too_old_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, told: str | None
+) -> None:
+    fake_go(tmp_path, monkeypatch, version)
+    go = tmp_path / "go"
+    assert why_unavailable() == (told and f"no test cluster: {go} {told}; {WANTED}")
+
+
+def test_with_the_binaries_at_hand_no_go_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_go(tmp_path, monkeypatch)
+    binaries(lambda line: None)
+    monkeypatch.setenv("GO", "/no/go")
+    assert why_unavailable() is None
+    assert binaries().told == "binaries from the cache"
+
+
+@pytest.mark.parametrize(
+    ("ci", "result", "line"),
+    [
+        ("false", "3 skipped", "SKIPPED [3] tests/cluster/plugin.py:"),
+        ("true", "3 errors", "ERROR tests/cluster/test_cluster.py::test_kubectl_that_fails"),
+    ],
+)
+def test_the_tests_of_the_cluster_are_skipped_with_one_line_and_fail_in_ci(
+    ci: str, result: str, line: str
+) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/cluster/test_cluster.py"]
+    environment = {**os.environ, "GO": "/no/go", "CI": ci}
+    done = subprocess.run(
+        [*command, "-k", "kubectl_ or takes_pods"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert result in done.stdout.splitlines()[-1]
+    told = [each for each in done.stdout.splitlines() if each.startswith(line)]
+    assert len(told) == 1
+    assert f"no test cluster: GO=/no/go is no program; {WANTED}" in done.stdout
