@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import NoReturn
 
 from bitfusion_client.errors import BitfusionError, UsageError, WrongSetting
@@ -20,7 +21,8 @@ Carries GPU requests of Kubeflow notebooks to their pods: Notebook and StatefulS
 reconciler that heals what admission missed. Every replica answers admission; one of them, elected by a
 Lease, reconciles. It never restarts a running notebook."""
 EPILOG = f"""\
-Each option can be given in the environment too: --monitoring-port is {PREFIX}MONITORING_PORT. Options win.
+Each option can be given in the environment: --monitoring-port is {PREFIX}MONITORING_PORT.
+Options win.
 SIGTERM and SIGINT end it within 20 seconds: not ready, requests answered, lease released.
 Ready (/readyz) means: a certificate is there, the apiserver trusts it, and the notebooks have been read."""
 
@@ -64,23 +66,14 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, help="show the version and end")
+    shown = f"{PROGRAM} {version('kubeflow-bitfusion')}"
+    parser.add_argument("--version", action="version", version=shown, help="show the version and end")
     for setting in TABLE:
         parser.add_argument(setting.option, metavar=setting.metavar, help=setting.help)
     return parser
 
 
-class _Version(argparse.Action):
-    def __init__(self, option_strings: Sequence[str], dest: str, **rest: str) -> None:
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=rest.get("help"))
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> NoReturn:
-        from importlib.metadata import version
-
-        parser.exit(0, f"{PROGRAM} {version('kubeflow-bitfusion')}\n")
-
-
 def _told(error: BitfusionError, status: int) -> int:
     text = " ".join(error.user_message.split())
-    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+    print(f"{PROGRAM}: {text[:1].upper()}{text[1:]}", file=sys.stderr, flush=True)
     return status
