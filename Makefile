@@ -6,19 +6,22 @@ BIN := $(VENV)/bin
 ENVIRONMENT := $(PYTHON) tools/environment.py
 KERNEL := $(BIN)/bitfusion-kernel install --sys-prefix
 PYTEST := $(BIN)/python -m pytest --durations=12
+ROOMS := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
 # Jupyter asks for a word before it serves root, who is the only user of many containers.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rooms test-pythons lab bench lint lock clean
+.PHONY: help demo test test-rooms test-pythons lab cluster cluster-stop bench fuzz lint lock clean
 # An environment is made by one at a time.
 .NOTPARALLEL:
 
 help: ## show this list
 	@echo "make demo    train a network in a TensorFlow notebook in the Bitfusion kernel, and prove it"
 	@echo "make lab     JupyterLab on the embedded pool, with the Bitfusion kernel ready"
-	@echo "make test    every test; make test-rooms: those of the three rooms only"
-	@echo "make bench   the kernel side by side with plain ipykernel"
+	@echo "make test    every test; make test-rooms: those that need no server, browser or cluster"
+	@echo "make cluster a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
+	@echo "make bench   the kernel side by side with plain ipykernel, admission with bare tornado"
+	@echo "make fuzz    100,000 random admission reviews"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make lock    requirements/*.txt anew (needs uv); make clean: remove $(FOLDER)/"
 
@@ -42,16 +45,28 @@ test:
 
 test-rooms:
 	@$(ENVIRONMENT) rooms
-	@$(PYTEST) tests/client tests/pool tests/kernel $(TESTS)
+	@$(PYTEST) $(ROOMS) $(TESTS)
 
 # The oldest and the newest Python that this project promises, where the machine has them.
 test-pythons: test-python-3.10 test-python-3.13
 
 test-python-%:
 	@if $(ENVIRONMENT) rooms --python $* --folder $(FOLDER)/venv-$* --if-found; then \
-	    $(FOLDER)/venv-$*/bin/python -m pytest tests/client tests/pool tests/kernel; \
+	    $(FOLDER)/venv-$*/bin/python -m pytest $(ROOMS); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the rooms on Python $* are left out"; \
 	else exit 1; fi
+
+cluster:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m tests.cluster up $(CLUSTER)
+
+cluster-stop:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m tests.cluster down
+
+fuzz:
+	@$(ENVIRONMENT) rooms
+	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
 
 bench:
 	@$(ENVIRONMENT) test

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("bitfusion_client", "bitfusion_kernel", "bitfusion_pool")
+ROOMS = (
+    "bitfusion_client",
+    "bitfusion_kernel",
+    "bitfusion_pool",
+    "jupyter_ext",
+    "notebook_controller_patch",
+)
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 
 
@@ -72,7 +78,7 @@ def test_lock_files_agree() -> None:
 
 def test_every_dependency_is_locked() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    names = set(re.findall(r'(?m)^  "([A-Za-z0-9-]+)>=', text))
+    names = {name.lower() for name in re.findall(r'(?m)^  "([A-Za-z0-9-]+)>=', text)}
     locked = set(re.findall(r"(?m)^([A-Za-z0-9-]+)==", (ROOT / "requirements/test.txt").read_text()))
     assert names
     assert names <= locked
@@ -93,6 +99,13 @@ def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:
         assert client.external_attr >> 16 & 0o111 == 0o111, "the command would not be executable"
         for path in (ROOT / "bitfusion_kernel/logo").iterdir():
             assert f"bitfusion_kernel/logo/{path.name}" in names
+        assert "jupyter_ext/spawner/sizes-example.yaml" in names
+
+
+def test_the_controllers_lock_has_no_package_of_the_kernel() -> None:
+    pins = re.findall(r"(?m)^([A-Za-z0-9-]+)==", (ROOT / "requirements/controller.txt").read_text())
+    assert "kubernetes" in pins
+    assert not {"ipykernel", "pyzmq", "jupyter-client", "traitlets"} & set(pins)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.name)

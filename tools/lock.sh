@@ -10,7 +10,7 @@ compile() {
         --no-emit-index-url --annotation-style line --custom-compile-command "make lock" "$@"
 }
 # The tests need everything; the other files are parts of theirs, so all fit into one environment.
-compile "$@" --group test --extra lab --extra demo -o requirements/test.txt
+compile "$@" --group test --extra lab --extra demo --extra form --extra controller -o requirements/test.txt
 part() {
     local file=requirements/$1.txt
     shift
@@ -20,5 +20,12 @@ part() {
 part kernel --group build
 part demo --group build --extra demo
 part lab --group build --extra lab
-part rooms --group rooms
+part rooms --group rooms --extra form --extra controller
 part lint --group lint
+# What the controller's image holds: that extra alone, without the kernel's packages.
+rm -f requirements/controller.txt
+"${PYTHON:-python3}" -c 'import tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["controller"], sep="\n")' |
+    "${UV:-uv}" pip compile - --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+        --annotation-style line --custom-compile-command "make lock" -c requirements/test.txt \
+        -o requirements/controller.txt
