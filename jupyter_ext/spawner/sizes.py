@@ -186,7 +186,8 @@ def _check_together(
             allowed = f"is the label of {labels[read]} too; users could not tell them apart"
             raise WrongFile(document.source, f"{place}: label", label, allowed)
         if key in keys:
-            allowed = f"is the same size as {keys[key]} (key {key}); the form can offer it once"
+            same = "the same size as" if key.startswith(GROUP) else "the same key as"
+            allowed = f"has {same} {keys[key]}: {key}; the form can offer it once"
             raise WrongFile(document.source, f"{place}:", label, allowed)
         labels[read] = keys[key] = place
     defaults = [place for place, size in zip(places, sizes, strict=True) if size.default]

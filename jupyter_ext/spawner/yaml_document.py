@@ -60,9 +60,10 @@ def parse_document(text: str, source: str) -> Document:
         import yaml
     except ImportError:
         raise NoYaml from None
-    # the loader in Python: its marks are positions in `text`
-    loader = yaml.SafeLoader(text)
+    loader = None
     try:
+        # the loader in Python: its marks are positions in `text`
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is not None:
             for key in _repeated_keys(node):
@@ -74,14 +75,17 @@ def parse_document(text: str, source: str) -> Document:
         place = f"line {mark.line + 1}:" if mark else ""
         problem = error.problem or error.context or "it cannot be read"
         raise WrongFile(source, place, _line_of(text, mark), f"is not YAML: {problem}") from None
-    except yaml.YAMLError as error:
-        raise WrongFile(source, "", None, f"is not YAML: {error}") from None
+    except yaml.reader.ReaderError as error:
+        raise WrongFile(
+            source, "", None, f"has a character that YAML forbids: {error.character:#x}"
+        ) from None
     except (ValueError, OverflowError) as error:
         raise WrongFile(source, "", None, f"has a value that cannot be read: {error}") from None
     except RecursionError:
         raise WrongFile(source, "", None, "is nested too deeply") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return Document(source, text, data, node)
 
 
