@@ -1,0 +1,488 @@
+"""What is decided about one notebook, as a table of states; and the words a person reads."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jsonpatch
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.client_images import DEFAULT_RULES
+from notebook_controller_patch.reconcile.decisions import (
+    Action,
+    DeletePod,
+    PatchNotebook,
+    PatchTemplate,
+    decide,
+    needs_pod,
+)
+from notebook_controller_patch.reconcile.events import Tell, event_body
+from notebook_controller_patch.reconcile.records import notebook_record, pod_record, statefulset_record
+from tests.notebook_controller_patch.reconcile.objects import (
+    CLIENT,
+    LABEL,
+    MANAGEMENT,
+    OS,
+    PENDING,
+    REQUEST,
+    VERSION,
+    Object,
+    admitted,
+    notebook,
+    pod,
+    statefulset,
+)
+
+TWO = {"bitfusion.io/gpu-amount": "2"}
+WAITS = "1 GPU × 50 % instead of 2 GPUs, from the next start on"
+
+
+def versioned(data: Object | None, version: str) -> Object | None:
+    if data is not None:
+        data["metadata"]["resourceVersion"] = version
+    return data
+
+
+def decided(of: Object, sts: Object | None = None, its_pod: Object | None = None) -> list[Action]:
+    record = notebook_record(versioned(of, "11") or {})
+    sts_record = statefulset_record(versioned(sts, "22") or {}) if sts else None
+    its_pod_record = pod_record(versioned(its_pod, "33") or {}) if its_pod else None
+    return decide(record, sts_record, its_pod_record, DEFAULT_RULES)
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [action.reason if isinstance(action, Tell) else type(action).__name__ for action in actions]
+
+
+def patched(data: Object, actions: list[Action], kind: type) -> Object:
+    """The object after the patches of that kind; fails if a patch would."""
+    result = copy.deepcopy(data)
+    for action in actions:
+        if isinstance(action, kind):
+            result = jsonpatch.JsonPatch(list(action.operations)).apply(result)
+    return result
+
+
+def annotations(data: Object) -> dict[str, str]:
+    found: dict[str, str] = data["metadata"].get("annotations") or {}
+    return found
+
+
+def template(data: Object) -> dict[str, str]:
+    return annotations(data["spec"]["template"])
+
+
+# what is right already
+
+
+@pytest.mark.parametrize(
+    ("of", "sts"),
+    [
+        pytest.param(notebook(), None, id="asks for nothing"),
+        pytest.param(notebook(annotations={"foreign.io/x": "1"}), "plain", id="asks for nothing, runs"),
+        pytest.param(admitted(), None, id="no StatefulSet yet"),
+        pytest.param(admitted(), "equal", id="runs as it should"),
+        pytest.param(admitted(), "stopped", id="stopped as it should"),
+        pytest.param(admitted(), "copied", id="Kubeflow 1.8 copied foreign annotations too"),
+        pytest.param(
+            admitted(annotations={PENDING: WAITS, REQUEST: "-n 1 -p 0.5"}), "runs", id="told already"
+        ),
+    ],
+)
+def test_nothing_to_do(of: Object, sts: str | None) -> None:
+    sets: dict[str | None, Object | None] = {
+        None: None,
+        "plain": statefulset(of),
+        "equal": statefulset(of, annotations=CLIENT),
+        "runs": statefulset(of, annotations=CLIENT),
+        "stopped": statefulset(of, replicas=0, annotations=CLIENT),
+        "copied": statefulset(
+            of, annotations={**CLIENT, "notary.io/seal": "x", "kubeflow-resource-stopped": ""}
+        ),
+    }
+    assert decided(of, sets[sts]) == []
+
+
+def test_a_notebook_that_is_going_is_left_alone() -> None:
+    going = notebook(limits=TWO)
+    going["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    assert decided(going, statefulset(going, replicas=0)) == []
+    assert decide(None, None, None, DEFAULT_RULES) == []
+
+
+def test_the_statefulset_of_an_earlier_notebook_of_the_same_name_is_not_touched() -> None:
+    of = admitted()
+    earlier = statefulset({**of, "metadata": {**of["metadata"], "uid": "uid-before"}}, replicas=0)
+    assert decided(of, earlier) == []
+
+
+# what admission missed
+
+
+def test_a_notebook_made_while_admission_was_away_is_healed() -> None:
+    of = notebook(limits={"bitfusion.io/gpu-50": 1}, annotations={OS: "centos8"})
+    (action,) = decided(of)
+    assert isinstance(action, PatchNotebook)
+    assert action.operations[0] == {"op": "test", "path": "/metadata/resourceVersion", "value": "11"}
+    healed = patched(of, [action], PatchNotebook)
+    assert annotations(healed) == {**annotations(of), **CLIENT, OS: "centos8"}
+    assert healed["metadata"]["labels"] == {LABEL: "true"}
+    assert healed["spec"] == of["spec"]
+    assert decided(healed) == []
+
+
+def test_a_notebook_without_any_annotation_is_healed() -> None:
+    of = notebook(limits=TWO)
+    del of["metadata"]["annotations"]
+    assert annotations(patched(of, decided(of), PatchNotebook)) == CLIENT
+
+
+def test_gpus_removed_while_admission_was_away() -> None:
+    of = notebook(annotations={**CLIENT, VERSION: "401"}, labels={LABEL: "true", "app": "x"})
+    healed = patched(of, decided(of), PatchNotebook)
+    assert annotations(healed) == {"notebooks.kubeflow.org/server-type": "jupyter", VERSION: "401"}
+    assert healed["metadata"]["labels"] == {"app": "x"}
+    assert decided(healed) == []
+
+
+def test_a_stopped_statefulset_gets_what_the_notebook_says() -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5"})
+    stale = statefulset(
+        of, replicas=0, annotations={**CLIENT, OS: "ubuntu20", "foreign.io/x": "1", PENDING: "x"}
+    )
+    (action,) = decided(of, stale)
+    assert isinstance(action, PatchTemplate)
+    assert action.operations[0] == {"op": "test", "path": "/spec/replicas", "value": 0}
+    healed = patched(stale, [action], PatchTemplate)
+    assert template(healed) == {**CLIENT, REQUEST: "-n 1 -p 0.5", "foreign.io/x": "1"}
+    assert decided(of, healed) == []
+
+
+def test_a_stopped_statefulset_without_annotations_is_healed_with_its_notebook() -> None:
+    of = notebook(limits=TWO)
+    bare = statefulset(of, replicas=0)
+    actions = decided(of, bare)
+    assert kinds(actions) == ["PatchNotebook", "PatchTemplate"]
+    assert template(patched(bare, actions, PatchTemplate)) == CLIENT
+
+
+def test_annotations_removed_from_the_notebook_leave_the_stopped_template() -> None:
+    of = notebook()
+    stale = statefulset(of, replicas=0, annotations={**CLIENT, "foreign.io/x": "1"})
+    assert template(patched(stale, decided(of, stale), PatchTemplate)) == {"foreign.io/x": "1"}
+
+
+# a running notebook is never restarted
+
+
+def test_a_change_of_a_running_notebook_is_told_and_waits() -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5"})
+    running = statefulset(of, annotations=CLIENT)
+    actions = decided(of, running)
+    assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
+    assert actions[0] == Tell(
+        "Normal",
+        "BitfusionChangePending",
+        "Bitfusion: 1 GPU × 50 % instead of 2 GPUs, from the next start on. "
+        "Stop and start the notebook when it suits you; it is not restarted for this.",
+    )
+    told = patched(of, actions, PatchNotebook)
+    assert annotations(told)[PENDING] == WAITS
+    assert decided(told, running) == []
+
+
+def test_another_change_before_the_start_is_told_again() -> None:
+    of = admitted(annotations={REQUEST: "-n 4", PENDING: WAITS})
+    actions = decided(of, statefulset(of, annotations=CLIENT))
+    assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
+    told = annotations(patched(of, actions, PatchNotebook))
+    assert told[PENDING] == "4 GPUs instead of 2 GPUs, from the next start on"
+
+
+@pytest.mark.parametrize(
+    ("its_pod", "ready"),
+    [
+        pytest.param(None, True, id="ready"),
+        pytest.param({"node": "n1", "phase": "Running"}, False, id="running, not ready"),
+        pytest.param({"node": "n1"}, False, id="bound to a node"),
+        pytest.param({"phase": "Failed"}, False, id="failed"),
+        pytest.param({"limits": {"bitfusion.io/gpu": "200"}}, False, id="translated, waits for a node"),
+    ],
+)
+def test_a_running_notebook_older_than_the_installation_is_not_restarted(
+    its_pod: dict[str, Any] | None, ready: bool
+) -> None:
+    of = notebook(limits=TWO)
+    sts = statefulset(of, ready=ready)
+    actions = decided(of, sts, pod(sts, **its_pod) if its_pod is not None else None)
+    assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
+    healed = annotations(patched(of, actions, PatchNotebook))
+    assert healed[PENDING] == (
+        "auto-management/bitfusion injection, bitfusion-client/os ubuntu22, bitfusion-client/version 454, "
+        "from the next start on"
+    )
+    assert {name: healed[name] for name in CLIENT} == CLIENT
+
+
+@pytest.mark.parametrize(
+    ("replicas", "when"),
+    [(1, "This notebook now has 1 GPU × 50 %"), (0, "From its next start on this notebook has 1 GPU × 50 %")],
+)
+def test_a_change_that_was_applied_is_told(replicas: int, when: str) -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    applied = statefulset(of, replicas=replicas, annotations={**CLIENT, REQUEST: "-n 1 -p 0.5"})
+    actions = decided(of, applied)
+    assert actions[0] == Tell("Normal", "BitfusionChangeApplied", f"{when} of Bitfusion.")
+    done = patched(of, actions, PatchNotebook)
+    assert PENDING not in annotations(done)
+    assert decided(done, applied) == []
+
+
+def test_gpus_given_up_are_told_when_they_are_gone() -> None:
+    waits = "no GPU instead of 2 GPUs, from the next start on"
+    of = notebook(annotations={PENDING: waits})
+    actions = decided(of, statefulset(of, replicas=0))
+    assert actions[0] == Tell(
+        "Normal", "BitfusionChangeApplied", "From its next start on this notebook has no GPU of Bitfusion."
+    )
+
+
+def test_a_change_that_was_taken_back_is_told() -> None:
+    of = admitted(annotations={PENDING: WAITS})
+    actions = decided(of, statefulset(of, annotations=CLIENT))
+    assert actions[0] == Tell(
+        "Normal",
+        "BitfusionChangeWithdrawn",
+        "No Bitfusion change waits any more: this notebook keeps 2 GPUs.",
+    )
+    assert PENDING not in annotations(patched(of, actions, PatchNotebook))
+
+
+def test_a_change_of_the_client_only_is_told_as_applied() -> None:
+    waits = "bitfusion-client/os centos8 instead of ubuntu22, from the next start on"
+    of = admitted(annotations={OS: "centos8", PENDING: waits})
+    actions = decided(of, statefulset(of, annotations={**CLIENT, OS: "centos8"}))
+    assert kinds(actions) == ["BitfusionChangeApplied", "PatchNotebook"]
+
+
+def test_a_stopped_statefulset_is_healed_before_anything_is_told() -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    stale = statefulset(of, replicas=0, annotations=CLIENT)
+    actions = decided(of, stale)
+    assert kinds(actions) == ["PatchTemplate"]
+    assert kinds(decided(of, patched(stale, actions, PatchTemplate))) == [
+        "BitfusionChangeApplied",
+        "PatchNotebook",
+    ]
+
+
+def test_what_waits_stays_told_while_there_is_no_statefulset() -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    assert decided(of) == []
+
+
+# refused sizes that slipped in
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (
+            {"bitfusion.io/gpu-amount": "0"},
+            'Invalid value "0" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. '
+            "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+        ),
+        (
+            {"bitfusion.io/gpu-500": "1"},
+            'Invalid value "gpu-500" for bitfusion.io/gpu-500: is no known size; known are gpu-amount (with '
+            "gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. Choose "
+            "another size; if the form offers this one, its administrator has to correct the list.",
+        ),
+    ],
+)
+def test_a_wrong_size_is_told_in_the_words_of_the_form(limits: dict[str, str], words: str) -> None:
+    of = notebook(limits=limits)
+    expected = f"{words} Until this is corrected the notebook gets no GPU of Bitfusion."
+    for sts in (None, statefulset(of, replicas=0), statefulset(of)):
+        assert decided(of, sts) == [Tell("Warning", "BitfusionRequestRefused", expected)]
+
+
+def test_gpus_in_an_init_container_are_refused() -> None:
+    of = notebook()
+    of["spec"]["template"]["spec"]["initContainers"] = [{"name": "i", "resources": {"limits": TWO}}]
+    assert kinds(decided(of)) == ["BitfusionRequestRefused"]
+
+
+# pods that were let in without the client
+
+
+def stuck(its_annotations: dict[str, str] | None = None, **more: Any) -> tuple[Object, Object, Object]:
+    of = admitted()
+    sts = statefulset(of, ready=False, revising=True, **more)
+    return of, sts, pod(sts, its_annotations)
+
+
+def test_a_pod_that_can_never_start_is_made_again() -> None:
+    of, sts, its_pod = stuck()
+    actions = decided(of, sts, its_pod)
+    assert kinds(actions) == ["BitfusionPodRemade", "PatchTemplate", "DeletePod"]
+    assert actions[0] == Tell(
+        "Normal",
+        "BitfusionPodRemade",
+        "This notebook's pod was made without the Bitfusion client and could never have started. "
+        "It is made again; nothing that ran was stopped.",
+    )
+    assert isinstance(actions[1], PatchTemplate)
+    assert actions[1].operations[0] == {"op": "test", "path": "/metadata/resourceVersion", "value": "22"}
+    assert actions[2] == DeletePod("nb-0", "uid-of-pod-nb", "33")
+    healed = patched(sts, actions, PatchTemplate)
+    assert template(healed) == CLIENT
+    # the template was written, then we were interrupted
+    assert kinds(decided(of, healed, its_pod)) == ["BitfusionPodRemade", "DeletePod"]
+
+
+@pytest.mark.parametrize(
+    "its_annotations",
+    [CLIENT, {**CLIENT, "auto-management/status": "injected"}],
+)
+def test_a_pod_with_the_annotations_is_not_made_again(its_annotations: dict[str, str]) -> None:
+    of, sts, its_pod = stuck(its_annotations, annotations=CLIENT)
+    assert decided(of, sts, its_pod) == []
+
+
+def test_somebody_elses_pod_of_that_name_is_not_touched() -> None:
+    of, sts, its_pod = stuck(annotations=CLIENT)
+    its_pod["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert decided(of, sts, its_pod) == []
+
+
+def test_a_pod_that_is_being_deleted_is_not_touched() -> None:
+    of, sts, its_pod = stuck(annotations=CLIENT)
+    its_pod["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    assert decided(of, sts, its_pod) == []
+
+
+def test_a_template_whose_pod_was_refused_is_healed() -> None:
+    of = admitted()
+    sts = statefulset(of, ready=False, pods=0)
+    (action,) = decided(of, sts, None)
+    assert isinstance(action, PatchTemplate)
+    assert action.operations[0]["path"] == "/metadata/resourceVersion"
+
+
+@pytest.mark.parametrize(
+    ("sts", "asked"),
+    [
+        pytest.param({"annotations": CLIENT}, False, id="runs as it should"),
+        pytest.param({}, False, id="differs, but is ready: it waits anyway"),
+        pytest.param({"ready": False}, True, id="differs, not ready"),
+        pytest.param({"ready": False, "annotations": CLIENT}, False, id="starting"),
+        pytest.param({"ready": False, "annotations": CLIENT, "revising": True}, True, id="pod is older"),
+        pytest.param({"replicas": 0}, False, id="stopped"),
+    ],
+)
+def test_the_pod_is_read_only_where_it_decides(sts: dict[str, Any], asked: bool) -> None:
+    of = admitted()
+    notebook_, statefulset_ = notebook_record(of), statefulset_record(statefulset(of, **sts))
+    assert notebook_ is not None
+    assert needs_pod(notebook_, statefulset_, DEFAULT_RULES) is asked
+
+
+# properties
+
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from([MANAGEMENT, OS, VERSION, REQUEST, PENDING, "foreign.io/x", "a~b/c"]),
+    st.sampled_from(["injection", "ubuntu22", "454", "-n 2", "-n 1 -p 0.5", "-p 7", ""]),
+)
+LIMITS = st.dictionaries(
+    st.sampled_from(
+        ["bitfusion.io/gpu-amount", "bitfusion.io/gpu-50", "bitfusion.io/gpu-x", "nvidia.com/gpu"]
+    ),
+    st.sampled_from(["0", "1", "2", 1, "x"]),
+    max_size=2,
+)
+PODS = st.one_of(
+    st.none(),
+    st.fixed_dictionaries(
+        {
+            "annotations": ANNOTATIONS,
+            "phase": st.sampled_from(["Pending", "Running"]),
+            "node": st.sampled_from([None, "n"]),
+        }
+    ),
+)
+
+
+@given(ANNOTATIONS, ANNOTATIONS, LIMITS, st.booleans(), st.integers(0, 1), st.booleans(), st.booleans(), PODS)
+def test_what_is_done_is_enough_and_touches_nothing_else(
+    of_notebook: dict[str, str],
+    of_template: dict[str, str],
+    limits: dict[str, Any],
+    labelled: bool,
+    replicas: int,
+    ready: bool,
+    revising: bool,
+    of_pod: dict[str, Any] | None,
+) -> None:
+    of = notebook(limits=limits, annotations=of_notebook, labels={LABEL: "true"} if labelled else None)
+    sts = statefulset(of, replicas, ready, of_template or None, revising=revising)
+    its_pod = pod(sts, **of_pod) if of_pod is not None else None
+    actions = decided(of, sts, its_pod)
+    if replicas and ready:
+        assert not any(isinstance(action, PatchTemplate | DeletePod) for action in actions)
+    if its_pod is not None and (its_pod["spec"].get("nodeName") or its_pod["status"]["phase"] != "Pending"):
+        assert not any(isinstance(action, PatchTemplate | DeletePod) for action in actions if replicas)
+    of_after, sts_after = patched(of, actions, PatchNotebook), patched(sts, actions, PatchTemplate)
+    for before, after in ((of, of_after), (sts["spec"]["template"], sts_after["spec"]["template"])):
+        for name in ("foreign.io/x", "a~b/c", "notebooks.kubeflow.org/server-type"):
+            assert annotations(before).get(name) == annotations(after).get(name)
+        assert before["spec"] == after["spec"]
+    assert sts_after["metadata"] == sts["metadata"]
+    if any(isinstance(action, DeletePod) for action in actions):
+        its_pod = None
+    again = decided(of_after, sts_after, its_pod)
+    once_more = [action for action in again if not isinstance(action, Tell)]
+    if once_more:  # a template that was healed first lets the notebook be told
+        of_third, sts_third = (
+            patched(of_after, again, PatchNotebook),
+            patched(sts_after, again, PatchTemplate),
+        )
+        third = decided(of_third, sts_third, its_pod)
+        assert all(isinstance(action, Tell) and action.kind == "Warning" for action in third)
+
+
+# Events
+
+
+def test_an_event_is_one_for_each_change() -> None:
+    record = notebook_record(admitted())
+    assert record is not None
+    tell = Tell("Normal", "BitfusionChangePending", "Something waits.")
+    body = event_body(record, tell, "pod-1")
+    assert body["involvedObject"] == {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "Notebook",
+        "namespace": "ann",
+        "name": "nb",
+        "uid": "uid-of-nb",
+    }
+    assert (body["type"], body["reason"], body["message"]) == (tell.kind, tell.reason, tell.message)
+    name = body["metadata"]["name"]
+    assert name == event_body(record, tell, "pod-2")["metadata"]["name"]
+    assert name.startswith("nb.")
+    assert name != event_body(record, Tell("Normal", tell.reason, "Else."))["metadata"]["name"]
+    remade = notebook_record(notebook(uid="another"))
+    assert remade is not None
+    assert name != event_body(remade, tell)["metadata"]["name"]
+
+
+def test_an_event_is_as_short_as_the_api_wants_it() -> None:
+    record = notebook_record(notebook("n" * 240))
+    assert record is not None
+    body = event_body(record, Tell("Warning", "BitfusionRequestRefused", "ä" * 3000), "i" * 300)
+    assert len(body["metadata"]["name"]) <= 253
+    assert len(body["message"]) == 1024
+    assert len(body["reportingInstance"]) == 128

@@ -1,0 +1,375 @@
+"""List and watch against a server that misbehaves: the cache ends up right, in a bounded number of requests.
+
+The bounds follow from the delays: after a failure 0.05 to 0.1 s, doubling to at most 0.4 s.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from notebook_controller_patch.metrics import WatchMetrics
+from notebook_controller_patch.reconcile.cache import Cache, Key
+from notebook_controller_patch.reconcile.list_watch import Limits, ListWatch
+from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
+from tests.notebook_controller_patch.reconcile.fake_api import (
+    LIST,
+    WATCH,
+    FakeApi,
+    Fault,
+    Handler,
+    bookmark,
+    eventually,
+    fake_api,
+    raw,
+    reset,
+    stall,
+    status,
+)
+from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
+
+QUICK = Limits(
+    page=2,
+    shortest_watch=30,
+    longest_watch=40,
+    margin=5,
+    quiet=20,
+    steady=10,
+    first_delay=0.1,
+    longest_delay=0.4,
+    list_timeout=(1, 2),
+    watch_timeout=(1, 1),
+)
+
+
+class Loop:
+    """A ListWatch of Notebooks with everything it told."""
+
+    def __init__(self, api: FakeApi, limits: Limits) -> None:
+        self.registry = CollectorRegistry()
+        self.changes: list[tuple[Key, str]] = []
+        self.cache: Cache[NotebookRecord] = Cache(self._changed)
+        self.watch = ListWatch(
+            api.client(),
+            NOTEBOOKS,
+            notebook_record,
+            self.cache,
+            "notebooks",
+            WatchMetrics(self.registry),
+            limits,
+        )
+
+    def _changed(self, old: NotebookRecord | None, new: NotebookRecord | None) -> None:
+        record = new or old
+        assert record is not None
+        self.changes.append((record.key, "new" if old is None else "gone" if new is None else "changed"))
+
+    def names(self) -> list[str]:
+        return sorted(name for _, name in self.cache.known())
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, {"resource": "notebooks", **labels}) or 0.0
+
+    def restarts(self, reason: str) -> float:
+        return self.metric("bitfusion_watch_restarts_total", reason=reason)
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with fake_api() as server:
+        yield server
+
+
+@pytest.fixture
+def loops(api: FakeApi) -> Iterator[Any]:
+    made: list[Loop] = []
+
+    def start(limits: Limits = QUICK) -> Loop:
+        loop = Loop(api, limits)
+        made.append(loop)
+        loop.watch.start()
+        return loop
+
+    yield start
+    for loop in made:
+        loop.watch.stop()
+    for loop in made:
+        assert loop.watch.join(5), "the thread goes on after stop"
+
+
+def fill(api: FakeApi, count: int) -> list[str]:
+    names = [f"nb-{number}" for number in range(count)]
+    for name in names:
+        api.put(NOTEBOOKS, notebook(name))
+    return names
+
+
+def test_everything_is_listed_in_pages_and_then_watched(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 5)
+    loop = loops()
+    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    assert loop.cache.synced()
+    assert api.count(LIST) == 3
+    lists = [request.query for request in api.requests if request.verb == LIST]
+    assert [query.get("limit") for query in lists] == ["2", "2", "2"]
+    assert [query.get("continue") for query in lists] == [None, "2:105", "4:105"]
+    assert all("resourceVersion" not in query for query in lists)
+    (watch,) = [request.query for request in api.requests if request.verb == WATCH]
+    assert watch["allowWatchBookmarks"] == "true"
+    assert watch["resourceVersion"] == "105"
+    assert 30 <= int(watch["timeoutSeconds"]) <= 40
+    api.put(NOTEBOOKS, notebook("more"))
+    api.remove(NOTEBOOKS, "ann", "nb-0")
+    eventually(lambda: loop.names() == ["more", *names[1:]])
+    assert loop.changes[-2:] == [(("ann", "more"), "new"), (("ann", "nb-0"), "gone")]
+    assert api.count(LIST, WATCH) == 4
+    assert loop.metric("bitfusion_watch_objects") == 5
+    assert abs(loop.metric("bitfusion_watch_last_contact_timestamp_seconds") - time.time()) < 60
+
+
+def test_what_does_not_concern_us_wakes_nobody(api: FakeApi, loops: Any) -> None:
+    fill(api, 1)
+    loop = loops()
+    eventually(lambda: api.watching(NOTEBOOKS))
+    # the culler does this once a minute
+    culled = notebook("nb-0", annotations={"notebooks.kubeflow.org/last-activity": "2026-11-21T07:00:00Z"})
+    api.put(NOTEBOOKS, culled)
+    api.put(NOTEBOOKS, notebook("nb-0", annotations={"bitfusion.io/request": "-n 2"}))
+    eventually(lambda: len(loop.changes) >= 2)
+    assert [what for _, what in loop.changes] == ["new", "changed"]
+    assert loop.cache.get("ann", "nb-0").resource_version == str(api.version)
+
+
+def test_bookmarks_move_the_place_a_watch_is_begun_again_at(api: FakeApi, loops: Any) -> None:
+    fill(api, 1)
+    api.misbehave(raw(bookmark(900)), WATCH)
+    loops()
+    eventually(lambda: api.watching(NOTEBOOKS))
+    versions = [request.query["resourceVersion"] for request in api.requests if request.verb == WATCH]
+    assert versions == ["101", "900"]
+    assert api.count(LIST) == 1
+
+
+GONE = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
+BROKEN_STREAM = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is away"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("fault", "times", "reason", "lists", "most"),
+    [
+        pytest.param(status(410, "Expired"), 2, "gone", 3, 6, id="410 as status"),
+        pytest.param(raw(GONE), 2, "gone", 3, 6, id="410 in the stream"),
+        pytest.param(raw(BROKEN_STREAM), 2, "refused", 1, 4, id="500 in the stream"),
+        pytest.param(status(500), 2, "refused", 1, 4, id="500"),
+        pytest.param(status(400), 3, "refused", 2, 6, id="400, three times: the place is given up"),
+        pytest.param(status(403, "Forbidden"), 2, "refused", 1, 4, id="403"),
+        pytest.param(raw(b'{"type":"ADDED","obj'), 2, "closed", 1, 4, id="half a line, then the end"),
+        pytest.param(raw(b'{"type":"ADDED","obj\n'), 2, "garbled", 1, 4, id="half a line as a line"),
+        pytest.param(raw(b"null\n"), 3, "garbled", 2, 6, id="nonsense, three times"),
+        pytest.param(
+            raw(b'{"type":"ADDED","object":{}}\n'), 1, "garbled", 1, 3, id="an object without version"
+        ),
+        pytest.param(raw(then=reset), 2, "broken", 1, 4, id="RST in the stream"),
+        pytest.param(reset, 2, "broken", 1, 4, id="RST before the answer"),
+        pytest.param(raw(), 2, "closed", 1, 4, id="an empty watch"),
+        pytest.param(raw(b"\n\n"), 1, "closed", 1, 3, id="empty lines"),
+    ],
+)
+def test_a_broken_watch_is_begun_again(
+    api: FakeApi, loops: Any, fault: Fault, times: int, reason: str, lists: int, most: int
+) -> None:
+    names = fill(api, 2)
+    api.misbehave(fault, WATCH, times=times)
+    loop = loops()
+    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    api.put(NOTEBOOKS, notebook("new"))
+    eventually(lambda: "new" in loop.names())
+    assert loop.restarts(reason) == times
+    assert api.count(LIST) == lists
+    assert api.count(LIST, WATCH) <= most
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(raw(GONE), id="410 for ever"),
+        pytest.param(raw(b"}\n"), id="garbage for ever"),
+        pytest.param(raw(), id="every watch ends at once"),
+        pytest.param(raw(bookmark(101)), id="every watch ends after a bookmark"),
+        pytest.param(reset, id="every connection is reset"),
+        pytest.param(status(503), id="503 for ever"),
+    ],
+)
+def test_a_server_that_breaks_every_watch_is_not_hammered(api: FakeApi, loops: Any, fault: Fault) -> None:
+    fill(api, 1)
+    api.misbehave(fault, WATCH, times=10_000)
+    loop = loops()
+    began = time.monotonic()
+    time.sleep(2.5)
+    passed = time.monotonic() - began
+    # at best 0.05 + 0.1 + 0.2 s, then 0.2 s each; a list with each of them at most
+    watches = 4 + (passed - 0.35) / 0.2
+    assert 3 <= api.count(WATCH) <= watches
+    assert api.count(LIST) <= watches + 1
+    api.behave()
+    api.put(NOTEBOOKS, notebook("after"))
+    eventually(lambda: "after" in loop.names())
+
+
+def test_a_page_token_that_expired_is_followed_by_one_unpaged_list(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 5)
+
+    def compact_behind_the_first_page(handler: Handler) -> None:
+        api.put(NOTEBOOKS, notebook("late"))
+        handler.answer(
+            200,
+            {
+                "metadata": {"resourceVersion": "1", "continue": "2:1"},
+                "items": [notebook("nb-0"), notebook("stale")],
+            },
+        )
+        api.compact()
+
+    api.misbehave(compact_behind_the_first_page, LIST)
+    loop = loops()
+    eventually(lambda: loop.names() == ["late", *names] and api.watching(NOTEBOOKS))
+    lists = [request.query for request in api.requests if request.verb == LIST]
+    assert lists == [{"limit": "2"}, {"limit": "2", "continue": "2:1"}, {}]
+    assert ("ann", "stale") not in [key for key, _ in loop.changes]
+
+
+def test_retry_after_is_waited_for(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 1)
+    api.misbehave(status(429, "TooManyRequests", Retry_After="1"), LIST)
+    api.misbehave(status(429, "TooManyRequests", Retry_After="1"), WATCH)
+    loop = loops()
+    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    at = [request.at for request in api.requests]
+    assert len(at) == 4, "one refused list, one list, one refused watch, one watch"
+    assert at[1] - at[0] >= 1
+    assert at[3] - at[2] >= 1
+
+
+def test_deletes_that_were_missed_are_told_by_the_next_list(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 4)
+    loop = loops()
+    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    api.misbehave(reset, WATCH, times=2)
+    api.end_watches()
+    eventually(lambda: not api.watching(NOTEBOOKS))
+    api.remove(NOTEBOOKS, "ann", "nb-1")
+    api.put(NOTEBOOKS, notebook("nb-2", annotations={"bitfusion.io/request": "-n 3"}))
+    api.compact()
+    loop.changes.clear()
+    eventually(lambda: loop.names() == ["nb-0", "nb-2", "nb-3"])
+    eventually(lambda: loop.metric("bitfusion_watch_lists_total") == 2)
+    assert loop.changes == [(("ann", "nb-1"), "gone"), (("ann", "nb-2"), "changed")]
+
+
+@pytest.mark.parametrize("where", [LIST, WATCH])
+def test_an_answer_that_never_begins_is_given_up(api: FakeApi, loops: Any, where: str) -> None:
+    names = fill(api, 1)
+    api.misbehave(stall, where)
+    loop = loops()
+    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    assert loop.restarts("broken") == 1
+    assert api.count(LIST, WATCH) == 3
+
+
+def test_silence_beyond_the_servers_own_limit_ends_a_watch(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 1)
+    api.misbehave(raw(then=stall), WATCH)
+    limits = Limits(shortest_watch=0.4, longest_watch=0.5, margin=0.3, first_delay=0.1, steady=30)
+    loop = loops(limits)
+    eventually(lambda: loop.names() == names and loop.restarts("broken") == 1)
+    eventually(lambda: api.count(WATCH) >= 2)
+    first, second = [request for request in api.requests if request.verb == WATCH][:2]
+    assert 0.7 <= second.at - first.at <= 5
+
+
+def test_once_bookmarks_are_seen_much_less_silence_is_enough(api: FakeApi, loops: Any) -> None:
+    fill(api, 1)
+    api.misbehave(raw(bookmark(300), then=stall), WATCH, times=2)
+    limits = Limits(shortest_watch=300, longest_watch=300, margin=30, quiet=0.3, first_delay=0.1)
+    loop = loops(limits)
+    eventually(lambda: loop.restarts("broken") == 2)
+    assert api.count(LIST) == 1
+
+
+def test_a_watch_that_ends_when_it_was_asked_to_is_followed_at_once(api: FakeApi, loops: Any) -> None:
+    fill(api, 1)
+    limits = Limits(shortest_watch=1.0, longest_watch=1.0, steady=0.5, first_delay=20, longest_delay=20)
+    loop = loops(limits)
+    eventually(lambda: loop.restarts("timeout") >= 2 and api.watching(NOTEBOOKS))
+    assert api.count(LIST) == 1
+
+
+def test_a_slow_list_is_waited_for(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 4)
+
+    def slowly(handler: Handler) -> None:
+        time.sleep(0.7)
+        handler.server.api.serve(handler, "GET", NOTEBOOKS, {"limit": "2"}, None)
+
+    api.misbehave(slowly, LIST)
+    loop = loops()
+    eventually(lambda: loop.names() == names)
+    assert loop.restarts("broken") == 0
+
+
+def test_a_bug_in_what_is_called_does_not_end_the_loop(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 2)
+    loop = loops()
+    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    real, loop.watch._trim = loop.watch._trim, _raise
+    api.put(NOTEBOOKS, notebook("while-broken"))
+    eventually(lambda: loop.restarts("failed") >= 1)
+    loop.watch._trim = real
+    eventually(lambda: "while-broken" in loop.names())
+
+
+def _raise(data: object) -> NotebookRecord | None:
+    raise ZeroDivisionError
+
+
+def test_objects_of_any_shape_are_borne(api: FakeApi, loops: Any) -> None:
+    strange = [
+        {"metadata": {"name": "a", "namespace": "ann", "annotations": None, "labels": []}},
+        {
+            "metadata": {"name": "b", "namespace": "ann", "annotations": {"bitfusion.io/request": 5}},
+            "spec": [],
+        },
+        {
+            "metadata": {"name": "c", "namespace": "ann"},
+            "spec": {"template": {"spec": {"containers": [None, 3]}}},
+        },
+    ]
+    for data in strange:
+        api.put(NOTEBOOKS, data)
+    loop = loops()
+    eventually(lambda: loop.names() == ["a", "b", "c"] and api.watching(NOTEBOOKS))
+    assert loop.restarts("failed") == 0
+
+
+def test_stop_ends_a_read_that_waits(api: FakeApi, loops: Any) -> None:
+    fill(api, 1)
+    loop = loops()
+    eventually(lambda: api.watching(NOTEBOOKS))
+    threading.Timer(0.2, loop.watch.stop).start()
+    began = time.monotonic()
+    assert loop.watch.join(10)
+    assert time.monotonic() - began < 5, "the watch would have ended after 30 s by itself"
+    assert loop.restarts("broken") == 0
+
+
+def test_the_defaults_are_those_that_were_decided() -> None:
+    limits = Limits()
+    assert limits.page == 500
+    assert (limits.shortest_watch, limits.longest_watch) == (240, 480)
+    assert limits.margin == 30
+    assert (limits.first_delay, limits.longest_delay) == (1, 30)
