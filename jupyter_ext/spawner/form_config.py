@@ -189,7 +189,7 @@ def _check_result(existing: Document, result: str, form: FormGpus) -> None:
 def _existing_gpus(existing: Document) -> dict[str, object]:
     data = existing.data
     if not isinstance(data, dict) or not isinstance(data.get(ROOT), dict):
-        raise WrongFile(existing.source, "", None, f"is no spawner_ui_config.yaml: it has no {ROOT}")
+        raise WrongFile(existing.source, "", None, f"has no {ROOT}, so it is not the form's configuration")
     return _mapping(existing, data[ROOT].get("gpus", {}), "gpus")
 
 
