@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from tornado.httputil import (
     ResponseStartLine,
 )
 from tornado.iostream import StreamClosedError
-from tornado.netutil import bind_sockets
 
 MIB = 1 << 20
 LARGEST_BODY = 8 * MIB  # a StatefulSet's review carries the object twice; etcd takes 1.5 MiB of one
@@ -84,11 +84,17 @@ class HttpService(HTTPServerConnectionDelegate):
         )
 
     async def start(self, address: str, port: int) -> int:
-        """Listen; returns the port, a free one if `port` was 0. Raises OSError."""
-        # One socket: an empty address or a name could mean two, with two different free ports.
-        sockets = bind_sockets(port, address)
-        self._server.add_sockets(sockets)
-        bound: int = sockets[0].getsockname()[1]
+        """Listen at an IP address; returns the port, a free one if `port` was 0. Raises OSError.
+
+        ``::`` listens to IPv4 too, where the machine can.
+        """
+        # Not tornado's bind_sockets: it leaves its socket open when the port is taken.
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        both = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()
+        listening = socket.create_server((address, port), family=family, backlog=128, dualstack_ipv6=both)
+        listening.setblocking(False)
+        self._server.add_socket(listening)
+        bound: int = listening.getsockname()[1]
         return bound
 
     def drain(self) -> None:

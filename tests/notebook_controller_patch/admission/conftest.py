@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.notebook_controller_patch.admission.live_server import Live, server_context, write_certificate
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Files of a certificate and its key, for localhost."""
+    return write_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture
+def live(certificate: tuple[Path, Path]) -> Live:
+    """A server to be started with ``async with serving(live)``."""
+    return Live(server_context(*certificate))

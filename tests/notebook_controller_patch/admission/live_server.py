@@ -1,0 +1,201 @@
+"""A server under test in this process, and a client that speaks HTTP/1.1 over TLS by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from prometheus_client import CollectorRegistry
+
+from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
+from notebook_controller_patch.admission.owners import Owners
+from notebook_controller_patch.admission.server import AdmissionServer
+from notebook_controller_patch.metrics import AdmissionMetrics
+from tests.notebook_controller_patch.admission.reviews import OURS, body
+
+HOST = "127.0.0.1"
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate (ECDSA P-256) for localhost and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate_file, key_file = folder / "tls.crt", folder / "tls.key"
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return certificate_file, key_file
+
+
+def server_context(certificate_file: Path, key_file: Path) -> ssl.SSLContext:
+    """A TLS context that shows the certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate_file, key_file)
+    return context
+
+
+@dataclass
+class Answer:
+    """What came back for one request."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The AdmissionReview's response."""
+        response: dict[str, Any] = json.loads(self.body)["response"]
+        return response
+
+
+@dataclass
+class Client:
+    """One connection, kept."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request with its length and read the answer."""
+        given = {"Host": "localhost", "Content-Length": str(len(content)), **(headers or {})}
+        await self.write(head(method, path, given) + content)
+        return await self.read()
+
+    async def post(self, path: str, content: bytes | Mapping[str, Any]) -> Answer:
+        """Post JSON as the apiserver does."""
+        posted = content if isinstance(content, bytes) else body(content)
+        return await self.send("POST", path, posted, {"Content-Type": "application/json"})
+
+    async def write(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def read(self) -> Answer:
+        """Read one answer; EOFError when the server has closed the connection instead."""
+        lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines[1:] if line)
+        content = await self.reader.readexactly(int(headers.get("Content-Length", "0")))
+        return Answer(int(lines[0].split()[1]), headers, content)
+
+    async def ended(self) -> bool:
+        """Whether the server has closed the connection (waits for it)."""
+        try:
+            return await self.reader.read() == b""
+        except (ConnectionError, ssl.SSLError):
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except (ConnectionError, ssl.SSLError):
+            pass  # the server was faster
+
+
+def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    """The start of a request, up to its body."""
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+@dataclass
+class Record:
+    """What the watch cache knows of a Notebook."""
+
+    uid: str
+    annotations: Mapping[str, str]
+
+
+class Cache(dict[tuple[str, str], Record]):
+    """The watch cache; ``get(namespace, name)``."""
+
+    def get(self, namespace: str, name: str) -> Record | None:  # type: ignore[override]  # a cache, no dict
+        return super().get((namespace, name))
+
+
+@dataclass
+class Live:
+    """An AdmissionServer on a free port of this machine."""
+
+    context: ssl.SSLContext
+    cache: Cache = field(default_factory=Cache)
+    notebooks: dict[tuple[str, str], Any] = field(default_factory=dict)
+    rules: Sequence[ImageRule] = DEFAULT_RULES
+    ready: dict[str, bool] = field(default_factory=dict)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    server: AdmissionServer = field(init=False)
+    port: int = 0
+
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The apiserver, as Owners asks it; replaced by tests."""
+        notebook: Mapping[str, Any] = self.notebooks[namespace, name]
+        return notebook
+
+    async def client(self) -> Client:
+        """A new connection."""
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        return Client(*await asyncio.open_connection(HOST, self.port, ssl=trusting))
+
+    def value(self, name: str, **labels: str) -> float:
+        """A metric's value, 0 if it was never counted."""
+        return self.registry.get_sample_value(name, labels) or 0
+
+
+@asynccontextmanager
+async def serving(live: Live) -> AsyncIterator[Live]:
+    """The server started, and stopped at the end."""
+    metrics = AdmissionMetrics(live.registry)
+    owners = Owners(live.cache, lambda namespace, name: live.fetch(namespace, name), metrics)
+    live.server = AdmissionServer(
+        lambda: live.rules,
+        owners,
+        live.context,
+        OURS,
+        live.registry,
+        metrics=metrics,
+        ready={name: (lambda name=name: live.ready[name]) for name in live.ready},
+    )
+    live.port = await live.server.start(HOST, 0)
+    try:
+        yield live
+    finally:
+        await live.server.stop(0)
+        owners.close()

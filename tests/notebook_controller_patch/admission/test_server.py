@@ -1,0 +1,476 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import ssl
+import threading
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from notebook_controller_patch.admission import http_service, server
+from notebook_controller_patch.admission.http_service import LARGEST_BODY, HttpService, Route, plain
+from notebook_controller_patch.admission.monitoring import MonitoringServer
+from tests.notebook_controller_patch.admission.live_server import HOST, Client, Live, Record, head, serving
+from tests.notebook_controller_patch.admission.reviews import (
+    AMOUNT,
+    DEFAULTS,
+    OURS,
+    OWNER_UID,
+    UID,
+    notebook,
+    review,
+    statefulset,
+)
+
+NOTEBOOKS, STATEFULSETS = "/admit/notebooks?timeout=5s", "/admit/statefulsets?timeout=5s"
+REVIEWS = "bitfusion_admission_reviews_total"
+BAD = "bitfusion_admission_bad_requests_total"
+
+
+def patched(response):
+    return {
+        operation["path"]: operation["value"] for operation in json.loads(base64.b64decode(response["patch"]))
+    }
+
+
+def run(live: Live, scenario, **limits):
+    """Run ``scenario(client)`` against a started server; its connection is closed at the end."""
+
+    async def main():
+        async with serving(live):
+            client = await live.client()
+            try:
+                return await asyncio.wait_for(scenario(client), 30)
+            finally:
+                await client.close()
+
+    return asyncio.run(main())
+
+
+def test_both_webhooks_over_one_connection(live):
+    live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS)
+
+    async def scenario(client: Client):
+        first = await client.post(NOTEBOOKS, review(notebook({AMOUNT: "2"})))
+        second = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"})))
+        third = await client.post(
+            STATEFULSETS, review(statefulset({AMOUNT: "2"}), statefulset({AMOUNT: "2"}))
+        )
+        refused = await client.post(NOTEBOOKS, review(notebook({AMOUNT: "0"})))
+        return first, second, third, refused
+
+    first, second, third, refused = run(live, scenario)
+    assert [one.status for one in (first, second, third, refused)] == [200] * 4
+    assert first.headers["Content-Type"] == "application/json"
+    assert json.loads(first.body)["apiVersion"] == "admission.k8s.io/v1"
+    assert first.response["uid"] == UID
+    assert patched(first.response)["/metadata/labels/bitfusion.io~1requested"] == "true"
+    assert patched(second.response)["/spec/template/metadata/annotations/bitfusion-client~1os"] == "ubuntu22"
+    assert third.response == {"uid": UID, "allowed": True}
+    assert refused.response["allowed"] is False
+    assert refused.response["status"]["code"] == 422
+    assert live.value(REVIEWS, webhook="notebooks", outcome="patched") == 1
+    assert live.value(REVIEWS, webhook="notebooks", outcome="refused") == 1
+    assert live.value(REVIEWS, webhook="statefulsets", outcome="patched") == 1
+    assert live.value(REVIEWS, webhook="statefulsets", outcome="unchanged") == 1
+    assert live.value("bitfusion_admission_lookups_total", result="hit") == 1
+    assert live.value("bitfusion_admission_duration_seconds_count", webhook="notebooks") == 2
+
+
+def test_a_notebook_that_the_cache_misses_is_looked_up(live, caplog):
+    live.notebooks["ann", "nb"] = notebook(annotations=DEFAULTS)
+
+    async def scenario(client: Client):
+        known = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"})))
+        unknown = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}, name="other")))
+        own = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}), username=OURS))
+        return known, unknown, own
+
+    known, unknown, own = run(live, scenario)
+    assert patched(known.response)["/spec/template/metadata/annotations/bitfusion-client~1os"] == "ubuntu22"
+    assert unknown.response == own.response == {"uid": UID, "allowed": True}
+    assert live.value("bitfusion_admission_lookups_total", result="miss") == 2
+    assert live.value("bitfusion_admission_lookups_total", result="failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("posted", "message"),
+    [
+        (b"", "the body is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"\xff\xfe", "the body is not UTF-8"),
+        (b"[" * 200_000, "the body is nested too deeply"),
+        (b"[]", "the body is not an AdmissionReview: it must be a JSON object"),
+        (
+            b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}',
+            "the body must be admission.k8s.io/v1 AdmissionReview, "
+            "it is admission.k8s.io/v1beta1 AdmissionReview",
+        ),
+        (
+            b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {}}',
+            "the AdmissionReview's request has no uid",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", [NOTEBOOKS, STATEFULSETS])
+def test_what_is_no_review_gets_one_clear_line_and_the_connection_stays(live, caplog, path, posted, message):
+    async def scenario(client: Client):
+        return await client.post(path, posted), await client.post(path, review(notebook()))
+
+    bad, good = run(live, scenario)
+    assert (bad.status, bad.text) == (400, message + "\n")
+    assert good.response["allowed"] is True
+    assert live.value(BAD, status="400") == 1
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "message"),
+    [
+        ("POST", "/admit/pods", {}, 404, "there is nothing at this path"),
+        ("POST", "/", {}, 404, "there is nothing at this path"),
+        ("GET", NOTEBOOKS, {}, 405, "only POST is answered here"),
+        ("PUT", STATEFULSETS, {}, 405, "only POST is answered here"),
+        ("POST", "/healthz", {}, 405, "only GET is answered here"),
+        ("POST", NOTEBOOKS, {}, 415, "the content type must be application/json"),
+        ("POST", NOTEBOOKS, {"Content-Type": "text/xml"}, 415, "the content type must be application/json"),
+    ],
+)
+def test_requests_for_something_else(live, method, path, headers, status, message):
+    async def scenario(client: Client):
+        first = await client.send(method, path, b"x" * 5000, headers)
+        return first, await client.send("GET", "/healthz")
+
+    answer, after = run(live, scenario)
+    assert (answer.status, answer.text) == (status, message + "\n")
+    assert after.status == 200
+    assert live.value(BAD, status=str(status)) == 1
+
+
+def test_the_content_type_may_name_a_charset(live):
+    async def scenario(client: Client):
+        content = json.dumps(review(notebook())).encode()
+        return await client.send(
+            "POST", NOTEBOOKS, content, {"content-type": "Application/JSON; charset=utf-8"}
+        )
+
+    assert run(live, scenario).status == 200
+
+
+def test_a_large_review_is_answered(live):
+    data = review(statefulset(), statefulset())
+    data["request"]["object"]["metadata"]["annotations"] = {"large": "x" * (LARGEST_BODY - 10_000)}
+
+    async def scenario(client: Client):
+        return await client.post(STATEFULSETS, data)
+
+    assert run(live, scenario).response["allowed"] is True
+
+
+def test_a_body_that_is_too_large_is_told_so(live):
+    async def scenario(client: Client):
+        answer = await client.post(NOTEBOOKS, b"x" * (LARGEST_BODY + 1))
+        return answer, await client.send("GET", "/healthz")
+
+    answer, after = run(live, scenario)
+    assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
+    assert after.status == 200
+    assert live.value(BAD, status="413") == 1
+
+
+def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live):
+    headers = {"Host": "a", "Content-Type": "application/json", "Transfer-Encoding": "chunked"}
+    chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
+
+    async def scenario(client: Client):
+        await client.write(head("POST", NOTEBOOKS, headers))
+        for _ in range(9):
+            await client.write(chunk)
+        await client.write(b"0\r\n\r\n")
+        return await client.read()
+
+    answer = run(live, scenario)
+    assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
+
+
+def test_a_body_without_end_is_told_so_and_cut(live):
+    headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(10**12)}
+
+    async def scenario(client: Client):
+        await client.write(head("POST", NOTEBOOKS, headers))
+        return await client.read(), await client.ended()
+
+    answer, ended = run(live, scenario)
+    assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
+    assert ended
+
+
+def test_a_request_that_does_not_arrive_is_not_waited_for(live, monkeypatch):
+    monkeypatch.setattr(http_service, "REQUEST_SECONDS", 0.2)
+    headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
+
+    async def scenario(client: Client):
+        await client.write(head("POST", NOTEBOOKS, headers) + b"{")
+        return await client.read(), await client.ended()
+
+    answer, ended = run(live, scenario)
+    assert (answer.status, answer.text) == (408, "the request took longer than 0.2 s\n")
+    assert ended
+    assert live.value(BAD, status="408") == 1
+    assert live.value("bitfusion_admission_in_flight") == 0
+
+
+def test_clients_that_hang_up_or_speak_nonsense_leave_nothing(live):
+    headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
+
+    async def scenario(client: Client):
+        for data in (b"", b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", head("POST", NOTEBOOKS, headers) + b"{"):
+            rude = await live.client()
+            await rude.write(data)
+            await rude.close()
+        while live.value("bitfusion_admission_in_flight"):
+            await asyncio.sleep(0.01)
+        return await client.send("GET", "/healthz")
+
+    assert run(live, scenario).status == 200
+
+
+FAILURE = "Bitfusion's admission failed on this object and left it as it is; the cause is in its log"
+
+
+def broken(*args, **kwargs):
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("function", "path", "object_"),
+    [
+        ("admit_notebook", NOTEBOOKS, notebook({AMOUNT: "0"})),
+        ("needs_owner", STATEFULSETS, statefulset({AMOUNT: "1"})),
+        ("admit_statefulset", STATEFULSETS, statefulset({AMOUNT: "1"})),
+        ("_fields", NOTEBOOKS, None),
+    ],
+)
+def test_a_bug_of_ours_lets_the_object_through(live, caplog, monkeypatch, function, path, object_):
+    if object_ is None:
+        monkeypatch.setattr(server, "answer", lambda *args, answer=server.answer: once(answer, args))
+        object_ = notebook()
+    else:
+        monkeypatch.setattr(server, function, broken)
+    calls = []
+
+    def once(function, args):
+        calls.append(1)
+        return broken() if len(calls) == 1 else function(*args)
+
+    async def scenario(client: Client):
+        return await client.post(path, review(object_))
+
+    with caplog.at_level(logging.ERROR):
+        answer = run(live, scenario)
+    assert answer.status == 200
+    assert answer.response == {"uid": UID, "allowed": True, "warnings": [FAILURE]}
+    webhook = "notebooks" if path == NOTEBOOKS else "statefulsets"
+    assert live.value(REVIEWS, webhook=webhook, outcome="failed") == 1
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.message == "review failed, object let through"
+    assert (record.namespace, record.uid, record.webhook) == ("ann", UID, webhook)
+    assert "RuntimeError: a bug" in logging.Formatter().formatException(record.exc_info)
+
+
+def test_rules_that_cannot_be_read_let_the_object_through(live, caplog):
+    live.rules = None  # type: ignore[assignment]  # what a bug could make of it
+
+    async def scenario(client: Client):
+        return await client.post(NOTEBOOKS, review(notebook({AMOUNT: "1"})))
+
+    assert run(live, scenario).response["warnings"] == [FAILURE]
+
+
+def test_one_line_a_decision(live, caplog):
+    async def scenario(client: Client):
+        await client.post(NOTEBOOKS, review(notebook({AMOUNT: "2"}), dryRun=True))
+        await client.post(NOTEBOOKS, review(notebook({AMOUNT: "0"})))
+        await client.post(NOTEBOOKS, review(notebook()))
+
+    with caplog.at_level(logging.INFO):
+        run(live, scenario)
+    patched_, refused = (record for record in caplog.records if record.message == "review answered")
+    assert (patched_.outcome, patched_.dry_run, patched_.object, patched_.operation) == (
+        "patched",
+        True,
+        "nb",
+        "CREATE",
+    )
+    assert "/metadata/labels/bitfusion.io~1requested" in patched_.keys
+    assert (refused.outcome, refused.dry_run) == ("refused", False)
+    assert refused.reason.startswith('Invalid value "0" for bitfusion.io/gpu-amount')
+
+
+def test_health_readiness_and_metrics(live):
+    live.ready = {"certificate": True, "notebooks": False}
+
+    async def scenario(client: Client):
+        healthy, not_ready = await client.send("GET", "/healthz"), await client.send("GET", "/readyz")
+        live.ready["notebooks"] = True
+        return healthy, not_ready, await client.send("GET", "/readyz"), await client.send("GET", "/metrics")
+
+    healthy, not_ready, ready, metrics = run(live, scenario)
+    assert (healthy.status, healthy.text) == (200, "ok\n")
+    assert (not_ready.status, not_ready.text) == (503, "not ready: notebooks\n")
+    assert (ready.status, ready.text) == (200, "ok\n")
+    assert metrics.headers["Content-Type"].startswith("text/plain; version=")
+    assert 'bitfusion_admission_reviews_total{outcome="failed",webhook="notebooks"} 0.0' in metrics.text
+    assert "bitfusion_admission_in_flight 1.0" in metrics.text
+
+
+def test_what_was_asked_before_the_end_is_answered(live):
+    let_go, asked = threading.Event(), threading.Event()
+
+    def slow(namespace, name):
+        asked.set()
+        let_go.wait(5)
+        return notebook(annotations=DEFAULTS)
+
+    live.fetch = slow
+
+    async def scenario(client: Client):
+        idle = await live.client()
+        assert (await idle.send("GET", "/healthz")).status == 200
+        answering = asyncio.ensure_future(client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}))))
+        await asyncio.to_thread(asked.wait, 5)
+        stopping = asyncio.ensure_future(live.server.stop(5))
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        with pytest.raises(ConnectionError):
+            await live.client()
+        let_go.set()
+        answer = await answering
+        await stopping
+        closed = await idle.ended()
+        await idle.close()
+        return answer, closed
+
+    answer, closed = run(live, scenario)
+    assert patched(answer.response)
+    assert answer.headers["Connection"] == "close"
+    assert closed
+
+
+def test_the_end_does_not_wait_longer_than_it_was_given(live):
+    headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
+
+    async def scenario(client: Client):
+        await client.write(head("POST", NOTEBOOKS, headers))
+        while not live.value("bitfusion_admission_in_flight"):
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(live.server.stop(0.1), 3)
+        return await client.ended()
+
+    assert run(live, scenario)
+    assert live.value("bitfusion_admission_in_flight") == 0
+
+
+def test_while_it_drains_it_serves_and_asks_for_other_connections(live):
+    async def scenario(client: Client):
+        before = await client.post(NOTEBOOKS, review(notebook()))
+        live.server.drain()
+        other = await live.client()
+        answers = [await one.post(NOTEBOOKS, review(notebook())) for one in (client, other)]
+        await other.close()
+        return before, answers
+
+    before, answers = run(live, scenario)
+    assert "Connection" not in before.headers
+    assert [answer.headers["Connection"] for answer in answers] == ["close", "close"]
+    assert all(answer.response["allowed"] for answer in answers)
+
+
+def test_old_versions_of_tls_are_refused(live):
+    with pytest.warns(DeprecationWarning, match="TLSv1 is deprecated"):
+        live.context.minimum_version = ssl.TLSVersion.TLSv1
+    old = ssl.create_default_context()
+    old.check_hostname = False
+    old.verify_mode = ssl.CERT_NONE
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1 is deprecated"):
+        old.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match=r"TLSv1_1 is deprecated"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+
+    async def scenario(client: Client):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection(HOST, live.port, ssl=old)
+        return client.writer.get_extra_info("ssl_object").version()
+
+    assert run(live, scenario) in ("TLSv1.2", "TLSv1.3")
+    assert live.context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_port_in_use_is_an_error(live):
+    async def scenario(client: Client):
+        with pytest.raises(OSError, match="Address already in use"):
+            await live.server.start(HOST, live.port)
+
+    run(live, scenario)
+
+
+@pytest.mark.parametrize(
+    ("address", "reached"), [(HOST, HOST), ("0.0.0.0", HOST), ("::", HOST), ("::", "::1")]
+)
+def test_the_plain_listener_for_probes(address, reached):
+    registry, state = CollectorRegistry(), {"ok": False}
+
+    async def main():
+        monitoring = MonitoringServer({"certificate": lambda: state["ok"]}, registry)
+        port = await monitoring.start(address, 0)
+        client = Client(*await asyncio.open_connection(reached, port))
+        answers = [
+            await client.send("GET", path) for path in ("/healthz", "/readyz", "/metrics", "/admit/notebooks")
+        ]
+        state["ok"] = True
+        answers.append(await client.send("GET", "/readyz"))
+        await client.close()
+        await monitoring.stop(1)
+        return answers
+
+    answers = asyncio.run(main())
+    assert [(answer.status, answer.text) for answer in answers] == [
+        (200, "ok\n"),
+        (503, "not ready: certificate\n"),
+        (200, ""),
+        (404, "there is nothing at this path\n"),
+        (200, "ok\n"),
+    ]
+
+
+def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(caplog):
+    async def later(body):
+        raise RuntimeError("a bug later")
+
+    problems = []
+
+    async def main():
+        routes = {
+            "/now": Route("GET", broken),
+            "/later": Route("GET", later),
+            "/ok": Route("GET", lambda body: plain(200, "ok")),
+        }
+        service = HttpService(routes, on_problem=problems.append)
+        port = await service.start(HOST, 0)
+        client = Client(*await asyncio.open_connection(HOST, port))
+        answers = [await client.send("GET", path) for path in ("/now", "/later", "/ok")]
+        await client.close()
+        await service.stop(1)
+        return answers
+
+    answers = asyncio.run(main())
+    assert [(answer.status, answer.text) for answer in answers] == [
+        (500, "the server failed; its log says why\n"),
+        (500, "the server failed; its log says why\n"),
+        (200, "ok\n"),
+    ]
+    assert problems == [500, 500]
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["a bug", "a bug later"]
