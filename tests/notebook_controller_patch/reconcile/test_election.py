@@ -1,0 +1,226 @@
+"""The Lease: taken, renewed, lost, given back, over a server that misbehaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from notebook_controller_patch.reconcile.election import Election, LeaseTimes
+from tests.notebook_controller_patch.reconcile.fake_api import (
+    GET,
+    PATCH,
+    POST,
+    FakeApi,
+    Handler,
+    eventually,
+    fake_api,
+    reset,
+    stall,
+    status,
+)
+from tests.notebook_controller_patch.reconcile.objects import LEASES
+
+QUICK = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
+
+
+class Candidate:
+    def __init__(self, api: FakeApi, name: str, times: LeaseTimes = QUICK) -> None:
+        self.told: list[str] = []
+        self.election = Election(
+            api.client(),
+            "kubeflow",
+            "lease",
+            name,
+            lambda: self.told.append("began"),
+            lambda: self.told.append("ended"),
+            times,
+        )
+
+    @property
+    def leading(self) -> bool:
+        return self.election.leading
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with fake_api() as server:
+        yield server
+
+
+@pytest.fixture
+def candidates(api: FakeApi) -> Iterator[Any]:
+    made: list[Candidate] = []
+
+    def start(name: str, times: LeaseTimes = QUICK) -> Candidate:
+        candidate = Candidate(api, name, times)
+        made.append(candidate)
+        candidate.election.start()
+        return candidate
+
+    yield start
+    for candidate in made:
+        assert candidate.election.stop(5)
+
+
+def spec(api: FakeApi) -> dict[str, Any]:
+    lease = api.object(LEASES, "kubeflow", "lease")
+    assert lease is not None
+    found: dict[str, Any] = lease["spec"]
+    return found
+
+
+def test_the_first_one_makes_the_lease_and_leads(api: FakeApi, candidates: Any) -> None:
+    one = candidates("one")
+    eventually(lambda: one.leading)
+    assert one.told == ["began"]
+    assert spec(api)["holderIdentity"] == "one"
+    # microseconds: the API refuses a time without
+    assert len(spec(api)["renewTime"]) == len("2026-11-21T07:30:00.000000Z")
+    renewed = spec(api)["renewTime"]
+    eventually(lambda: spec(api)["renewTime"] != renewed)
+    assert spec(api)["leaseTransitions"] == 0
+
+
+def test_renewing_takes_one_request(api: FakeApi, candidates: Any) -> None:
+    one = candidates("one")
+    eventually(lambda: one.leading and api.count(PATCH) >= 5)
+    assert api.count(GET) == 1
+    assert api.count(POST) == 1
+
+
+def test_only_one_leads(api: FakeApi, candidates: Any) -> None:
+    several = [candidates(name) for name in ("one", "two", "three")]
+    eventually(lambda: sum(candidate.leading for candidate in several) == 1)
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        assert sum(candidate.leading for candidate in several) == 1
+        time.sleep(0.005)
+
+
+def test_the_lease_is_given_back_at_the_end(api: FakeApi, candidates: Any) -> None:
+    one = candidates("one", LeaseTimes(duration=60, renew_within=40, retry=0.1))
+    eventually(lambda: one.leading)
+    two = candidates("two", LeaseTimes(duration=60, renew_within=40, retry=0.1))
+    eventually(lambda: api.count(GET) >= 3)
+    assert one.election.stop(5)
+    assert one.told == ["began", "ended"]
+    eventually(lambda: two.leading, 5)
+    assert spec(api)["leaseTransitions"] == 1
+
+
+def test_a_leader_that_vanished_is_followed_after_its_lease(api: FakeApi, candidates: Any) -> None:
+    gone = {"holderIdentity": "gone", "leaseDurationSeconds": 1, "renewTime": "2001-01-01T00:00:00.000000Z"}
+    api.put(LEASES, {"metadata": {"namespace": "kubeflow", "name": "lease"}, "spec": gone})
+    began = time.monotonic()
+    two = candidates("two")
+    eventually(lambda: two.leading)
+    # its clock is not believed: only what was seen to stand still for its duration is over
+    assert time.monotonic() - began >= 1.0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(reset, id="RST"),
+        pytest.param(status(500), id="500"),
+        pytest.param(status(403, "Forbidden"), id="403"),
+        pytest.param(status(429, Retry_After="1"), id="429"),
+        pytest.param(stall, id="silence"),
+        pytest.param(lambda handler: handler.answer(200, ["nonsense"]), id="nonsense"),
+    ],
+)
+def test_a_leader_that_cannot_renew_stops_in_time_and_comes_back(
+    api: FakeApi, candidates: Any, fault: Any
+) -> None:
+    one = candidates("one")
+    eventually(lambda: one.leading)
+    asked = api.count()
+    api.misbehave(fault, times=10_000)
+    began = time.monotonic()
+    eventually(lambda: not one.leading, 5)
+    assert time.monotonic() - began <= 1.5, "before another one may begin"
+    eventually(lambda: one.told == ["began", "ended"], 5)
+    passed = time.monotonic() - began
+    assert api.count() - asked <= 4 + passed / 0.1, "and does not hammer"
+    api.behave()
+    eventually(lambda: one.told == ["began", "ended", "began"])
+
+
+def test_a_refused_connection_does_not_end_the_loop(api: FakeApi) -> None:
+    with fake_api() as other:
+        candidate = Candidate(other, "one")
+        port = other.port
+    candidate.election.start()
+    time.sleep(0.5)
+    assert not candidate.leading
+    assert candidate.told == []
+    assert port
+    assert candidate.election.stop(5)
+
+
+def test_a_lease_taken_away_is_noticed(api: FakeApi, candidates: Any) -> None:
+    one = candidates("one")
+    eventually(lambda: one.leading)
+    lease = api.object(LEASES, "kubeflow", "lease")
+    assert lease is not None
+    lease["spec"]["holderIdentity"] = "two"
+    api.put(LEASES, lease)
+    eventually(lambda: one.told == ["began", "ended"], 5)
+    assert spec(api)["holderIdentity"] == "two"
+
+
+def test_a_deleted_lease_is_made_again(api: FakeApi, candidates: Any) -> None:
+    one = candidates("one")
+    eventually(lambda: one.leading)
+    api.remove(LEASES, "kubeflow", "lease")
+    eventually(lambda: api.object(LEASES, "kubeflow", "lease") is not None)
+    eventually(lambda: one.leading)
+
+
+def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> None:
+    api.put(
+        LEASES,
+        {"metadata": {"namespace": "kubeflow", "name": "lease"}, "spec": {"holderIdentity": ""}},
+    )
+    one, two = Candidate(api, "one"), Candidate(api, "two")
+    before = api.object(LEASES, "kubeflow", "lease")
+    taken = threading.Event()
+
+    def as_it_was_before(handler: Handler) -> None:
+        taken.wait(5)
+        handler.answer(200, before)
+
+    api.misbehave(as_it_was_before, GET)
+    slow = threading.Thread(target=one.election.attempt)
+    slow.start()
+    eventually(lambda: api.count(GET) == 1)
+    two.election.attempt()
+    assert two.leading
+    taken.set()
+    slow.join(5)
+    assert api.count(PATCH) == 2, "both tried"
+    assert not one.leading
+    assert two.leading
+
+
+def test_a_frozen_replica_knows_that_it_does_not_lead_any_more(api: FakeApi) -> None:
+    now = [0.0]
+    times = LeaseTimes(duration=15, renew_within=10, retry=2)
+    election = Election(
+        api.client(), "kubeflow", "lease", "one", lambda: None, lambda: None, times, lambda: now[0]
+    )
+    election.attempt()
+    assert election.leading
+    now[0] = 9.9
+    assert election.leading
+    now[0] = 10.0
+    assert not election.leading
+
+
+def test_the_defaults_leave_time_between_two_leaders() -> None:
+    times = LeaseTimes()
+    assert times.duration - times.renew_within >= 5
