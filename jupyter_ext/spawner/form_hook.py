@@ -102,6 +102,7 @@ def load_changed() -> Callable[[Any], tuple[Any, str]]:
     from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
     from bitfusion_client.errors import InvalidRequest
     from bitfusion_client.notebook_contract import apply_changes, notebook_changes
+    from bitfusion_client.refusals import refusal
 
     rules = DEFAULT_RULES if IMAGE_RULES is None else tuple(ImageRule(*rule) for rule in IMAGE_RULES)
 
@@ -109,7 +110,7 @@ def load_changed() -> Callable[[Any], tuple[Any, str]]:
         try:
             return apply_changes(notebook, notebook_changes(notebook, rules)), ""
         except InvalidRequest as error:
-            return None, error.user_message
+            return None, refusal(error)
 
     return changed
 

@@ -17,9 +17,9 @@ from bitfusion_client.notebook_contract import (
     notebook_changes,
     notebook_image,
 )
+from bitfusion_client.refusals import refusal
 from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
-from notebook_controller_patch.refusals import refusal
 
 ANNOTATION_STOPPED = "kubeflow-resource-stopped"  # Kubeflow's; its value is a time, only its presence counts
 

@@ -14,6 +14,7 @@ from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_contract import ANNOTATION_PENDING
 from bitfusion_client.notebook_contract import NotebookChanges, carried_annotations, notebook_changes
+from bitfusion_client.refusals import refusal
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer
 from notebook_controller_patch.propagation import pending_change, template_annotations
 from notebook_controller_patch.reconcile.events import (
@@ -25,7 +26,6 @@ from notebook_controller_patch.reconcile.events import (
     request_refused,
 )
 from notebook_controller_patch.reconcile.records import NotebookRecord, PodRecord, StatefulSetRecord
-from notebook_controller_patch.refusals import refusal
 
 TEMPLATE_ANNOTATIONS = pointer("spec", "template", "metadata", "annotations")
 NO_GPU = "no GPU"

@@ -1,4 +1,4 @@
-"""The words of a refused size: in the form's error bar by admission, as an Event by the reconciler. Pure."""
+"""The words of a refused size: in the form's error bar by admission or hook, as Events by the reconciler."""
 
 from __future__ import annotations
 
