@@ -125,7 +125,8 @@ def test_outside_a_pod_the_namespace_must_be_given() -> None:
     with pytest.raises(WrongSetting) as caught:
         read_settings({}, {}, NOWHERE)
     assert caught.value.user_message == (
-        'Wrong setting --namespace="": must be given outside a pod: the namespace of the controller\'s Service'
+        'Wrong setting --namespace="": must be given outside a pod: '
+        "the namespace of the controller's Service"
     )
 
 

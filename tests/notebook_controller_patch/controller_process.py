@@ -1,0 +1,128 @@
+"""One `bitfusion-notebook-controller` as a process of its own: its log, its probes, its end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+START_S = 20.0
+# As in its image: there the cluster's client finds no kubernetes-validate, whose import takes a second.
+COMMAND = (
+    sys.executable,
+    "-c",
+    "import sys; sys.modules['kubernetes_validate'] = None; "
+    "from notebook_controller_patch.cli import main; sys.exit(main())",
+)
+
+
+class ControllerProcess:
+    """Started at once, with JSON log lines in a file and any free ports of 127.0.0.1. A context manager."""
+
+    def __init__(
+        self,
+        folder: Path,
+        options: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        name: str = "controller",
+    ) -> None:
+        self.log = folder / f"{name}.log"
+        command = [
+            *COMMAND,
+            "--bind=127.0.0.1",
+            "--port=0",
+            "--monitoring-port=0",
+            "--drain=0.3",
+            *options,
+        ]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+            )
+
+    def __enter__(self) -> ControllerProcess:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it logged; a line that is no JSON is ``{"message": line}``."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                found.append({"message": line})
+        return found
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        """The lines with that message."""
+        return [line for line in self.lines() if line.get("message") == message]
+
+    @property
+    def serving(self) -> dict[str, Any]:
+        """Its line that names the ports, waited for."""
+        deadline = time.monotonic() + START_S
+        while not (found := self.logged("serving")):
+            assert self.process.poll() is None, f"it ended: {self.log.read_text()}"
+            assert time.monotonic() < deadline, f"it does not serve: {self.log.read_text()}"
+            time.sleep(0.02)
+        return found[0]
+
+    @property
+    def port(self) -> int:
+        """Of admission."""
+        return int(self.serving["port"])
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """Status and text of a path of the monitoring listener."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.serving["monitoring_port"], timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def wait_ready(self, limit_s: float = 20.0) -> float:
+        """Until /readyz says 200; the seconds since this call."""
+        began = time.monotonic()
+        while True:
+            status, text = self.ask("/readyz")
+            passed = time.monotonic() - began
+            if status == 200:
+                return passed
+            assert passed < limit_s, f"{text}\n{self.log.read_text()}"
+            time.sleep(0.05)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one metric, 0 if it is not there."""
+        wanted = name + (
+            "{" + ",".join(f'{k}="{v}"' for k, v in sorted(labels.items())) + "}" if labels else ""
+        )
+        for line in self.ask("/metrics")[1].splitlines():
+            key, _, value = line.rpartition(" ")
+            if key == wanted:
+                return float(value)
+        return 0.0
+
+    def end(self, number: int = signal.SIGTERM, limit_s: float = 25.0) -> tuple[int, float]:
+        """Send a signal; the exit status and the seconds it took."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        status = self.process.wait(limit_s)
+        return status, time.monotonic() - began

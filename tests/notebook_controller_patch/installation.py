@@ -1,0 +1,144 @@
+"""The manifests' rights and webhooks on the test cluster, with the controller as processes of this machine.
+
+Everything is as overlay *kubeflow* makes it, ServiceAccount and rights included, but for a namespace of its
+own and webhooks that are called by URL: no kubelet runs the Deployment's pods.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.cluster import Cluster
+from tests.notebook_controller_patch.controller_process import ControllerProcess
+
+OVERLAYS = Path(__file__).parents[2] / "manifests" / "overlays"
+NAME = "bitfusion-notebook-controller"
+WEBHOOKS = "bitfusion-notebook-admission"
+WEBHOOKS_PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
+KINDS = (
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+)
+
+
+class Installation:
+    """One installation in `namespace`; `start` adds a replica, `call` sends the webhooks to one of them."""
+
+    def __init__(self, cluster: Cluster, folder: Path, overlay: str = "kubeflow") -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.namespace = cluster.new_namespace(prefix="bitfusion")
+        self.secret_path = f"/api/v1/namespaces/{self.namespace}/secrets/{NAME}-ca"
+        self.lease_path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{NAME}"
+        built = yaml.safe_load_all(cluster.kubectl("kustomize", str(OVERLAYS / overlay)))
+        self.objects = [self._moved(item) for item in built if item and item["kind"] in KINDS]
+        self._stack = ExitStack()
+        self._replicas = 0
+
+    @property
+    def webhooks(self) -> dict[str, Any]:
+        """The manifests' webhook configuration, with URLs that nobody answers yet."""
+        (found,) = (item for item in self.objects if item["kind"] == "MutatingWebhookConfiguration")
+        copied: dict[str, Any] = json.loads(json.dumps(found))
+        for webhook in copied["webhooks"]:
+            service = webhook["clientConfig"].pop("service")
+            webhook["clientConfig"]["url"] = f"https://127.0.0.1:1{service['path']}"
+        return copied
+
+    def __enter__(self) -> Installation:
+        rest = [item for item in self.objects if item["kind"] != "MutatingWebhookConfiguration"]
+        self._apply(*rest, self.webhooks)
+        self.kubeconfig = self.cluster.service_account_kubeconfig(self.namespace, NAME)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+        names = [f"{item['kind']}/{item['metadata']['name']}" for item in self.objects]
+        self.cluster.kubectl("delete", "--ignore-not-found", "-n", self.namespace, *names)
+        self.cluster.client.delete(f"/api/v1/namespaces/{self.namespace}")
+
+    def start(self, *options: str, built_in: bool = True) -> ControllerProcess:
+        """One more replica, with the built-in authority unless told otherwise."""
+        self._replicas += 1
+        return self._stack.enter_context(
+            ControllerProcess(
+                self.folder,
+                [
+                    f"--kubeconfig={self.kubeconfig}",
+                    f"--namespace={self.namespace}",
+                    f"--name={NAME}",
+                    f"--webhook-configuration={WEBHOOKS}",
+                    *(["--certificate-names=127.0.0.1"] if built_in else []),
+                    *options,
+                ],
+                name=f"controller-{self._replicas}",
+            )
+        )
+
+    def started(self, *options: str) -> ControllerProcess:
+        """A replica that is ready and is called by the apiserver."""
+        replica = self.start(*options)
+        self.call(replica)
+        replica.wait_ready()
+        return replica
+
+    def call(self, replica: ControllerProcess, **settings: Any) -> None:
+        """Send the webhooks to this replica. `settings`: other fields of every webhook (failurePolicy, …)."""
+        operations = []
+        found = self.cluster.client.get(WEBHOOKS_PATH)
+        for index, webhook in enumerate(found["webhooks"]):
+            path = webhook["clientConfig"]["url"].partition("/admit/")[2]
+            where = f"/webhooks/{index}"
+            url = f"https://127.0.0.1:{replica.port}/admit/{path}"
+            operations.append({"op": "add", "path": f"{where}/clientConfig/url", "value": url})
+            for name, value in settings.items():
+                operations.append({"op": "add", "path": f"{where}/{name}", "value": value})
+        self.cluster.client.patch(WEBHOOKS_PATH, operations)
+
+    def bundles(self) -> list[bytes]:
+        """What the apiserver trusts, for each webhook."""
+        found = self.cluster.client.get(WEBHOOKS_PATH)["webhooks"]
+        return [base64.b64decode(hook["clientConfig"].get("caBundle", "")) for hook in found]
+
+    def holder(self) -> str:
+        """Who holds the Lease, empty if nobody does."""
+        if not self.cluster.client.exists(self.lease_path):
+            return ""
+        return str(self.cluster.client.get(self.lease_path)["spec"].get("holderIdentity") or "")
+
+    def _moved(self, item: dict[str, Any]) -> dict[str, Any]:
+        old = "kubeflow"
+        if item["metadata"].get("namespace") == old:
+            item["metadata"]["namespace"] = self.namespace
+        for subject in item.get("subjects", []):
+            if subject.get("namespace") == old:
+                subject["namespace"] = self.namespace
+        return item
+
+    def _apply(self, *objects: dict[str, Any]) -> None:
+        self.cluster.kubectl(
+            "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        )
+
+
+@contextmanager
+def installation(cluster: Cluster, folder: Path) -> Iterator[Installation]:
+    """An installation without a replica yet."""
+    with Installation(cluster, folder) as installed:
+        yield installed
+
+
+def messages(replicas: Sequence[ControllerProcess]) -> list[str]:
+    """What the replicas logged, for a failure's text."""
+    return [str(line.get("message")) for replica in replicas for line in replica.lines()]

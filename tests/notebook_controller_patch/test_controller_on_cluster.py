@@ -1,0 +1,246 @@
+"""The whole process on a real Kubernetes, with the rights of the manifests' ServiceAccount and no others."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.notebooks import PROFILE, form_notebook
+from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
+from tests.notebook_controller_patch.certificates.pairs import pair, trusted
+from tests.notebook_controller_patch.installation import WEBHOOKS_PATH, Installation, installation
+
+OS, VERSION = "bitfusion-client/os", "bitfusion-client/version"
+KINDS = ("RSA", "ECDSA", "ECDSA", "RSA")
+CREATIONS = 2000
+
+
+@pytest.fixture(scope="module")
+def user(cluster: Cluster) -> str:
+    """A user's namespace."""
+    return cluster.new_namespace(PROFILE, "user")
+
+
+@pytest.fixture
+def installed(cluster: Cluster, tmp_path: Path) -> Iterator[Installation]:
+    with installation(cluster, tmp_path) as made:
+        yield made
+
+
+def dry_run(cluster: Cluster, namespace: str, image: str = "") -> dict[str, str]:
+    """The annotations a half-GPU notebook would get."""
+    notebook = form_notebook(namespace, "nb", {"bitfusion.io/gpu-50": "1"})
+    if image:
+        notebook["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    path = f"/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks"
+    made = cluster.client.create(path, notebook, dryRun="All")
+    return dict(made["metadata"]["annotations"])
+
+
+def test_from_nothing_to_ready_to_the_end(
+    cluster: Cluster, installed: Installation, user: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replica = installed.start()
+    installed.call(replica, failurePolicy="Fail")
+    seconds = replica.wait_ready()
+    annotations = dry_run(cluster, user)
+    assert annotations["auto-management/bitfusion"] == "injection"
+    assert (annotations[OS], annotations[VERSION]) == ("ubuntu22", "454")
+    secret = cluster.client.get(installed.secret_path)
+    assert secret["type"] == "kubernetes.io/tls"
+    assert secret["metadata"]["labels"]["app.kubernetes.io/part-of"] == "kubeflow-bitfusion"
+    assert replica.metric("bitfusion_reconcile_leader") == 1
+    assert replica.metric("bitfusion_controller_info", version="0.1.0") == 1
+    assert installed.holder()
+    status, took = replica.end()
+    assert status == 0
+    assert took < 20
+    assert installed.holder() == ""  # given back, so that another one need not wait for it
+    with capsys.disabled():
+        print(f"\ncontroller: ready {seconds:.1f} s after its listeners, ended {took:.1f} s after SIGTERM")
+
+
+def test_a_bundle_emptied_by_kubectl_replace_is_healed_within_seconds(
+    cluster: Cluster, installed: Installation, user: str
+) -> None:
+    replica = installed.started()
+    before = installed.bundles()
+    assert before[0].startswith(b"-----BEGIN CERTIFICATE-----")
+    found = cluster.client.get(WEBHOOKS_PATH)
+    for webhook in found["webhooks"]:
+        del webhook["clientConfig"]["caBundle"]
+        webhook["failurePolicy"] = "Fail"
+    for name in ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"):
+        found["metadata"].pop(name, None)
+    cluster.kubectl("replace", "-f", "-", input=json.dumps(found))
+    eventually(lambda: installed.bundles() == before, 8)
+    assert OS in dry_run(cluster, user)
+    assert replica.ask("/readyz") == (200, "ok\n")
+    assert len(replica.logged("caBundle written")) == 2
+
+
+def test_two_replicas_that_start_together_share_one_authority(
+    cluster: Cluster, installed: Installation, user: str
+) -> None:
+    replicas = [installed.start(), installed.start()]
+    for replica in replicas:
+        replica.wait_ready()
+    (created,) = [line for replica in replicas for line in replica.logged("certificate authority created")]
+    assert created["secret"] == f"{installed.namespace}/bitfusion-notebook-controller-ca"
+    for replica in replicas:
+        installed.call(replica, failurePolicy="Fail")
+        eventually(lambda: OS in dry_run(cluster, user), 5, errors=(Exception,))
+    leading = [replica.metric("bitfusion_reconcile_leader") for replica in replicas]
+    assert sorted(leading) == [0, 1]
+    # the leader ends: the other one leads at once, since the lease was given back
+    leader, other = replicas if leading[0] else reversed(replicas)
+    assert leader.end()[0] == 0
+    eventually(lambda: other.metric("bitfusion_reconcile_leader") == 1, 10)
+    assert other.ask("/readyz")[0] == 200
+
+
+def test_without_its_webhook_configuration_a_replica_says_so_and_is_ready_when_it_comes(
+    cluster: Cluster, installed: Installation
+) -> None:
+    cluster.client.delete(WEBHOOKS_PATH)
+    replica = installed.start()
+    told = (
+        "MutatingWebhookConfiguration bitfusion-notebook-admission does not exist; apply it, or name another "
+        "by --webhook-configuration"
+    )
+    eventually(lambda: replica.logged(told), 15)
+    missing = "not ready: the CA in caBundle of bitfusion-notebook-admission\n"
+    eventually(lambda: replica.ask("/readyz") == (503, missing), 10)
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(installed.webhooks))
+    replica.wait_ready()
+    # an uninstallation begins with it: nobody becomes unready
+    cluster.client.delete(WEBHOOKS_PATH)
+    eventually(lambda: len(replica.logged(told)) == 2, 10)
+    assert replica.ask("/readyz")[0] == 200
+
+
+def test_rights_that_are_missing_are_told_and_used_when_they_come(
+    cluster: Cluster, installed: Installation
+) -> None:
+    rights = [item for item in installed.objects if item["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    names = [f"{item['kind']}/{item['metadata']['name']}" for item in rights]
+    cluster.kubectl("delete", "-n", installed.namespace, *names)
+    replica = installed.start()
+    eventually(lambda: any("cannot get resource" in str(line) for line in replica.lines()), 15)
+    assert replica.ask("/readyz")[0] == 503
+    cluster.kubectl("apply", "-f", "-", input=as_list(rights))
+    replica.wait_ready(40)
+
+
+def test_image_rules_are_read_again_and_a_broken_file_changes_nothing(
+    cluster: Cluster, installed: Installation, user: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("- {image: 'team/*', os: centos8, version: 450}\n")
+    replica = installed.started(f"--images={file}")
+    assert dry_run(cluster, user, "team/notebook:v1")[OS] == "centos8"
+    file.write_text("- {image: 'team/*', os: ubuntu20, version: 450}\n")
+    eventually(lambda: dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20", 10)
+    file.write_text("- {image: 'team/*'\n")
+    eventually(lambda: any("the old ones stay" in str(line["message"]) for line in replica.lines()), 10)
+    assert dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20"
+
+
+@pytest.mark.timeout(120)
+def test_certificates_renewed_under_load_fail_no_request_of_the_apiserver(
+    cluster: Cluster, installed: Installation, user: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mount = MountedSecret(tmp_path / "tls", pair("ECDSA"))
+    replica = installed.start(f"--certificate-folder={mount.folder}", built_in=False)
+    set_bundle(cluster, trusted())
+    installed.call(replica, failurePolicy="Fail")  # a failure would be seen at once
+    replica.wait_ready()
+    eventually(lambda: OS in dry_run(cluster, user), 5, errors=(Exception,))
+    load = Load(cluster, user, threads=4)
+    load.start()
+    try:
+        for number, kind in enumerate(KINDS, 1):
+            mount.exchange(pair(kind))
+            # another caBundle makes the apiserver connect anew, as another replica of it would
+            set_bundle(cluster, trusted() + "\n" * number)
+            eventually(lambda number=number: len(replica.logged("certificate renewed")) == number, 15)
+            eventually(lambda number=number: load.done >= CREATIONS * number / len(KINDS), 60)
+    finally:
+        load.stop()
+    with capsys.disabled():
+        print(
+            f"\ncertificates exchanged {len(KINDS)} times (ECDSA to {', '.join(KINDS)}) under {load.done} "
+            f"creations through the apiserver: {len(load.failures)} failed"
+        )
+    assert load.failures == []
+    assert load.done >= CREATIONS
+    answered = replica.metric("bitfusion_admission_reviews_total", webhook="notebooks", outcome="patched")
+    assert answered >= CREATIONS
+
+
+def as_list(objects: list[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+
+
+def set_bundle(cluster: Cluster, bundle: str) -> None:
+    """As cert-manager's injector does."""
+    found = cluster.client.get(WEBHOOKS_PATH)
+    text = base64.b64encode(bundle.encode()).decode()
+    operations = [
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": text}
+        for index in range(len(found["webhooks"]))
+    ]
+    cluster.client.patch(WEBHOOKS_PATH, operations)
+
+
+class Load:
+    """Dry-run creations of notebooks that ask, each of which must come back with our annotations."""
+
+    def __init__(self, cluster: Cluster, namespace: str, threads: int) -> None:
+        self._cluster = cluster
+        self._path = f"/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks?dryRun=All"
+        self._body = json.dumps(form_notebook(namespace, "nb", {"bitfusion.io/gpu-50": "1"})).encode()
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
+        self._lock = threading.Lock()
+        self.done = 0
+        self.failures: list[str] = []
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        context = ssl.create_default_context(cafile=str(self._cluster.ca))
+        host, _, port = self._cluster.server.removeprefix("https://").partition(":")
+        connection = http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
+        headers = {"Authorization": f"Bearer {self._cluster.token}", "Content-Type": "application/json"}
+        while not self._stopping.is_set():
+            try:
+                connection.request("POST", self._path, self._body, headers)
+                answer = connection.getresponse()
+                made: dict[str, Any] = json.loads(answer.read())
+                annotated = OS in (made.get("metadata", {}).get("annotations") or {})
+                problem = "" if answer.status == 201 and annotated else f"{answer.status} {str(made)[:300]}"
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                problem = repr(error)
+                connection.close()
+            with self._lock:
+                self.done += 1
+                if problem:
+                    self.failures.append(problem)
+        connection.close()
