@@ -170,9 +170,9 @@ def test_certificates_renewed_under_load_fail_no_request_of_the_apiserver(
     try:
         for number, kind in enumerate(KINDS, 1):
             mount.exchange(pair(kind))
+            eventually(lambda number=number: len(replica.logged("certificate renewed")) == number, 15)
             # another caBundle makes the apiserver connect anew, as another replica of it would
             set_bundle(cluster, trusted() + "\n" * number)
-            eventually(lambda number=number: len(replica.logged("certificate renewed")) == number, 15)
             eventually(lambda number=number: load.done >= CREATIONS * number / len(KINDS), 60)
     finally:
         load.stop()
