@@ -295,15 +295,25 @@ class FakeApi:
 
     # how a request is served
 
-    def serve(self, handler: Handler, method: str, path: str, query: dict[str, str], body: Any) -> None:
+    def serve(
+        self,
+        handler: Handler,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: Any,
+        arrived: bool = True,
+    ) -> None:
+        """`arrived=False`: a fault goes on as if it were none; the request was noted before."""
         collection, key = _parse(path)
         verb = method.lower()
         if verb == GET and key[1] == "":
             verb = WATCH if query.get("watch") == "true" else LIST
         given = handler.headers.get("Authorization") or ""
         with self._lock:
-            self.requests.append(Request(verb, path, query, time.monotonic(), given))
-            fault = self._fault(verb, path)
+            if arrived:
+                self.requests.append(Request(verb, path, query, time.monotonic(), given))
+            fault = self._fault(verb, path) if arrived else None
         if fault is not None:
             fault(handler)
             return

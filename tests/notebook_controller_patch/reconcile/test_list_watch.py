@@ -314,7 +314,7 @@ def test_a_slow_list_is_waited_for(api: FakeApi, loops: Any) -> None:
 
     def slowly(handler: Handler) -> None:
         time.sleep(0.7)
-        handler.server.api.serve(handler, "GET", NOTEBOOKS, {"limit": "2"}, None)
+        handler.server.api.serve(handler, "GET", NOTEBOOKS, {"limit": "2"}, None, arrived=False)
 
     api.misbehave(slowly, LIST)
     loop = loops()

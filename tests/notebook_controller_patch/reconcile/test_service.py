@@ -1,0 +1,461 @@
+"""The whole reconciler of one or two replicas against a server on loopback that misbehaves.
+
+What is asserted: that it converges, that a second look finds nothing to do, and how many requests it took.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import Configuration
+from prometheus_client import CollectorRegistry
+
+from bitfusion_client.client_images import DEFAULT_RULES
+from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.reconcile.election import LeaseTimes
+from notebook_controller_patch.reconcile.list_watch import Limits
+from notebook_controller_patch.reconcile.service import ReconcileService
+from tests.notebook_controller_patch.reconcile.fake_api import (
+    DELETE,
+    GET,
+    LIST,
+    PATCH,
+    POST,
+    WATCH,
+    FakeApi,
+    Handler,
+    eventually,
+    fake_api,
+    reset,
+    stall,
+    status,
+)
+from tests.notebook_controller_patch.reconcile.objects import (
+    CLIENT,
+    EVENTS,
+    LABEL,
+    LEASES,
+    NOTEBOOKS,
+    OS,
+    PENDING,
+    PODS,
+    REQUEST,
+    STATEFULSETS,
+    Object,
+    admitted,
+    notebook,
+    pod,
+    statefulset,
+)
+
+TWO = {"bitfusion.io/gpu-amount": "2"}
+LIMITS = Limits(
+    page=100,
+    shortest_watch=30,
+    longest_watch=40,
+    quiet=20,
+    first_delay=0.1,
+    longest_delay=0.4,
+    list_timeout=(1, 2),
+    watch_timeout=(1, 1),
+)
+TIMES = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
+WATCHED = f"{LEASES.rpartition('/')[0]}/"
+
+
+class Replica:
+    def __init__(self, api: FakeApi, name: str, read: Callable[[Configuration], None] | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.service = ReconcileService(
+            api.client(read),
+            namespace="kubeflow",
+            lease="bitfusion-notebook-controller",
+            identity=name,
+            rules=lambda: DEFAULT_RULES,
+            watch_metrics=WatchMetrics(self.registry),
+            metrics=ReconcileMetrics(self.registry),
+            limits=LIMITS,
+            times=TIMES,
+        )
+        self.service.start()
+
+    @property
+    def leading(self) -> bool:
+        return self.service.leading
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with fake_api() as server:
+        yield server
+
+
+@pytest.fixture
+def replicas(api: FakeApi) -> Iterator[Any]:
+    made: list[Replica] = []
+
+    def start(name: str = "one", read: Callable[[Configuration], None] | None = None) -> Replica:
+        replica = Replica(api, name, read)
+        made.append(replica)
+        return replica
+
+    yield start
+    for replica in made:
+        replica.service.stop(5)
+    deadline = time.monotonic() + 5
+    while (alive := ours()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive, f"threads go on after stop: {alive}"
+
+
+def ours() -> list[str]:
+    names = ("watch-", "reconcile-", "election")
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
+
+
+def get(api: FakeApi, collection: str, name: str = "nb") -> Object:
+    found = api.object(collection, "ann", name)
+    assert found is not None
+    return found
+
+
+def notes(api: FakeApi, name: str = "nb") -> dict[str, str]:
+    found: dict[str, str] = get(api, NOTEBOOKS, name)["metadata"].get("annotations") or {}
+    return found
+
+
+def template(api: FakeApi, name: str = "nb") -> dict[str, str]:
+    metadata = get(api, STATEFULSETS, name)["spec"]["template"]["metadata"]
+    return metadata.get("annotations") or {}
+
+
+def reasons(api: FakeApi) -> list[str]:
+    return sorted(event["reason"] for event in api.objects(EVENTS))
+
+
+def work(api: FakeApi) -> int:
+    """Requests of the reconciler itself: neither watches nor the lease."""
+    return api.count(PATCH, POST, DELETE, GET) - api.count(path=WATCHED)
+
+
+def settled(api: FakeApi, replica: Replica, seconds: float = 0.5) -> int:
+    """Wait until the reconciler has asked nothing for a while; how much it asked in all."""
+    seen, since = work(api), time.monotonic()
+    while time.monotonic() - since < seconds:
+        time.sleep(0.02)
+        if work(api) != seen:
+            seen, since = work(api), time.monotonic()
+    return seen
+
+
+def restart(api: FakeApi, name: str = "nb") -> None:
+    """What the notebook controller and admission do when somebody stops and starts a notebook."""
+    of = get(api, NOTEBOOKS, name)
+    wanted = {key: value for key, value in of["metadata"]["annotations"].items() if key in {*CLIENT, REQUEST}}
+    api.put(STATEFULSETS, statefulset(of, annotations=wanted))
+
+
+def test_what_was_missed_while_nobody_was_there_is_healed(api: FakeApi, replicas: Any) -> None:
+    missed = api.put(NOTEBOOKS, notebook("missed", TWO))
+    api.put(STATEFULSETS, statefulset(missed, replicas=0))
+    running = api.put(NOTEBOOKS, notebook("running", TWO))
+    before = api.put(STATEFULSETS, statefulset(running))
+    wrong = api.put(NOTEBOOKS, notebook("wrong", {"bitfusion.io/gpu-amount": "0"}))
+    api.put(NOTEBOOKS, notebook("plain"))
+    api.put(STATEFULSETS, {"metadata": {"name": "web", "namespace": "ann"}, "spec": {"replicas": 0}})
+    replica = replicas()
+    eventually(lambda: template(api, "missed") == CLIENT and PENDING in notes(api, "running"))
+    eventually(lambda: reasons(api) == ["BitfusionChangePending", "BitfusionRequestRefused"])
+    asked = settled(api, replica)
+    assert get(api, NOTEBOOKS, "missed")["metadata"]["labels"] == {LABEL: "true"}
+    assert get(api, STATEFULSETS, "running")["metadata"] == before["metadata"], "a running notebook"
+    assert get(api, NOTEBOOKS, "wrong")["metadata"] == wrong["metadata"]
+    # two patches for the missed one, Event and patch for the running, one Event for the wrong
+    # (and what was tried again because the cache had not heard of it yet)
+    assert 5 <= asked <= 8
+    assert api.count(LIST) == 2
+    assert replica.metric("bitfusion_reconcile_leader") == 1
+    assert replica.metric("bitfusion_reconcile_pending_notebooks") == 1
+    assert replica.metric("bitfusion_reconcile_queued") == 0
+
+
+def test_a_change_waits_for_the_restart_and_is_told(api: FakeApi, replicas: Any) -> None:
+    of = api.put(NOTEBOOKS, admitted())
+    api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
+    replica = replicas()
+    eventually(lambda: replica.leading and api.watching(STATEFULSETS))
+    api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 1 -p 0.5"}))
+    eventually(lambda: notes(api).get(PENDING) == "1 GPU × 50 % instead of 2 GPUs, from the next start on")
+    settled(api, replica)
+    assert template(api) == CLIENT
+    restart(api)
+    eventually(lambda: PENDING not in notes(api))
+    eventually(lambda: reasons(api) == ["BitfusionChangeApplied", "BitfusionChangePending"])
+    # Event and patch, twice
+    assert 4 <= settled(api, replica) <= 7
+
+
+def test_a_pod_that_can_never_start_is_made_again_once(api: FakeApi, replicas: Any) -> None:
+    of = api.put(NOTEBOOKS, admitted())
+    sts = api.put(STATEFULSETS, statefulset(of, ready=False, revising=True))
+    api.put(PODS, pod(sts))
+    replica = replicas()
+    eventually(lambda: api.object(PODS, "ann", "nb-0") is None)
+    eventually(lambda: template(api) == CLIENT)
+    # the StatefulSet controller
+    api.put(PODS, pod(get(api, STATEFULSETS), CLIENT) | {"spec": {"containers": []}})
+    api.put(STATEFULSETS, statefulset(of, ready=False, annotations=CLIENT))
+    asked = settled(api, replica)
+    assert api.count(DELETE) == 1
+    assert reasons(api) == ["BitfusionPodRemade"]
+    assert asked <= 5
+
+
+def test_a_pod_that_was_bound_meanwhile_is_not_deleted(api: FakeApi, replicas: Any) -> None:
+    of = api.put(NOTEBOOKS, admitted())
+    sts = api.put(STATEFULSETS, statefulset(of, ready=False, revising=True, annotations=CLIENT))
+    api.put(PODS, pod(sts))
+
+    def bind_first(handler: Handler) -> None:
+        api.put(PODS, pod(sts, node="n1", phase="Running"))
+        body = {"preconditions": {"uid": "uid-of-pod-nb", "resourceVersion": "103"}}
+        api.serve(handler, "DELETE", "/api/v1/namespaces/ann/pods/nb-0", {}, body, arrived=False)
+
+    api.misbehave(bind_first, DELETE)
+    replica = replicas()
+    eventually(lambda: api.count(DELETE) == 1)
+    settled(api, replica, 1.0)
+    assert api.object(PODS, "ann", "nb-0") is not None
+    assert api.count(DELETE) == 1
+
+
+def test_a_notebook_that_starts_meanwhile_is_not_touched(api: FakeApi, replicas: Any) -> None:
+    of = api.put(NOTEBOOKS, admitted())
+    api.put(STATEFULSETS, statefulset(of, replicas=0))
+
+    def start_first(handler: Handler) -> None:
+        api.put(STATEFULSETS, statefulset(of, replicas=1))
+        handler.answer(422, {"message": "testing path /spec/replicas value failed: test failed"})
+
+    api.misbehave(start_first, PATCH, STATEFULSETS.rpartition("/")[0] + "/namespaces")
+    replica = replicas()
+    eventually(lambda: PENDING in notes(api))
+    settled(api, replica)
+    assert template(api) == {}
+
+
+def test_foreign_writes_are_not_quarrelled_with_for_ever(api: FakeApi, replicas: Any) -> None:
+    """Something else removes our label each time: bounded, and other notebooks go on."""
+    api.put(NOTEBOOKS, notebook("nb", TWO))
+    replica = replicas()
+    ending = threading.Event()
+
+    def undo() -> None:
+        while not ending.wait(0.01):
+            data = api.object(NOTEBOOKS, "ann", "nb")
+            if data is not None and LABEL in (data["metadata"].get("labels") or {}):
+                api.put(NOTEBOOKS, notebook("nb", TWO))
+
+    quarreller = threading.Thread(target=undo)
+    quarreller.start()
+    try:
+        eventually(lambda: api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) >= 8)
+        time.sleep(2.0)
+        api.put(NOTEBOOKS, notebook("other", TWO))
+        eventually(lambda: OS in notes(api, "other"))
+    finally:
+        ending.set()
+        quarreller.join(5)
+    # 8 are free, then 1, 2, 4 s between them; one more for the other notebook
+    assert api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) <= 12
+    assert replica.leading
+
+
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [
+        pytest.param(status(500, "InternalError"), 4, id="500"),
+        pytest.param(reset, 3, id="RST"),
+        pytest.param(status(409, "Conflict"), 3, id="409"),
+        pytest.param(status(429, "TooManyRequests", Retry_After="1"), 2, id="429"),
+        pytest.param(status(504, "Timeout"), 2, id="504"),
+    ],
+)
+def test_writes_that_fail_are_tried_again_later(api: FakeApi, replicas: Any, fault: Any, times: int) -> None:
+    api.put(NOTEBOOKS, notebook("nb", TWO))
+    api.misbehave(fault, PATCH, NOTEBOOKS.rpartition("/")[0], times=times)
+    replica = replicas()
+    eventually(lambda: OS in notes(api), 20)
+    settled(api, replica)
+    assert times + 1 <= work(api) <= times + 2
+
+
+def test_retry_after_holds_back_every_worker(api: FakeApi, replicas: Any) -> None:
+    for number in range(6):
+        api.put(NOTEBOOKS, notebook(f"nb-{number}", TWO))
+    path = NOTEBOOKS.rpartition("/")[0]
+    api.misbehave(status(429, "TooManyRequests", Retry_After="2"), PATCH, path)
+    replicas()
+    eventually(lambda: api.count(PATCH, path=path) >= 7, 20)
+    at = [request.at for request in api.requests if request.verb == PATCH and request.path.startswith(path)]
+    # one more may have been on its way in the other worker
+    assert sum(1 for moment in at if moment - at[0] < 1.8) <= 3
+
+
+def test_many_notebooks_are_healed_at_a_limited_rate(api: FakeApi, replicas: Any) -> None:
+    for number in range(40):
+        api.put(NOTEBOOKS, notebook(f"nb-{number}", TWO))
+    replicas()
+    eventually(lambda: all(OS in notes(api, f"nb-{number}") for number in range(40)), 20)
+    at = [request.at for request in api.requests if request.verb == PATCH and "notebooks" in request.path]
+    assert len(at) == 40
+    # 15 at once, then 15 a second
+    assert at[-1] - at[0] >= 25 / 15 * 0.9
+
+
+def test_only_the_leader_reconciles_and_the_next_one_takes_over(api: FakeApi, replicas: Any) -> None:
+    one = replicas("one")
+    eventually(lambda: one.leading)
+    two = replicas("two")
+    eventually(lambda: two.service.notebooks.synced())
+    api.put(NOTEBOOKS, notebook("first", TWO))
+    eventually(lambda: OS in notes(api, "first"))
+    eventually(lambda: two.service.notebooks.get("ann", "first") is not None)
+    assert not two.leading
+    assert api.watching(NOTEBOOKS) == 2
+    assert api.watching(STATEFULSETS) == 1, "the leader's"
+    settled(api, one)
+    # a second try is a conflict: the cache had not heard of the first one yet
+    asked = work(api)
+    assert asked <= 2, "by one of them"
+    one.service.stop(5)
+    api.put(NOTEBOOKS, notebook("second", TWO))
+    eventually(lambda: two.leading and OS in notes(api, "second"))
+    settled(api, two)
+    assert work(api) - asked <= 2
+
+
+def test_a_leader_cut_off_stops_writing_before_the_next_one_begins(api: FakeApi, replicas: Any) -> None:
+    one = replicas("one")
+    eventually(lambda: one.leading and api.watching(STATEFULSETS) == 1)
+    # its renewals stall half-open; its watches go on
+    api.misbehave(stall, PATCH, WATCHED, times=1000)
+    eventually(lambda: not one.leading, 5)
+    api.put(NOTEBOOKS, notebook("while-cut-off", TWO))
+    time.sleep(0.3)
+    assert OS not in notes(api, "while-cut-off")
+    api.behave()
+    two = replicas("two")
+    eventually(lambda: OS in notes(api, "while-cut-off"))
+    assert one.leading != two.leading
+
+
+def test_every_connection_cut_again_and_again(api: FakeApi, replicas: Any) -> None:
+    replica = replicas()
+    eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    asked = api.count(LIST, WATCH)
+    for number in range(5):
+        api.misbehave(reset, times=3)
+        api.end_watches()
+        api.put(NOTEBOOKS, notebook(f"nb-{number}", TWO))
+        if number == 2:
+            api.compact()
+        eventually(lambda name=f"nb-{number}": OS in notes(api, name), 20)
+    settled(api, replica)
+    assert api.count(LIST, WATCH) - asked <= 5 * 2 * 6
+
+
+def test_a_token_that_ran_out_is_replaced(api: FakeApi, replicas: Any, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    api.token = "first"
+
+    def read(configuration: Configuration) -> None:
+        configuration.api_key["BearerToken"] = f"Bearer {token.read_text()}"
+
+    replica = replicas("one", read)
+    eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    asked = api.count()
+    api.token = "second"
+    api.end_watches()
+    began = time.monotonic()
+    time.sleep(1.5)
+    refused = api.count() - asked
+    # two watches at 0.05 s and more, lease at 0.1 s and more
+    assert refused <= (time.monotonic() - began) / 0.1 * 3
+    token.write_text("second")
+    api.put(NOTEBOOKS, notebook("nb", TWO))
+    eventually(lambda: OS in notes(api))
+
+
+def test_an_api_that_is_not_there_yet_is_waited_for(api: FakeApi, replicas: Any) -> None:
+    api.misbehave(reset, times=12)
+    api.put(NOTEBOOKS, notebook("nb", TWO))
+    replica = replicas()
+    eventually(lambda: OS in notes(api), 20)
+    assert replica.service.notebooks.synced()
+
+
+def test_a_role_without_events_does_not_stop_the_rest(api: FakeApi, replicas: Any) -> None:
+    api.misbehave(status(403, "Forbidden"), POST, "/api/v1/", times=100)
+    of = api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 4"}))
+    api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
+    replica = replicas()
+    eventually(lambda: PENDING in notes(api))
+    assert 2 <= settled(api, replica) <= 5
+
+
+def test_a_bug_in_one_notebook_does_not_stop_the_others(
+    api: FakeApi, replicas: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from notebook_controller_patch.reconcile import reconciler
+
+    real = reconciler.decide
+
+    def decide(of: Any, *rest: Any) -> Any:
+        if of is not None and of.name == "bad":
+            raise ZeroDivisionError
+        return real(of, *rest)
+
+    monkeypatch.setattr(reconciler, "decide", decide)
+    api.put(NOTEBOOKS, notebook("bad", TWO))
+    api.put(NOTEBOOKS, notebook("good", TWO))
+    replica = replicas()
+    eventually(lambda: OS in notes(api, "good"))
+    eventually(lambda: replica.metric("bitfusion_reconcile_runs_total", result="error") >= 1)
+    assert replica.metric("bitfusion_reconcile_runs_total", result="error") <= 4
+
+
+def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> None:
+    replica = replicas()
+    eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    began = time.monotonic()
+    replica.service.stop(5)
+    assert time.monotonic() - began < 4
+    assert not replica.leading
+    lease = api.object(LEASES, "kubeflow", "bitfusion-notebook-controller")
+    assert lease is not None
+    assert lease["spec"]["holderIdentity"] == ""
+    assert replica.metric("bitfusion_reconcile_leader") == 0
+
+
+def test_a_service_that_was_never_started_can_be_stopped(api: FakeApi) -> None:
+    registry = CollectorRegistry()
+    ReconcileService(
+        api.client(),
+        namespace="kubeflow",
+        lease="x",
+        identity="x",
+        rules=lambda: DEFAULT_RULES,
+        watch_metrics=WatchMetrics(registry),
+        metrics=ReconcileMetrics(registry),
+    ).stop(1)
+    assert api.count() == 0
