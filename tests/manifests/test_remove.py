@@ -1,0 +1,79 @@
+"""Removal, webhook configuration first: nothing of ours stays, every notebook runs on and starts again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.notebook_controller import Kubeflow
+from tests.cluster.notebooks import Room
+from tests.manifests.built import CONTROLLER, OVERLAYS, Objects
+from tests.manifests.installed import (
+    cert_manager,
+    installed,
+    kubeflow_namespace,
+    remove,
+)
+from tests.manifests.stand_in import StandIn
+
+Overlays = Mapping[str, Objects]
+
+
+@pytest.fixture(scope="module")
+def platform(cluster: Cluster) -> Iterator[None]:
+    """What overlays expect to be there: Kubeflow's namespace, cert-manager's kinds."""
+    with kubeflow_namespace(cluster), cert_manager(cluster):
+        yield
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_removing_leaves_no_object(
+    cluster: Cluster, platform: None, overlays: Overlays, overlay: str
+) -> None:
+    with installed(cluster, overlay):
+        remove(cluster, overlay)
+        for item in overlays[overlay]:
+            arguments = ["get", "--ignore-not-found", "-o", "name", item["kind"], item["metadata"]["name"]]
+            if "namespace" in item["metadata"]:
+                arguments += ["-n", item["metadata"]["namespace"]]
+            assert cluster.kubectl(*arguments) == "", item
+
+
+@pytest.mark.parametrize("kubeflow", ["1.7", "1.8"])
+def test_removing_leaves_every_notebook_running_and_startable(
+    cluster: Cluster, platform: None, tmp_path: Path, kubeflow: Kubeflow
+) -> None:
+    with ExitStack() as around:
+        around.enter_context(installed(cluster, "kubeflow"))
+        ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow"))
+        around.enter_context(cluster.node_stub("kubeflow", schedulable=ours.ready))
+        rollout = ("rollout", "status", f"deployment/{CONTROLLER}", "-n", "kubeflow", "--timeout=30s")
+        assert "successfully rolled out" in cluster.kubectl(*rollout)
+        room = Room(cluster)
+        around.enter_context(cluster.notebook_controller(kubeflow, room.namespace))
+        # Stands for the injector as well, which is installed apart and stays: see NodeStub's `translated`.
+        around.enter_context(cluster.node_stub(room.namespace))
+        room.create("half", {"bitfusion.io/gpu-50": "1"})
+        room.create("stopped", {"bitfusion.io/gpu-amount": "2"})
+        room.create("plain")
+        before = {name: room.wait_running(name) for name in ("half", "stopped", "plain")}
+        assert "auto-management/bitfusion" in room.template_annotations("half")
+        room.stop("stopped")
+
+        remove(cluster, "kubeflow")
+        eventually(lambda: ours.processes[0].process.poll() == 0, 25, "the controller has ended")
+        for name in ("half", "plain"):
+            pod = room.pod(name)
+            assert pod is not None
+            assert pod["metadata"]["uid"] == before[name]["metadata"]["uid"]
+            assert pod["status"]["phase"] == "Running"
+        for name in ("half", "plain"):
+            room.stop(name)
+        for name in ("half", "plain", "stopped"):
+            room.start(name)
+        room.create("new")
+        room.wait_running("new")
