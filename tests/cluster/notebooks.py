@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.cluster.api_client import ApiClient, Object
+from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster, eventually
-from tests.cluster.notebook_controller import STOPPED
+from tests.cluster.notebook_controller import STOPPED, NotebookController
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 """The label of a user's namespace in Kubeflow."""
@@ -68,6 +68,8 @@ class Room:
 
     def __init__(self, cluster: Cluster, labels: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
+        self.controller: NotebookController
+        """Kubeflow's; set by the fixture that starts one."""
         self.client: ApiClient = cluster.client
         self.namespace = cluster.new_namespace(PROFILE if labels is None else labels, "user")
         # Kubeflow's profile controller makes it; without it no pod of the form's notebooks is let in.
@@ -106,8 +108,12 @@ class Room:
         return self.client.get(f"{self.stateful_sets}/{name}")
 
     def pod(self, name: str = "mine") -> Object | None:
-        path = f"{self.pods}/{name}-0"
-        return self.client.get(path) if self.client.exists(path) else None
+        try:
+            return self.client.get(f"{self.pods}/{name}-0")
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
 
     def template_annotations(self, name: str = "mine") -> dict[str, str]:
         metadata = self.stateful_set(name)["spec"]["template"]["metadata"]
