@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"kubeflow-bitfusion: {error.user_message}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"kubeflow-bitfusion: {error}", file=sys.stderr)
+        where = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"kubeflow-bitfusion: {where}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -127,10 +127,7 @@ def summary(sizes: SizeList, form: FormGpus) -> list[str]:
     lines = ["What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:", ""]
     lines += [f"  {row[0]:{widths[0]}}   {row[1]:{widths[1]}}   {row[2]}" for row in rows]
     if not any(not str(vendor["limitsKey"]).startswith(GROUP) for vendor in form.vendors):
-        lines += [
-            "",
-            "No other vendors: give your file by --config, or other_vendors in the list, to keep them.",
-        ]
+        lines += ["", "No other vendors: to keep yours give --config, or other_vendors in the list."]
     if form.read_only:
         lines += ["", "readOnly is true in your file: users cannot choose, all get what is preselected."]
     if form.removed:

@@ -45,7 +45,7 @@ def hook_file(rules: Sequence[ImageRule], version: str | None = None) -> str:
     parts += [f"    ({rule.image!r}, {rule.client_os!r}, {rule.client_version!r}),\n" for rule in rules]
     parts.append(")\n\nSOURCES = {}\n")
     for name, source in sources.items():
-        parts.append(f"\nSOURCES[{name!r}] = {_literal(source)}\n")
+        parts.append(f"\nSOURCES[{name!r}] = (\n{_literal(source)})\n")
     return "".join(parts)
 
 

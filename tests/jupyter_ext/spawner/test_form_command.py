@@ -1,0 +1,280 @@
+"""`kubeflow-bitfusion form` as an admin calls it: what it prints, what it writes, what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bitfusion_client.client_images import DEFAULT_RULES
+from jupyter_ext import cli
+from jupyter_ext.spawner.hook_bundle import NotBundled, embedded_modules, hook_file
+from jupyter_ext.spawner.sizes import example
+from jupyter_ext.spawner.written_files import without_mark
+from tests.jupyter_ext.spawner.spawner_configs import NEWER
+
+HALF = "sizes:\n- {label: BITFUSION 50 %, share: 50 %, default: true, gpus: 2}\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the admin's two files, where the command runs."""
+    (tmp_path / "sizes.yaml").write_text(example(), encoding="utf-8")
+    (tmp_path / "spawner_ui_config.yaml").write_text(NEWER, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Result:
+    def __init__(self, status: int, output: str, errors: str) -> None:
+        self.status, self.output, self.errors = status, output, errors
+
+
+@pytest.fixture
+def form(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]  # a function that runs the command
+    def run(*arguments: str) -> Result:
+        try:
+            status = cli.main(["form", *arguments])
+        except SystemExit as ended:  # argparse
+            status = int(str(ended.code))
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return run
+
+
+def test_the_example_is_a_list_that_the_command_takes(form, place: Path) -> None:
+    result = form("--example")
+    assert (result.status, result.errors) == (0, "")
+    (place / "mine.yaml").write_text(result.output, encoding="utf-8")
+    assert form("mine.yaml").status == 0
+
+
+def test_a_list_alone_gives_the_part_and_below_it_what_users_see(form) -> None:
+    result = form("sizes.yaml")
+    assert result.status == 0
+    assert yaml.safe_load(result.output)["spawnerFormDefaults"]["gpus"]["value"]["num"] == "none"
+    assert result.errors.splitlines() == [
+        "",
+        "What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:",
+        "",
+        "  In the form       Key in the notebook's limits   What it means",
+        "  BITFUSION         bitfusion.io/gpu-amount        1 GPU",
+        "  BITFUSION 50 %    bitfusion.io/gpu-50            1 GPU × 50 %",
+        "  BITFUSION 25 %    bitfusion.io/gpu-25            1 GPU × 25 %",
+        "  BITFUSION 8 GiB   bitfusion.io/gpu-8gib          1 GPU × 8192 MiB",
+        "",
+        "No other vendors: to keep yours give --config, or other_vendors in the list.",
+    ]
+
+
+def test_a_file_is_written_and_the_table_shows_what_is_preselected(form, place: Path) -> None:
+    (place / "sizes.yaml").write_text(HALF)
+    result = form("sizes.yaml", "--config", "spawner_ui_config.yaml", "--output", "new.yaml")
+    assert (result.status, result.errors) == (0, "")
+    assert result.output.splitlines() == [
+        "wrote new.yaml",
+        "",
+        "What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:",
+        "",
+        "  In the form      Key in the notebook's limits   What it means",
+        "  NVIDIA           nvidia.com/gpu                 as before",
+        "  AMD              amd.com/gpu                    as before",
+        "  Intel Gaudi      habana.ai/gaudi                as before",
+        "  BITFUSION 50 %   bitfusion.io/gpu-50            2 GPUs × 50 %   <- preselected, number 2",
+    ]
+    written = (place / "new.yaml").read_text(encoding="utf-8")
+    assert form("sizes.yaml", "--config", "spawner_ui_config.yaml").output == without_mark(written)
+    again = form("sizes.yaml", "--config", "new.yaml", "--output", "new.yaml")
+    assert again.output.startswith("unchanged: new.yaml\n")
+    assert (place / "new.yaml").read_text(encoding="utf-8") == written
+
+
+def test_what_disappears_and_what_users_cannot_choose_is_told(form, place: Path) -> None:
+    config = NEWER.replace('"amd.com/gpu"', '"bitfusion.io/gpu-memory"')
+    config = config.replace("gpus:\n    readOnly: false", "gpus:\n    readOnly: true")
+    (place / "spawner_ui_config.yaml").write_text(config)
+    lines = form("sizes.yaml", "--config", "spawner_ui_config.yaml").errors.splitlines()
+    assert lines[-5:] == [
+        "",
+        "readOnly is true in your file: users cannot choose, all get what is preselected.",
+        "",
+        "No longer offered: bitfusion.io/gpu-memory",
+        "Notebooks that have it keep it; the form's list then shows them without GPUs.",
+    ]
+
+
+def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form, place: Path) -> None:
+    arguments = ("sizes.yaml", "--config", "spawner_ui_config.yaml", "--output", "spawner_ui_config.yaml")
+    result = form(*arguments)
+    assert (result.status, result.output) == (1, "")
+    assert result.errors == (
+        "kubeflow-bitfusion: spawner_ui_config.yaml was not written by this command, or was edited since: "
+        "nothing was written (--force replaces it)\n"
+    )
+    assert (place / "spawner_ui_config.yaml").read_text(encoding="utf-8") == NEWER
+    assert form(*arguments, "--force").status == 0
+    assert "BITFUSION" in (place / "spawner_ui_config.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give a list of sizes, or --hook; --example prints a list to start with"),
+        (["--hook", "--config", "a"], "--config needs a list of sizes"),
+        (
+            ["sizes.yaml", "--images", "a"],
+            "--images is for --hook; the admission webhook has a list of its own",
+        ),
+        (["sizes.yaml", "--kustomize", "a"], "--kustomize needs --kubeflow VERSION: the manifests differ"),
+        (
+            ["sizes.yaml", "--kustomize", "a", "--kubeflow", "1.8"],
+            "--kustomize needs --config FILE: the form's ConfigMap holds the whole spawner_ui_config.yaml",
+        ),
+        (
+            ["--hook", "--kustomize", "a", "--kubeflow", "1.8", "--base", "b"],
+            "--base is for Kubeflow up to 1.7; later ones get a component, which has none",
+        ),
+        (["sizes.yaml", "--kubeflow", "1.8"], "--kubeflow and --base are for --kustomize"),
+        (
+            ["sizes.yaml", "--hook"],
+            "--hook beside a list of sizes makes two files: choose a folder with --kustomize",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(form, place: Path, arguments: list[str], problem: str) -> None:
+    before = sorted(os.listdir(place))
+    result = form(*arguments)
+    assert (result.status, result.output) == (2, "")
+    assert result.errors == f"kubeflow-bitfusion: {problem}\n"
+    assert sorted(os.listdir(place)) == before
+
+
+@pytest.mark.parametrize("version", ["1.3", "1.12", "2.0", "latest", "1"])
+def test_a_kubeflow_whose_manifests_are_not_known_is_refused(form, version: str) -> None:
+    result = form("--hook", "--kustomize", "a", "--kubeflow", version)
+    assert result.status == 2
+    assert f"argument --kubeflow: must be 1.4 to 1.11: '{version}'" in result.errors
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            b"sizes:\n- {label: B, share: 101 %}",
+            'sizes.yaml, size 1 (line 2): share "101 %" must be a whole number of percent from 1 % to 100 %',
+        ),
+        (b"sizes:\n- {label: B\xe9}", "sizes.yaml: is not text in UTF-8"),
+        (
+            b"sizes:\n- label: B: C",
+            'sizes.yaml, line 2: "- label: B: C" is not YAML: mapping values are not allowed here',
+        ),
+    ],
+)
+def test_a_wrong_list_is_one_line_and_nothing_is_written(
+    form, place: Path, content: bytes, problem: str
+) -> None:
+    (place / "sizes.yaml").write_bytes(content)
+    before = sorted(os.listdir(place))
+    config = ("--config", "spawner_ui_config.yaml")
+    for target in (["--output", "new.yaml"], ["--kustomize", "new", "--kubeflow", "1.8", "--hook"]):
+        result = form("sizes.yaml", *config, *target)
+        assert (result.status, result.output) == (1, "")
+        assert result.errors == f"kubeflow-bitfusion: {problem}\n"
+    assert sorted(os.listdir(place)) == before
+
+
+def test_a_file_that_is_not_there_is_named(form) -> None:
+    result = form("none.yaml")
+    assert result.status == 1
+    assert result.errors == ("kubeflow-bitfusion: none.yaml: No such file or directory\n")
+
+
+def test_without_pyyaml_it_says_what_to_install(form, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    result = form("sizes.yaml")
+    assert result.status == 1
+    assert result.errors == (
+        "kubeflow-bitfusion: PyYAML is missing, which reads and checks these files.\n"
+        "What to do: pip install 'kubeflow-bitfusion[form]'\n"
+    )
+
+
+def test_the_example_and_the_hook_need_no_pyyaml(form, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert form("--example").status == 0
+    assert form("--hook").status == 0
+
+
+def test_the_hook_has_the_admins_image_rules_before_the_defaults(form, place: Path) -> None:
+    (place / "images.yaml").write_text("- {image: 'team/*', os: centos8, version: 401}\n")
+    result = form("--hook", "--images", "images.yaml", "--output", "hook.py")
+    assert (result.status, result.output, result.errors) == (0, "wrote hook.py\n", "")
+    space: dict[str, object] = {"__name__": "__config__"}
+    exec((place / "hook.py").read_text(encoding="utf-8"), space)
+    defaults = tuple((rule.image, rule.client_os, rule.client_version) for rule in DEFAULT_RULES)
+    assert space["IMAGE_RULES"] == (("team/*", "centos8", "401"), *defaults)
+
+
+def test_wrong_image_rules_are_one_line_with_the_files_name(form, place: Path) -> None:
+    (place / "images.yaml").write_text("- {image: 'team/*', os: a/b, version: 401}\n")
+    result = form("--hook", "--images", "images.yaml")
+    assert (result.status, result.output) == (1, "")
+    assert result.errors == (
+        'kubeflow-bitfusion: Wrong setting images[0].os="a/b" (from images.yaml): '
+        "must be letters, digits, dots, - or _, at most 63\n"
+    )
+
+
+def test_the_hook_is_the_same_each_time_and_names_its_version() -> None:
+    text = hook_file(DEFAULT_RULES, "1.2.3")
+    assert hook_file(DEFAULT_RULES, "1.2.3") == text
+    assert text.startswith("# kubeflow-bitfusion 1.2.3: the hook for the backend of Kubeflow's notebook form")
+    assert "\nVERSION = '1.2.3'\n" in text
+    assert max(len(line) for line in text.splitlines()) <= 120  # readable: no source on one line
+    command = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
+    for seed in ("1", "2"):
+        environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([*command, "form", "--hook"], env=environ, capture_output=True, text=True)
+        assert done.stdout == hook_file(DEFAULT_RULES)
+
+
+def test_embedded_modules_come_after_those_they_import() -> None:
+    names = list(embedded_modules("bitfusion_client.notebook_contract"))
+    assert names[0] == "bitfusion_client"
+    for first, second in (
+        ("errors", "request"),
+        ("record", "request"),
+        ("request", "kubernetes_contract"),
+    ):
+        assert names.index(f"bitfusion_client.{first}") < names.index(f"bitfusion_client.{second}")
+    # imported inside of a function only, so found in the code
+    assert "bitfusion_client.command_line" in names
+
+
+@pytest.mark.parametrize(
+    ("module", "problem"),
+    [
+        (
+            "jupyter_ext.spawner.form_config",
+            "imports yaml, which is not in the standard library",
+        ),
+        ("sys", "there is no source of sys"),
+    ],
+)
+def test_what_cannot_be_embedded_is_told(module: str, problem: str) -> None:
+    with pytest.raises(NotBundled, match=problem):
+        embedded_modules(module)
+
+
+def test_help_shows_what_can_be_done(form) -> None:
+    result = form("--help")
+    assert result.status == 0
+    assert (
+        "kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --output new.yaml"
+        in result.output
+    )
