@@ -120,6 +120,7 @@ def _check_notebook(parsed: Review, old: Mapping[str, Any], new: Mapping[str, An
     else:
         assert LABEL not in (new.get("labels") or {})
         assert set(after) <= set(before)
+        assert LABEL in (old.get("labels") or {}), "the annotations of somebody else were removed"
 
 
 def _check_template(one: Case, parsed: Review, annotations: Mapping[str, Any]) -> None:
