@@ -144,8 +144,6 @@ def test_the_patches_of_the_version_before():
 
 
 def test_the_pinned_reviews_are_those_of_the_table():
-    import json
-
     stored = json.loads(golden.FILE.read_text(encoding="utf-8"))
     assert {one["name"]: (one["review"], one["owner"]) for one in stored} == golden.cases()
 
