@@ -104,18 +104,16 @@ class BuiltInAuthority:
         self._trusted = b""  # the CA that stands in the bundle, and since when
         self._trusted_since: datetime | None = None
         self._complaint = ""
-        self.published = False
+        self._published = False
 
     @property
-    def problem(self) -> str:
-        """What stands between this replica and the apiserver's trust, for /readyz; empty when it is there.
+    def published(self) -> bool:
+        """Whether the apiserver has been told to trust this replica: a condition of being ready.
 
-        Trust that has been there once counts: removing the webhook configuration, which is how one
-        uninstalls, makes no replica unready.
+        Once is enough: removing the webhook configuration, which is how one uninstalls, makes no replica
+        unready.
         """
-        if self.published:
-            return ""
-        return self._complaint or f"caBundle of {self._configuration} does not hold this CA yet"
+        return self._published
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`: a step every few seconds; what goes wrong is logged once and tried again."""
@@ -124,31 +122,47 @@ class BuiltInAuthority:
             try:
                 self.step()
                 self._complaint = ""
-                pause = LOOK_S if self.published else LOOK_S / 4
+                pause = LOOK_S if self._published else LOOK_S / 4
             except (ApiFailure, NotTrusted) as error:
                 if str(error) != self._complaint:
                     self._complaint = str(error)
                     log.warning("%s", error, extra=self._where())
-                pause = min(pause * 2, LONGEST_PAUSE_S) if self.published else LOOK_S
+                waits = self._published and isinstance(error, ApiFailure)
+                pause = min(pause * 2, LONGEST_PAUSE_S) if waits else LOOK_S
+            except Exception:  # nobody else would renew the certificate
+                log.exception("certificates could not be looked after", extra=self._where())
+                pause = LONGEST_PAUSE_S
             stop.wait(pause * random.uniform(0.8, 1.2))
 
     def step(self) -> None:
         """Look once and do what is due. Raises ApiFailure, NotTrusted; call it again then."""
         now = self._now()
-        authorities = self._authorities
-        if authorities is None or self._read_at is None or now - self._read_at >= SECRET_LOOK:
-            authorities = self._authorities = self._read_secret(now)
-            self._read_at = now
+        problem: BitfusionError | None = None
+        if self._authorities is None or self._read_at is None or now - self._read_at >= SECRET_LOOK:
+            try:
+                self._authorities = self._read_secret(now)
+                self._read_at = now
+            except (ApiFailure, NotTrusted) as error:
+                if self._authorities is None:
+                    raise
+                # A Secret that somebody broke or took away the right to: what is in memory still holds.
+                problem = error
         leads = self._is_leader()
-        if leads:
-            authorities = self._authorities = self._renew_authority(authorities, now)
-        if not self._leaf or expires(self._leaf) <= now:
+        if leads and problem is None:
+            self._authorities = self._renew_authority(self._authorities, now)
+        self._look_after(self._authorities, leads, now)
+        if problem is not None:
+            raise problem
+
+    def _look_after(self, authorities: Authorities, leads: bool, now: datetime) -> None:
+        switching = bool(self._leaf) and self._signer != authorities.current.certificate
+        if not self._leaf or expires(self._leaf) <= now or (not switching and renewal_due(self._leaf, now)):
             self._show_leaf_of(authorities, now)
-        switching = self._signer != authorities.current.certificate
-        if leads or switching or not self.published:
+            switching = False
+        if leads or switching or not self._published:
             self._look_at_bundle(authorities, leads, now)
         settled = self._trusted_since is not None and now - self._trusted_since >= TRUST_SETTLES
-        if (switching and settled) or (not switching and renewal_due(self._leaf, now)):
+        if switching and settled:
             self._show_leaf_of(authorities, now)
 
     def _read_secret(self, now: datetime) -> Authorities:
@@ -207,7 +221,7 @@ class BuiltInAuthority:
         elif self._trusted_since is None or self._trusted != current:
             self._trusted, self._trusted_since = current, now
         if self._trusted_since is not None and signed_by(self._leaf, current):
-            self.published = True
+            self._published = True
 
     def _renew_authority(self, authorities: Authorities, now: datetime) -> Authorities:
         fresh = renewed(authorities, self._secret, now)

@@ -117,13 +117,12 @@ def test_the_first_start_of_two_replicas(
     follower.step()
     assert follower.shown.loaded
     assert not follower.authority.published
-    assert follower.authority.problem == "caBundle of the-webhooks does not hold this CA yet"
     assert bundles(objects) == [b"", b""]
     leader.step()
     follower.step()
     for replica in (leader, follower):
         assert trusted(objects, replica, clock)
-        assert replica.authority.problem == ""
+        assert replica.authority.published
     secret = objects.objects[SECRET]
     assert secret["type"] == "kubernetes.io/tls"
     assert secret["metadata"]["labels"] == {"app.kubernetes.io/part-of": "kubeflow-bitfusion"}
@@ -329,6 +328,19 @@ def test_a_secret_that_holds_no_authority_is_told_with_what_to_do(
     )
 
 
+def test_a_secret_that_is_broken_while_a_replica_runs_does_not_keep_it_from_healing(
+    objects: StoredObjects, clock: Clock, leader: Replica
+) -> None:
+    leader.step()
+    objects.put(SECRET, {"data": {}})
+    objects.put(WEBHOOKS, configuration())
+    clock.add(seconds=61)
+    with pytest.raises(NotTrusted, match=r"tls\.crt is missing"):
+        leader.step()
+    assert trusted(objects, leader, clock)
+    assert objects.objects[SECRET]["data"] == {}
+
+
 def test_a_broken_predecessor_is_left_out(objects: StoredObjects, clock: Clock, leader: Replica) -> None:
     data = write_authorities(Authorities(new_authority("ca", START)))
     objects.put(SECRET, {"data": {**data, "previous.crt": "AA=="}})
@@ -355,7 +367,7 @@ def test_a_missing_webhook_configuration_is_told_and_found_when_it_comes(
     del objects.objects[WEBHOOKS]
     with pytest.raises(NotTrusted):
         leader.step()
-    assert leader.authority.problem == ""
+    assert leader.authority.published
 
 
 def test_trouble_is_logged_once_and_does_not_end_the_loop(
