@@ -30,8 +30,26 @@ def template_annotations(template: Object | None, notebook: Object | None) -> di
     included. A Notebook that could not be read is no Notebook without annotations: don't call this then.
     """
     kept = {name: value for name, value in (template or {}).items() if not is_ours_in_template(name)}
-    carried = {name: value for name, value in (notebook or {}).items() if is_copied_annotation(name)}
+    carried = {
+        name: value
+        for name, value in (notebook or {}).items()
+        if is_copied_annotation(name) and isinstance(value, str)
+    }
     return {**kept, **carried}
+
+
+def kept_annotations(old: Object | None, new: Object | None) -> dict[str, Any]:
+    """The annotations of a template that is written while its pod runs.
+
+    Those of ours stay as they were in the `old` template, foreign ones are as the `new` one has them.
+    """
+    foreign = {name: value for name, value in (new or {}).items() if not is_ours_in_template(name)}
+    ours = {
+        name: value
+        for name, value in (old or {}).items()
+        if is_ours_in_template(name) and isinstance(value, str)
+    }
+    return {**foreign, **ours}
 
 
 def is_ours_in_template(name: str) -> bool:

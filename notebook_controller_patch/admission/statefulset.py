@@ -16,8 +16,8 @@ from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdic
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
 from notebook_controller_patch.propagation import (
     annotations_of_template,
-    is_ours_in_template,
     is_running,
+    kept_annotations,
     sizes_differ,
     template_annotations,
 )
@@ -68,7 +68,7 @@ def admit_statefulset(review: Review, owner: Mapping[str, Any] | None, own_usern
         return UNTOUCHED
     current = annotations_of_template(new)
     if _keeps(review):
-        wanted = _kept(annotations_of_template(review.old_object), current)
+        wanted = kept_annotations(annotations_of_template(review.old_object), current)
     elif owner is not None:
         wanted = template_annotations(current, owner)
     else:
@@ -94,12 +94,6 @@ def _keeps(review: Review) -> bool:
         and is_running(review.old_object, review.object)
         and not sizes_differ(review.old_object, review.object)
     )
-
-
-def _kept(old: Mapping[str, Any] | None, current: Mapping[str, Any] | None) -> dict[str, Any]:
-    foreign = {name: value for name, value in (current or {}).items() if not is_ours_in_template(name)}
-    ours = {name: value for name, value in (old or {}).items() if is_ours_in_template(name)}
-    return {**foreign, **ours}
 
 
 def _template_patch(

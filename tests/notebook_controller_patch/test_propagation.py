@@ -7,6 +7,7 @@ import pytest
 from notebook_controller_patch.propagation import (
     annotations_of_template,
     is_running,
+    kept_annotations,
     pending_change,
     replicas,
     sizes_differ,
@@ -47,6 +48,8 @@ HALF = "bitfusion.io/gpu-50"
         # pending is about the Notebook: Kubeflow from 1.8 on copies it when it creates
         ({PENDING: "1 GPU", "a": "b"}, {PENDING: "1 GPU", **DEFAULTS}, {"a": "b", **DEFAULTS}),
         ({"auto-management/status": "injected"}, {}, {}),
+        # what the API would refuse is not spread
+        ({}, {OS: None, VERSION: {"a": 1}, MANAGEMENT: "injection"}, {MANAGEMENT: "injection"}),
     ],
 )
 def test_a_template_mirrors_its_notebook_and_keeps_what_is_foreign(template, owner, wanted):
@@ -54,6 +57,14 @@ def test_a_template_mirrors_its_notebook_and_keeps_what_is_foreign(template, own
     assert template_annotations(template, owner) == wanted
     assert template_annotations(template_annotations(template, owner), owner) == wanted
     assert (template, owner) == before
+
+
+def test_a_running_template_keeps_ours_and_takes_foreign_changes():
+    old = {**DEFAULTS, PENDING: "x", "a": "old", "gone": "y"}
+    new = {OS: "other", REQUEST: "-n 1", "a": "new", "b": "c"}
+    assert kept_annotations(old, new) == {**DEFAULTS, PENDING: "x", "a": "new", "b": "c"}
+    assert kept_annotations(None, new) == {"a": "new", "b": "c"}
+    assert kept_annotations({OS: None, VERSION: "1"}, None) == {VERSION: "1"}
 
 
 @pytest.mark.parametrize(

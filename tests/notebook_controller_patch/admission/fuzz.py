@@ -131,10 +131,12 @@ def _check_template(one: Case, parsed: Review, annotations: Mapping[str, Any]) -
     source: Mapping[str, Any] = one.owner or {}
     if running and _sizes(old) == _sizes(parsed.object):
         source = _inside(old, ("spec", "template", "metadata")).get("annotations") or {}
-        assert ours == {key: value for key, value in source.items() if _is_ours(one, key)}
+        assert ours == {key: value for key, value in source.items() if _is_kept(one, key, value)}
     else:
         assert one.owner is not None, "an unknown owner changed something"
-        assert ours == {key: value for key, value in source.items() if _is_ours(one, key) and key != PENDING}
+        assert ours == {
+            key: value for key, value in source.items() if _is_kept(one, key, value) and key != PENDING
+        }
     assert parsed.username != OURS
 
 
@@ -180,6 +182,10 @@ def _is_ours(one: Case, key: str) -> bool:
     if one.is_notebook:
         return key in NOTEBOOK_KEYS
     return key.startswith(("auto-management/", "bitfusion-client/")) or key in (REQUEST, PENDING)
+
+
+def _is_kept(one: Case, key: str, value: object) -> bool:
+    return _is_ours(one, key) and isinstance(value, str)
 
 
 def _inside(made: Any, place: tuple[str, ...]) -> dict[str, Any]:
