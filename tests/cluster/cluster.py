@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,9 +67,9 @@ class Cluster:
         self.client = ApiClient(self.server, self.ca, self.token)
         """An admin's plain client; for the code's own see `api`."""
         self._closing.callback(self.client.close)
-        self.etcd = self._component("etcd", self._etcd_command(), self._etcd_ready)
-        self.apiserver = self._component("kube-apiserver", self._apiserver_command(), self._apiserver_ready)
-        self.controller_manager = self._component(
+        self.etcd = self._own("etcd", self._etcd_command(), self._etcd_ready)
+        self.apiserver = self._own("kube-apiserver", self._apiserver_command(), self._apiserver_ready)
+        self.controller_manager = self._own(
             "kube-controller-manager", self._manager_command(), self._manager_ready
         )
 
@@ -136,6 +136,17 @@ class Cluster:
     @property
     def guardian_pid(self) -> int:
         return self._guardian.pid
+
+    def component(
+        self,
+        name: str,
+        command: Sequence[str],
+        ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
+    ) -> Component:
+        """Another process beside the cluster, not started yet: it may be started and stopped inside a test,
+        is none of the test's leftovers, and ends with the cluster at the latest."""
+        return Component(name, command, self.folder, self._guardian, ready, environment)
 
     def watch_over(self, pid: int) -> None:
         """Let the cluster's guardian end this process too, should ours be killed."""
@@ -223,9 +234,8 @@ class Cluster:
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         eventually(lambda: self.client.exists(path), 30, f"ServiceAccount default in namespace {namespace}")
 
-    def _component(self, name: str, options: list[str], ready: Callable[[], bool]) -> Component:
-        command = [str(self.binaries.path(name)), *options]
-        return Component(name, command, self.folder, self._guardian, ready)
+    def _own(self, name: str, options: list[str], ready: Callable[[], bool]) -> Component:
+        return self.component(name, [str(self.binaries.path(name)), *options], ready)
 
     def _etcd_command(self) -> list[str]:
         clients = f"http://127.0.0.1:{self._etcd_port}"
@@ -279,13 +289,13 @@ class Cluster:
         ]
 
     def _etcd_ready(self) -> bool:
-        return "true" in _fetch(f"http://127.0.0.1:{self._etcd_port}/health")
+        return "true" in fetch(f"http://127.0.0.1:{self._etcd_port}/health")
 
     def _apiserver_ready(self) -> bool:
-        return _fetch(f"{self.server}/readyz", self._keys.ca, self.token) == "ok"
+        return fetch(f"{self.server}/readyz", self._keys.ca, self.token) == "ok"
 
     def _manager_ready(self) -> bool:
-        return _fetch(f"https://127.0.0.1:{self._manager_port}/healthz", self._keys.ca) == "ok"
+        return fetch(f"https://127.0.0.1:{self._manager_port}/healthz", self._keys.ca) == "ok"
 
 
 class KubectlFailed(Exception):
@@ -345,7 +355,7 @@ def own_address() -> str:
     return "192.0.2.1" if address.startswith("127.") else address
 
 
-def _fetch(address: str, ca: Path | None = None, token: str | None = None) -> str:
+def fetch(address: str, ca: Path | None = None, token: str | None = None) -> str:
     """The body, empty while nobody serves it."""
     request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]

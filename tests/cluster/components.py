@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,17 +69,25 @@ class Guardian:
 
 
 class Component:
-    """etcd, the apiserver or the controller-manager; the same command at each start."""
+    """etcd, the apiserver, the controller-manager, or one beside them; the same command at each start."""
 
     def __init__(
-        self, name: str, command: Sequence[str], folder: Path, watcher: Guardian, ready: Callable[[], bool]
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        watcher: Guardian,
+        ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """`environment` is added to a clean one."""
         self.name = name
         self.log = folder / f"{name}.log"
         self._command = list(command)
         self._folder = folder
         self._guardian = watcher
         self._ready = ready
+        self._environment = {**clean_environment(folder), **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._start = ""
 
@@ -106,7 +114,7 @@ class Component:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
-                env=clean_environment(self._folder),
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

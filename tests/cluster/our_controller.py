@@ -1,0 +1,129 @@
+"""This project's controller beside the cluster: its manifests applied, its command as a process of its own,
+with no more rights than the manifests' ServiceAccount has."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.api_client import Refused
+from tests.cluster.cluster import Cluster, eventually, fetch, free_ports
+from tests.cluster.components import Component
+
+NAME = "bitfusion-notebook-controller"
+WEBHOOKS = "bitfusion-notebook-admission"
+WEBHOOK_PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
+_ROOT = Path(__file__).parent.parent.parent
+_MAIN = "import sys; from notebook_controller_patch.cli import main; sys.exit(main())"
+# Pods of the Deployment would never start here: the process stands for one.
+_LEFT_OUT = {"Deployment", "PodDisruptionBudget"}
+
+
+class OurController:
+    """One replica as a process: `process.stop()`, `.kill()`, `.start()`, `.freeze()`; its metrics and log."""
+
+    def __init__(self, cluster: Cluster, namespace: str, kubeconfig: Path, ports: list[int]) -> None:
+        self.namespace = namespace
+        self.port, self.monitoring_port = ports
+        self.process: Component = cluster.component(
+            f"{NAME}-{self.port}",
+            [
+                sys.executable, "-c", _MAIN,
+                f"--kubeconfig={kubeconfig}",
+                f"--namespace={namespace}",
+                f"--name={NAME}",
+                "--bind=127.0.0.1",
+                f"--port={self.port}",
+                f"--monitoring-port={self.monitoring_port}",
+                "--certificate-names=127.0.0.1",
+                f"--webhook-configuration={WEBHOOKS}",
+                "--drain=0",
+            ],
+            self._ready,
+            {"PYTHONPATH": str(_ROOT)},
+        )  # fmt: skip
+
+    def metric(self, name: str) -> float:
+        """The sum over all labels of one metric."""
+        lines = fetch(f"http://127.0.0.1:{self.monitoring_port}/metrics").splitlines()
+        values = [line.rpartition(" ")[2] for line in lines if line.split("{")[0].split(" ")[0] == name]
+        return sum(map(float, values))
+
+    def metrics(self, prefix: str) -> dict[str, float]:
+        """Every sample whose name starts so, with its labels."""
+        lines = fetch(f"http://127.0.0.1:{self.monitoring_port}/metrics").splitlines()
+        return {
+            key: float(value)
+            for key, _, value in (line.rpartition(" ") for line in lines if line.startswith(prefix))
+        }
+
+    def _ready(self) -> bool:
+        return bool(fetch(f"http://127.0.0.1:{self.monitoring_port}/readyz"))
+
+
+@contextmanager
+def our_controller(
+    cluster: Cluster, overlay: str = "kubeflow", start: bool = True
+) -> Iterator[OurController]:
+    """The overlay applied, with webhooks that call a process on this machine, and the process running.
+
+    Taken away at the end: the webhooks first, as the manual says.
+    """
+    ports = free_ports(2)
+    objects = _objects(cluster, overlay, ports[0])
+    namespace = next(each["metadata"]["namespace"] for each in objects if each["kind"] == "ServiceAccount")
+    text = "\n---\n".join(json.dumps(each) for each in objects)
+    with ExitStack() as stack:
+        if not any(each["kind"] == "Namespace" for each in objects):
+            stack.enter_context(_namespace(cluster, namespace))
+        stack.callback(cluster.kubectl, "delete", "--ignore-not-found", "-f", "-", input=text)
+        cluster.kubectl("apply", "-f", "-", input=text)
+        kubeconfig = cluster.service_account_kubeconfig(namespace, NAME)
+        controller = OurController(cluster, namespace, kubeconfig, ports)
+        stack.callback(_delete_webhooks, cluster)
+        stack.callback(controller.process.stop)
+        if start:
+            controller.process.start(limit_s=30)
+        yield controller
+
+
+def replica(cluster: Cluster, first: OurController) -> OurController:
+    """A second replica, not started yet; the webhooks go on calling the first one."""
+    kubeconfig = cluster.service_account_kubeconfig(first.namespace, NAME)
+    return OurController(cluster, first.namespace, kubeconfig, free_ports(2))
+
+
+def _objects(cluster: Cluster, overlay: str, port: int) -> list[dict[str, Any]]:
+    built = cluster.kubectl("kustomize", str(_ROOT / "manifests" / "overlays" / overlay))
+    objects = [each for each in yaml.safe_load_all(built) if each and each["kind"] not in _LEFT_OUT]
+    for each in objects:
+        if each["kind"] == "MutatingWebhookConfiguration":
+            for webhook in each["webhooks"]:
+                path = webhook["clientConfig"].pop("service")["path"]
+                webhook["clientConfig"]["url"] = f"https://127.0.0.1:{port}{path}"
+    return objects
+
+
+@contextmanager
+def _namespace(cluster: Cluster, name: str) -> Iterator[None]:
+    path = f"/api/v1/namespaces/{name}"
+    cluster.client.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    try:
+        yield
+    finally:
+        cluster.client.delete(path)
+        eventually(lambda: not cluster.client.exists(path), 60, f"namespace {name} gone")
+
+
+def _delete_webhooks(cluster: Cluster) -> None:
+    try:
+        cluster.client.delete(WEBHOOK_PATH)
+    except Refused as refused:
+        if refused.status != 404:
+            raise
