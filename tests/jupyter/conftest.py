@@ -34,6 +34,9 @@ Launch = Callable[..., LiveKernel]
 KILL_ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 """Rounds of each case of the kill matrix; 20 for the record."""
 
+SERVER_KILL_ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
+"""The same under a Jupyter server, where a round lasts as long as the server takes to restart a kernel."""
+
 
 def bitfusion_kernel_command() -> list[str]:
     """The public command, as its console script would run it."""
