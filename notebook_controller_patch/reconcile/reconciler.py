@@ -43,8 +43,8 @@ from notebook_controller_patch.reconcile.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-# shorter than the time between the end of our leadership and the beginning of another's, plus a connect
-TIMEOUT: Timeout = (3.0, 5.0)
+# A write passes through admission: two webhooks that don't answer cost 5 s each.
+TIMEOUT: Timeout = (3.0, 15.0)
 DONE, CONFLICT, ERROR = "done", "conflict", "error"
 
 

@@ -261,8 +261,8 @@ def test_the_leader_is_killed(cluster: Cluster) -> None:
                 f"{asked.since('bitfusion_watch')} lists and watches, "
                 f"{asked.since('bitfusion_reconcile')} writes"
             )
-            # the lease's 15 s, a look each 2 s, and the list
-            assert took < 30
+            # the lease's 9 s, a look each 1.5 s, and the list
+            assert took < 25
             assert asked.since("bitfusion_watch") <= 4
         finally:
             second.process.stop()
