@@ -7,10 +7,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonpatch  # type: ignore[import-untyped]  # ships no type information
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
 from bitfusion_client.notebook_contract import apply_changes, notebook_changes
@@ -263,6 +266,61 @@ def test_it_is_told_where_a_refusal_cannot_be_given(backend: Path, version: Back
 def test_a_log_that_fails_does_not_stop_the_form_either() -> None:
     wrapped = form_hook.wrap(lambda notebook: "made", lambda _: 1 / 0, None, None)
     assert wrapped({"metadata": {}}) == "made"
+
+
+TEXTS = st.text(max_size=6)
+VENDORS = st.sampled_from(["gpu-amount", "gpu-50", "gpu-8gib", "gpu-101", "gpu", "gpu-percent", "gpu-", ""])
+NUMBERS = st.one_of(st.integers(-1, 9), st.integers(-1, 9).map(str), st.sampled_from(["0.5", "1e1", "x", ""]))
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from(["bitfusion-client/os", "auto-management/bitfusion", "bitfusion.io/request", "other"]),
+    st.one_of(TEXTS, st.sampled_from(["-n 2 -p 0.5", '{"gpus": 1}'])),
+)
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "annotations": st.none() | ANNOTATIONS,
+        "labels": st.none() | st.dictionaries(st.sampled_from(["bitfusion.io/requested", "app"]), TEXTS),
+    },
+)
+
+
+@given(METADATA, VENDORS, NUMBERS, st.sampled_from([None, OLD_IMAGE, "team/lab"]))
+def test_any_choice_gives_the_same_notebook_or_the_same_words_as_the_webhook(
+    metadata: dict[str, Any], vendor: str, number: object, image: str | None
+) -> None:
+    container: dict[str, Any] = {"name": "digits", "image": image, "resources": {}}
+    plain = {
+        "kind": "Notebook",
+        "metadata": metadata,
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+    def original(notebook: dict[str, Any]) -> None:
+        found = notebook["spec"]["template"]["spec"]["containers"][0]
+        found["resources"]["limits"] = {"bitfusion.io/" + vendor: number}
+
+    rules = form_hook.IMAGE_RULES
+    form_hook.IMAGE_RULES = tuple((rule.image, rule.client_os, rule.client_version) for rule in RULES)
+    try:
+        changed = form_hook.load_changed()
+    finally:
+        form_hook.IMAGE_RULES = rules
+    lines: list[str] = []
+    log = SimpleNamespace(warning=lambda text, *values: lines.append(text % values))
+    hooked = copy.deepcopy(plain)
+    verdict: Verdict | None = None
+    try:
+        form_hook.wrap(original, changed, ValueError, log)(hooked)
+    except ValueError as refused:
+        words: str | None = str(refused)
+    else:
+        words = None
+    original(plain)
+    verdict = reviewed(plain)
+    assert words == (None if verdict.allowed else verdict.message)
+    if verdict.allowed:
+        assert hooked == jsonpatch.apply_patch(plain, list(verdict.patch))
+    assert lines == []
 
 
 def test_the_notebook_is_found_however_the_backend_passes_it() -> None:
