@@ -1,6 +1,6 @@
 """The components of Kubernetes as executables, built from their Go modules once and kept.
 
-`binaries/go.mod` and `binaries/go.sum` pin every module by its hash. The result lies in
+`modules/go.mod` and `modules/go.sum` pin every module by its hash. The result lies in
 ``${XDG_CACHE_HOME:-~/.cache}/kubeflow-bitfusion/cluster/<hash of the pins and of the flags>/``; a folder with
 that name is complete, because it gets its name in one rename. Two builds at once wait for each other.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSION = "1.34.4"
-"""The Kubernetes that `binaries/go.mod` requires."""
+"""The Kubernetes that `modules/go.mod` requires."""
 
 # The largest first: it compiles what the others share.
 PACKAGES = {
@@ -40,7 +40,7 @@ _LDFLAGS = (
     f" -X {_STAMP}.gitMajor={VERSION.split('.')[0]} -X {_STAMP}.gitMinor={VERSION.split('.')[1]}"
 )
 _FLAGS = ("-trimpath", "-ldflags", _LDFLAGS)
-_SOURCE = Path(__file__).parent / "binaries"
+_SOURCE = Path(__file__).parent / "modules"
 # The first Go that fetches the toolchain which go.mod asks for by itself.
 _OLDEST_GO = (1, 21)
 _SECONDS_BETWEEN_LINES = 30.0

@@ -128,9 +128,12 @@ class Component:
     def wait_ready(self, limit_s: float = 60.0) -> None:
         """Until it serves; raises ComponentFailed when it ends before, or takes longer than `limit_s`."""
         deadline = time.monotonic() + limit_s
-        while not self._ready():
-            if not self.running:
+        while True:
+            ready = self._ready()
+            if not self.running:  # whoever answered then was somebody else
                 raise ComponentFailed(f"{self.name} ended; its last lines:\n{self.last_lines()}")
+            if ready:
+                return
             if time.monotonic() > deadline:
                 raise ComponentFailed(
                     f"{self.name} was not ready within {limit_s:.0f} s; its last lines:\n{self.last_lines()}"

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package binaries pins the components of the test cluster in go.mod; nothing runs it.
-package binaries
+// Package modules pins the components of the test cluster in go.mod; nothing runs it.
+package modules
 
 import (
 	_ "go.etcd.io/etcd/server/v3"

@@ -2,7 +2,7 @@
 //
 // k8s.io/kubernetes requires its staging modules at v0.0.0, so each one is replaced here
 // by the release that belongs to the same Kubernetes version.
-module kubeflow-bitfusion/tests/cluster/binaries
+module kubeflow-bitfusion/tests/cluster/modules
 
 go 1.24.0
 
