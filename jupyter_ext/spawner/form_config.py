@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 
 from bitfusion_client.kubernetes_contract import GROUP
-from jupyter_ext.spawner.sizes import SizeList
+from jupyter_ext.spawner.sizes import SizeList, as_read
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import Document, child, parse_document
 
@@ -59,35 +59,24 @@ def form_gpus(sizes: SizeList, existing: Document | None = None) -> FormGpus:
     Other vendors and what is preselected come from the list of sizes; where that leaves it open, from
     `existing`, a whole ``spawner_ui_config.yaml``.
     """
-    for place, size in zip(sizes.places, sizes.sizes, strict=True):
-        if not size.default and size.request.gpus != 1:
-            raise WrongFile(sizes.source, f"{place}: gpus", size.request.gpus, ALLOWED_GPUS)
-        if size.request.gpus not in NUMBERS:
-            raise WrongFile(sizes.source, f"{place}: gpus", size.request.gpus, ALLOWED_NUMBER)
-    gpus = _existing_gpus(existing) if existing is not None else {}
-    value = _mapping(existing, gpus.get("value", {}), "gpus", "value")
-    found = [_existing_vendor(existing, item, index) for index, item in enumerate(_vendors(existing, value))]
+    _check_numbers(sizes)
+    had = _existing_gpus(existing) if existing is not None else _ExistingGpus()
     if sizes.other_vendors is None:
-        others = [item for item in found if not str(item["limitsKey"]).startswith(GROUP)]
+        others = [item for item in had.vendors if not _is_ours(item)]
     else:
         others = [{"limitsKey": vendor.key, "uiName": vendor.label} for vendor in sizes.other_vendors]
     ours: list[dict[str, object]] = [{"limitsKey": size.key, "uiName": size.label} for size in sizes.sizes]
     _check_labels(sizes, others)
-    keys = {item["limitsKey"] for item in ours}
-    removed = [str(item["limitsKey"]) for item in found if str(item["limitsKey"]).startswith(GROUP)]
-    num, vendor = str(value.get("num", NO_NUMBER)), value.get("vendor") or ""
-    if vendor and vendor not in [item["limitsKey"] for item in others]:
-        num, vendor = NO_NUMBER, ""
+    num, vendor = had.num, had.vendor
     if sizes.default is not None:
         num, vendor = str(sizes.default.request.gpus), sizes.default.key
-    return FormGpus(
-        (*others, *ours),
-        num,
-        str(vendor),
-        gpus.get("readOnly") is True,
-        tuple(key for key in removed if key not in keys),
-        sizes.source,
-    )
+    elif vendor and vendor not in [item["limitsKey"] for item in others]:
+        num, vendor = NO_NUMBER, ""
+    keys = {item["limitsKey"] for item in ours}
+    removed = [
+        str(item["limitsKey"]) for item in had.vendors if _is_ours(item) and item["limitsKey"] not in keys
+    ]
+    return FormGpus((*others, *ours), num, vendor, had.read_only, tuple(removed), sizes.source)
 
 
 def gpus_part(form: FormGpus) -> str:
@@ -186,31 +175,42 @@ def _check_result(existing: Document, result: str, form: FormGpus) -> None:
         raise WrongFile(existing.source, "gpus", None, ALLOWED_BLOCK)
 
 
-def _existing_gpus(existing: Document) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class _ExistingGpus:
+    """What a form has without us, or has now."""
+
+    vendors: tuple[dict[str, object], ...] = ()
+    num: str = NO_NUMBER
+    vendor: str = ""
+    read_only: bool = False
+
+
+def _existing_gpus(existing: Document) -> _ExistingGpus:
     data = existing.data
     if not isinstance(data, dict) or not isinstance(data.get(ROOT), dict):
         raise WrongFile(existing.source, "", None, f"has no {ROOT}, so it is not the form's configuration")
-    return _mapping(existing, data[ROOT].get("gpus", {}), "gpus")
+    gpus = _mapping(existing, data[ROOT].get("gpus", {}), "gpus")
+    value = _mapping(existing, gpus.get("value", {}), "gpus", "value")
+    vendors = value.get("vendors") or []
+    if not isinstance(vendors, list):
+        place = f"gpus.value.vendors (line {existing.line(ROOT, 'gpus', 'value', 'vendors')}):"
+        raise WrongFile(existing.source, place, vendors, "must be a list")
+    return _ExistingGpus(
+        tuple(_existing_vendor(existing, item, index) for index, item in enumerate(vendors)),
+        str(value.get("num", NO_NUMBER)),
+        str(value.get("vendor") or ""),
+        gpus.get("readOnly") is True,
+    )
 
 
-def _mapping(existing: Document | None, value: object, *path: str) -> dict[str, object]:
+def _mapping(existing: Document, value: object, *path: str) -> dict[str, object]:
     if isinstance(value, dict):
         return value
-    assert existing is not None
     place = f"{'.'.join(path)} (line {existing.line(ROOT, *path)}):"
     raise WrongFile(existing.source, place, value, "must be a mapping")
 
 
-def _vendors(existing: Document | None, value: dict[str, object]) -> list[object]:
-    vendors = value.get("vendors") or []
-    if isinstance(vendors, list):
-        return vendors
-    assert existing is not None
-    place = f"gpus.value.vendors (line {existing.line(ROOT, 'gpus', 'value', 'vendors')}):"
-    raise WrongFile(existing.source, place, vendors, "must be a list")
-
-
-def _existing_vendor(existing: Document | None, item: object, index: int) -> dict[str, object]:
+def _existing_vendor(existing: Document, item: object, index: int) -> dict[str, object]:
     names = ("limitsKey", "uiName")
     if isinstance(item, dict) and all(isinstance(item.get(name), str) for name in names):
         # fields the form does not know may be some fork's; they stay if they can be written
@@ -219,16 +219,27 @@ def _existing_vendor(existing: Document | None, item: object, index: int) -> dic
                 return {name: item[name] for name in sorted(item, key=lambda name: name not in names)}
         except (TypeError, ValueError, RecursionError):
             pass
-    assert existing is not None
-    line = existing.line(ROOT, "gpus", "value", "vendors", index)
-    place = f"vendor {index + 1} (line {line}):"
+    place = f"vendor {index + 1} (line {existing.line(ROOT, 'gpus', 'value', 'vendors', index)}):"
     raise WrongFile(existing.source, place, item, "must have a limitsKey and a uiName, both text")
 
 
-def _check_labels(sizes: SizeList, others: list[dict[str, object]]) -> None:
-    labels = {" ".join(str(item["uiName"]).casefold().split()): item for item in others}
+def _is_ours(vendor: dict[str, object]) -> bool:
+    return str(vendor["limitsKey"]).startswith(GROUP)
+
+
+def _check_numbers(sizes: SizeList) -> None:
     for place, size in zip(sizes.places, sizes.sizes, strict=True):
-        other = labels.get(" ".join(size.label.casefold().split()))
+        gpus = size.request.gpus
+        if not size.default and gpus != 1:
+            raise WrongFile(sizes.source, f"{place}: gpus", gpus, ALLOWED_GPUS)
+        if gpus not in NUMBERS:
+            raise WrongFile(sizes.source, f"{place}: gpus", gpus, ALLOWED_NUMBER)
+
+
+def _check_labels(sizes: SizeList, others: list[dict[str, object]]) -> None:
+    labels = {as_read(str(item["uiName"])): item for item in others}
+    for place, size in zip(sizes.places, sizes.sizes, strict=True):
+        other = labels.get(as_read(size.label))
         if other is not None:
             allowed = f"is the label of {other['limitsKey']} too; users could not tell them apart"
             raise WrongFile(sizes.source, f"{place}: label", size.label, allowed)

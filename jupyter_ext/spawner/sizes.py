@@ -98,7 +98,12 @@ def parse_sizes(document: Document) -> SizeList:
     return SizeList(document.source, sizes, vendors, places)
 
 
-def check_vendor_key(source: str, place: str, key: object) -> str:
+def as_read(label: str) -> str:
+    """A label without what users do not notice, capitals and blanks: equal ones cannot be told apart."""
+    return " ".join(label.casefold().split())
+
+
+def _check_vendor_key(source: str, place: str, key: object) -> str:
     """The key of another vendor. Raises WrongFile also for keys of Bitfusion, which only sizes may have."""
     if isinstance(key, str) and key.startswith(GROUP):
         pair = key in (GROUP + "gpu-memory", GROUP + "gpu-percent")
@@ -167,7 +172,7 @@ def _vendor(document: Document, index: int, entry: object) -> Vendor:
     label = _label(document.source, place, data)
     if "key" not in data:
         raise WrongFile(document.source, place, None, "has no key")
-    return Vendor(label, check_vendor_key(document.source, place, data["key"]))
+    return Vendor(label, _check_vendor_key(document.source, place, data["key"]))
 
 
 def _check_together(
@@ -180,8 +185,7 @@ def _check_together(
     labels: dict[str, str] = {}
     keys: dict[str, str] = {}
     for place, label, key in entries:
-        # users cannot tell labels apart that differ in capitals or blanks only
-        read = " ".join(label.casefold().split())
+        read = as_read(label)
         if read in labels:
             allowed = f"is the label of {labels[read]} too; users could not tell them apart"
             raise WrongFile(document.source, f"{place}: label", label, allowed)

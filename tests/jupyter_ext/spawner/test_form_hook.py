@@ -119,7 +119,7 @@ def backend(tmp_path: Path, version: BackendVersion) -> Path:
 @pytest.fixture(scope="module")
 def hook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("hook") / "bitfusion_form_hook.py"
-    path.write_text(hook_file(RULES), encoding="utf-8")
+    path.write_text(hook_file(RULES, "1.2.3"), encoding="utf-8")
     return path
 
 
@@ -171,7 +171,7 @@ def test_the_form_makes_the_same_notebook_as_the_webhook(
         assert notebook["metadata"]["labels"]["bitfusion.io/requested"] == "true"
         changes = notebook_changes(notebook, RULES)
         assert changes.is_empty()  # the webhook behind it has nothing left to do
-    assert hooked["log"] == [["info", hooked["log"][0][1]]] * 2  # one line of each call, no warning
+    assert hooked["log"] == [["info", "bitfusion form hook 1.2.3 is on"]] * 2  # one for each call
     assert hooked["packages"] == []
 
 
@@ -308,13 +308,11 @@ def test_any_choice_gives_the_same_notebook_or_the_same_words_as_the_webhook(
     lines: list[str] = []
     log = SimpleNamespace(warning=lambda text, *values: lines.append(text % values))
     hooked = copy.deepcopy(plain)
-    verdict: Verdict | None = None
+    words = None
     try:
         form_hook.wrap(original, changed, ValueError, log)(hooked)
     except ValueError as refused:
-        words: str | None = str(refused)
-    else:
-        words = None
+        words = str(refused)
     original(plain)
     verdict = reviewed(plain)
     assert words == (None if verdict.allowed else verdict.message)
