@@ -45,14 +45,14 @@ test:
 
 test-rooms:
 	@$(ENVIRONMENT) rooms
-	@$(PYTEST) $(ROOMS) $(TESTS)
+	@$(PYTEST) -m 'not cluster' $(ROOMS) $(TESTS)
 
 # The oldest and the newest Python that this project promises, where the machine has them.
 test-pythons: test-python-3.10 test-python-3.13
 
 test-python-%:
 	@if $(ENVIRONMENT) rooms --python $* --folder $(FOLDER)/venv-$* --if-found; then \
-	    $(FOLDER)/venv-$*/bin/python -m pytest $(ROOMS); \
+	    $(FOLDER)/venv-$*/bin/python -m pytest -m 'not cluster' $(ROOMS); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the rooms on Python $* are left out"; \
 	else exit 1; fi
 

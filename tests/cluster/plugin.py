@@ -21,6 +21,19 @@ _failed_key = pytest.StashKey[str]()
 _lines_key = pytest.StashKey[list[str]]()
 
 
+def needs_cluster(item: pytest.Item) -> bool:
+    """Whether the test, or a fixture of it, uses the fixture `cluster`."""
+    return "cluster" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marked, so that ``-m "not cluster"`` leaves them out."""
+    for item in items:
+        if needs_cluster(item):
+            item.add_marker("cluster")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Build before the first test, in no test's time limit, when a test of this run needs the cluster."""
@@ -28,7 +41,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     config.stash[_lines_key] = []
     if session.config.option.collectonly:
         return
-    if not any("cluster" in getattr(item, "fixturenames", ()) for item in session.items):
+    if not any(needs_cluster(item) for item in session.items):
         return
     reason = why_unavailable()
     if reason is not None:
