@@ -194,8 +194,8 @@ class Watch:
                 line = self._response.readline()
             except (OSError, ValueError, http.client.HTTPException):
                 return
-            if not line:
-                return
+            if not line.endswith(b"\n"):
+                return  # the end, perhaps in the middle of an event
             event: Object = json.loads(line)
             yield event
 
