@@ -7,13 +7,15 @@ the only client that exists for 22.04, 4.5.0 the last one for 20.04.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
+from fnmatch import translate
+from functools import lru_cache
 
 from bitfusion_client.errors import WrongSetting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from dataclasses import dataclass
 else:
     from bitfusion_client.record import dataclass
@@ -68,9 +70,14 @@ def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) 
     """The first rule whose pattern the image matches; the last default for what nobody names."""
     reference = image.partition("@")[0] if isinstance(image, str) else ""
     for rule in rules:
-        if fnmatchcase(reference, rule.image) or fnmatchcase(reference, "*/" + rule.image):
+        if _matches(rule.image)(reference):
             return rule
     return DEFAULT_RULES[-1]
+
+
+@lru_cache(maxsize=1024)  # more rules than anybody writes; admission asks for every notebook
+def _matches(pattern: str) -> Callable[[str], object]:
+    return re.compile("(?:.*/)?" + translate(pattern), re.DOTALL).match
 
 
 def _rule(item: object, place: str, source: str) -> ImageRule:

@@ -92,7 +92,7 @@ def request_from_kubernetes(
         request = _from_limits(limits or {})
     else:
         request = parse_request_annotation(text)
-    if request is None or request.filters:
+    if request is None or request.filters or ANNOTATION_FILTER not in notes:
         return request
     return _with_filters(request, parse_filter_annotation(notes.get(ANNOTATION_FILTER, "")))
 

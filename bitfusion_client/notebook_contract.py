@@ -61,11 +61,18 @@ def notebook_request(notebook: Mapping[str, object]) -> GpuRequest | None:
 
     Raises InvalidRequest: a size that cannot be, GPUs in an init container, or two containers that ask.
     """
-    containers, init_containers = _containers(notebook)
+    return _request(notebook, *_containers(notebook))
+
+
+def _request(
+    notebook: Mapping[str, object],
+    containers: Sequence[Mapping[str, object]],
+    init_containers: Sequence[Mapping[str, object]],
+) -> GpuRequest | None:
     for container in init_containers:
         for name in _sizes(container):
             raise _refused(container, name, "an init container cannot ask for GPUs, only the notebook's can")
-    asking = [container for container in containers if _sizes(container)]
+    asking = [container for container in containers if _asks(container)]
     if len(asking) > 1:
         first = _name_of(asking[0])
         key = next(iter(_sizes(asking[1])))
@@ -83,17 +90,18 @@ def notebook_changes(
     label loses it, and those annotations that have the value written here; nothing else is ever touched.
     Raises InvalidRequest.
     """
-    request = notebook_request(notebook)
+    containers, init_containers = _containers(notebook)
+    request = _request(notebook, containers, init_containers)
     annotations, labels = _text_map(notebook, "annotations"), _text_map(notebook, "labels")
     if request is not None:
-        image = notebook_image(notebook)
+        image = _image(notebook, containers)
         defaults = default_annotations(image, rules)
         missing = {name: value for name, value in defaults.items() if name not in annotations}
         label = {} if labels.get(LABEL_REQUESTED) == REQUESTED else {LABEL_REQUESTED: REQUESTED}
         return NotebookChanges(request, missing, label, notes=_notes_of_defaults(missing, image))
     if LABEL_REQUESTED not in labels:
         return NotebookChanges(None, {}, {})
-    written = [default_annotations(container.get("image"), rules) for container in _containers(notebook)[0]]
+    written = [default_annotations(container.get("image"), rules) for container in containers]
     removed = tuple(
         name
         for name in DEFAULTED
@@ -136,14 +144,14 @@ def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
     containers, init_containers = _containers(notebook)
     return (
         carried_annotations(_text_map(notebook, "annotations")),
-        [(container.get("name"), _sizes(container)) for container in containers if _sizes(container)],
-        [(container.get("name"), _sizes(container)) for container in init_containers if _sizes(container)],
+        [(container.get("name"), _sizes(container)) for container in containers if _asks(container)],
+        [(container.get("name"), _sizes(container)) for container in init_containers if _asks(container)],
     )
 
 
 def has_size(notebook: Mapping[str, object]) -> bool:
     """Whether a container's limits name a Bitfusion size, right or wrong. Needs no parsing."""
-    return any(_sizes(container) for container in _containers(notebook)[0])
+    return any(_asks(container) for container in _containers(notebook)[0])
 
 
 def default_annotations(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> dict[str, str]:
@@ -169,11 +177,14 @@ def notebook_image(notebook: Mapping[str, object]) -> object:
 
     That is the one with the Notebook's name; the first, if there is none.
     """
-    containers = _containers(notebook)[0]
-    name = _mapping(notebook.get("metadata")).get("name")
+    return _image(notebook, _containers(notebook)[0])
+
+
+def _image(notebook: Mapping[str, object], containers: Sequence[Mapping[str, object]]) -> object:
     for container in containers:
-        if _sizes(container):
+        if _asks(container):
             return container.get("image")
+    name = _mapping(notebook.get("metadata")).get("name")
     for container in containers:
         if isinstance(name, str) and container.get("name") == name:
             return container.get("image")
@@ -200,6 +211,10 @@ def _limits(container: Mapping[str, object]) -> Mapping[str, object]:
 def _sizes(container: Mapping[str, object]) -> dict[str, object]:
     limits = _limits(container)
     return {name: limits[name] for name in sorted(limits) if is_size_resource(name)}
+
+
+def _asks(container: Mapping[str, object]) -> bool:
+    return any(is_size_resource(name) for name in _limits(container))
 
 
 def _name_of(container: Mapping[str, object]) -> str:
