@@ -20,7 +20,16 @@ from benchmarks.workplace import Workplace
 
 Topic = Callable[[Workplace, Effort], list[Row]]
 
-TOPICS = ("kernel_info", "first_cell", "round_trip", "output", "interrupt", "memory", "pool")
+TOPICS = (
+    "kernel_info",
+    "first_cell",
+    "round_trip",
+    "output",
+    "interrupt",
+    "memory",
+    "pool",
+    "admission_throughput",
+)
 VERSIONS = ("jupyter_client", "ipykernel", "ipython", "pyzmq")
 
 

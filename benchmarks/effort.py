@@ -26,6 +26,11 @@ class Effort:
     """Leases taken and given back in the pool."""
     kills: int
     waiters: int
+    loads: int
+    """Loads of an admission server, for each number of connections."""
+    load_seconds: float
+    reviews: int
+    """Admission reviews between two looks at the memory."""
 
 
 FULL = Effort(
@@ -41,6 +46,9 @@ FULL = Effort(
     leases=100,
     kills=10,
     waiters=200,
+    loads=3,
+    load_seconds=3,
+    reviews=20_000,
 )
 QUICK = Effort(
     starts=5,
@@ -55,6 +63,9 @@ QUICK = Effort(
     leases=30,
     kills=5,
     waiters=50,
+    loads=2,
+    load_seconds=1,
+    reviews=5_000,
 )
 TINY = Effort(
     starts=1,
@@ -69,6 +80,9 @@ TINY = Effort(
     leases=3,
     kills=1,
     waiters=5,
+    loads=1,
+    load_seconds=0.1,
+    reviews=20,
 )
 """Shows only that everything runs; the tests use it."""
 EFFORTS = {"full": FULL, "quick": QUICK, "tiny": TINY}

@@ -1,0 +1,100 @@
+"""The servers that are measured, each a process of its own: ``python -m benchmarks.admission_server KIND``.
+
+``ours`` is the admission server as the controller runs it, with a cache that knows the Notebook; ``bare`` is
+tornado's web framework, which parses the same review and gives a fixed answer. Both show a certificate of the
+same kind (ECDSA P-256), the same way. The port and ``ready`` are printed; they end with their standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import tornado.httpserver
+import tornado.netutil
+import tornado.web
+
+from benchmarks.admission_load import ANNOTATIONS, NAME, NAMESPACE, OWNER_UID
+from bitfusion_client.client_images import DEFAULT_RULES
+from notebook_controller_patch.admission.owners import Owners
+from notebook_controller_patch.admission.server import AdmissionServer
+from notebook_controller_patch.certificates.authority import issue, new_authority
+from notebook_controller_patch.certificates.serving import ServingCertificate
+from notebook_controller_patch.logs import configure_logging
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The Notebook in the cache."""
+
+    uid: str
+    annotations: Mapping[str, str]
+
+
+class Cache:
+    """A watch cache that knows one Notebook."""
+
+    def get(self, namespace: str, name: str) -> Record | None:
+        return Record(OWNER_UID, ANNOTATIONS) if (namespace, name) == (NAMESPACE, NAME) else None
+
+
+class FixedAnswer(tornado.web.RequestHandler):
+    """What any webhook does at least: read the review, answer with its uid."""
+
+    def post(self) -> None:
+        """Allow."""
+        review = json.loads(self.request.body)
+        self.set_header("Content-Type", "application/json")
+        self.write(
+            json.dumps(
+                {
+                    "apiVersion": "admission.k8s.io/v1",
+                    "kind": "AdmissionReview",
+                    "response": {"uid": review["request"]["uid"], "allowed": True},
+                }
+            )
+        )
+
+
+def _unknown(namespace: str, name: str) -> Mapping[str, Any]:
+    raise LookupError(f"{namespace}/{name}")
+
+
+async def serve(kind: str) -> None:
+    """Serve until the standard input ends."""
+    now = datetime.now(timezone.utc)
+    certificate = ServingCertificate()
+    certificate.use(issue(new_authority("benchmark", now), ["localhost"], now))
+    if kind == "ours":
+        admission = AdmissionServer(lambda: DEFAULT_RULES, Owners(Cache(), _unknown), certificate.context)
+        port = await admission.start(HOST, 0)
+    else:
+        logging.getLogger("tornado.access").setLevel(logging.ERROR)  # ours writes a line for patches
+        application = tornado.web.Application([("/admit/.*", FixedAnswer)])
+        server = tornado.httpserver.HTTPServer(application, ssl_options=certificate.context)
+        sockets = tornado.netutil.bind_sockets(0, HOST)
+        server.add_sockets(sockets)
+        port = sockets[0].getsockname()[1]
+    print(port, "ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("ours", "bare"))
+    configure_logging("json", "info")
+    asyncio.run(serve(parser.parse_args().kind))
+
+
+if __name__ == "__main__":
+    main()
