@@ -15,7 +15,8 @@ class TcpProxy:
     """Stands before one port of 127.0.0.1. A context manager; `port` is where it listens."""
 
     def __init__(self, target: int) -> None:
-        self._target = target
+        self.target = target
+        """The port that new connections go to; may be changed at any time."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.connections = 0
@@ -82,7 +83,7 @@ class TcpProxy:
             thread.start()
 
     def _pass_on(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", self._target)) as server:
+        with client, socket.create_connection(("127.0.0.1", self.target)) as server:
             pair = {client: server, server: client}
             with self._lock:
                 self._open |= set(pair)

@@ -24,7 +24,10 @@ COMMAND = (
 
 
 class ControllerProcess:
-    """Started at once, with JSON log lines in a file and any free ports of 127.0.0.1. A context manager."""
+    """Started at once, with JSON log lines in a file and any free ports of 127.0.0.1. A context manager.
+
+    `prepare` is Python that runs before the command.
+    """
 
     def __init__(
         self,
@@ -32,10 +35,14 @@ class ControllerProcess:
         options: Sequence[str],
         environment: Mapping[str, str] | None = None,
         name: str = "controller",
+        prepare: str = "",
     ) -> None:
         self.log = folder / f"{name}.log"
+        python, option, program = COMMAND
         command = [
-            *COMMAND,
+            python,
+            option,
+            f"{prepare}\n{program}",
             "--bind=127.0.0.1",
             "--port=0",
             "--monitoring-port=0",

@@ -95,12 +95,16 @@ class Installation:
 
     def call(self, replica: ControllerProcess, **settings: Any) -> None:
         """Send the webhooks to this replica. `settings`: other fields of every webhook (failurePolicy, …)."""
+        self.call_port(replica.port, **settings)
+
+    def call_port(self, port: int, **settings: Any) -> None:
+        """The same for whatever listens at a port of this machine."""
         operations = []
         found = self.cluster.client.get(WEBHOOKS_PATH)
         for index, webhook in enumerate(found["webhooks"]):
             path = webhook["clientConfig"]["url"].partition("/admit/")[2]
             where = f"/webhooks/{index}"
-            url = f"https://127.0.0.1:{replica.port}/admit/{path}"
+            url = f"https://127.0.0.1:{port}/admit/{path}"
             operations.append({"op": "add", "path": f"{where}/clientConfig/url", "value": url})
             for name, value in settings.items():
                 operations.append({"op": "add", "path": f"{where}/{name}", "value": value})

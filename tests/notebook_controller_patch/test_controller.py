@@ -167,6 +167,22 @@ def test_without_its_apiserver_it_lives_says_what_is_missing_and_ends(tmp_path: 
     assert [line["message"] for line in controller.lines()][-1] == "ended"
 
 
+def test_what_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
+    prepare = (
+        "import time, notebook_controller_patch.controller as c; c.LONGEST_END_S = 1.5; "
+        "c.ReconcileService.stop = lambda *_: time.sleep(60)"
+    )
+    with ControllerProcess(
+        tmp_path, [f"--kubeconfig={away(tmp_path)}", "--namespace=kubeflow"], prepare=prepare
+    ) as controller:
+        assert controller.serving
+        exit_status, seconds = controller.end()
+    assert exit_status == 0
+    assert seconds < 20
+    assert controller.lines()[-1]["message"] == "ended by force: something did not stop in time"
+
+
+@pytest.mark.slow
 def test_a_stalled_apiserver_does_not_hold_up_the_end(tmp_path: Path, stalled: str) -> None:
     with ControllerProcess(
         tmp_path, [f"--kubeconfig={kubeconfig(tmp_path, stalled)}", "--namespace=kubeflow", "--drain=5"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import signal
 import ssl
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.notebooks import PROFILE, form_notebook
+from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
 from tests.notebook_controller_patch.installation import WEBHOOKS_PATH, Installation, installation
@@ -185,6 +187,36 @@ def test_certificates_renewed_under_load_fail_no_request_of_the_apiserver(
     assert load.done >= CREATIONS
     answered = replica.metric("bitfusion_admission_reviews_total", webhook="notebooks", outcome="patched")
     assert answered >= CREATIONS
+
+
+@pytest.mark.timeout(120)
+def test_replicas_are_exchanged_under_load_without_a_failed_request(
+    cluster: Cluster, installed: Installation, user: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replica = installed.started()
+    # stands for the Service: new connections go to a replica that is ready
+    with TcpProxy(replica.port) as service:
+        installed.call_port(service.port, failurePolicy="Fail")
+        eventually(lambda: OS in dry_run(cluster, user), 5, errors=(Exception,))
+        load = Load(cluster, user, threads=4)
+        load.start()
+        try:
+            for _ in range(3):
+                fresh = installed.start("--drain=2")
+                fresh.wait_ready()
+                before = load.done
+                replica.process.send_signal(signal.SIGTERM)
+                eventually(lambda old=replica: old.ask("/readyz")[0] == 503, 2)
+                service.target = fresh.port
+                assert replica.process.wait(20) == 0
+                eventually(lambda before=before: load.done >= before + 200, 30)
+                replica = fresh
+        finally:
+            load.stop()
+        installed.call_port(replica.port)
+    with capsys.disabled():
+        print(f"\n3 replicas exchanged under {load.done} creations: {len(load.failures)} failed")
+    assert load.failures == []
 
 
 def as_list(objects: list[dict[str, Any]]) -> str:
