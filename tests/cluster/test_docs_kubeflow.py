@@ -25,7 +25,8 @@ from typing import NamedTuple
 import pytest
 
 from notebook_controller_patch.certificates.authority import issue, new_authority
-from tests.cluster.cluster import Cluster
+from tests.cluster.api_client import Refused
+from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.node_stub import translated
 from tests.manifests.built import CONTROLLER, WEBHOOKS, Object
 from tests.manifests.installed import cert_manager, kubeflow_namespace, remove
@@ -120,7 +121,7 @@ class Reader:
                 self.run(block)
 
     def run(self, block: Block) -> None:
-        refused = block.printed is not None and block.printed.startswith("Error from server")
+        refused = block.printed is not None and block.printed.startswith("The request is invalid")
         done = subprocess.run(
             ["bash", "-eu", "-o", "pipefail", "-c", self.variables + block.commands],
             cwd=self.folder,
@@ -129,7 +130,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=90,
+            timeout=60,
         )
         print(f"$ {block.commands}{done.stdout}")
         assert (done.returncode != 0) == refused, f"under {block.heading}:\n{block.commands}{done.stdout}"
@@ -244,15 +245,19 @@ def test_without_the_platform(cluster: Cluster, tmp_path: Path, around: ExitStac
 def sign_as_cert_manager(cluster: Cluster, folder: Path) -> None:
     """The certificate that the Certificate asks for, and its CA where the annotation wants it."""
     path = f"/apis/cert-manager.io/v1/namespaces/kubeflow/certificates/{CONTROLLER}"
-    wanted: Object = cluster.client.get(path)["spec"]
+    # It comes after the Deployment, whose pods wait for the Secret meanwhile.
+    wanted: Object = eventually(lambda: cluster.client.get(path)["spec"], 20, errors=(Refused,))
     now = datetime.now(timezone.utc)
     authority = new_authority("cert-manager", now)
     pair = issue(authority, wanted["dnsNames"], now)
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
     configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-    found = cluster.client.get(f"{configurations}/{WEBHOOKS}")
-    assert found["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] == f"kubeflow/{CONTROLLER}"
+    annotation = "cert-manager.io/inject-ca-from"
+    found: Object = eventually(
+        lambda: _annotated(cluster.client.get(f"{configurations}/{WEBHOOKS}"), annotation), 20
+    )
+    assert found["metadata"]["annotations"][annotation] == f"kubeflow/{CONTROLLER}"
     bundle = base64.b64encode(authority.certificate).decode()
     cluster.client.patch(
         f"{configurations}/{WEBHOOKS}",
@@ -261,3 +266,7 @@ def sign_as_cert_manager(cluster: Cluster, folder: Path) -> None:
             for index in range(len(found["webhooks"]))
         ],
     )
+
+
+def _annotated(found: Object, annotation: str) -> Object | None:
+    return found if annotation in found["metadata"].get("annotations", {}) else None

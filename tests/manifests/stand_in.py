@@ -7,7 +7,6 @@ happened to be free. One process stands for both replicas.
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from tests.manifests.built import CONTROLLER
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 
 LOOK_S = 0.1
+State = tuple[str, int]  # a Deployment's uid and generation
 START_S = 20.0
 # The process has them from elsewhere: free ports, and files that no kubelet mounts.
 REPLACED = ("--port=", "--monitoring-port=", "--images=", "--certificate-folder=")
@@ -44,7 +44,7 @@ class StandIn:
         self._certificates = certificates
         self._slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         self._deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}"
-        self._ready = threading.Event()
+        self._served: State | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="stand-in", daemon=True)
         self.trouble: Exception | None = None
@@ -66,24 +66,34 @@ class StandIn:
         """Whether a pod of the Deployment may run: only when what stands for it is ready. For NodeStub."""
         if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") != CONTROLLER:
             return True
-        return self._ready.wait(START_S)
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and not self._stopping.is_set():
+            if self._served is not None and self._served == self._wanted():
+                return True
+            time.sleep(LOOK_S)
+        return False
 
     def _follow(self) -> None:
         running: ControllerProcess | None = None
-        uid = ""
+        state: State | None = None
         try:
             while not self._stopping.wait(LOOK_S):
-                found = self._found()
-                if running is not None and (found is None or found["metadata"]["uid"] != uid):
-                    self._end(running)
-                    running = None
-                if running is None and found is not None:
-                    uid = found["metadata"]["uid"]
-                    running = self._start(found)
+                wanted = self._wanted()
+                if wanted == state:
+                    continue
+                # As a rollout does it: the new one is there before the old one goes.
+                state, old = wanted, running
+                running = self._start(wanted) if wanted is not None else None
+                if old is not None:
+                    self._end(old)
             if running is not None:
                 self._end(running)
         except Exception as error:  # told by __exit__
             self.trouble = error
+
+    def _wanted(self) -> State | None:
+        found = self._found()
+        return (found["metadata"]["uid"], found["metadata"]["generation"]) if found else None
 
     def _found(self) -> Object | None:
         try:
@@ -93,13 +103,18 @@ class StandIn:
                 return None
             raise
 
-    def _start(self, deployment: Object) -> ControllerProcess:
+    def _start(self, state: State) -> ControllerProcess | None:
+        """A process for this generation of the Deployment; None if that is none before it is ready."""
+        deployment = self._found()
+        if deployment is None:
+            return None
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         options = [argument for argument in container["args"] if not argument.startswith(REPLACED)]
         images = self._folder / "images.yaml"
         configuration = f"/api/v1/namespaces/{self._namespace}/configmaps/bitfusion-client-images"
         images.write_text(self._client.get(configuration)["data"]["images.yaml"])
-        if self._certificates is not None:
+        if any(argument.startswith("--certificate-folder=") for argument in container["args"]):
+            assert self._certificates is not None
             mounted = self._folder / "certificate"
             mounted.mkdir(exist_ok=True)
             self._certificates(mounted)
@@ -112,38 +127,40 @@ class StandIn:
             name=f"stand-in-{len(self.processes) + 1}",
         )
         self.processes.append(process)
+        while process.ask("/readyz")[0] != 200:
+            assert process.process.poll() is None, process.log.read_text()
+            if self._stopping.wait(LOOK_S) or self._wanted() != state:
+                process.end()
+                return None
         self._route(process.port)
-        process.wait_ready(START_S)
-        self._ready.set()
+        self._served = state
         return process
 
     def _route(self, port: int) -> None:
-        self._client.create(
-            self._slices,
-            {
-                "metadata": {
-                    "name": f"{CONTROLLER}-stand-in",
-                    "labels": {
-                        "kubernetes.io/service-name": CONTROLLER,
-                        "endpointslice.kubernetes.io/managed-by": "tests",
-                    },
-                },
-                "addressType": "IPv4",
-                "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True}}],
-                "ports": [{"name": "https-webhook", "port": port, "protocol": "TCP"}],
-            },
-        )
+        name = f"{CONTROLLER}-stand-in"
+        labels = {
+            "kubernetes.io/service-name": CONTROLLER,
+            "endpointslice.kubernetes.io/managed-by": "tests",
+        }
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True}}],
+            "ports": [{"name": "https-webhook", "port": port, "protocol": "TCP"}],
+        }
+        try:
+            self._client.create(self._slices, body)
+        except Refused as refused:
+            if refused.reason != "AlreadyExists":
+                raise
+            self._client.merge(f"{self._slices}/{name}", body)
 
     def _end(self, process: ControllerProcess) -> None:
-        self._ready.clear()
-        try:
-            self._client.delete(f"{self._slices}/{CONTROLLER}-stand-in")
-        except Refused as refused:
-            if refused.status != 404:  # gone with its namespace
-                raise
-        began = time.monotonic()
-        process.process.terminate()
-        try:
-            process.process.wait(25)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"no end within {time.monotonic() - began:.0f} s of SIGTERM") from None
+        if self._found() is None:
+            self._served = None
+            try:
+                self._client.delete(f"{self._slices}/{CONTROLLER}-stand-in")
+            except Refused as refused:
+                if refused.status != 404:  # gone with its namespace
+                    raise
+        process.end()

@@ -1,0 +1,45 @@
+"""The table of rights in docs/kubeflow.md is the manifests', rule by rule, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.manifests.built import INSTALLED, MANIFESTS, Objects, rules
+
+GUIDE = MANIFESTS.parent / "docs" / "kubeflow.md"
+HEADING = "## What the controller may do"
+NOT_WITH = "not with cert-manager"
+
+Right = tuple[str, str, str, str, str]
+
+
+def table() -> dict[Right, str]:
+    """Scope, API group, resource, name and verb of each right in the guide, and what it is for."""
+    section = GUIDE.read_text().partition(f"\n{HEADING}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| ")]
+    header, *cells = [[cell.strip() for cell in row] for row in rows]
+    assert header == ["where", "API group", "resource", "name", "verbs", "for"]
+    found: dict[Right, str] = {}
+    for scope, group, resource, name, verbs, reason in cells:
+        for verb in verbs.split(", "):
+            right = (scope, group, resource, name, verb)
+            assert right not in found, f"twice: {right}"
+            found[right] = reason
+    return found
+
+
+@pytest.mark.parametrize("overlay", INSTALLED)
+def test_the_guide_lists_exactly_the_rights_that_are_given(
+    overlays: Mapping[str, Objects], overlay: str
+) -> None:
+    expected = {
+        right for right, reason in table().items() if overlay != "cert-manager" or NOT_WITH not in reason
+    }
+    assert set(rules(overlays[overlay])) == expected
+
+
+def test_every_right_has_a_reason() -> None:
+    for right, reason in table().items():
+        assert len(reason) > 20, right
