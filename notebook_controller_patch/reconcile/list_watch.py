@@ -52,6 +52,8 @@ class Limits:
     """Sizes and times (seconds) of a ListWatch; tests use shorter ones."""
 
     page: int = 500
+    page_pause: float = 0.12
+    """Between two pages of a list: two loops together stay below 20 requests a second."""
     shortest_watch: float = 240.0
     longest_watch: float = 480.0
     margin: float = 30.0
@@ -193,19 +195,23 @@ class ListWatch(Generic[R]):
         query: dict[str, str | int | bool] = {"limit": size} if size else {}
         while True:
             self._metrics.queries.labels(self._resource, "list").inc()
-            page = self._api.get(self._path, query, self._limits.list_timeout)
-            self._contact()
-            items, metadata = page.get("items"), page.get("metadata")
-            if not isinstance(items, list) or not isinstance(metadata, dict):
-                raise NoAnswer(answered="the answer is no list")
-            for item in items:
-                record = self._trim(item) if isinstance(item, dict) else None
-                if record is not None:
-                    records[record.key] = record
-            going_on = metadata.get("continue")
-            if not going_on or self._stopping.is_set():
-                return records, str(metadata.get("resourceVersion") or "")
-            query = {"limit": size, "continue": str(going_on)}
+            going_on, version = self._page(query, records)
+            if not going_on or self._stopping.wait(self._limits.page_pause):
+                return records, version
+            query = {"limit": size, "continue": going_on}
+
+    def _page(self, query: Mapping[str, str | int | bool], records: dict[Key, R]) -> tuple[str, str]:
+        """Read one page into `records`: continue token, resourceVersion. Its objects are gone afterwards."""
+        page = self._api.get(self._path, query, self._limits.list_timeout)
+        self._contact()
+        items, metadata = page.get("items"), page.get("metadata")
+        if not isinstance(items, list) or not isinstance(metadata, dict):
+            raise NoAnswer(answered="the answer is no list")
+        for item in items:
+            record = self._trim(item) if isinstance(item, dict) else None
+            if record is not None:
+                records[record.key] = record
+        return str(metadata.get("continue") or ""), str(metadata.get("resourceVersion") or "")
 
     def _watch(self) -> None:
         """Read one watch to its end, which is always an exception."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from bitfusion_client.kubernetes_contract import (
@@ -157,7 +158,7 @@ def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
         uid=uid,
         resource_version=_text(metadata.get("resourceVersion")),
         annotations=_own(annotations),
-        labels={LABEL_REQUESTED: _text(labels[LABEL_REQUESTED])} if LABEL_REQUESTED in labels else {},
+        labels=_shared(tuple((name, _text(labels[name])) for name in (LABEL_REQUESTED,) if name in labels)),
         containers=_containers(pod.get("containers")),
         init_containers=tuple(item for item in _containers(pod.get("initContainers")) if item.limits),
         stopped=ANNOTATION_STOPPED in annotations,
@@ -233,12 +234,20 @@ def _owner(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def _own(annotations: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        sys.intern(name): sys.intern(_text(annotations[name]))
-        for name in sorted(annotations)
-        if is_copied_annotation(name) or name == ANNOTATION_PENDING
-    }
+def _own(annotations: Mapping[str, Any]) -> Mapping[str, str]:
+    return _shared(
+        tuple(
+            (name, _text(annotations[name]))
+            for name in sorted(annotations)
+            if is_copied_annotation(name) or name == ANNOTATION_PENDING
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    # thousands of notebooks have the same few annotations: one map for all of them, which nobody changes
+    return {sys.intern(name): sys.intern(value) for name, value in items}
 
 
 def _containers(listed: object) -> tuple[ContainerRecord, ...]:
