@@ -69,7 +69,7 @@ class Block(NamedTuple):
 
 
 def blocks() -> list[Block]:
-    found = []
+    found: list[Block] = []
     heading = ""
     pending: str | None = None
     for match in re.finditer(
