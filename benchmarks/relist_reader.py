@@ -75,11 +75,13 @@ def ours(kubeconfig: str, notebooks: int) -> dict[str, Any]:
     first_s, first_sent = time.monotonic() - began, list(sent)
     writes = registry.get_sample_value("bitfusion_reconcile_actions_total", {}) or 0.0
     first_peak = peak_bytes()
-    # as after a 410: the place in both streams is lost
-    again = time.monotonic()
     term = service._term
     assert term is not None
-    for watch in (service._watch, term._watch):
+    watches = (service._watch, term._watch)
+    _wait(lambda: all(watch._stream is not None for watch in watches))
+    # as after a 410: the place in both streams is lost
+    again = time.monotonic()
+    for watch in watches:
         watch._version = ""
         assert watch._stream is not None
         watch._stream.close()
