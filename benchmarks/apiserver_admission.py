@@ -46,6 +46,7 @@ METRIC = "apiserver_admission_webhook_admission_duration_seconds"
 BATCHES = 15
 REVIEWS = 200  # in a batch
 AT_ONCE = 8
+MANAGED = "auto-management/bitfusion"
 ANOTHER_UID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -76,10 +77,12 @@ class Bench:
         """A dry-run creation of a Notebook, as the form's."""
         return self.client.create(_notebooks(namespace), _asking(namespace, "another"), dryRun="All")
 
-    def called(self) -> bool:
-        """Whether our webhook is called and knows the Notebook."""
+    def settled(self) -> bool:
+        """Whether our webhook is called, and the reconciler has written where no webhook of ours did."""
         made: Any = self.create(self.seen)
-        return "auto-management/bitfusion" in (made["spec"]["template"]["metadata"].get("annotations") or {})
+        notebooks = [self.client.get(f"{_notebooks(space)}/nb") for space in (self.bare, self.unseen)]
+        objects = [made["spec"]["template"], *notebooks]
+        return all(MANAGED in (each["metadata"].get("annotations") or {}) for each in objects)
 
     def mean_of(self, webhook: str, call: Call, namespace: str, count: int) -> float:
         """The apiserver's mean, in seconds, of the calls of `webhook` that `count` requests cause."""
@@ -247,7 +250,7 @@ def opened() -> Iterator[Bench]:
         ):
             installed.started()
             bench = Bench(cluster)
-            eventually(bench.called, 20)
+            eventually(bench.settled, 30)
             yield bench
     finally:
         cluster.end()
