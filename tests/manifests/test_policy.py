@@ -3,72 +3,17 @@
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import parse_review
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, eventually
-from tests.manifests.built import MANIFESTS, NOTEBOOKS, POLICY, Object, build, one
+from tests.manifests.built import NOTEBOOKS, POLICY, Object, build, one
+from tests.manifests.judge import Judge, refusal
 from tests.manifests.sizes import COUNTS, GPU, KEYS, MEMORIES, PERCENTS, TABLE, notebook
-
-OVERLAY = str(MANIFESTS / "overlays" / "validating-policy")
-DENIED = f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: "
-
-
-class Judge:
-    """What policy and webhook say of a Notebook in one namespace."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.namespace = cluster.new_namespace({"app.kubernetes.io/part-of": "kubeflow-profile"})
-        self.path = NOTEBOOKS.format(namespace=self.namespace)
-
-    def policy(self, body: Object) -> str | None:
-        """The policy's words as the form gets them, None if it has nothing against it."""
-        refused = _refusal(self.cluster, self.path, body)
-        if refused is None:
-            return None
-        assert (refused.status, refused.reason) == (422, "Invalid")
-        start, _, words = refused.message.partition(DENIED)
-        assert start == f'notebooks.kubeflow.org "{body["metadata"]["name"]}" is forbidden: ', refused.message
-        return words.strip()
-
-    def webhook(self, body: Object, old: Object | None = None) -> str | None:
-        """The webhook's words, None if it lets the Notebook in."""
-        request = {
-            "uid": "1",
-            "operation": "UPDATE" if old else "CREATE",
-            "kind": {"group": "kubeflow.org", "version": "v1", "kind": "Notebook"},
-            "namespace": self.namespace,
-            "object": body,
-            "oldObject": old,
-        }
-        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-        verdict = admit_notebook(parse_review(json.dumps(review).encode()), DEFAULT_RULES)
-        return None if verdict.allowed else verdict.message
-
-    def agree(self, body: Object) -> bool:
-        return (self.policy(body) is None) == (self.webhook(body) is None)
-
-
-@pytest.fixture(scope="module")
-def judge(cluster: Cluster) -> Iterator[Judge]:
-    cluster.kubectl("apply", "-k", OVERLAY)
-    try:
-        found = Judge(cluster)
-        wrong = notebook("wrong", {f"{GPU}amount": "0"})
-        eventually(lambda: found.policy(wrong), 20, "the policy is in force")
-        yield found
-    finally:
-        cluster.kubectl("delete", "--ignore-not-found", "-k", OVERLAY)
 
 
 @pytest.mark.parametrize("limits", TABLE, ids=lambda limits: ",".join(f"{k}={v}" for k, v in limits.items()))
@@ -209,7 +154,7 @@ def test_a_notebook_older_than_the_policy_can_be_stopped_labelled_and_deleted(
     made = cluster.client.create(path, body)
     label = {"metadata": {"labels": {"bitfusion.io/admission": None}}}
     cluster.client.merge(f"/api/v1/namespaces/{namespace}", label)
-    eventually(lambda: _refusal(cluster, path, notebook("new", {f"{GPU}amount": "0"})), 10, "looked after")
+    eventually(lambda: refusal(cluster, path, notebook("new", {f"{GPU}amount": "0"})), 10, "looked after")
 
     old = f"{path}/old"
     cluster.client.merge(old, {"metadata": {"annotations": {"kubeflow-resource-stopped": "now"}}})
@@ -232,14 +177,6 @@ def test_a_notebook_older_than_the_policy_can_be_stopped_labelled_and_deleted(
     cluster.client.delete(old)
     cluster.client.merge(old, {"metadata": {"finalizers": None}})
     eventually(lambda: not cluster.client.exists(old), 10)
-
-
-def _refusal(cluster: Cluster, path: str, body: Object) -> Refused | None:
-    try:
-        cluster.client.create(path, body, dryRun="All")
-    except Refused as refused:
-        return refused
-    return None
 
 
 @pytest.mark.parametrize("where", ["namespace", "notebook"])
