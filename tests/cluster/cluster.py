@@ -148,10 +148,6 @@ class Cluster:
         is none of the test's leftovers, and ends with the cluster at the latest."""
         return Component(name, command, self.folder, self._guardian, ready, environment)
 
-    def watch_over(self, pid: int) -> None:
-        """Let the cluster's guardian end this process too, should ours be killed."""
-        self._guardian.add(pid)
-
     def api(self, kubeconfig: Path | None = None) -> KubernetesApi:
         """The code's own client, as admin or as the user of that kubeconfig."""
         from notebook_controller_patch.kubernetes_api import KubernetesApi

@@ -28,8 +28,6 @@ class Follower:
         self._watch: Watch | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follow {path}", daemon=True)
-        self.synced = threading.Event()
-        """Set when the first list has been told."""
 
     def start(self) -> None:
         self._thread.start()
@@ -49,7 +47,6 @@ class Follower:
                 listed = self._client.get(self._path)
                 for each in listed["items"]:
                     self._changed("ADDED", each)
-                self.synced.set()
                 version = listed["metadata"]["resourceVersion"]
                 while version and not self._ending.is_set():
                     version = self._follow(version)

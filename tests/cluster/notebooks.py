@@ -120,11 +120,8 @@ class Room:
         annotations: dict[str, str] = metadata.get("annotations") or {}
         return annotations
 
-    def annotate(self, name: str = "mine", **annotations: str | None) -> Object:
-        """Set annotations of the Notebook, `None` removes; see `annotate_with` for keys that are no names."""
-        return self.annotate_with(annotations, name)
-
     def annotate_with(self, annotations: Mapping[str, str | None], name: str = "mine") -> Object:
+        """Set annotations of the Notebook; `None` removes one."""
         return self.client.merge(f"{self.notebooks}/{name}", {"metadata": {"annotations": dict(annotations)}})
 
     def stop(self, name: str = "mine") -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 
 import pytest
 
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, KubectlFailed, eventually
-from tests.cluster.components import marked_processes
+from tests.cluster.components import ComponentFailed, marked_processes
 
 
 def notebook(version: str) -> dict[str, object]:
@@ -74,21 +73,44 @@ def test_a_service_account_has_no_right_that_it_was_not_given(cluster: Cluster) 
     assert config.stat().st_mode & 0o077 == 0
 
 
-# With SIGTERM it waits a minute for the watches of the controller-manager.
-@pytest.mark.timeout(150)
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],
-    ids=["SIGTERM", "SIGKILL"],
-)
-def test_the_apiserver_comes_back_on_its_port_with_its_data(cluster: Cluster, number: signal.Signals) -> None:
+def test_the_apiserver_comes_back_on_its_port_with_its_data(cluster: Cluster) -> None:
+    # With SIGTERM it would wait a minute for the watches of the controller-manager: see the outages.
     namespace = cluster.new_namespace()
-    cluster.apiserver.stop(number)
+    cluster.apiserver.kill()
     assert not cluster.apiserver.running
     with pytest.raises(OSError, match="refused"):
         cluster.client.get(f"/api/v1/namespaces/{namespace}")
     cluster.apiserver.start()
     assert cluster.client.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
+
+
+def test_a_frozen_apiserver_takes_connections_and_answers_nobody(cluster: Cluster) -> None:
+    namespace = cluster.new_namespace()
+    cluster.apiserver.freeze()
+    try:
+        done = cluster.try_kubectl("get", "namespace", namespace, "--request-timeout=1s")
+    finally:
+        cluster.apiserver.thaw()
+    assert done.returncode != 0
+    assert done.stderr == "Unable to connect to the server: context deadline exceeded\n"
+    assert cluster.client.exists(f"/api/v1/namespaces/{namespace}")
+
+
+def test_a_component_that_cannot_start_tells_its_last_words(cluster: Cluster) -> None:
+    broken = cluster.component("broken", ["/bin/sh", "-c", "echo the disk is full; exit 3"], lambda: False)
+    with pytest.raises(ComponentFailed, match=r"^broken ended; its last lines:\nthe disk is full$"):
+        broken.start()
+    slow = cluster.component("slow", ["/bin/sleep", "60"], lambda: False)
+    with pytest.raises(ComponentFailed, match=r"^slow was not ready within 0 s; its last lines:"):
+        slow.start(limit_s=0.2)
+    slow.kill()
+
+
+def test_the_codes_own_client_reaches_the_cluster(cluster: Cluster) -> None:
+    namespace = cluster.new_namespace()
+    api = cluster.api()
+    assert api.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
+    api.close()
 
 
 def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -217,8 +218,7 @@ def test_a_notebook_in_deletion_is_left_alone_and_its_objects_go(
 def test_it_goes_on_after_the_apiserver_was_killed(controller: NotebookController, room: Room) -> None:
     room.create()
     room.wait_running()
-    room.cluster.apiserver.kill()
-    room.cluster.apiserver.start()
+    room.cluster.apiserver.restart(signal.SIGKILL)
     room.annotate_with({STOPPED: "now"})
     eventually(lambda: room.pod() is None, 40, "stopped")
 
