@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
 from bitfusion_client.errors import BitfusionError, UsageError, WrongSetting
-from notebook_controller_patch.settings import PREFIX, TABLE, Settings, read_settings
+from notebook_controller_patch.settings import GROUPS, PREFIX, TABLE, Settings, read_settings
 
 PROGRAM = "bitfusion-notebook-controller"
 DESCRIPTION = """\
@@ -29,6 +30,9 @@ Ready (/readyz) means: a certificate is there, the apiserver trusts it, and the 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
+    if args is None:
+        # The first process of a container never sees a signal without a handler, and we import for a while.
+        signal.signal(signal.SIGTERM, _leave)
     try:
         settings = settings_of(sys.argv[1:] if args is None else args, os.environ)
     except (WrongSetting, UsageError) as error:
@@ -61,6 +65,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         PROGRAM,
+        usage="%(prog)s [--option value …]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -68,9 +73,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     shown = f"{PROGRAM} {version('kubeflow-bitfusion')}"
     parser.add_argument("--version", action="version", version=shown, help="show the version and end")
+    groups = {name: parser.add_argument_group(name) for name in GROUPS}
     for setting in TABLE:
-        parser.add_argument(setting.option, metavar=setting.metavar, help=setting.help)
+        groups[setting.group].add_argument(setting.option, metavar=setting.metavar, help=setting.help)
     return parser
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    sys.exit(0)
 
 
 def _told(error: BitfusionError, status: int) -> int:

@@ -55,6 +55,7 @@ class Settings:
 class Setting:
     """One row of the table. `parse` turns text into the value or raises ValueError: what is allowed."""
 
+    group: str  # one of GROUPS
     name: str  # as in Settings
     metavar: str
     help: str
@@ -128,8 +129,12 @@ def _names(text: str) -> tuple[str, ...]:
     return found
 
 
+CLUSTER, SERVING, CERTIFICATES, LOGS = "the cluster", "serving", "certificates", "logs"
+GROUPS = (CLUSTER, SERVING, CERTIFICATES, LOGS)
+
 TABLE = (
     Setting(
+        CLUSTER,
         "kubeconfig",
         "FILE",
         "credentials for the cluster. Default: the pod's own ServiceAccount; outside a cluster KUBECONFIG "
@@ -137,21 +142,30 @@ TABLE = (
         _text,
     ),
     Setting(
+        CLUSTER,
         "namespace",
         "NAMESPACE",
         "where the controller's own Service, Lease and Secret are. Default: the pod's namespace",
         _label,
     ),
     Setting(
+        CLUSTER,
         "name",
         "NAME",
         f"name of the controller's Service, ServiceAccount and Lease. Default: {DEFAULT_NAME}",
         _label,
     ),
-    Setting("bind", "ADDRESS", "address to listen on. Default: 0.0.0.0", _address),
-    Setting("port", "PORT", "HTTPS port the apiserver calls. Default: 8443", _port),
-    Setting("monitoring_port", "PORT", "HTTP port of /healthz, /readyz and /metrics. Default: 8080", _port),
+    Setting(SERVING, "bind", "ADDRESS", "address to listen on. Default: 0.0.0.0", _address),
+    Setting(SERVING, "port", "PORT", "HTTPS port the apiserver calls. Default: 8443", _port),
     Setting(
+        SERVING,
+        "monitoring_port",
+        "PORT",
+        "HTTP port of /healthz, /readyz and /metrics. Default: 8080",
+        _port,
+    ),
+    Setting(
+        SERVING,
         "images",
         "FILE",
         "YAML list of {image, os, version}: which Bitfusion client fits which notebook image. Read again "
@@ -159,6 +173,7 @@ TABLE = (
         _text,
     ),
     Setting(
+        CERTIFICATES,
         "certificate_folder",
         "FOLDER",
         "serve the certificate in FOLDER/tls.crt and tls.key (a mounted Secret of cert-manager's). Read "
@@ -166,6 +181,7 @@ TABLE = (
         _text,
     ),
     Setting(
+        CERTIFICATES,
         "certificate_secret",
         "NAME",
         "without cert-manager: keep an own certificate authority in this Secret and write it into the "
@@ -174,6 +190,7 @@ TABLE = (
         _object_name,
     ),
     Setting(
+        CERTIFICATES,
         "certificate_names",
         "NAMES",
         "further DNS names and addresses for the built-in certificate, separated by commas: needed only "
@@ -181,20 +198,22 @@ TABLE = (
         _names,
     ),
     Setting(
+        CLUSTER,
         "webhook_configuration",
         "NAME",
         f"the MutatingWebhookConfiguration that calls this controller. Default: {DEFAULT_WEBHOOKS}",
         _object_name,
     ),
     Setting(
+        SERVING,
         "drain",
         "SECONDS",
         "how long requests are still taken after SIGTERM, until every apiserver knows that this replica "
         "leaves. Default: 5",
         _seconds,
     ),
-    Setting("log_format", "FORMAT", "json, or text for people. Default: json", _one_of(*LOG_FORMATS)),
-    Setting("log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", _one_of(*LOG_LEVELS)),
+    Setting(LOGS, "log_format", "FORMAT", "json, or text for people. Default: json", _one_of(*LOG_FORMATS)),
+    Setting(LOGS, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", _one_of(*LOG_LEVELS)),
 )
 
 

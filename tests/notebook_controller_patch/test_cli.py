@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bitfusion_client.errors import BitfusionError, WrongSetting
 from notebook_controller_patch import cli
-from notebook_controller_patch.settings import TABLE
+from notebook_controller_patch.settings import GROUPS, TABLE
+from tests.cluster.cluster import eventually
+from tests.notebook_controller_patch.controller_process import ControllerProcess
 
 
 def test_help_names_every_option_and_how_to_give_it_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,6 +21,8 @@ def test_help_names_every_option_and_how_to_give_it_otherwise(capsys: pytest.Cap
         cli.main(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
+    for group in GROUPS:
+        assert f"\n{group}:\n" in shown
     for setting in TABLE:
         assert f"{setting.option} {setting.metavar}" in shown
         assert " ".join(setting.help.split())[:30] in " ".join(shown.split())
@@ -93,6 +98,18 @@ def test_help_comes_without_the_client_of_the_cluster() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+def test_a_signal_during_the_start_is_not_lost(tmp_path: Path) -> None:
+    # the first process of a container ignores a signal that it has no handler for
+    prepare = (
+        "import sys, time, types; slow = types.ModuleType('slow'); "
+        "slow.run = lambda settings: (print('starting', flush=True), time.sleep(60)); "
+        "sys.modules['notebook_controller_patch.controller'] = slow"
+    )
+    with ControllerProcess(tmp_path, ["--namespace=kubeflow"], prepare=prepare) as controller:
+        eventually(lambda: controller.logged("starting"))
+        assert controller.end()[0] == 0
 
 
 def test_python_m_is_the_command() -> None:
