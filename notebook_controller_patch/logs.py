@@ -21,6 +21,8 @@ FORMATS = ("json", "text")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _FIRST = ("time", "level", "logger", "message")
 
+_encode = json.JSONEncoder(default=str).encode
+
 
 def configure_logging(log_format: str = "json", level: str = "info", stream: TextIO | None = None) -> None:
     """Send every log line of the process to `stream` (stderr), once. `log_format`: one of `FORMATS`.
@@ -49,7 +51,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             values["error"] = self.formatException(record.exc_info)
         # ASCII: what a terminal or a collector makes of other letters is not known
-        return json.dumps(values, default=_shown)
+        return _encode(values)
 
 
 class TextFormatter(logging.Formatter):
@@ -77,10 +79,6 @@ def _values(record: logging.LogRecord) -> dict[str, object]:
         if name not in _STANDARD and name not in _FIRST:
             values[name] = value
     return values
-
-
-def _shown(value: object) -> str:
-    return str(value)
 
 
 def _field(value: object) -> str:

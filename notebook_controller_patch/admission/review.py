@@ -19,6 +19,8 @@ LONGEST_WARNING = 256  # characters: longer ones the apiserver may cut
 
 UNPROCESSABLE = 422  # as for any other object that its schema refuses
 
+_compact = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make one for each patch
+
 
 class BadReview(ValueError):
     """What was posted is no review that could be answered; its text is one line for whoever posted it."""
@@ -116,7 +118,7 @@ def answer(review: Review, verdict: Verdict) -> dict[str, Any]:
 
 def encode_patch(patch: Sequence[Operation]) -> str:
     """A JSON patch as the answer carries it: compact JSON, base64."""
-    return b2a_base64(json.dumps(patch, separators=(",", ":")).encode(), newline=False).decode()
+    return b2a_base64(_compact(patch).encode(), newline=False).decode()
 
 
 def _map(value: object) -> Mapping[str, Any]:
