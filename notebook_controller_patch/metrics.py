@@ -113,7 +113,7 @@ class WatchMetrics:
         )
         self.restarts = Counter(
             "bitfusion_watch_restarts",
-            "Watches that ended, by reason; after most the next one follows at once.",
+            "Watches that ended: timeout (as asked), closed, gone (410), broken, garbled, refused, failed.",
             ("resource", "reason"),
             registry=registry,
         )

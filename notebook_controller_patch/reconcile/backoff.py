@@ -80,7 +80,7 @@ class Restraint:
 
     def __init__(
         self,
-        free: int = 8,
+        free: int = 20,
         first: float = 1.0,
         longest: float = 300.0,
         calm: float = 600.0,

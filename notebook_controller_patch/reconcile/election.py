@@ -69,7 +69,7 @@ class Election:
         self._version = ""  # the lease's resourceVersion after our own last write
         self._acquired = ""
         self._transitions = 0
-        self._backoff = Backoff(self._times.retry, self._times.retry * 4)
+        self._backoff = Backoff(self._times.retry * 2, self._times.retry * 2)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
 
@@ -109,6 +109,7 @@ class Election:
             self._version = ""  # another replica was faster: look next time
         except ApiFailure as error:
             log.warning("lease not renewed", extra={"lease": self._name, "error": str(error)})
+            # not longer and longer: the server's return is waited for by everybody's notebooks
             delay = self._backoff.next(getattr(error, "retry_after", None))
         except Exception:  # this thread is the only one that could take the lease again
             log.exception("lease not renewed", extra={"lease": self._name})

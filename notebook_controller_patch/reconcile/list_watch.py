@@ -107,6 +107,7 @@ class ListWatch(Generic[R]):
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._version = ""
+        self._reason = ""  # why the last watch ended
         self._opened = float("inf")
         self._silence = 0.0
         self._bookmarks = False
@@ -167,6 +168,9 @@ class ListWatch(Generic[R]):
             self._answered_failures = 0
         if self._answered_failures >= ANSWERED_FAILURES:
             self._version, self._answered_failures = "", 0
+        if reason == "gone" and self._reason == "broken":
+            self._backoff.reset()  # it is back, and has forgotten where we were: no reason to wait long
+        self._reason = reason
         expected = steady and reason in ("timeout", "gone")
         delay = 0.0 if expected else self._backoff.next(retry_after)
         level = logging.DEBUG if reason == "timeout" else logging.WARNING

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -241,6 +242,20 @@ def test_a_page_token_that_expired_is_followed_by_one_unpaged_list(api: FakeApi,
     lists = [request.query for request in api.requests if request.verb == LIST]
     assert lists == [{"limit": "2"}, {"limit": "2", "continue": "2:1"}, {}]
     assert ("ann", "stale") not in [key for key, _ in loop.changes]
+
+
+def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 1)
+    api.misbehave(reset, WATCH, times=5)
+    api.misbehave(status(410, "Expired"), WATCH)
+    limits = replace(QUICK, first_delay=0.1, longest_delay=5.0)
+    loop = loops(limits)
+    eventually(lambda: loop.restarts("gone") == 1 and loop.names() == names, 20)
+    eventually(lambda: api.count(LIST) == 2)
+    gone = [request for request in api.requests if request.verb == WATCH][5]
+    again = [request for request in api.requests if request.verb == LIST][1]
+    # after five failures it would be 1.6 s at least
+    assert again.at - gone.at < 1.5
 
 
 def test_retry_after_is_waited_for(api: FakeApi, loops: Any) -> None:

@@ -267,15 +267,15 @@ def test_foreign_writes_are_not_quarrelled_with_for_ever(api: FakeApi, replicas:
     quarreller = threading.Thread(target=undo)
     quarreller.start()
     try:
-        eventually(lambda: api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) >= 8)
+        eventually(lambda: api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) >= 20)
         time.sleep(2.0)
         api.put(NOTEBOOKS, notebook("other", TWO))
         eventually(lambda: OS in notes(api, "other"))
     finally:
         ending.set()
         quarreller.join(5)
-    # 8 are free, then 1, 2, 4 s between them; one more for the other notebook
-    assert api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) <= 12
+    # 20 are free, then 1, 2, 4 s between them; some more for the other notebook
+    assert api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) <= 25
     assert replica.leading
 
 
