@@ -22,6 +22,7 @@ from benchmarks.workplace import Workplace
 TOPIC = "admission_throughput"
 BARE, OURS = "bare", "ours"
 CONNECTIONS = (1, 10, 50)
+GOAL = SpeedAtLeast(0.75)  # 3,000 reviews/s where bare tornado does 4,000
 WARM_UP = 300  # reviews; before that Python has not yet seen all of its own code
 
 
@@ -73,7 +74,7 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
                     "ms",
                     samples[OURS],
                     samples[BARE],
-                    SpeedAtLeast(0.8),
+                    GOAL,
                     note=f"one core to itself: {1 / samples[OURS].value:,.0f} reviews/s, "
                     f"bare tornado {1 / samples[BARE].value:,.0f}",
                 )
@@ -130,7 +131,7 @@ def _throughput(
         "ms",
         samples[OURS],
         samples[BARE],
-        SpeedAtLeast(0.8),
+        GOAL,
         note=f"{ours:,.0f} reviews/s, bare tornado {bare:,.0f}, measured by {by}; {latency}",
     )
 
