@@ -107,8 +107,11 @@ class HttpService(HTTPServerConnectionDelegate):
         self._server.stop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
-        while self.in_flight and loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        quiet = 0
+        # Twice: a request may lie in the socket, sent but not read yet.
+        while quiet < 2 and loop.time() < deadline:
+            await asyncio.sleep(0.02)
+            quiet = 0 if self.in_flight else quiet + 1
         await self._server.close_all_connections()
 
     def start_task(self, work: Coroutine[object, object, None]) -> None:

@@ -27,6 +27,8 @@ import jsonschema
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
+from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.notebook_contract import apply_changes, notebook_changes
 from notebook_controller_patch.admission.review import Review, answer, parse_review
 from tests.notebook_controller_patch.admission.random_reviews import Case, case, decide
 from tests.notebook_controller_patch.admission.reviews import (
@@ -107,6 +109,8 @@ def _check_result(one: Case, parsed: Review, result: dict[str, Any], patch: list
             _inside(inner, place[:-1]).pop(place[-1], None)
     assert copied == rest, "something else than the annotations was changed"
     if one.is_notebook:
+        changes = notebook_changes(parsed.object, DEFAULT_RULES)
+        assert result == apply_changes(parsed.object, changes), "the form's hook would do otherwise"
         _check_notebook(parsed, old_metadata, new_metadata)
     else:
         _check_template(one, parsed, new_metadata.get("annotations") or {})

@@ -6,6 +6,8 @@ import json
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -22,6 +24,7 @@ from tests.notebook_controller_patch.admission.reviews import (
     OURS,
     OWNER_UID,
     UID,
+    body,
     notebook,
     review,
     statefulset,
@@ -361,6 +364,17 @@ def test_what_was_asked_before_the_end_is_answered(live):
     assert closed
 
 
+def test_what_has_been_sent_but_not_read_is_answered_too(live):
+    async def scenario(client: Client):
+        content = body(review(notebook({AMOUNT: "1"})))
+        headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(len(content))}
+        client.writer.write(head("POST", NOTEBOOKS, headers) + content)
+        await live.server.stop(5)
+        return await client.read()
+
+    assert run(live, scenario).response["allowed"] is True
+
+
 def test_the_end_does_not_wait_longer_than_it_was_given(live):
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
@@ -409,6 +423,14 @@ def test_old_versions_of_tls_are_refused(live):
 
     assert run(live, scenario) in ("TLSv1.2", "TLSv1.3")
     assert live.context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_admission_does_without_the_kubernetes_client():
+    code = "import sys, notebook_controller_patch.admission.server; print('kubernetes' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout == "False\n"
 
 
 def test_a_port_in_use_is_an_error(live):
