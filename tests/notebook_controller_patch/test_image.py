@@ -7,13 +7,22 @@ are followed are the image's.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.cluster.cluster import Cluster, eventually, fetch, free_ports
+from tests.conftest import MARK
+from tests.notebook_controller_patch.installation import NAME, installation
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "manifests" / "image"
@@ -103,35 +112,131 @@ def test_the_lock_holds_nothing_of_jupyter() -> None:
     assert not [name for name in locked if name.startswith(JUPYTER)]
 
 
+def python_for_others() -> str:
+    """A Python that another user can run too: ours may lie in a home folder."""
+    for candidate in (sys.executable, "/usr/bin/python3"):
+        path = Path(os.path.realpath(candidate))
+        if path.exists() and all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents)):
+            version = subprocess.run([path, "-V"], capture_output=True, text=True).stdout.split()[1]
+            if (3, 10) <= tuple(map(int, version.split(".")[:2])) <= (3, 13):
+                return str(path)
+    return sys.executable
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Path]:
+    """What the Containerfile's steps make of a fresh environment: its /opt/controller."""
+    folder = Path(tempfile.mkdtemp(prefix="bft-image-"))
+    folder.chmod(0o755)
+    try:
+        place, build = folder / "controller", folder / "build"
+        build.mkdir()
+        wheels = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+        subprocess.run([*wheels, "--wheel-dir", str(build), str(ROOT)], check=True)
+        (wheel,) = build.glob("kubeflow_bitfusion-*.whl")
+        shutil.copy(ROOT / "requirements" / "controller.txt", build)
+        for words in commands():
+            python = python_for_others() if "venv" in words else sys.executable
+            assert words[0] == "python3"
+            followed = [
+                word.replace(PLACE, str(place))
+                .replace("/build/", f"{build}/")
+                .replace(COPIED_WHEEL, wheel.name)
+                for word in words[1:]
+                if word != "--no-cache-dir"
+            ]
+            subprocess.run([python, *followed], check=True, capture_output=True, cwd=folder)
+        yield place
+    finally:
+        shutil.rmtree(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_its_steps_make_a_working_command_without_jupyter(tmp_path: Path) -> None:
-    place = tmp_path / "controller"
-    build = tmp_path / "build"
-    build.mkdir()
-    wheels = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*wheels, "--wheel-dir", str(build), str(ROOT)], check=True)
-    (wheel,) = build.glob("kubeflow_bitfusion-*.whl")
-    (build / "controller.txt").write_text((ROOT / "requirements" / "controller.txt").read_text())
-    for words in commands():
-        followed = [
-            word.replace(PLACE, str(place)).replace("/build/", f"{build}/").replace(COPIED_WHEEL, wheel.name)
-            for word in words
-            if word != "--no-cache-dir"
-        ]
-        assert followed[0] == "python3"
-        subprocess.run([sys.executable, *followed[1:]], check=True, capture_output=True, cwd=tmp_path)
-    python = str(place / "bin" / "python")
+def test_its_steps_make_a_working_command_without_jupyter(image: Path, tmp_path: Path) -> None:
     bare = {"PATH": "/usr/bin:/bin"}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=bare)
 
-    shown = run(str(place / "bin" / "bitfusion-notebook-controller"), "--version")
+    shown = run(str(image / "bin" / "bitfusion-notebook-controller"), "--version")
     assert shown.returncode == 0
     assert shown.stdout.startswith("bitfusion-notebook-controller ")
+    python = str(image / "bin" / "python")
     done = run(python, "-c", "import notebook_controller_patch.controller")
     assert (done.returncode, done.stderr) == (0, "")
     for name in ("ipykernel", "IPython", "jupyter_client", "zmq", "traitlets", "pip", "kubernetes_validate"):
         done = run(python, "-c", f"import {name}")
         assert f"No module named '{name}'" in done.stderr
+
+
+# A pod's view, in mount namespaces of its own: its ServiceAccount where the kubelet puts it, everything else
+# read-only, /tmp included; user, group and capabilities as the Deployment says.
+POD = """
+set -e
+mount -t tmpfs none /run
+mkdir -p /run/secrets/kubernetes.io/serviceaccount
+mount --bind "$ACCOUNT" /run/secrets/kubernetes.io/serviceaccount
+for place in $(awk '$4 ~ /^rw/ {print $2}' /proc/mounts); do
+    mount -o remount,bind,ro "$place" 2>/dev/null || true
+done
+exec setpriv --reuid 65532 --regid 65532 --clear-groups --no-new-privs --bounding-set=-all "$@"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_runs_as_its_pod_would(image: Path, cluster: Cluster, tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("a pod's view of the file system needs the right to make mount namespaces")
+    with installation(cluster, tmp_path) as installed:
+        account = image.parent / "account"
+        account.mkdir()
+        (account / "token").write_text(cluster.service_account_token(installed.namespace, NAME))
+        (account / "namespace").write_text(installed.namespace)
+        shutil.copy(cluster.ca, account / "ca.crt")
+        for file in account.iterdir():
+            file.chmod(0o644)
+        ports = [str(port) for port in free_ports(2)]
+        command = [
+            str(image / "bin" / "bitfusion-notebook-controller"),
+            "--certificate-names=127.0.0.1",
+            "--drain=0",
+            f"--port={ports[0]}",
+            f"--monitoring-port={ports[1]}",
+        ]
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "ACCOUNT": str(account),
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": cluster.server.rpartition(":")[2],
+            "PYTHONDONTWRITEBYTECODE": "1",
+            MARK: os.environ[MARK],
+        }
+        log = tmp_path / "pod.log"
+        with (
+            log.open("wb") as said,
+            subprocess.Popen(
+                ["unshare", "--mount", "bash", "-c", POD, "pod", *command],
+                stderr=said,
+                env=environment,
+                cwd="/",
+            ) as process,
+        ):
+            try:
+                eventually(lambda: fetch(f"http://127.0.0.1:{ports[1]}/readyz") == "ok\n", 20, str(log))
+                lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                status = dict(line.split(":\t", 1) for line in lines)
+                mounts = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
+            except BaseException:
+                print(log.read_text())
+                process.kill()
+                raise
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        assert status["Uid"].split() == ["65532"] * 4
+        assert (int(status["CapEff"], 16), status["NoNewPrivs"]) == (0, "1")
+        (root,) = [line.split()[3] for line in mounts if line.split()[1] == "/"]
+        assert root.startswith("ro,")
+        assert "Traceback" not in log.read_text()
+        assert installed.bundles()[0].startswith(b"-----BEGIN CERTIFICATE-----")
