@@ -515,3 +515,36 @@ def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(
     ]
     assert problems == [500, 500]
     assert [str(record.exc_info[1]) for record in caplog.records] == ["a bug", "a bug later"]
+
+
+def test_an_answer_that_takes_too_long_or_that_nobody_waits_for(caplog, monkeypatch):
+    monkeypatch.setattr(http_service, "REQUEST_SECONDS", 0.1)
+
+    async def main():
+        let_go = asyncio.Event()
+
+        async def later(body):
+            await let_go.wait()
+            return plain(200, "ok")
+
+        service = HttpService(
+            {"/later": Route("GET", later), "/ok": Route("GET", lambda body: plain(200, "ok"))}
+        )
+        port = await service.start(HOST, 0)
+        patient, impatient = [Client(*await asyncio.open_connection(HOST, port)) for _ in range(2)]
+        await impatient.write(head("GET", "/later", {"Host": "a"}))
+        while not service.in_flight:
+            await asyncio.sleep(0.005)
+        impatient.writer.transport.abort()
+        answer = await patient.send("GET", "/later")
+        let_go.set()
+        after = await patient.send("GET", "/ok")
+        await patient.close()
+        await service.stop(1)
+        return answer, after, service.in_flight
+
+    answer, after, in_flight = asyncio.run(main())
+    assert (answer.status, answer.text) == (408, "the request took longer than 0.1 s\n")
+    assert (after.status, after.text) == (200, "ok\n")
+    assert in_flight == 0
+    assert not caplog.records
