@@ -1,0 +1,127 @@
+"""The few paths over HTTP without TLS: listening, answers that cannot be made, clients that have gone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from notebook_controller_patch.admission import http_service
+from notebook_controller_patch.admission.http_service import HttpService, Route, plain
+from notebook_controller_patch.admission.monitoring import MonitoringServer
+from tests.notebook_controller_patch.admission.live_server import HOST, Client, head
+
+
+def broken(*args, **kwargs):
+    raise RuntimeError("a bug")
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+without_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+
+
+@pytest.mark.parametrize(
+    ("address", "reached"),
+    [
+        (HOST, HOST),
+        ("0.0.0.0", HOST),
+        pytest.param("::", HOST, marks=without_ipv6),
+        pytest.param("::", "::1", marks=without_ipv6),
+    ],
+)
+def test_the_plain_listener_for_probes(address, reached):
+    registry, state = CollectorRegistry(), {"ok": False}
+
+    async def main():
+        monitoring = MonitoringServer({"certificate": lambda: state["ok"]}, registry)
+        port = await monitoring.start(address, 0)
+        client = Client(*await asyncio.open_connection(reached, port))
+        answers = [
+            await client.send("GET", path) for path in ("/healthz", "/readyz", "/metrics", "/admit/notebooks")
+        ]
+        state["ok"] = True
+        answers.append(await client.send("GET", "/readyz"))
+        await client.close()
+        await monitoring.stop(1)
+        return answers
+
+    answers = asyncio.run(main())
+    assert [(answer.status, answer.text) for answer in answers] == [
+        (200, "ok\n"),
+        (503, "not ready: certificate\n"),
+        (200, ""),
+        (404, "there is nothing at this path\n"),
+        (200, "ok\n"),
+    ]
+
+
+def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(caplog):
+    async def later(body):
+        raise RuntimeError("a bug later")
+
+    problems = []
+
+    async def main():
+        routes = {
+            "/now": Route("GET", broken),
+            "/later": Route("GET", later),
+            "/ok": Route("GET", lambda body: plain(200, "ok")),
+        }
+        service = HttpService(routes, on_problem=problems.append)
+        port = await service.start(HOST, 0)
+        client = Client(*await asyncio.open_connection(HOST, port))
+        answers = [await client.send("GET", path) for path in ("/now", "/later", "/ok")]
+        await client.close()
+        await service.stop(1)
+        return answers
+
+    answers = asyncio.run(main())
+    assert [(answer.status, answer.text) for answer in answers] == [
+        (500, "the server failed; its log says why\n"),
+        (500, "the server failed; its log says why\n"),
+        (200, "ok\n"),
+    ]
+    assert problems == [500, 500]
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["a bug", "a bug later"]
+
+
+def test_an_answer_that_takes_too_long_or_that_nobody_waits_for(caplog, monkeypatch):
+    monkeypatch.setattr(http_service, "REQUEST_SECONDS", 0.1)
+
+    async def main():
+        let_go = asyncio.Event()
+
+        async def later(body):
+            await let_go.wait()
+            return plain(200, "ok")
+
+        service = HttpService(
+            {"/later": Route("GET", later), "/ok": Route("GET", lambda body: plain(200, "ok"))}
+        )
+        port = await service.start(HOST, 0)
+        patient, impatient = [Client(*await asyncio.open_connection(HOST, port)) for _ in range(2)]
+        await impatient.write(head("GET", "/later", {"Host": "a"}))
+        while not service.in_flight:
+            await asyncio.sleep(0.005)
+        impatient.writer.transport.abort()
+        answer = await patient.send("GET", "/later")
+        let_go.set()
+        after = await patient.send("GET", "/ok")
+        await patient.close()
+        await service.stop(1)
+        return answer, after, service.in_flight
+
+    answer, after, in_flight = asyncio.run(main())
+    assert (answer.status, answer.text) == (408, "the request took longer than 0.1 s\n")
+    assert (after.status, after.text) == (200, "ok\n")
+    assert in_flight == 0
+    assert not caplog.records
