@@ -13,7 +13,8 @@ from tests.cluster.components import ComponentFailed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when it went well (status: when it runs), 3 when nothing or not all of it runs, 1 for a failure."""
+    """0 when it went well (status: when it runs), 3 when nothing or not all of it runs, 1 for a failure, 130 after a
+    Ctrl-C."""
     options = _parser().parse_args(arguments)
     file: Path = options.state or background.default_state_file()
     if options.action == "hold":
@@ -30,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ClusterUnavailable, ComponentFailed) as failed:
         print(failed, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("cluster: not started", file=sys.stderr)
+        return 130
     print("\n".join(background.told(state)))
     return 0
 

@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster.components import Guardian
+
 VERSION = "1.34.4"
 """The Kubernetes that `modules/go.mod` requires."""
 
@@ -157,21 +159,19 @@ def _build(cache: Path, say: Say) -> Binaries:
         shutil.rmtree(torn, ignore_errors=True)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
+    watcher = Guardian(folder)
     try:
-        say(
-            f"cluster: building Kubernetes {VERSION} from its Go modules, once (some five minutes on 2 cores)"
-        )
+        say(f"cluster: building Kubernetes {VERSION} from Go modules, once (some five minutes on 2 cores)")
         for number, (name, package) in enumerate(PACKAGES.items(), 1):
-            _build_one(name, package, folder, f"({number} of {len(PACKAGES)})", say)
+            _build_one(name, package, folder, f"({number} of {len(PACKAGES)})", watcher, say)
         folder.chmod(0o755)
         folder.rename(cache / build_hash())
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    finally:
+        watcher.end()  # with the folder, where it has not got its name
     return Binaries(cache / build_hash(), time.monotonic() - began)
 
 
-def _build_one(name: str, package: str, folder: Path, place: str, say: Say) -> None:
+def _build_one(name: str, package: str, folder: Path, place: str, watcher: Guardian, say: Say) -> None:
     go = find_go()
     assert go is not None
     # Nothing of the caller's own settings may change what is built.
@@ -187,6 +187,7 @@ def _build_one(name: str, package: str, folder: Path, place: str, say: Say) -> N
             command, cwd=_SOURCE, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
         )  # fmt: skip
+        watcher.add(process.pid)
         try:
             while process.poll() is None:
                 time.sleep(0.1)
@@ -197,6 +198,7 @@ def _build_one(name: str, package: str, folder: Path, place: str, say: Say) -> N
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # its compilers are in its group
                 process.wait()
+            watcher.remove(process.pid)
         output.seek(0)
         words = output.read().decode(errors="replace")
     if process.returncode != 0:

@@ -24,11 +24,14 @@ def start_time(pid: int) -> str | None:
 
 
 def end_all(processes: dict[int, str]) -> None:
-    """SIGKILL to those that are still who they were."""
+    """SIGKILL to those that are still who they were, and to the groups they lead."""
     for pid, start in processes.items():
         if start_time(pid) == start:
             try:
-                os.kill(pid, signal.SIGKILL)
+                if os.getpgid(pid) == pid:
+                    os.killpg(pid, signal.SIGKILL)
+                else:
+                    os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
 

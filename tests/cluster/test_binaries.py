@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from tests.cluster.binaries import (
     cached,
     why_unavailable,
 )
+from tests.cluster.cluster import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 WANTED = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
@@ -90,6 +92,25 @@ def test_what_a_killed_build_left_is_no_build_and_goes(
     binaries(lambda line: None)
     assert not torn.exists()
     assert sorted(path.name for path in cache_folder().iterdir()) == sorted([build_hash(), "lock"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_build_takes_go_and_its_compilers_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    calls = fake_go(tmp_path, monkeypatch, last="sleep 60")
+    command = [sys.executable, "-m", "tests.cluster", "up", "--state", str(tmp_path / "running.json")]
+    builder = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    eventually(calls.read_text, 20)
+    (folder,) = cache_folder().glob("building-*")
+    eventually((folder / "kube-apiserver").exists, 5)
+    builder.send_signal(number)
+    said = builder.communicate(timeout=20)[1]
+    assert said == ("cluster: not started\n" if number == signal.SIGINT else "")
+    # What still ran would be a leftover of this test.
+    eventually(lambda: not folder.exists(), 10)
 
 
 def test_a_failed_build_leaves_nothing_and_tells_gos_words(
