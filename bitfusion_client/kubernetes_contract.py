@@ -44,6 +44,8 @@ ANNOTATION_REQUEST = "bitfusion.io/request"
 ANNOTATION_PENDING = "bitfusion.io/pending"  # on a Notebook: the change that its next start will apply
 ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a refused pod again
 LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs: object selectors
+LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
+ADMISSION_IGNORE = "ignore"
 # what a StatefulSet's template takes over from its Notebook
 COPIED_PREFIXES = ("auto-management/", "bitfusion-client/")
 COPIED_ANNOTATIONS = (ANNOTATION_REQUEST,)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import ANNOTATION_PENDING
+from bitfusion_client.kubernetes_contract import ADMISSION_IGNORE, ANNOTATION_PENDING, LABEL_ADMISSION
 from bitfusion_client.notebook_contract import NotebookChanges, carried_annotations, notebook_changes
 from bitfusion_client.refusals import refusal
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer
@@ -92,7 +92,7 @@ def decide(
     `pod` is only looked at where `needs_pod` says so; None then means that there is none.
     Events come first: said twice is the same Event, but an annotation once written is no reason to say it.
     """
-    if notebook is None or notebook.deleting:
+    if notebook is None or notebook.deleting or notebook.labels.get(LABEL_ADMISSION) == ADMISSION_IGNORE:
         return []
     try:
         changes = notebook_changes(notebook.to_object(), rules)

@@ -15,11 +15,13 @@ from typing import Any
 
 from bitfusion_client.kubernetes_contract import (
     ANNOTATION_PENDING,
+    LABEL_ADMISSION,
     LABEL_REQUESTED,
     is_copied_annotation,
     is_size_resource,
 )
 
+OWN_LABELS = (LABEL_REQUESTED, LABEL_ADMISSION)
 NOTEBOOK_KIND = "Notebook"
 NOTEBOOK_GROUP = "kubeflow.org/"
 ANNOTATION_STOPPED = "kubeflow-resource-stopped"  # its presence counts, its value does not (kubeflow.md §3.1)
@@ -158,7 +160,7 @@ def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
         uid=uid,
         resource_version=_text(metadata.get("resourceVersion")),
         annotations=_own(annotations),
-        labels=_shared(tuple((name, _text(labels[name])) for name in (LABEL_REQUESTED,) if name in labels)),
+        labels=_shared(tuple((name, _text(labels[name])) for name in OWN_LABELS if name in labels)),
         containers=_containers(pod.get("containers")),
         init_containers=tuple(item for item in _containers(pod.get("initContainers")) if item.limits),
         stopped=ANNOTATION_STOPPED in annotations,

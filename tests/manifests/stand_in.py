@@ -62,13 +62,18 @@ class StandIn:
         if self.trouble is not None and exception[0] is None:
             raise self.trouble
 
+    @property
+    def served(self) -> bool:
+        """Whether the Deployment, as it is now, has somebody ready behind its Service."""
+        return self._served is not None and self._served == self._wanted()
+
     def ready(self, pod: Object) -> bool:
         """Whether a pod of the Deployment may run: only when what stands for it is ready. For NodeStub."""
         if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") != CONTROLLER:
             return True
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and not self._stopping.is_set():
-            if self._served is not None and self._served == self._wanted():
+            if self.served:
                 return True
             time.sleep(LOOK_S)
         return False

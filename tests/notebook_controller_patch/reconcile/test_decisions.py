@@ -53,6 +53,14 @@ def decided(of: Object, sts: Object | None = None, its_pod: Object | None = None
     return decide(record, sts_record, its_pod_record, DEFAULT_RULES)
 
 
+def test_a_notebook_that_has_opted_out_is_left_alone() -> None:
+    assert kinds(decided(notebook(limits=TWO))) == ["PatchNotebook"]
+    assert decided(notebook(limits=TWO, labels={"bitfusion.io/admission": "ignore"})) == []
+    assert kinds(decided(notebook(limits=TWO, labels={"bitfusion.io/admission": "please"}))) == [
+        "PatchNotebook"
+    ]
+
+
 def kinds(actions: list[Action]) -> list[str]:
     return [action.reason if isinstance(action, Tell) else type(action).__name__ for action in actions]
 
