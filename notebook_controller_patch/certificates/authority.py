@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -124,15 +124,6 @@ def load_authority(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivat
     if not constraints.ca:
         raise UnusableCertificate("its certificate is not one of a certificate authority")
     return certificate, key
-
-
-def signed_by(leaf: bytes, authority: bytes) -> bool:
-    """Whether this leaf was signed by this CA. Raises UnusableCertificate if one of them is none."""
-    try:
-        _load_certificate(leaf).verify_directly_issued_by(_load_certificate(authority))
-    except (InvalidSignature, ValueError, TypeError):
-        return False
-    return True
 
 
 def _load_certificate(pem: bytes) -> x509.Certificate:

@@ -32,7 +32,6 @@ from notebook_controller_patch.certificates.authority import (
     issue,
     new_authority,
     renewal_due,
-    signed_by,
 )
 from notebook_controller_patch.certificates.authority_secret import (
     SECRET_TYPE,
@@ -220,7 +219,7 @@ class BuiltInAuthority:
             self._trusted_since = None
         elif self._trusted_since is None or self._trusted != current:
             self._trusted, self._trusted_since = current, now
-        if self._trusted_since is not None and signed_by(self._leaf, current):
+        if trusts(found, self._signer):
             self._published = True
 
     def _renew_authority(self, authorities: Authorities, now: datetime) -> Authorities:

@@ -9,17 +9,20 @@ import signal
 import ssl
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from notebook_controller_patch.certificates.authority import new_authority
+from notebook_controller_patch.certificates.authority_secret import Authorities, write_authorities
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.notebooks import PROFILE, form_notebook
 from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
-from tests.notebook_controller_patch.installation import WEBHOOKS_PATH, Installation, installation
+from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation, installation
 
 OS, VERSION = "bitfusion-client/os", "bitfusion-client/version"
 KINDS = ("RSA", "ECDSA", "ECDSA", "RSA")
@@ -108,6 +111,29 @@ def test_two_replicas_that_start_together_share_one_authority(
     assert leader.end()[0] == 0
     eventually(lambda: other.metric("bitfusion_reconcile_leader") == 1, 10)
     assert other.ask("/readyz")[0] == 200
+
+
+def test_an_old_authority_is_renewed_and_both_are_trusted(
+    cluster: Cluster, installed: Installation, user: str
+) -> None:
+    old = new_authority("old", datetime.now(timezone.utc) - timedelta(days=3000))
+    secret = {
+        "metadata": {"name": f"{NAME}-ca"},
+        "type": "kubernetes.io/tls",
+        "data": write_authorities(Authorities(old)),
+    }
+    cluster.client.create(f"/api/v1/namespaces/{installed.namespace}/secrets", secret)
+    replica = installed.start()
+    installed.call(replica, failurePolicy="Fail")
+    replica.wait_ready()
+    eventually(lambda: replica.logged("certificate authority renewed"), 10)
+    eventually(lambda: [bundle.count(b"BEGIN") for bundle in installed.bundles()] == [2, 2], 10)
+    for bundle in installed.bundles():
+        assert bundle.endswith(old.certificate)
+    assert OS in dry_run(cluster, user)
+    kept = cluster.client.get(installed.secret_path)["data"]
+    assert base64.b64decode(kept["previous.crt"]) == old.certificate
+    assert base64.b64decode(kept["tls.crt"]) == installed.bundles()[0][: -len(old.certificate)]
 
 
 def test_without_its_webhook_configuration_a_replica_says_so_and_is_ready_when_it_comes(

@@ -19,7 +19,6 @@ from notebook_controller_patch.certificates.authority import (
     new_authority,
     renewal_due,
     service_names,
-    signed_by,
 )
 from tests.notebook_controller_patch.certificates.pairs import pair
 
@@ -81,13 +80,6 @@ def test_a_common_name_may_be_longer_than_x509_allows() -> None:
     name = "a" * 63
     leaf = issue(new_authority("b" * 200, NOW), service_names(name, "c" * 63), NOW)
     assert x509.load_pem_x509_certificate(leaf.certificate).subject.rfc4514_string() == f"CN={name}."
-
-
-def test_who_signed(authority: Pair) -> None:
-    other = new_authority("ca", NOW)
-    leaf = issue(authority, NAMES, NOW)
-    assert signed_by(leaf.certificate, authority.certificate)
-    assert not signed_by(leaf.certificate, other.certificate)
 
 
 def test_a_bundle_keeps_the_order_and_drops_what_is_double_or_over(authority: Pair) -> None:

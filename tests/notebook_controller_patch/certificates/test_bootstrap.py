@@ -267,6 +267,20 @@ def test_a_leaf_of_a_new_authority_is_shown_only_when_it_has_been_trusted_for_a_
     assert trusted(objects, follower, clock)
 
 
+def test_a_replica_whose_authority_is_renewed_as_it_starts_is_ready_with_the_old_one(
+    objects: StoredObjects, clock: Clock, leader: Replica
+) -> None:
+    objects.put(SECRET, {"data": write_authorities(Authorities(new_authority("old", START)))})
+    clock.add(days=3000)
+    leader.leads = False
+    leader.step()
+    assert not leader.authority.published
+    leader.leads = True
+    leader.step()
+    assert leader.authority.published
+    assert trusted(objects, leader, clock)
+
+
 def test_an_authority_that_ended_while_nobody_ran_is_replaced_at_once(
     objects: StoredObjects, clock: Clock, leader: Replica, follower: Replica
 ) -> None:
