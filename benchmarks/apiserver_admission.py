@@ -36,7 +36,7 @@ from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.notebook_controller import stateful_set_of
 from tests.cluster.notebooks import PROFILE, form_notebook
-from tests.notebook_controller_patch.installation import installation
+from tests.notebook_controller_patch.installation import Installation
 
 TOPIC = "apiserver"
 NOTEBOOKS, STATEFULSETS, BARE = "notebooks.bitfusion.io", "statefulsets.bitfusion.io", "bare.example.com"
@@ -245,7 +245,7 @@ def opened() -> Iterator[Bench]:
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
-            installation(cluster, Path(folder)) as installed,
+            Installation(cluster, Path(folder)) as installed,
             bare_webhook(cluster),
         ):
             installed.started()

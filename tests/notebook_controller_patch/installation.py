@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +133,3 @@ class Installation:
         self.cluster.kubectl(
             "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         )
-
-
-@contextmanager
-def installation(cluster: Cluster, folder: Path) -> Iterator[Installation]:
-    """An installation without a replica yet."""
-    with Installation(cluster, folder) as installed:
-        yield installed
-
-
-def messages(replicas: Sequence[ControllerProcess]) -> list[str]:
-    """What the replicas logged, for a failure's text."""
-    return [str(line.get("message")) for replica in replicas for line in replica.lines()]

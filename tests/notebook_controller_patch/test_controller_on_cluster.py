@@ -22,7 +22,7 @@ from tests.cluster.notebooks import PROFILE, form_notebook
 from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
-from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation, installation
+from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation
 
 OS, VERSION = "bitfusion-client/os", "bitfusion-client/version"
 KINDS = ("RSA", "ECDSA", "ECDSA", "RSA")
@@ -37,7 +37,7 @@ def user(cluster: Cluster) -> str:
 
 @pytest.fixture
 def installed(cluster: Cluster, tmp_path: Path) -> Iterator[Installation]:
-    with installation(cluster, tmp_path) as made:
+    with Installation(cluster, tmp_path) as made:
         yield made
 
 

@@ -22,7 +22,7 @@ import yaml
 
 from tests.cluster.cluster import Cluster, eventually, fetch, free_ports
 from tests.conftest import MARK
-from tests.notebook_controller_patch.installation import NAME, installation
+from tests.notebook_controller_patch.installation import NAME, Installation
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "manifests" / "image"
@@ -189,7 +189,7 @@ exec setpriv --reuid 65532 --regid 65532 --clear-groups --no-new-privs --boundin
 def test_it_runs_as_its_pod_would(image: Path, cluster: Cluster, tmp_path: Path) -> None:
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("a pod's view of the file system needs the right to make mount namespaces")
-    with installation(cluster, tmp_path) as installed:
+    with Installation(cluster, tmp_path) as installed:
         account = image.parent / "account"
         account.mkdir()
         (account / "token").write_text(cluster.service_account_token(installed.namespace, NAME))
