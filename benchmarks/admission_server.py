@@ -38,13 +38,14 @@ class Record:
 
     uid: str
     annotations: Mapping[str, str]
+    labels: Mapping[str, str]
 
 
 class Cache:
     """A watch cache that knows one Notebook."""
 
     def get(self, namespace: str, name: str) -> Record | None:
-        return Record(OWNER_UID, ANNOTATIONS) if (namespace, name) == (NAMESPACE, NAME) else None
+        return Record(OWNER_UID, ANNOTATIONS, {}) if (namespace, name) == (NAMESPACE, NAME) else None
 
 
 class FixedAnswer(tornado.web.RequestHandler):

@@ -10,9 +10,11 @@ from __future__ import annotations
 from bitfusion_client.client_images import DEFAULT_RULES, client_for_image
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_contract import (
+    ADMISSION_IGNORE,
     ANNOTATION_CLIENT_OS,
     ANNOTATION_CLIENT_VERSION,
     ANNOTATION_MANAGEMENT,
+    LABEL_ADMISSION,
     LABEL_REQUESTED,
     MANAGEMENT_INJECTION,
     is_copied_annotation,
@@ -88,8 +90,10 @@ def notebook_changes(
 
     One that asks gets the annotations that are absent, and the label. One that no longer asks but has the
     label loses it, and those annotations that have the value written here; nothing else is ever touched.
-    Raises InvalidRequest.
+    One that is to be left alone is, right or wrong. Raises InvalidRequest.
     """
+    if is_left_alone(_text_map(notebook, "labels")):
+        return NotebookChanges(None, {}, {})
     containers, init_containers = _containers(notebook)
     request = _request(notebook, containers, init_containers)
     annotations, labels = _text_map(notebook, "annotations"), _text_map(notebook, "labels")
@@ -147,6 +151,14 @@ def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
         [(container.get("name"), _sizes(container)) for container in containers if _asks(container)],
         [(container.get("name"), _sizes(container)) for container in init_containers if _asks(container)],
     )
+
+
+def is_left_alone(labels: Mapping[str, object] | None) -> bool:
+    """Whether an object's labels say ``bitfusion.io/admission: ignore``: its owner wants nothing of ours.
+
+    The webhooks' selectors say so too, but an edit is sent if the object before or after it is selected.
+    """
+    return bool(labels) and _mapping(labels).get(LABEL_ADMISSION) == ADMISSION_IGNORE
 
 
 def has_size(notebook: Mapping[str, object]) -> bool:

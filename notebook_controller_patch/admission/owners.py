@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from bitfusion_client.notebook_contract import is_left_alone
 from notebook_controller_patch.metrics import HIT, MISS, UNKNOWN, AdmissionMetrics
 
 LONGEST_LOOKUP = 0.5  # seconds; the apiserver waits 5 s for the whole review
+LEFT_ALONE: Mapping[str, str] = MappingProxyType({})  # a Notebook that wants nothing of ours
 THREADS = 8  # live look-ups at once: as many connections are kept
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,9 @@ class Record(Protocol):
 
     @property
     def annotations(self) -> Mapping[str, str]: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
 
 
 class NotebookCache(Protocol):
@@ -49,12 +55,15 @@ class Owners:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="notebook-lookup")
 
     def cached(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
-        """The annotations in the cache, None if this very Notebook is not there. Never waits."""
+        """The annotations in the cache, None if this very Notebook is not there. Never waits.
+
+        `LEFT_ALONE` itself if the Notebook's label says so, as all look-ups do.
+        """
         record = self._cache.get(namespace, name)
         if record is None or record.uid != uid:
             return None
         self._count(HIT)
-        return record.annotations
+        return LEFT_ALONE if is_left_alone(record.labels) else record.annotations
 
     async def find(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
         """The annotations of the Notebook with this uid; None if they could not be learnt in 0.5 s."""
@@ -96,5 +105,7 @@ def _annotations(notebook: object, uid: str) -> Mapping[str, str] | None:
     metadata = notebook.get("metadata") if isinstance(notebook, Mapping) else None
     if not isinstance(metadata, Mapping) or metadata.get("uid") != uid:
         return None
+    if is_left_alone(metadata.get("labels")):
+        return LEFT_ALONE
     annotations = metadata.get("annotations")
     return annotations if isinstance(annotations, Mapping) else {}

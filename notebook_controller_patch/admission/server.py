@@ -18,8 +18,9 @@ from bitfusion_client.client_images import ImageRule
 from notebook_controller_patch.admission.http_service import HttpService, Response, Route, plain
 from notebook_controller_patch.admission.monitoring import Conditions, health_routes, metrics_route
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.owners import Owners
+from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
 from notebook_controller_patch.admission.review import (
+    UNTOUCHED,
     BadReview,
     Review,
     Verdict,
@@ -129,6 +130,8 @@ class AdmissionServer:
             return self._failed(STATEFULSETS, review, began)
 
     def _decided(self, review: Review, annotations: Mapping[str, str] | None, began: float) -> Response:
+        if annotations is LEFT_ALONE:
+            return self._answered(STATEFULSETS, review, UNTOUCHED, began)
         verdict = admit_statefulset(review, annotations, self._own_username)
         return self._answered(STATEFULSETS, review, verdict, began)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bitfusion_client.notebook_contract import is_left_alone
 from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
 from notebook_controller_patch.propagation import (
@@ -85,7 +86,10 @@ def _concerns(review: Review, own_username: str) -> bool:
     if review.operation not in ("CREATE", "UPDATE") or (own_username and review.username == own_username):
         return False
     template = _map(review.object.get("spec")).get("template")
-    return isinstance(template, dict) and not _map(review.object.get("metadata")).get("deletionTimestamp")
+    if not isinstance(template, dict) or _map(review.object.get("metadata")).get("deletionTimestamp"):
+        return False
+    # Kubeflow's controller gives a template the labels its Notebook has when it creates it.
+    return not is_left_alone(_map(template.get("metadata")).get("labels"))
 
 
 def _keeps(review: Review) -> bool:

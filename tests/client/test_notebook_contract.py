@@ -171,6 +171,14 @@ def test_a_notebook_that_asks_no_more(annotations, labels, removed, unlabelled):
     assert (changes.removed_annotations, changes.removed_labels) == (removed, unlabelled)
 
 
+@pytest.mark.parametrize("limits", [{HALF: "1"}, {HALF: "0"}, {}])
+def test_a_notebook_that_is_to_be_left_alone(limits):
+    labels = {"bitfusion.io/admission": "ignore", LABEL: "true"}
+    alone = notebook(container(limits=limits), annotations=WRITTEN, labels=labels)
+    assert notebook_changes(alone) == NotebookChanges(None, {}, {})
+    assert apply_changes(alone, notebook_changes(alone)) == alone
+
+
 def test_what_is_removed_is_told():
     changes = notebook_changes(notebook(container(), annotations=WRITTEN, labels={LABEL: "true"}))
     assert changes.notes == (

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bitfusion_client.kubernetes_contract import LABEL_ADMISSION
 from notebook_controller_patch.admission.review import answer
 from tests.notebook_controller_patch.admission.random_reviews import decide
 from tests.notebook_controller_patch.admission.reviews import (
@@ -80,6 +81,10 @@ def cases() -> dict[str, tuple[dict[str, Any], dict[str, str] | None]]:
         "notebook, GPU removed": (review(notebook({}, DEFAULTS, {LABEL: "true"}), asking), None),
         "notebook, another size in the spec": (
             review(notebook({AMOUNT: "1"}, DEFAULTS, {LABEL: "true"}), asking),
+            None,
+        ),
+        "notebook to be left alone": (
+            review(notebook({AMOUNT: "0"}, labels={LABEL_ADMISSION: "ignore"})),
             None,
         ),
         "notebook wrong before, stopped": (review(wrong_stopped, wrong), None),

@@ -140,6 +140,7 @@ class Record:
 
     uid: str
     annotations: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Cache(dict[tuple[str, str], Record]):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes_contract import LABEL_ADMISSION
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.review import Review, Verdict, answer, parse_review
 from notebook_controller_patch.admission.statefulset import admit_statefulset, needs_owner
@@ -206,6 +207,8 @@ class _Chooser:
         labels = made["metadata"]["labels"]
         if self.chance(0.4):
             labels[LABEL] = self.pick(("true", "true", "true", "false", ""))
+        if self.chance(0.03):
+            labels[LABEL_ADMISSION] = self.pick(("ignore", "ignore", "please"))
         if self.chance(0.3):
             labels[self.pick(LABEL_KEYS)] = self.pick(("true", "", "x"))
         self.fill_pod(made["spec"]["template"]["spec"])
@@ -221,6 +224,8 @@ class _Chooser:
         )
         template = made["spec"]["template"]
         self.fill_pod(template["spec"])
+        if self.chance(0.03):
+            template["metadata"]["labels"][LABEL_ADMISSION] = "ignore"
         if self.chance(0.05):
             template["metadata"] = None
         if self.chance(0.03):

@@ -233,6 +233,15 @@ def test_what_this_webhook_was_not_made_for_passes(fields):
     assert admit(notebook({AMOUNT: "0"}), kind=kind, **fields) == UNTOUCHED
 
 
+@pytest.mark.parametrize("limits", [{AMOUNT: "2"}, {AMOUNT: "0"}, {}])
+def test_a_notebook_that_is_to_be_left_alone(limits):
+    alone = notebook(limits, DEFAULTS, {"bitfusion.io/admission": "ignore", LABEL: "true"})
+    assert admit(alone) == UNTOUCHED
+    # the edit that brings the label is sent, because the object before it is selected
+    assert admit(alone, notebook(limits)).patch == []
+    assert admit(notebook({AMOUNT: "1"}, labels={"bitfusion.io/admission": "please"})).patch == FULL_PATCH
+
+
 @pytest.mark.parametrize("part", ["annotations", "labels"])
 @pytest.mark.parametrize("odd", [[], ["a"], "text", 1, True])
 def test_an_object_that_the_api_will_refuse_is_left_to_it(part, odd):

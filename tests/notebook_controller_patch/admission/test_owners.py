@@ -4,23 +4,17 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from notebook_controller_patch.admission.owners import Owners
+from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
 from notebook_controller_patch.metrics import AdmissionMetrics
+from tests.notebook_controller_patch.admission.live_server import Record
 from tests.notebook_controller_patch.admission.reviews import DEFAULTS, OWNER_UID, notebook
 
 ANNOTATIONS = notebook(annotations=DEFAULTS)["metadata"]["annotations"]
-
-
-@dataclass
-class Record:
-    uid: str
-    annotations: Mapping[str, str]
 
 
 class Cache:
@@ -95,6 +89,15 @@ def test_no_annotations_are_an_answer(setting, cache):
     bare = notebook()
     del bare["metadata"]["annotations"]
     assert find(setting.make(cache, lambda: bare)) == {}
+
+
+IGNORE = {"bitfusion.io/admission": "ignore"}
+
+
+@pytest.mark.parametrize("cache", [Cache(), Cache(Record(OWNER_UID, DEFAULTS, IGNORE))])
+def test_a_notebook_that_is_to_be_left_alone(setting, cache):
+    assert find(setting.make(cache, lambda: notebook(annotations=DEFAULTS, labels=IGNORE))) is LEFT_ALONE
+    assert setting.counts()["failed"] == 0
 
 
 def failing() -> Any:

@@ -98,6 +98,17 @@ def test_a_notebook_that_the_cache_misses_is_looked_up(live, caplog):
     assert live.value("bitfusion_admission_lookups_total", result="failed") == 1
 
 
+def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live):
+    live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS, {"bitfusion.io/admission": "ignore"})
+
+    async def scenario(client: Client):
+        return await client.post(
+            STATEFULSETS, review(statefulset({AMOUNT: "2"}, {"bitfusion-client/os": "x"}))
+        )
+
+    assert run(live, scenario).response == {"uid": UID, "allowed": True}
+
+
 @pytest.mark.parametrize(
     ("posted", "message"),
     [

@@ -221,6 +221,14 @@ def test_only_statefulsets_of_a_notebook_are_ours(object_, owner):
         assert needs_owner(request) == owner
 
 
+@pytest.mark.parametrize("old", [None, statefulset({AMOUNT: "1"}, DEFAULTS)])
+def test_a_template_that_is_to_be_left_alone(old):
+    alone = statefulset({AMOUNT: "1"}, OLD_SIZE)
+    alone["spec"]["template"]["metadata"]["labels"]["bitfusion.io/admission"] = "ignore"
+    assert needs_owner(parsed(alone, old)) is None
+    assert admit_statefulset(parsed(alone, old), NEW_SIZE) == UNTOUCHED
+
+
 def test_the_namespace_is_that_of_the_request():
     object_ = statefulset()
     del object_["metadata"]["namespace"]
