@@ -32,7 +32,8 @@ def main(args: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     if args is None:
         # The first process of a container never sees a signal without a handler, and we import for a while.
-        signal.signal(signal.SIGTERM, _leave)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
     try:
         settings = settings_of(sys.argv[1:] if args is None else args, os.environ)
     except (WrongSetting, UsageError) as error:

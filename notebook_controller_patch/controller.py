@@ -96,7 +96,8 @@ class Controller:
         self._folder: CertificateFolder | None = None
         self._authority: BuiltInAuthority | None = None
         if settings.certificate_folder is not None:
-            self._folder = _certificate_folder(settings.certificate_folder, self._serving)
+            service = service_names(settings.name, settings.namespace)[0]
+            self._folder = _certificate_folder(settings.certificate_folder, self._serving, service)
         else:
             self._authority = BuiltInAuthority(
                 self._api,
@@ -227,8 +228,8 @@ def _connect(settings: Settings) -> KubernetesApi:
         ) from None
 
 
-def _certificate_folder(name: str, serving: ServingCertificate) -> CertificateFolder:
-    folder = CertificateFolder(name, serving)
+def _certificate_folder(name: str, serving: ServingCertificate, service: str) -> CertificateFolder:
+    folder = CertificateFolder(name, serving, service)
     try:
         folder.load()
     except UnusableCertificate as error:

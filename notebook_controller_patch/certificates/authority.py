@@ -97,6 +97,28 @@ def renewal_due(certificate: bytes, now: datetime) -> bool:
     return now >= start + (end - start) * 2 / 3
 
 
+def doubts(certificate: bytes, name: str, now: datetime) -> list[str]:
+    """Why a client that asks for `name` would refuse this certificate, as far as it shows by itself.
+
+    For certificates that others made; who signed them is not looked at. Raises UnusableCertificate.
+    """
+    loaded = _load_certificate(certificate)
+    found = []
+    if now >= loaded.not_valid_after_utc:
+        found.append(f"it ended on {loaded.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
+    if now < loaded.not_valid_before_utc:
+        found.append(f"it begins on {loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC only")
+    try:
+        named = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = named.get_values_for_type(x509.DNSName)
+    except (x509.ExtensionNotFound, ValueError):
+        names = []
+    if not any(_matches(pattern.lower(), name) for pattern in names):
+        shown = ", ".join(names[:5]) or "none"
+        found.append(f"it is not for {name} (its DNS names: {shown})")
+    return found
+
+
 def bundle(certificates: Iterable[bytes], now: datetime) -> bytes:
     """One PEM text of these certificates in their order, each once, without those that have ended."""
     kept: dict[bytes, None] = {}
@@ -131,6 +153,12 @@ def _load_certificate(pem: bytes) -> x509.Certificate:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
         raise UnusableCertificate("it holds no certificate in PEM") from None
+
+
+def _matches(pattern: str, name: str) -> bool:
+    # RFC 6125: * stands for the whole first label, and for nothing else
+    first, _, rest = pattern.partition(".")
+    return pattern == name or (first == "*" and rest == name.partition(".")[2])
 
 
 def _subject(name: str) -> x509.Name:

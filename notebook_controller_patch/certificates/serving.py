@@ -17,10 +17,10 @@ import logging
 import os
 import ssl
 import threading
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
-from notebook_controller_patch.certificates.authority import Pair, UnusableCertificate, expires
+from notebook_controller_patch.certificates.authority import Pair, UnusableCertificate, doubts, expires
 
 CERTIFICATE_FILE = "tls.crt"
 KEY_FILE = "tls.key"
@@ -73,11 +73,13 @@ class CertificateFolder:
 
     Content is compared, not times: a mounted Secret changes by exchanging a symlink, and the two files
     of a folder written by hand change one after the other. A pair that cannot be used is logged once,
-    and the old one stays.
+    and the old one stays. One that clients who ask for `name` would refuse is used and logged: perhaps
+    they ask for another name.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], serving: ServingCertificate) -> None:
+    def __init__(self, folder: str | os.PathLike[str], serving: ServingCertificate, name: str = "") -> None:
         self.folder = Path(folder)
+        self._name = name
         self._serving = serving
         self._seen = b""
         self._complaint = ""
@@ -132,6 +134,11 @@ class CertificateFolder:
         except UnusableCertificate as error:
             raise UnusableCertificate(f"{self.folder / CERTIFICATE_FILE}: {error}") from None
         self._seen = seen
+        now = datetime.now(timezone.utc)
+        for doubt in doubts(pair.certificate, self._name, now) if self._name else ():
+            log.warning(
+                "the apiserver may refuse this certificate: %s", doubt, extra={"folder": str(self.folder)}
+            )
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -100,7 +101,8 @@ def test_help_comes_without_the_client_of_the_cluster() -> None:
     assert done.returncode == 0
 
 
-def test_a_signal_during_the_start_is_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_start_is_not_lost(tmp_path: Path, number: int) -> None:
     # the first process of a container ignores a signal that it has no handler for
     prepare = (
         "import sys, time, types; slow = types.ModuleType('slow'); "
@@ -109,7 +111,8 @@ def test_a_signal_during_the_start_is_not_lost(tmp_path: Path) -> None:
     )
     with ControllerProcess(tmp_path, ["--namespace=kubeflow"], prepare=prepare) as controller:
         eventually(lambda: controller.logged("starting"))
-        assert controller.end()[0] == 0
+        assert controller.end(number)[0] == 0
+    assert [line["message"] for line in controller.lines()] == ["starting"]
 
 
 def test_python_m_is_the_command() -> None:

@@ -206,6 +206,8 @@ def test_certificate_files_are_read_again_while_it_runs(tmp_path: Path) -> None:
     ) as controller:
         assert _shown(controller.port) == serial(first.certificate)
         assert controller.ask("/readyz") == (503, "not ready: the list of all Notebooks\n")
+        told = "the apiserver may refuse this certificate: it is not for bitfusion-notebook-controller."
+        assert len([line for line in controller.lines() if line["message"].startswith(told)]) == 1
         assert controller.metric("bitfusion_certificate_expiry_timestamp_seconds") > 1e9
         mount.exchange(second)
         eventually(lambda: _shown(controller.port) == serial(second.certificate))

@@ -13,6 +13,7 @@ from notebook_controller_patch.certificates.authority import (
     Pair,
     UnusableCertificate,
     bundle,
+    doubts,
     expires,
     issue,
     load_authority,
@@ -80,6 +81,25 @@ def test_a_common_name_may_be_longer_than_x509_allows() -> None:
     name = "a" * 63
     leaf = issue(new_authority("b" * 200, NOW), service_names(name, "c" * 63), NOW)
     assert x509.load_pem_x509_certificate(leaf.certificate).subject.rfc4514_string() == f"CN={name}."
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "words"),
+    [
+        (NAMES, 0, []),
+        (["*.kubeflow.svc"], 0, []),
+        (["*.svc"], 0, [f"it is not for {NAMES[0]} (its DNS names: *.svc)"]),
+        (["127.0.0.1"], 0, [f"it is not for {NAMES[0]} (its DNS names: none)"]),
+        (NAMES, 90, ["it ended on 2027-02-19 12:00 UTC"]),
+        (NAMES, -1, ["it begins on 2026-11-21 11:00 UTC only"]),
+        (["a.b"], 91, ["it ended on 2027-02-19 12:00 UTC", f"it is not for {NAMES[0]} (its DNS names: a.b)"]),
+    ],
+)
+def test_what_a_client_would_refuse_is_known_before(
+    authority: Pair, names: list[str], days: int, words: list[str]
+) -> None:
+    leaf = issue(authority, names, NOW)
+    assert doubts(leaf.certificate, NAMES[0], NOW + timedelta(days=days)) == words
 
 
 def test_a_bundle_keeps_the_order_and_drops_what_is_double_or_over(authority: Pair) -> None:

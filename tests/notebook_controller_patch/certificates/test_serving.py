@@ -154,6 +154,20 @@ def test_a_half_written_folder_is_told_once_and_used_when_it_is_whole(
         assert shown(port) == serial(second.certificate)
 
 
+def test_a_certificate_for_another_name_is_used_and_told(
+    serving: ServingCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mount = MountedSecret(tmp_path / "tls", pair())
+    folder = CertificateFolder(mount.folder, serving, "controller.kubeflow.svc")
+    folder.load()
+    folder.refresh()
+    assert serving.loaded
+    assert caplog.messages == [
+        "the apiserver may refuse this certificate: it is not for controller.kubeflow.svc "
+        "(its DNS names: localhost)"
+    ]
+
+
 def test_files_that_vanish_are_told_once_and_the_old_certificate_stays(
     serving: ServingCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
