@@ -69,7 +69,7 @@ def needs_pod(
     notebook: NotebookRecord, statefulset: StatefulSetRecord | None, rules: Sequence[ImageRule]
 ) -> bool:
     """Whether the pod has to be read before `decide`; only while none is ready and something is not right."""
-    if not _concerns(notebook, statefulset) or statefulset is None:
+    if _left_alone(notebook) or not _concerns(notebook, statefulset) or statefulset is None:
         return False
     if statefulset.replicas < 1 or statefulset.ready:
         return False
@@ -92,7 +92,7 @@ def decide(
     `pod` is only looked at where `needs_pod` says so; None then means that there is none.
     Events come first: said twice is the same Event, but an annotation once written is no reason to say it.
     """
-    if notebook is None or notebook.deleting or notebook.labels.get(LABEL_ADMISSION) == ADMISSION_IGNORE:
+    if notebook is None or _left_alone(notebook):
         return []
     try:
         changes = notebook_changes(notebook.to_object(), rules)
@@ -124,14 +124,13 @@ def decide(
     return tells + later
 
 
+def _left_alone(notebook: NotebookRecord) -> bool:
+    return notebook.deleting or notebook.labels.get(LABEL_ADMISSION) == ADMISSION_IGNORE
+
+
 def _concerns(notebook: NotebookRecord, statefulset: StatefulSetRecord | None) -> bool:
     # of a Notebook that was deleted and made again, the old StatefulSet has another owner
-    return (
-        statefulset is not None
-        and not notebook.deleting
-        and not statefulset.deleting
-        and statefulset.owner_uid == notebook.uid
-    )
+    return statefulset is not None and not statefulset.deleting and statefulset.owner_uid == notebook.uid
 
 
 def _healed(notebook: NotebookRecord, changes: NotebookChanges) -> dict[str, str]:

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from notebook_controller_patch.kubernetes_api import ApiFailure, Conflict, KubernetesApi, NotFound, Timeout
+from notebook_controller_patch.kubernetes_api import (
+    ApiFailure,
+    Conflict,
+    KubernetesApi,
+    NoAnswer,
+    NotFound,
+    Timeout,
+)
 from notebook_controller_patch.reconcile.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -29,17 +36,18 @@ class LeaseTimes:
     That a leader which was too slow may still write once is no danger: every write tests what it is for.
     """
 
-    duration: float = 9.0
-    renew_within: float = 6.0
-    retry: float = 1.5
-    timeout: Timeout = (2.0, 3.0)
+    duration: float = 7.0
+    renew_within: float = 5.0
+    retry: float = 1.0
+    timeout: Timeout = (1.5, 2.5)
 
 
 class Election:
     """Takes and keeps the Lease `namespace`/`name` as `identity`, in a thread of its own.
 
-    `began` and `ended` are called in that thread when leadership changes; they must not block. Any failure of
-    a request, a refused connection included, is only a round that failed. `stop` gives the Lease back.
+    `began` and `ended` are called in that thread when leadership changes, `back` when the API server answers
+    after it did not; they must not block. Any failure of a request, a refused connection included, is only a
+    round that failed. `stop` gives the Lease back.
     """
 
     def __init__(
@@ -52,6 +60,7 @@ class Election:
         ended: Callable[[], None],
         times: LeaseTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
+        back: Callable[[], None] | None = None,
     ) -> None:
         self._api = api
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -62,6 +71,8 @@ class Election:
         self._ended = ended
         self._times = times or LeaseTimes()
         self._clock = clock
+        self._back = back
+        self._away = False  # the last request had no answer
         self._valid_until = float("-inf")
         self._told = False
         self._seen: tuple[str, str, str] | None = None  # holder, renewTime, resourceVersion of another
@@ -102,17 +113,22 @@ class Election:
         """One round: take or renew the lease if that is possible. Returns the seconds to the next round."""
         # up to a fifth more, so that replicas do not march in step
         delay = self._times.retry * (1 + random.random() / 5)
+        away = False
         try:
             self._round()
             self._backoff.reset()
         except Conflict:
             self._version = ""  # another replica was faster: look next time
         except ApiFailure as error:
+            away = isinstance(error, NoAnswer)
             log.warning("lease not renewed", extra={"lease": self._name, "error": str(error)})
             # not longer and longer: the server's return is waited for by everybody's notebooks
             delay = self._backoff.next(getattr(error, "retry_after", None))
         except Exception:  # this thread is the only one that could take the lease again
             log.exception("lease not renewed", extra={"lease": self._name})
+        if self._away and not away and self._back is not None:
+            self._back()
+        self._away = away
         self._tell()
         left = self._valid_until - self._clock()
         # wake when leadership runs out, to say so at once

@@ -104,6 +104,7 @@ class ListWatch(Generic[R]):
         self._limits = limits or Limits()
         self._metrics = metrics
         self._stopping = threading.Event()
+        self._wake = threading.Event()  # ends the wait between two rounds
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._version = ""
@@ -118,9 +119,15 @@ class ListWatch(Generic[R]):
     def start(self) -> None:
         self._thread.start()
 
+    def hurry(self) -> None:
+        """The API server answers again, others say: don't wait any longer if it was away."""
+        if self._reason == "broken":
+            self._wake.set()
+
     def stop(self) -> None:
         """End the loop; does not wait for its thread."""
         self._stopping.set()
+        self._wake.set()
         with self._lock:
             if self._stream is not None:
                 self._stream.close()
@@ -135,7 +142,7 @@ class ListWatch(Generic[R]):
         while not self._stopping.is_set():
             delay = self._round()
             if delay > 0:
-                self._stopping.wait(delay)
+                self._wake.wait(delay)
 
     def _round(self) -> float:
         """List if that is needed, then one watch; the seconds to wait before the next round."""
@@ -159,7 +166,8 @@ class ListWatch(Generic[R]):
         except Exception as bug:  # the loop must live; what the bug left undone, a new list does
             log.exception("watch failed", extra={"resource": self._resource})
             self._version, reason, error = "", "failed", bug
-        if self._stopping.is_set():
+        self._wake.clear()
+        if self._stopping.is_set():  # asked after the clearing, which may have swallowed stop's call
             return 0.0
         self._metrics.restarts.labels(self._resource, reason).inc()
         steady = time.monotonic() - self._opened >= self._limits.steady

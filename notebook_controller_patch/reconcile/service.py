@@ -72,7 +72,9 @@ class ReconcileService:
         self._watch = ListWatch(
             api, NOTEBOOKS, notebook_record, self.notebooks, "notebooks", watch_metrics, limits
         )
-        self._election = Election(api, namespace, lease, identity, self._begin, self._end, times)
+        self._election = Election(
+            api, namespace, lease, identity, self._begin, self._end, times, back=self._back
+        )
 
     @property
     def leading(self) -> bool:
@@ -112,6 +114,13 @@ class ReconcileService:
             term, self._term = self._term, None
         if term is not None:
             term.stop()
+
+    def _back(self) -> None:
+        # the Lease is asked for each second, the watches wait up to 30 s
+        self._watch.hurry()
+        term = self._term
+        if term is not None:
+            term.hurry()
 
     def _notebook_changed(self, old: NotebookRecord | None, new: NotebookRecord | None) -> None:
         record = new or old
@@ -164,6 +173,9 @@ class _Term:
         self._stopping.set()
         self._reconciler.stop()
         self._watch.stop()
+
+    def hurry(self) -> None:
+        self._watch.hurry()
 
     def join(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -263,7 +263,7 @@ def test_the_leader_is_killed(cluster: Cluster) -> None:
                 f"{asked.since('bitfusion_watch')} lists and watches, "
                 f"{asked.since('bitfusion_reconcile')} writes"
             )
-            # the lease's 9 s, a look each 1.5 s, and the list
+            # the lease's 7 s, a look each second, and the list
             assert took < 25
             assert asked.since("bitfusion_watch") <= 4
         finally:

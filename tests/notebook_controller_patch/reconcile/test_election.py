@@ -150,6 +150,25 @@ def test_a_leader_that_cannot_renew_stops_in_time_and_comes_back(
     eventually(lambda: one.told == ["began", "ended", "began"])
 
 
+def test_the_servers_return_is_told_once(api: FakeApi) -> None:
+    told: list[str] = []
+    election = Election(
+        api.client(), "kubeflow", "lease", "one", _nothing, _nothing, QUICK, back=lambda: told.append("back")
+    )
+    election.attempt()
+    api.misbehave(status(500), times=2)
+    election.attempt()
+    assert told == [], "an error is an answer"
+    api.misbehave(reset, times=3)
+    for _ in range(5):
+        election.attempt()
+    assert told == ["back"]
+
+
+def _nothing() -> None:
+    pass
+
+
 def test_a_refused_connection_does_not_end_the_loop(api: FakeApi) -> None:
     with fake_api() as other:
         candidate = Candidate(other, "one")

@@ -258,6 +258,26 @@ def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, lo
     assert again.at - gone.at < 1.5
 
 
+def test_a_loop_that_waits_for_a_server_that_was_away_can_be_hurried(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 1)
+    api.misbehave(reset, LIST)
+    loop = loops(replace(QUICK, first_delay=60, longest_delay=60))
+    eventually(lambda: loop.restarts("broken") == 1)
+    loop.watch.hurry()
+    eventually(lambda: loop.names() == names)
+
+
+def test_hurry_does_not_shorten_what_a_server_asked_for(api: FakeApi, loops: Any) -> None:
+    fill(api, 1)
+    api.misbehave(status(429, "TooManyRequests", Retry_After="60"), LIST)
+    loop = loops()
+    eventually(lambda: loop.restarts("refused") == 1)
+    for _ in range(20):
+        loop.watch.hurry()
+        time.sleep(0.01)
+    assert api.count(LIST) == 1
+
+
 def test_retry_after_is_waited_for(api: FakeApi, loops: Any) -> None:
     names = fill(api, 1)
     api.misbehave(status(429, "TooManyRequests", Retry_After="1"), LIST)
