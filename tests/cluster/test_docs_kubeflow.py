@@ -174,23 +174,19 @@ def around() -> Iterator[ExitStack]:
         yield stack
 
 
-def user_namespace(cluster: Cluster, around: ExitStack) -> None:
-    """A profile, with the account that Kubeflow makes in it, and Kubeflow's notebook controller."""
-    for name, labels in ((PROFILE, {"app.kubernetes.io/part-of": "kubeflow-profile"}), ("monitoring", {})):
-        cluster.client.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
-        around.callback(cluster.client.delete, f"/api/v1/namespaces/{name}")
-    accounts = f"/api/v1/namespaces/{PROFILE}/serviceaccounts"
-    cluster.client.create(accounts, {"metadata": {"name": "default-editor"}})
-    around.enter_context(cluster.notebook_controller("1.7", PROFILE))
+@pytest.fixture(scope="module")
+def platform(cluster: Cluster) -> Iterator[None]:
+    """What the guide expects: Kubeflow's namespace, a user's, and cert-manager's kinds."""
+    with kubeflow_namespace(cluster, PROFILE), cert_manager(cluster):
+        yield
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_install_verify_change_upgrade_and_remove(
-    cluster: Cluster, tmp_path: Path, around: ExitStack
+    cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack
 ) -> None:
-    around.enter_context(kubeflow_namespace(cluster))
-    user_namespace(cluster, around)
+    around.enter_context(cluster.notebook_controller("1.7", PROFILE))
     around.callback(remove, cluster, "validating-policy")
     around.callback(remove, cluster, "kubeflow")
     ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow"))
@@ -207,10 +203,8 @@ def test_install_verify_change_upgrade_and_remove(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_with_cert_manager(cluster: Cluster, tmp_path: Path, around: ExitStack) -> None:
-    around.enter_context(kubeflow_namespace(cluster))
-    around.enter_context(cert_manager(cluster))
-    user_namespace(cluster, around)
+def test_with_cert_manager(cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack) -> None:
+    around.enter_context(cluster.notebook_controller("1.7", PROFILE))
     around.callback(remove, cluster, "cert-manager")
     ours = around.enter_context(
         StandIn(cluster, tmp_path, "kubeflow", lambda folder: sign_as_cert_manager(cluster, folder))
@@ -227,9 +221,8 @@ def test_with_cert_manager(cluster: Cluster, tmp_path: Path, around: ExitStack) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_without_the_platform(cluster: Cluster, tmp_path: Path, around: ExitStack) -> None:
-    around.enter_context(kubeflow_namespace(cluster))  # of another time; the last words of the guide name it
-    user_namespace(cluster, around)
+def test_without_the_platform(cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack) -> None:
+    around.enter_context(cluster.notebook_controller("1.7", PROFILE))
     around.callback(remove, cluster, "standalone")
     ours = around.enter_context(StandIn(cluster, tmp_path, "bitfusion-system"))
     around.enter_context(cluster.node_stub(schedulable=lambda pod: translated(pod) and ours.ready(pod)))

@@ -33,12 +33,7 @@ CAPTION = (
 @pytest.mark.timeout(180)
 def test_pictures_show_what_is_printed(cluster: Cluster, tmp_path: Path) -> None:
     with ExitStack() as around:
-        around.enter_context(kubeflow_namespace(cluster))
-        labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-        cluster.client.create("/api/v1/namespaces", {"metadata": {"name": PROFILE, "labels": labels}})
-        around.callback(cluster.client.delete, f"/api/v1/namespaces/{PROFILE}")
-        accounts = f"/api/v1/namespaces/{PROFILE}/serviceaccounts"
-        cluster.client.create(accounts, {"metadata": {"name": "default-editor"}})
+        around.enter_context(kubeflow_namespace(cluster, PROFILE))
         around.callback(remove, cluster, "kubeflow")
         around.enter_context(installed(cluster, "validating-policy"))
         wrong = SAMPLE.replace('gpu-50: "1"', 'gpu-amount: "0.5"').replace("bitfusion-sample", "mine")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.notebooks import PROFILE
 from tests.manifests.built import CONTROLLER, MANIFESTS, NAMESPACES, WEBHOOKS
 
 RESTRICTED = {
@@ -46,17 +47,39 @@ def folder(overlay: str) -> str:
 
 
 @contextmanager
-def kubeflow_namespace(cluster: Cluster) -> Iterator[None]:
-    """The namespace that Kubeflow's own manifests make, enforcing *restricted* as they do since 1.10."""
-    body = {"metadata": {"name": "kubeflow", "labels": RESTRICTED}}
-    cluster.client.create("/api/v1/namespaces", body)
+def namespaces(cluster: Cluster, wanted: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+    """Namespaces of those names and labels; at the end gone, so that the next ones may have their names."""
+    path = "/api/v1/namespaces"
+    for name, labels in wanted.items():
+        cluster.client.create(path, {"metadata": {"name": name, "labels": dict(labels)}})
     try:
-        account = "/api/v1/namespaces/kubeflow/serviceaccounts/default"
-        eventually(lambda: cluster.client.exists(account), 20)
+        for name in wanted:
+            eventually(lambda name=name: cluster.client.exists(f"{path}/{name}/serviceaccounts/default"), 20)
         yield
     finally:
-        cluster.client.delete("/api/v1/namespaces/kubeflow")
-        eventually(lambda: not cluster.client.exists("/api/v1/namespaces/kubeflow"), 40)
+        for name in wanted:
+            # Bound to a node that exists on paper only, pods would keep their namespace.
+            everything = ("notebooks,statefulsets,deployments,replicasets,pods", "--all", "-n", name)
+            cluster.kubectl("delete", *everything, "--force", "--grace-period=0")
+            cluster.client.delete(f"{path}/{name}")
+        for name in wanted:
+            eventually(lambda name=name: not cluster.client.exists(f"{path}/{name}"), 40, f"{name} gone")
+
+
+@contextmanager
+def kubeflow_namespace(cluster: Cluster, profile: str = "") -> Iterator[None]:
+    """The namespace that Kubeflow's own manifests make, enforcing *restricted* as they do since 1.10.
+
+    With `profile` also a user's, as Kubeflow's profile controller makes it, and one for monitoring.
+    """
+    wanted: dict[str, Mapping[str, str]] = {"kubeflow": RESTRICTED}
+    if profile:
+        wanted |= {profile: PROFILE, "monitoring": {}}
+    with namespaces(cluster, wanted):
+        if profile:
+            accounts = f"/api/v1/namespaces/{profile}/serviceaccounts"
+            cluster.client.create(accounts, {"metadata": {"name": "default-editor"}})
+        yield
 
 
 @contextmanager
