@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def one(objects: Objects, kind: str, name: str = CONTROLLER) -> Object:
 
 
 def pod_template(objects: Objects) -> Object:
-    template: Object = one(objects, "Deployment")["spec"]["template"]
+    """A copy, which a test may spoil."""
+    template: Object = copy.deepcopy(one(objects, "Deployment")["spec"]["template"])
     return template
 
 
