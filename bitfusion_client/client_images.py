@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 else:
     from bitfusion_client.record import dataclass
 
+# Characters of a registry, name and tag: registries take no more than 255 + 128. The time of a pattern grows
+# with the square of what it is matched against, and images are written by anybody.
+LONGEST_REFERENCE = 512
 LONGEST = 63  # characters of an os or a version: they become parts of a path in the pod
 
 ALLOWED_LIST = "must be a list of items, each with image, os and version"
@@ -69,6 +72,8 @@ def parse_image_rules(data: object, source: str = "") -> tuple[ImageRule, ...]:
 def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> ImageRule:
     """The first rule whose pattern the image matches; the last default for what nobody names."""
     reference = image.partition("@")[0] if isinstance(image, str) else ""
+    if len(reference) > LONGEST_REFERENCE:
+        reference = ""
     for rule in rules:
         if _matches(rule.image)(reference):
             return rule

@@ -51,6 +51,7 @@ COPIED_PREFIXES = ("auto-management/", "bitfusion-client/")
 COPIED_ANNOTATIONS = (ANNOTATION_REQUEST,)
 
 UNITS_PER_GPU = 100
+LONGEST_REQUEST = 4096  # characters of the annotation: admission may not be kept busy with one
 
 ALLOWED_SIZE_KEY = (
     "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
@@ -60,6 +61,7 @@ ALLOWED_PERCENT = "must be a whole number from 1 to 100"
 ALLOWED_PAIR = "gpu-percent and gpu-memory exclude each other"
 ALLOWED_WITH_AMOUNT = f"needs {RESOURCE_AMOUNT} beside it"
 ALLOWED_ONE_KEY = "only one size may be given; there is also "
+ALLOWED_LENGTH = f"must be at most {LONGEST_REQUEST} characters"
 ALLOWED_TOTAL = "needs the memory of one of the pool's GPUs to be counted in units; it is not known"
 
 
@@ -206,6 +208,8 @@ def parse_request_annotation(text: object) -> GpuRequest:
     """``-n 2 -p 0.5`` or ``{"gpus": 2, "partial": 0.5}``. Raises InvalidRequest naming the annotation."""
     if not isinstance(text, str):
         raise InvalidRequest(ANNOTATION_REQUEST, text, "must be text")
+    if len(text) > LONGEST_REQUEST:
+        raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_LENGTH)
     try:
         if text.lstrip().startswith("{"):
             import json  # brings `re`; most annotations are options

@@ -31,6 +31,9 @@ DIGEST = "@sha256:" + "0" * 64
         ("kubeflownotebookswg/jupyter-scipy:v1.7.0" + DIGEST, FOCAL),
         # no part of a name is taken for the whole
         ("notkubeflownotebookswg/jupyter-scipy:v1.7.0", JAMMY),
+        # nothing that a registry could have: patterns are not tried on it
+        ("kubeflownotebookswg/" * 26 + "jupyter:v1.7.0", JAMMY),
+        ("kubeflownotebookswg/" * 20_000, JAMMY),
         # what nobody knows
         ("team/notebook", JAMMY),
         ("", JAMMY),

@@ -127,6 +127,13 @@ def test_what_a_notebook_cannot_ask_for(object_, message):
         assert caught.value.user_message == message
 
 
+def test_a_request_without_end_is_not_read():
+    with pytest.raises(InvalidRequest) as caught:
+        notebook_request(notebook(container(), annotations={REQUEST: "-n 1 " * 50_000}))
+    assert caught.value.user_message.endswith(f'…" for {REQUEST}: must be at most 4096 characters')
+    assert len(caught.value.user_message) < 500
+
+
 CHOSEN = f"Bitfusion client chosen for the image {IMAGE}: "
 
 
