@@ -142,7 +142,7 @@ def _check_template(one: Case, parsed: Review, annotations: Mapping[str, Any]) -
     running = parsed.operation == "UPDATE" and old is not None and _replicas(old) and _replicas(parsed.object)
     source: Mapping[str, Any] = one.owner or {}
     if running and _sizes(old) == _sizes(parsed.object):
-        source = _inside(old, ("spec", "template", "metadata")).get("annotations") or {}
+        source = _inside(old, ("spec", "template", "metadata", "annotations"))
         assert ours == {key: value for key, value in source.items() if _is_kept(one, key, value)}
     else:
         assert one.owner is not None, "an unknown owner changed something"
