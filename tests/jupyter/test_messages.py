@@ -226,12 +226,14 @@ def test_messages_with_a_wrong_signature_are_ignored(launch: Launch, tmp_path: P
     context = zmq.Context()
     try:
         sockets = {}
+        answers = zmq.Poller()
         for channel in ("shell", "control"):
             sockets[channel] = context.socket(zmq.DEALER)
             sockets[channel].linger = 0
             sockets[channel].connect(
                 f"tcp://{kernel.manager.ip}:{getattr(kernel.manager, f'{channel}_port')}"
             )
+            answers.register(sockets[channel], zmq.POLLIN)
 
         def forge() -> None:
             code = f"open({str(proof)!r}, 'w')"
@@ -241,8 +243,7 @@ def test_messages_with_a_wrong_signature_are_ignored(launch: Launch, tmp_path: P
             forger.send(sockets["control"], "shutdown_request", {"restart": False})
             sockets["shell"].send_multipart([b"<IDS|MSG>", b"short"])
             sockets["shell"].send_multipart([b"no delimiter"])
-            for socket in sockets.values():
-                assert not socket.poll(500), "a forged message was answered"
+            assert not answers.poll(500), "a forged message was answered"
 
         forge()
         assert client.run("1 + 1").result == "2"

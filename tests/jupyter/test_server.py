@@ -28,6 +28,11 @@ from tests.jupyter.processes import Process, end_of, processes_with
 
 LIMIT = 5.0  # the restarter looks every 3 s
 
+# They would take half of the server's start, and have no part in what becomes of kernels.
+NO_FRONTENDS = dict.fromkeys(
+    ("jupyterlab", "jupyter_lsp", "notebook_shim", "jupyter_server_terminals"), False
+)
+
 
 class Server:
     """A jupyter_server process and the kernels it runs."""
@@ -43,16 +48,10 @@ class Server:
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
                 [
-                    *(
-                        sys.executable,
-                        "-m",
-                        "jupyter_server",
-                        "--no-browser",
-                        "--allow-root",
-                        f"--port={port}",
-                    ),
-                    *("--ip=127.0.0.1", "--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"),
-                    "--ServerApp.disable_check_xsrf=True",
+                    *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"),
+                    *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
+                    *("--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"),
+                    *(f"--ServerApp.root_dir={folder}", f"--ServerApp.jpserver_extensions={NO_FRONTENDS}"),
                 ],
                 env=without_pytest(os.environ | {"JUPYTER_RUNTIME_DIR": str(self.runtime)}),
                 stdin=subprocess.DEVNULL,
