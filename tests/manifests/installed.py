@@ -53,8 +53,8 @@ def namespaces(cluster: Cluster, wanted: Mapping[str, Mapping[str, str]]) -> Ite
     for name, labels in wanted.items():
         cluster.client.create(path, {"metadata": {"name": name, "labels": dict(labels)}})
     try:
-        for name in wanted:
-            eventually(lambda name=name: cluster.client.exists(f"{path}/{name}/serviceaccounts/default"), 20)
+        accounts = [f"{path}/{name}/serviceaccounts/default" for name in wanted]
+        eventually(lambda: all(cluster.client.exists(account) for account in accounts), 20)
         yield
     finally:
         for name in wanted:
@@ -62,8 +62,7 @@ def namespaces(cluster: Cluster, wanted: Mapping[str, Mapping[str, str]]) -> Ite
             everything = ("notebooks,statefulsets,deployments,replicasets,pods", "--all", "-n", name)
             cluster.kubectl("delete", *everything, "--force", "--grace-period=0")
             cluster.client.delete(f"{path}/{name}")
-        for name in wanted:
-            eventually(lambda name=name: not cluster.client.exists(f"{path}/{name}"), 40, f"{name} gone")
+        eventually(lambda: not any(cluster.client.exists(f"{path}/{name}") for name in wanted), 40)
 
 
 @contextmanager

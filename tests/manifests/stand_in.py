@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster, own_address
 from tests.manifests.built import CONTROLLER
@@ -51,6 +53,8 @@ class StandIn:
         self.processes: list[ControllerProcess] = []
 
     def __enter__(self) -> StandIn:
+        if own_address() == "192.0.2.1":
+            pytest.skip("this machine has no address but loopback ones, which no Service can lead to")
         self._thread.start()
         return self
 
