@@ -13,7 +13,7 @@ request.
 from __future__ import annotations
 
 from bitfusion_client.durations import plain_number, shift_point
-from bitfusion_client.errors import BitfusionError, InvalidRequest
+from bitfusion_client.errors import BitfusionError, InvalidRequest, UsageError
 from bitfusion_client.quantities import format_mib, quantity_to_count, quantity_to_mib
 from bitfusion_client.request import ALLOWED_FILTER, GpuRequest
 
@@ -58,6 +58,7 @@ ALLOWED_SIZE_KEY = (
     "gpu-8gib and gpu-8000mib"
 )
 ALLOWED_PERCENT = "must be a whole number from 1 to 100"
+HOW_TO_REQUEST = "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5"
 ALLOWED_PAIR = "gpu-percent and gpu-memory exclude each other"
 ALLOWED_WITH_AMOUNT = f"needs {RESOURCE_AMOUNT} beside it"
 ALLOWED_ONE_KEY = "only one size may be given; there is also "
@@ -219,6 +220,8 @@ def parse_request_annotation(text: object) -> GpuRequest:
         from bitfusion_client.command_line import parse_request_text
 
         return parse_request_text(text)
+    except UsageError as error:
+        raise InvalidRequest(ANNOTATION_REQUEST, text, f"{error}; {HOW_TO_REQUEST}") from None
     except BitfusionError as error:
         raise InvalidRequest(ANNOTATION_REQUEST, text, str(error)) from None
     except (ValueError, RecursionError):

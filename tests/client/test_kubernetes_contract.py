@@ -206,12 +206,14 @@ def test_the_annotation_alone_is_a_request_and_a_filter_alone_is_none():
         (
             "bitfusion.io/request",
             "-p 0.5",
-            'Invalid value "-p 0.5" for bitfusion.io/request: the number of GPUs is missing: -n',
+            'Invalid value "-p 0.5" for bitfusion.io/request: the number of GPUs is missing: -n; '
+            "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5",
         ),
         (
             "bitfusion.io/request",
             "half a GPU",
-            'Invalid value "half a GPU" for bitfusion.io/request: the number of GPUs is missing: -n',
+            'Invalid value "half a GPU" for bitfusion.io/request: the number of GPUs is missing: -n; '
+            "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5",
         ),
         (
             "bitfusion.io/request",
