@@ -1,0 +1,57 @@
+"""Every object fits the schemas of every Kubernetes version that they are at hand for, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import kubernetes_validate
+import pytest
+from kubernetes_validate.utils import all_versions
+
+from tests.manifests.built import INSTALLED, POLICY, Objects, of_kind, one
+
+Overlays = Mapping[str, Objects]
+VERSIONS = [version.rpartition(".")[0] for version in dict.fromkeys(all_versions())]  # "1.25" and so on
+CONDITIONS_SINCE = 27  # matchConditions of webhooks
+POLICIES_SINCE = 30
+
+
+def minor(version: str) -> int:
+    return int(version.partition(".")[2])
+
+
+def test_old_and_new_versions_are_at_hand() -> None:
+    assert {"1.25", "1.34", "1.37"} <= set(VERSIONS)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("overlay", INSTALLED)
+def test_an_installation_fits(overlays: Overlays, overlay: str, version: str) -> None:
+    for item in overlays[overlay]:
+        if item["apiVersion"].startswith("cert-manager.io/"):
+            continue
+        if minor(version) < CONDITIONS_SINCE and item["kind"] == "MutatingWebhookConfiguration":
+            # The guide says what to do there; everything else of it must fit.
+            with pytest.raises(kubernetes_validate.ValidationError, match="matchConditions"):
+                kubernetes_validate.validate(item, version, strict=True)
+            webhooks = [
+                {key: value for key, value in webhook.items() if key != "matchConditions"}
+                for webhook in item["webhooks"]
+            ]
+            item = {**item, "webhooks": webhooks}
+        kubernetes_validate.validate(item, version, strict=True)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) >= POLICIES_SINCE])
+def test_the_policy_fits(overlays: Overlays, version: str) -> None:
+    objects = overlays["validating-policy"]
+    assert len(objects) == 2
+    kubernetes_validate.validate(one(objects, "ValidatingAdmissionPolicy", POLICY), version, strict=True)
+    for item in of_kind(objects, "ValidatingAdmissionPolicyBinding"):
+        kubernetes_validate.validate(item, version, strict=True)
+
+
+def test_the_policy_is_not_known_before(overlays: Overlays) -> None:
+    policy = one(overlays["validating-policy"], "ValidatingAdmissionPolicy", POLICY)
+    with pytest.raises(kubernetes_validate.SchemaNotFoundError):
+        kubernetes_validate.validate(policy, f"1.{POLICIES_SINCE - 1}", strict=True)
