@@ -113,7 +113,8 @@ class ListWatch(Generic[R]):
         self._silence = 0.0
         self._bookmarks = False
         self._answered_failures = 0
-        self._backoff = Backoff(self._limits.first_delay, self._limits.longest_delay)
+        self._away = Backoff(self._limits.first_delay, self._limits.longest_delay)  # no answer
+        self._backoff = Backoff(self._limits.first_delay, self._limits.longest_delay)  # a bad one
         self._thread = threading.Thread(target=self._run, name=f"watch-{resource}", daemon=True)
 
     def start(self) -> None:
@@ -172,15 +173,21 @@ class ListWatch(Generic[R]):
         self._metrics.restarts.labels(self._resource, reason).inc()
         steady = time.monotonic() - self._opened >= self._limits.steady
         if steady:
+            self._away.reset()
             self._backoff.reset()
             self._answered_failures = 0
         if self._answered_failures >= ANSWERED_FAILURES:
             self._version, self._answered_failures = "", 0
-        if reason == "gone" and self._reason == "broken":
-            self._backoff.reset()  # it is back, and has forgotten where we were: no reason to wait long
         self._reason = reason
-        expected = steady and reason in ("timeout", "gone")
-        delay = 0.0 if expected else self._backoff.next(retry_after)
+        delay = 0.0
+        if reason == "broken":
+            delay = self._away.next()
+        else:
+            # It answers, if only that it has forgotten where we were, or not read its roles yet: how long
+            # it was away says nothing about how long that takes.
+            self._away.reset()
+            if not (steady and reason in ("timeout", "gone")):
+                delay = self._backoff.next(retry_after)
         level = logging.DEBUG if reason == "timeout" else logging.WARNING
         details = {"resource": self._resource, "reason": reason, "wait_s": round(delay, 1)}
         log.log(level, "watch ended", extra={**details, "error": str(error or "")})

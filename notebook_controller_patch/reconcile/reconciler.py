@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 # A write passes through admission: two webhooks that don't answer cost 5 s each.
 TIMEOUT: Timeout = (3.0, 15.0)
+EVENT_TRIES = 3  # after which a forbidden Event is given up
 DONE, CONFLICT, ERROR = "done", "conflict", "error"
 
 
@@ -82,6 +84,7 @@ class Reconciler:
         self._restraint = Restraint()
         self._stopping = threading.Event()
         self._pending: set[Key] = set()
+        self._untold: Counter[Key] = Counter()  # how often an Event of that notebook was forbidden
         self._refused: dict[Key, str] = {}  # what was told; asked again it would be a 409 each time
         self._lock = threading.Lock()
 
@@ -217,10 +220,15 @@ class Reconciler:
         try:
             self._api.create(path, event_body(notebook, tell, self._identity), timeout=TIMEOUT)
         except (Forbidden, Invalid, NotFound) as error:
-            # a namespace that is being deleted, or a role without Events: the rest must not wait for that
+            # A namespace that is being deleted, or a role without Events: the rest must not wait for that
+            # for ever. But an apiserver that has just started also forbids everything, for a second or so.
+            self._untold[notebook.key] += 1
+            if isinstance(error, Forbidden) and self._untold[notebook.key] <= EVENT_TRIES:
+                raise
             log.warning("event refused", extra={"notebook": notebook.name, "error": str(error)})
         except Conflict:
             pass  # told already
+        self._untold.pop(notebook.key, None)
 
     def _pod(self, statefulset: StatefulSetRecord) -> PodRecord | None:
         self._turn()

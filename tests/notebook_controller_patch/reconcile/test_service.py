@@ -410,7 +410,18 @@ def test_a_role_without_events_does_not_stop_the_rest(api: FakeApi, replicas: An
     api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
     replica = replicas()
     eventually(lambda: PENDING in notes(api))
-    assert 2 <= settled(api, replica) <= 5
+    settled(api, replica)
+    assert 4 <= api.count(POST, path="/api/v1/") <= 9, "an Event is not tried for ever"
+    assert api.objects(EVENTS) == []
+
+
+def test_an_event_is_not_lost_because_the_server_has_just_started(api: FakeApi, replicas: Any) -> None:
+    api.misbehave(status(403, "Forbidden"), POST, "/api/v1/", times=2)
+    of = api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 4"}))
+    api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
+    replicas()
+    eventually(lambda: PENDING in notes(api))
+    assert reasons(api) == ["BitfusionChangePending"]
 
 
 def test_a_bug_in_one_notebook_does_not_stop_the_others(
