@@ -6,7 +6,7 @@ and the number of requests stays small. Times and numbers are printed (`pytest -
 
 from __future__ import annotations
 
-import re
+import json
 import signal
 import threading
 import time
@@ -37,6 +37,8 @@ REQUEST, PENDING, LABEL = "bitfusion.io/request", "bitfusion.io/pending", "bitfu
 CLIENT = {MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454"}
 TWO = {"bitfusion.io/gpu-amount": "2"}
 AWAY = (Refused, OSError)
+
+pytestmark = pytest.mark.slow
 
 
 def ours_of(annotations: dict[str, str]) -> dict[str, str]:
@@ -297,11 +299,20 @@ class Reconciler:
     """A reconciler without webhooks, behind a proxy; counts what it sends."""
 
     def __init__(
-        self, cluster: Cluster, proxy: TcpProxy, namespace: str, folder: Path, limits: Limits
+        self,
+        cluster: Cluster,
+        proxy: TcpProxy,
+        namespace: str,
+        folder: Path,
+        limits: Limits,
+        token: Path | None,
     ) -> None:
-        text = cluster.kubeconfig.read_text()
+        config = json.loads(cluster.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+        if token is not None:
+            config["users"][0]["user"] = {"tokenFile": str(token)}
         path = folder / "kubeconfig"
-        path.write_text(re.sub(r"https://127\.0\.0\.1:\d+", f"https://127.0.0.1:{proxy.port}", text))
+        path.write_text(json.dumps(config))
         self.sent = 0
         self._lock = threading.Lock()
         self.registry = CollectorRegistry()
@@ -342,8 +353,9 @@ def reconciler(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     limits: Limits,
+    token: Path | None = None,
 ) -> Iterator[Reconciler]:
-    running = Reconciler(cluster, proxy, room.namespace, folder, limits)
+    running = Reconciler(cluster, proxy, room.namespace, folder, limits, token)
     monkeypatch.setattr(kubernetes_api, "_request", running.count(kubernetes_api._request))
     running.service.start()
     try:
@@ -381,6 +393,50 @@ def test_connections_are_cut_again_and_again(
         say(f"connections cut 5 times: healed {shown} s after each cut; {sent} requests in {passed:.0f} s")
         # each cut: two watches, one write and its repetition, the lease each second or so
         assert sent <= 5 * 8 + passed * 1.5
+
+
+@pytest.mark.timeout(120)
+def test_a_token_that_is_no_longer_valid_is_read_again(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = Room(cluster)
+    accounts = f"/api/v1/namespaces/{room.namespace}/serviceaccounts"
+    account = {"metadata": {"name": "runner"}}
+    binding = {
+        "metadata": {"name": f"runner-{room.namespace}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "runner", "namespace": room.namespace}],
+    }
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    room.client.create(accounts, account)
+    room.client.create(bindings, binding)
+    token = tmp_path / "token"
+    token.write_text(cluster.service_account_token(room.namespace, "runner"))
+    try:
+        with (
+            TcpProxy(api_port(cluster)) as proxy,
+            reconciler(cluster, proxy, room, tmp_path, monkeypatch, Limits(), token) as ours,
+        ):
+            room.create("before", limits=TWO)
+            eventually(lambda: notes(room, "before") == CLIENT, 20)
+            sent, began = ours.sent, time.monotonic()
+            # its tokens go with it; the apiserver believes one it has seen for 10 s more
+            room.client.delete(f"{accounts}/runner")
+            room.client.create(accounts, account)
+            time.sleep(11)
+            proxy.cut()
+            eventually(lambda: ours.restarts().get("notebooks: refused", 0) >= 2, 20)
+            room.create("meanwhile", limits=TWO)
+            eventually(lambda: not ours.service.leading, 10)
+            renewed = time.monotonic()
+            token.write_text(cluster.service_account_token(room.namespace, "runner"))
+            eventually(lambda: notes(room, "meanwhile") == CLIENT, 40)
+            healed, passed = time.monotonic() - renewed, time.monotonic() - began
+            sent = ours.sent - sent
+            say(f"token renewed: healed {healed:.1f} s after; {sent} requests in {passed:.0f} s")
+            assert sent <= 25 + passed * 1.5
+    finally:
+        room.client.delete(f"{bindings}/runner-{room.namespace}")
 
 
 @pytest.mark.timeout(120)
