@@ -12,7 +12,12 @@ from typing import Any
 
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import ADMISSION_IGNORE, ANNOTATION_PENDING, LABEL_ADMISSION
+from bitfusion_client.kubernetes_contract import (
+    ADMISSION_IGNORE,
+    ANNOTATION_MANAGEMENT,
+    ANNOTATION_PENDING,
+    LABEL_ADMISSION,
+)
 from bitfusion_client.notebook_contract import NotebookChanges, carried_annotations, notebook_changes
 from bitfusion_client.refusals import refusal
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer
@@ -161,6 +166,10 @@ def _heal_template(
         return []
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": statefulset.resource_version}
     if pod is None:
+        # A pod may be made this very moment, and one that ran until now would be restarted for the change
+        # once it is ready. Only a template that no pod can start from is therefore not left as it is.
+        if ANNOTATION_MANAGEMENT in statefulset.annotations:
+            return []
         return _template_patch(statefulset, wanted, unchanged)
     if pod.owner_uid != statefulset.uid or not (pod.waiting and pod.asks):
         return []

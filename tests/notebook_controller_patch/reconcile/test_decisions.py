@@ -381,6 +381,12 @@ def test_a_template_whose_pod_was_refused_is_healed() -> None:
     assert action.operations[0]["path"] == "/metadata/resourceVersion"
 
 
+def test_a_notebook_whose_pod_is_just_being_replaced_keeps_its_template() -> None:
+    """Its node was drained: the pod that comes next must not be restarted for a change that waits."""
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    assert decided(of, statefulset(of, ready=False, pods=0, annotations=CLIENT), None) == []
+
+
 @pytest.mark.parametrize(
     ("sts", "asked"),
     [
