@@ -82,9 +82,12 @@ def ours(kubeconfig: str, notebooks: int) -> dict[str, Any]:
     # as after a 410: the place in both streams is lost
     again = time.monotonic()
     for watch in watches:
-        watch._version = ""
         assert watch._stream is not None
         watch._stream.close()
+    # only then: the last lines it reads move its place
+    _wait(lambda: all(watch._stream is None for watch in watches))
+    for watch in watches:
+        watch._version = ""
     _wait(lambda: lists(2))
     again_s = time.monotonic() - again
     queries = [moment for moment in sent if moment >= again]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.measure import format_value
-from benchmarks.relist import fill, measure, rows_of
+from benchmarks.relist import fill, make_namespaces, measure, rows_of
 from benchmarks.table import format_table
 from tests.cluster.cluster import Cluster
 
 
 @pytest.mark.timeout(120)
 def test_every_way_reads_everything(cluster: Cluster) -> None:
-    fill(cluster, 12)
+    fill(cluster, make_namespaces(cluster, 12), 12)
     rows = measure(cluster, 12, 1)
     assert len(rows) == 5
     for row in rows:
