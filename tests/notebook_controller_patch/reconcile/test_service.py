@@ -61,10 +61,10 @@ LIMITS = Limits(
     quiet=20,
     first_delay=0.1,
     longest_delay=0.4,
-    list_timeout=(1, 2),
-    watch_timeout=(1, 1),
+    list_timeout=(10, 10),
+    watch_timeout=(10, 10),
 )
-TIMES = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
+TIMES = LeaseTimes(duration=3, renew_within=2, retry=0.2, timeout=(0.7, 0.7))
 WATCHED = f"{LEASES.rpartition('/')[0]}/"
 
 
@@ -348,7 +348,7 @@ def test_a_leader_cut_off_stops_writing_before_the_next_one_begins(api: FakeApi,
     eventually(lambda: one.leading and api.watching(STATEFULSETS) == 1)
     # its renewals stall half-open; its watches go on
     api.misbehave(stall, PATCH, WATCHED, times=1000)
-    eventually(lambda: not one.leading, 5)
+    eventually(lambda: not one.leading)
     api.put(NOTEBOOKS, notebook("while-cut-off", TWO))
     time.sleep(0.3)
     assert OS not in notes(api, "while-cut-off")
@@ -450,7 +450,7 @@ def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> 
     eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
     began = time.monotonic()
     replica.service.stop(5)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 10, "its watches would go on for 30 s"
     assert not replica.leading
     lease = api.object(LEASES, "kubeflow", "bitfusion-notebook-controller")
     assert lease is not None
