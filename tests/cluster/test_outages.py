@@ -85,6 +85,16 @@ class Asked:
         return round(sum(now[name] - self._before.get(name, 0) for name in now if name.startswith(prefix)))
 
 
+@pytest.fixture
+def recovered(cluster: Cluster) -> Iterator[None]:
+    """Afterwards Kubernetes' own controllers are fresh: theirs wait long after the apiserver was away."""
+    yield
+    if not cluster.apiserver.running:
+        cluster.apiserver.start()
+    cluster.controller_manager.restart(signal.SIGKILL)
+    cluster.new_namespace()  # gets its ServiceAccount from them
+
+
 # our webhooks
 
 
@@ -201,6 +211,7 @@ def unrelated(room: Room) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.usefixtures("recovered")
 def test_the_apiserver_ends_and_comes_back(cluster: Cluster, number: signal.Signals) -> None:
     room = Room(cluster)
     with our_controller(cluster) as ours:
@@ -475,6 +486,7 @@ def test_connections_stall_half_open(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("recovered")
 def test_the_apiserver_freezes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = Room(cluster)
     limits = Limits(shortest_watch=5, longest_watch=8, margin=2, steady=2, watch_timeout=(1, 2))
