@@ -190,6 +190,7 @@ def kill_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -
     assert poll(lambda: "front" in chain(server, pool, None), LIMIT)
     server.wait_for_answer(client)
     again = client.run("print('again')", timeout=20)
+    assert again.status == "ok", again.error_text
     assert (again.count, again.stream()) == (1, "again\n")
     server.delete(kernel_id, client)
     pool.wait_until_free(2)
