@@ -80,8 +80,10 @@ def _write_aside(path: str, content: bytes) -> str:
             file.write(content)
             file.flush()
             os.fsync(number)
-    except BaseException:
+    except BaseException as error:
         os.unlink(aside)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path  # a full disk does not say which file it was
         raise
     return aside
 

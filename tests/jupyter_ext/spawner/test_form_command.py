@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -192,6 +193,25 @@ def test_a_file_that_is_not_there_is_named(form) -> None:
     result = form("none.yaml")
     assert result.status == 1
     assert result.errors == ("kubeflow-bitfusion: none.yaml: No such file or directory\n")
+
+
+def test_a_full_disk_names_the_file_and_leaves_the_old_one(
+    form, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert form("--hook", "--output", "hook.py").status == 0
+    before = (place / "hook.py").read_bytes()
+    (place / "images.yaml").write_text("- {image: 'mine/*', os: ubuntu20, version: 450}\n")
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = form("--hook", "--images", "images.yaml", "--output", "hook.py")
+    where = os.path.realpath("hook.py")
+    assert (result.status, result.output) == (1, "")
+    assert result.errors == f"kubeflow-bitfusion: {where}: No space left on device\n"
+    assert (place / "hook.py").read_bytes() == before
+    assert sorted(path.name for path in place.iterdir() if path.name.startswith(".")) == []
 
 
 def test_without_pyyaml_it_says_what_to_install(form, monkeypatch: pytest.MonkeyPatch) -> None:
