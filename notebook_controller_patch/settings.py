@@ -137,8 +137,9 @@ TABLE = (
         CLUSTER,
         "kubeconfig",
         "FILE",
-        "credentials for the cluster. Default: the pod's own ServiceAccount; outside a cluster KUBECONFIG "
-        "or ~/.kube/config",
+        "credentials for the cluster, those of the ServiceAccount: admission holds back what anybody else "
+        "writes in a running template. Default: the pod's own; outside a cluster KUBECONFIG or "
+        "~/.kube/config",
         _text,
     ),
     Setting(
