@@ -15,7 +15,7 @@ kernel and its children and nothing else, and ipykernel notices by itself when t
 from __future__ import annotations
 
 # The C module behind `signal`, whose import would delay the kernel by 4 ms; typeshed has no stub of it.
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found]  # a built-in that typeshed leaves out
 import os
 import sys
 
