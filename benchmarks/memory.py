@@ -12,7 +12,7 @@ from benchmarks.effort import Effort
 from benchmarks.kernel_client import KernelClient, KernelSilent
 from benchmarks.measure import MEGABYTE, AtMost, AtMostTimes, Row, Samples
 from benchmarks.output import DISPLAYS
-from benchmarks.processes import FRONT, KEEPER, KERNEL, LAUNCHER, WRAPPER, Memory
+from benchmarks.processes import KERNEL, LAUNCHER, PROXY, SUPERVISOR, WRAPPER, Memory
 from benchmarks.workplace import FIRST_CELL, PLAIN, Kernel, Variant, Workplace
 
 TOPIC = "memory"
@@ -25,7 +25,7 @@ SUBSCRIBE_SECONDS = 0.2  # this client can't see its subscription arrive, as it 
 class Unread:
     """Peak memory while nobody reads, in bytes."""
 
-    front_and_kernel: int
+    proxy_and_kernel: int
     whole_chain_pss: int
 
 
@@ -35,7 +35,7 @@ class Watch(threading.Thread):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(daemon=True)
         roles = processes.roles(kernel.mark, kernel.pid)
-        self._relaying = [pid for pid, role in roles.items() if role in (FRONT, KERNEL)]
+        self._relaying = [pid for pid, role in roles.items() if role in (PROXY, KERNEL)]
         self._all = list(roles)
         self._ended = threading.Event()
         self.peak = Unread(0, 0)
@@ -46,7 +46,7 @@ class Watch(threading.Thread):
             each = {pid: processes.memory(pid) for pid in self._all}
             rss = sum(each[pid].rss for pid in self._relaying)
             pss = sum(one.pss for one in each.values())
-            self.peak = Unread(max(rss, self.peak.front_and_kernel), max(pss, self.peak.whole_chain_pss))
+            self.peak = Unread(max(rss, self.peak.proxy_and_kernel), max(pss, self.peak.whole_chain_pss))
             if self._ended.wait(SAMPLE_SECONDS):
                 return
 
@@ -59,7 +59,7 @@ class Watch(threading.Thread):
 
 
 def at_rest(variant: Variant) -> dict[str, Memory]:
-    """Memory by role, after one cell. The plain kernel has the role ``front``: Jupyter started it."""
+    """Memory by role, after one cell. The plain kernel has the role ``proxy``: Jupyter started it."""
     with variant.kernel() as kernel, kernel.client() as client:
         _first_cell(client)
         roles = processes.roles(kernel.mark, kernel.pid)
@@ -83,20 +83,23 @@ def unread(variant: Variant, displays: int) -> Unread:
 
 
 def run(workplace: Workplace, effort: Effort) -> list[Row]:
-    """Rows for the front, for front and keeper, and for the client that never reads."""
+    """Rows for the proxy, for proxy and supervisor, and for the client that never reads."""
     resting = [at_rest(workplace.variant(FIRST_CELL)) for _ in range(effort.memory)]
-    front = _samples(one[FRONT].rss for one in resting)
+    proxy = _samples(one[PROXY].rss for one in resting)
     rows = [
         Row(
             TOPIC,
-            "front at rest after a cell, resident",
+            "proxy at rest after a cell, resident",
             "MB",
-            front,
+            proxy,
             goal=AtMost(40 * MEGABYTE, "MB"),
             note=_breakdown(resting[-1]),
         )
     ]
-    for what, roles in (("front and keeper", (FRONT, KEEPER)), ("wrapper and launcher", (WRAPPER, LAUNCHER))):
+    for what, roles in (
+        ("proxy and supervisor", (PROXY, SUPERVISOR)),
+        ("wrapper and launcher", (WRAPPER, LAUNCHER)),
+    ):
         rows.append(Row(TOPIC, f"{what}, proportional", "MB", _samples(_pss(one, roles) for one in resting)))
 
     variants = workplace.variants(FIRST_CELL)
@@ -105,13 +108,13 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
         for name, variant in variants.items():
             peaks[name].append(unread(variant, effort.unread_displays))
     what = f"{effort.unread_displays} unread displays of 1 MB"
-    relaying = {name: _samples(one.front_and_kernel for one in peaks[name]) for name in peaks}
+    relaying = {name: _samples(one.proxy_and_kernel for one in peaks[name]) for name in peaks}
     chain = {name: _samples(one.whole_chain_pss for one in peaks[name]) for name in peaks}
     return [
         *rows,
         Row(
             TOPIC,
-            f"{what}: front + kernel, resident",
+            f"{what}: proxy + kernel, resident",
             "MB",
             relaying[FIRST_CELL],
             relaying[PLAIN],
@@ -140,7 +143,7 @@ def _breakdown(memory: Mapping[str, Memory]) -> str:
     """Resident and proportional memory of every process of the chain, for the row's note."""
     each = [
         f"{role} {one.rss / MEGABYTE:.0f} ({one.pss / MEGABYTE:.0f})"
-        for role in (FRONT, KEEPER, WRAPPER, LAUNCHER, KERNEL)
+        for role in (PROXY, SUPERVISOR, WRAPPER, LAUNCHER, KERNEL)
         if (one := memory.get(role))
     ]
     return "resident (proportional) MB: " + ", ".join(each)

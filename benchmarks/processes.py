@@ -9,7 +9,7 @@ from dataclasses import dataclass
 MARK = "BITFUSION_BENCHMARK_MARK"
 """Environment variable that marks every process started by one run, however it was forked."""
 
-FRONT, KEEPER, WRAPPER, LAUNCHER, KERNEL = "front", "keeper", "wrapper", "launcher", "kernel"
+PROXY, SUPERVISOR, WRAPPER, LAUNCHER, KERNEL = "proxy", "supervisor", "wrapper", "launcher", "kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ def total(pids: Iterable[int]) -> Memory:
     return Memory(sum(one.rss for one in each), sum(one.pss for one in each))
 
 
-def roles(mark: str, front: int) -> dict[int, str]:
+def roles(mark: str, proxy: int) -> dict[int, str]:
     """Which process of a kernel's chain is which, told by their command lines.
 
-    The keeper is forked by the front and executes no other program, so that the two share a command line.
+    The supervisor is forked by the proxy and executes no other program, so that the two share a command line.
     """
     found: dict[int, str] = {}
-    front_command = command(front)
+    proxy_command = command(proxy)
     for pid in marked(mark):
         words = command(pid)
-        if pid == front:
-            found[pid] = FRONT
-        elif words == front_command:
-            found[pid] = KEEPER
+        if pid == proxy:
+            found[pid] = PROXY
+        elif words == proxy_command:
+            found[pid] = SUPERVISOR
         elif role := role_of(words):
             found[pid] = role
     return found

@@ -114,12 +114,12 @@ def imports(workplace: Workplace) -> list[tuple[str, list[Import]]]:
     """For each Python process of the chain its imports, dearest first."""
     python = sys.executable
     found = []
-    for what, spec in (("front", SPEC_OF[FIRST_CELL]), ("kernel (plain ipykernel)", SPEC_OF[PLAIN])):
+    for what, spec in (("proxy", SPEC_OF[FIRST_CELL]), ("kernel (plain ipykernel)", SPEC_OF[PLAIN])):
         argv = workplace.specs.get_kernel_spec(spec).argv
         found.append((what, _imports_of_kernel(workplace, argv)))
     run = [python, "-I", "-S", "-X", "importtime", _wrapper(workplace), "run", "-n", "1", "--", "/bin/true"]
     found.append(("wrapper", parse_imports(_stderr(run, workplace))))
-    from bitfusion_kernel.kernel_start import LAUNCHER
+    from bitfusion_kernel.gpu.kernel_starter import LAUNCHER
 
     nobody = str(workplace.folder / "nobody")
     launcher = [python, "-I", "-S", "-X", "importtime", LAUNCHER, nobody, "--", "/bin/true"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.processes import FRONT, KEEPER, KERNEL, role_of
+from benchmarks.processes import KERNEL, PROXY, SUPERVISOR, role_of
 
 COMMAND = (
     "strace",
@@ -89,19 +89,21 @@ def events(found: Iterable[Call]) -> list[Event]:
             if "CLONE_THREAD" in call.text:
                 owner[child] = pid
             else:
-                # A plain fork of the front is the keeper, until it executes something else.
-                role[child] = KEEPER if name == FRONT and KEEPER not in role.values() else f"child of {name}"
+                # A plain fork of the proxy is the supervisor, until it executes something else.
+                role[child] = (
+                    SUPERVISOR if name == PROXY and SUPERVISOR not in role.values() else f"child of {name}"
+                )
                 steps.setdefault(f"{name} forks {role[child]}", call.time)
         elif call.text.startswith("execve(") and call.succeeded:
             words = _WORD.findall(call.text.partition("[")[2].partition("]")[0])
-            role[pid] = role_of(words) or (_name(words) if role else FRONT)
+            role[pid] = role_of(words) or (_name(words) if role else PROXY)
             steps.setdefault(f"{role[pid]} is executed", call.time)
         elif call.text.startswith("bind(") and call.succeeded:
             kernel_bound = kernel_bound or name == KERNEL
             steps.setdefault(f"{name} binds its first socket", call.time)
             steps[f"{name} binds its last socket"] = call.time
-        elif call.text.startswith("connect(") and call.succeeded and name == FRONT and kernel_bound:
-            steps.setdefault("front reaches the kernel's first socket", call.time)
+        elif call.text.startswith("connect(") and call.succeeded and name == PROXY and kernel_bound:
+            steps.setdefault("proxy reaches the kernel's first socket", call.time)
         elif call.text.startswith("exit_group("):
             steps[f"{name} ends"] = call.time
     return sorted((Event(time, what) for what, time in steps.items()), key=lambda event: event.time)

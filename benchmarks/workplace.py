@@ -51,7 +51,7 @@ class Kernel:
 
     @property
     def pid(self) -> int:
-        """The process that Jupyter started: the front, or the plain kernel itself."""
+        """The process that Jupyter started: the proxy, or the plain kernel itself."""
         pid = getattr(self.manager.provisioner, "pid", None)
         if not isinstance(pid, int):
             raise RuntimeError("the kernel has no process")

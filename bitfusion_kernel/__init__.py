@@ -1,5 +1,5 @@
 """The Jupyter kernel whose IPython runs under `bitfusion run`.
 
-Importing the package costs nothing: the front (`front_process`), the keeper and the launcher are
+Importing the package costs nothing: the proxy (`proxy.process`), the supervisor and the launcher are
 separate processes whose start-up time a user feels, so each imports just what it needs.
 """

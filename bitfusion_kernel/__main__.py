@@ -1,4 +1,4 @@
-"""Entry of the front: what the kernelspec's argv starts, with `python -I -S`, as a file or with `-m`.
+"""QueuedRequest of the proxy: what the kernelspec's argv starts, with `python -I -S`, as a file or with `-m`.
 
 `-I -S` skips `site` and with it every `.pth` file (one chain of them costs 25 ms a process), so the
 folders that hold this package and pyzmq are put on the path here.
@@ -36,6 +36,6 @@ def _complete_path() -> None:
 if __name__ == "__main__":
     if sys.flags.no_site:
         _complete_path()
-    from bitfusion_kernel.front_process import main
+    from bitfusion_kernel.proxy.process import main
 
     main(sys.argv[1:])

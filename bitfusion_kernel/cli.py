@@ -10,14 +10,14 @@ from bitfusion_client.command_line import parse_options
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
-from bitfusion_kernel import kernelspec
-from bitfusion_kernel.settings import ACQUIRE, OPTION_PREFIX
+from bitfusion_kernel.install import kernelspec
+from bitfusion_kernel.settings.table import ACQUIRE, OPTION_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bitfusion_kernel.spec_store import InstalledSpec
+    from bitfusion_kernel.install.spec_store import InstalledSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def _add_install(parser: argparse.ArgumentParser) -> None:
 
 
 def _install(arguments: argparse.Namespace) -> int:
-    from bitfusion_kernel import spec_store
+    from bitfusion_kernel.install import spec_store
 
     request = _request(arguments)
     display_name = arguments.display_name
@@ -122,7 +122,7 @@ def _size(request: GpuRequest) -> str:
 
 
 def _list(_: argparse.Namespace) -> int:
-    from bitfusion_kernel.spec_store import installed_specs
+    from bitfusion_kernel.install.spec_store import installed_specs
 
     specs = installed_specs()
     if not specs:
@@ -151,14 +151,14 @@ def _row(spec: InstalledSpec) -> tuple[str, str, str, str, str]:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from bitfusion_kernel.spec_store import remove
+    from bitfusion_kernel.install.spec_store import remove
 
     print(f'Removed kernel "{arguments.name}" from {remove(arguments.name)}')
     return 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from bitfusion_kernel.doctor import run_checks
+    from bitfusion_kernel.install.doctor import run_checks
 
     return run_checks(arguments.name)
 

@@ -58,11 +58,11 @@ class Chain(NamedTuple):
     wrapper: Process
 
 
-def find_chain(front: int) -> Chain | None:
-    """The chain below the front's pid; None while there is no kernel or nothing wraps it."""
-    below = descendants(front)
+def find_chain(proxy: int) -> Chain | None:
+    """The chain below the proxy's pid; None while there is no kernel or nothing wraps it."""
+    below = descendants(proxy)
     # The launcher has the kernel's words among its own, so the last one down the line is the kernel.
-    named = [process for process in below.values() if process.is_kernel and process.pid != front]
+    named = [process for process in below.values() if process.is_kernel and process.pid != proxy]
     parents = {process.parent for process in named}
     for process in named:
         if process.pid in parents:

@@ -48,7 +48,7 @@ class Demo:
         self.failures: list[str] = []
         self.times: list[float] = []
         self.in_kernel = 0
-        self.by_front = 0
+        self.by_proxy = 0
         self.computed = 0
 
     def run(self) -> None:
@@ -91,11 +91,11 @@ class Demo:
     def look_at_work(self, cell: Any) -> None:
         """Was this cell computed by the one kernel under `bitfusion run`?"""
         manager: Any = self.client.km
-        front = manager.provisioner.pid
-        self.seen.update(descendants(front))
-        chain = find_chain(front)
+        proxy = manager.provisioner.pid
+        self.seen.update(descendants(proxy))
+        chain = find_chain(proxy)
         if all(line.startswith("%bitfusion") for line in cell.source.strip().splitlines()):
-            self.by_front += 1  # needs no GPU
+            self.by_proxy += 1  # needs no GPU
             return
         number = len(self.times)
         if chain is None:
@@ -114,7 +114,7 @@ class Demo:
             self.in_kernel += 1
 
     def cells_text(self) -> str:
-        return f"{self.in_kernel} under `bitfusion run`, {self.by_front} %bitfusion"
+        return f"{self.in_kernel} under `bitfusion run`, {self.by_proxy} %bitfusion"
 
     def check_afterwards(self) -> str:
         """What the outputs say, and that everything was given back. Returns the accuracy as text."""

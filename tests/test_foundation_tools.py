@@ -97,8 +97,8 @@ def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:
         assert {f"{room}/__init__.py" for room in ROOMS} <= names
         client = archive.getinfo("bitfusion_pool/bin/bitfusion")
         assert client.external_attr >> 16 & 0o111 == 0o111, "the command would not be executable"
-        for path in (ROOT / "bitfusion_kernel/logo").iterdir():
-            assert f"bitfusion_kernel/logo/{path.name}" in names
+        for path in (ROOT / "bitfusion_kernel/install/logo").iterdir():
+            assert f"bitfusion_kernel/install/logo/{path.name}" in names
         assert "jupyter_ext/spawner/sizes-example.yaml" in names
 
 

@@ -21,7 +21,7 @@ class Process:
 
     @property
     def role(self) -> str:
-        """front (or its fork, the keeper), wrapper, launcher, kernel, or other."""
+        """proxy (or its fork, the supervisor), wrapper, launcher, kernel, or other."""
         if "ipykernel_launcher" in self.command and "launcher.py" not in self.command:
             if "bitfusion" in self.command.split("ipykernel_launcher")[0] and " run " in self.command:
                 return "wrapper"
@@ -31,7 +31,7 @@ class Process:
         if "launcher.py" in self.command:
             return "launcher"
         if "bitfusion_kernel/__main__.py" in self.command:
-            return "front"
+            return "proxy"
         return "other"
 
 

@@ -240,7 +240,7 @@ def test_arguments_of_the_kernel_pass_through(kernel: LiveKernel, launch: Launch
 
 
 def test_imports_come_from_the_kernels_environment(kernel: LiveKernel) -> None:
-    """The front runs with `-I -S`; the kernel does not."""
+    """The proxy runs with `-I -S`; the kernel does not."""
     cell = kernel.run(
         "import sys\nprint(sys.flags.isolated, sys.flags.no_site)\nimport matplotlib_inline, site"
     )

@@ -26,8 +26,8 @@ def chain(kernel: LiveKernel, pool: Pool, holder: int | None = None) -> dict[str
         if process.session == holder:
             continue
         role = process.role
-        if role == "front" and process.pid != kernel.pid:
-            role = "keeper"
+        if role == "proxy" and process.pid != kernel.pid:
+            role = "supervisor"
         roles.setdefault(role, process)
     return roles
 
@@ -59,7 +59,7 @@ def gone(pool: Pool, holder: int | None, since: float) -> float:
     return time.monotonic() - since
 
 
-@pytest.mark.parametrize("victim", ["front", "keeper", "wrapper"])
+@pytest.mark.parametrize("victim", ["proxy", "supervisor", "wrapper"])
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
 def test_killed_while_waiting(launch: Launch, pool: Pool, name: str, victim: str) -> None:
@@ -83,7 +83,7 @@ def test_killed_while_waiting(launch: Launch, pool: Pool, name: str, victim: str
             kernel.stop()
 
 
-@pytest.mark.parametrize("victim", ["front", "keeper", "wrapper", "launcher", "kernel"])
+@pytest.mark.parametrize("victim", ["proxy", "supervisor", "wrapper", "launcher", "kernel"])
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
 def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim: str) -> None:
@@ -91,7 +91,7 @@ def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim:
         kernel = launch(name)
         cell = running_cell(kernel)
         victims = chain(kernel, pool)
-        assert {"front", "keeper", "wrapper", "launcher", "kernel"} <= victims.keys()
+        assert {"proxy", "supervisor", "wrapper", "launcher", "kernel"} <= victims.keys()
         os.kill(victims[victim].pid, signal.SIGKILL)
         begin = time.monotonic()
         if victim in ("wrapper", "kernel"):
@@ -114,7 +114,7 @@ def test_kernel_that_leaves_by_itself_says_its_exit_code(launch: Launch, pool: P
 
 
 @pytest.mark.parametrize("name", OURS)
-@pytest.mark.parametrize("victim", ["kernel", "wrapper", "front"])
+@pytest.mark.parametrize("victim", ["kernel", "wrapper", "proxy"])
 def test_next_kernel_gets_the_gpu_at_once(launch: Launch, pool: Pool, name: str, victim: str) -> None:
     first, second = launch(name), launch("bitfusion")
     running_cell(first)

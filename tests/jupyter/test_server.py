@@ -29,7 +29,7 @@ from tests.jupyter.processes import Process, end_of, processes_with
 LIMIT = 5.0  # the restarter looks every 3 s
 
 # They would take half of the server's start, and have no part in what becomes of kernels.
-NO_FRONTENDS = dict.fromkeys(
+NO_PROXYENDS = dict.fromkeys(
     ("jupyterlab", "jupyter_lsp", "notebook_shim", "jupyter_server_terminals"), False
 )
 
@@ -51,7 +51,7 @@ class Server:
                     *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"),
                     *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
                     *("--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"),
-                    *(f"--ServerApp.root_dir={folder}", f"--ServerApp.jpserver_extensions={NO_FRONTENDS}"),
+                    *(f"--ServerApp.root_dir={folder}", f"--ServerApp.jpserver_extensions={NO_PROXYENDS}"),
                 ],
                 env=without_pytest(os.environ | {"JUPYTER_RUNTIME_DIR": str(self.runtime)}),
                 stdin=subprocess.DEVNULL,
@@ -126,14 +126,14 @@ def server(kernelspecs: Path, pool: Pool, tmp_path: Path) -> Iterator[Server]:
 
 
 def chain(server: Server, pool: Pool, holder: int | None) -> dict[str, Process]:
-    """The kernel's processes by role; of front and keeper the front is the server's child."""
+    """The kernel's processes by role; of proxy and supervisor the proxy is the server's child."""
     roles: dict[str, Process] = {}
     for process in processes_with(pool.mark):
         if process.session == holder or process.pid == server.process.pid:
             continue
         role = process.role
-        if role == "front" and process.parent != server.process.pid:
-            role = "keeper"
+        if role == "proxy" and process.parent != server.process.pid:
+            role = "supervisor"
         roles.setdefault(role, process)
     return roles
 
@@ -175,7 +175,7 @@ def kill_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -
     client = server.connect(kernel_id)
     cell = running_cell(client)
     roles, old, leases = chain(server, pool, None), pids(server, pool, None), ids(pool.leases())
-    assert {"front", "keeper", "wrapper", "launcher", "kernel"} <= roles.keys()
+    assert {"proxy", "supervisor", "wrapper", "launcher", "kernel"} <= roles.keys()
     assert len(leases) == 1
     os.kill(roles[victim].pid, signal.SIGKILL)
     begin = time.monotonic()
@@ -187,7 +187,7 @@ def kill_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -
     seconds_until(lambda: not old & pids(server, pool, None), begin)
     seconds = seconds_until(lambda: not leases & ids(pool.leases()), begin)
     # the server's own restart brings a new kernel on the same connection file
-    assert poll(lambda: "front" in chain(server, pool, None), LIMIT)
+    assert poll(lambda: "proxy" in chain(server, pool, None), LIMIT)
     server.wait_for_answer(client)
     again = client.run("print('again')", timeout=20)
     assert again.status == "ok", again.error_text
@@ -205,7 +205,7 @@ def kill_while_waiting(server: Server, pool: Pool, holder: int, name: str, victi
     client = server.connect(kernel_id)
     cell = waiting_cell(client)
     roles, old, places = chain(server, pool, holder), pids(server, pool, holder), ids(pool.waiting())
-    assert roles.keys() == {"front", "keeper", "wrapper"}, "no launcher and no kernel without a GPU"
+    assert roles.keys() == {"proxy", "supervisor", "wrapper"}, "no launcher and no kernel without a GPU"
     assert len(places) == 1
     os.kill(roles[victim].pid, signal.SIGKILL)
     begin = time.monotonic()
@@ -220,7 +220,7 @@ def kill_while_waiting(server: Server, pool: Pool, holder: int, name: str, victi
     seconds = seconds_until(lambda: not places & ids(pool.waiting()), begin)
     assert ids(pool.leases()) == held
     if victim != "wrapper":
-        assert poll(lambda: "front" in chain(server, pool, holder), LIMIT)
+        assert poll(lambda: "proxy" in chain(server, pool, holder), LIMIT)
         # the restarted one; deleting it in the middle of its start is an error
         server.drop(client)
         client = server.connect(kernel_id)
@@ -232,7 +232,7 @@ def kill_while_waiting(server: Server, pool: Pool, holder: int, name: str, victi
     return seconds
 
 
-@pytest.mark.parametrize("victim", ["front", "keeper", "wrapper", "launcher", "kernel"])
+@pytest.mark.parametrize("victim", ["proxy", "supervisor", "wrapper", "launcher", "kernel"])
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(60 + 20 * SERVER_KILL_ROUNDS)
 def test_killed_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -> None:
@@ -240,7 +240,7 @@ def test_killed_while_a_cell_runs(server: Server, pool: Pool, name: str, victim:
     print(f"{len(seconds)} rounds, the slowest {max(seconds):.2f} s")
 
 
-@pytest.mark.parametrize("victim", ["front", "keeper", "wrapper"])
+@pytest.mark.parametrize("victim", ["proxy", "supervisor", "wrapper"])
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(60 + 20 * SERVER_KILL_ROUNDS)
 def test_killed_while_waiting(server: Server, pool: Pool, name: str, victim: str) -> None:

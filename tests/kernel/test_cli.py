@@ -12,8 +12,8 @@ import jupyter_core.paths
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
-from bitfusion_kernel import spec_store
 from bitfusion_kernel.cli import main
+from bitfusion_kernel.install import spec_store
 
 INFORMATION = {"status": "ok", "implementation": "ipython", "banner": "a kernel"}
 

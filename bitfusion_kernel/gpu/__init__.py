@@ -1,0 +1,1 @@
+"""Taking a GPU: from the settings to a running `bitfusion run`, and what the waiting cell shows."""

@@ -1,0 +1,126 @@
+"""One attempt to get GPUs: from asking `bitfusion run` to its end. Pure: fed with the supervisor's reports.
+
+The proxy makes one per wrapper it starts and asks it what to show and, at the end, what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+from bitfusion_client import client_output
+from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
+from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.processes.process_watch import describe_status
+
+LOG_LINES = 500
+
+
+class Device:
+    """One GPU of the lease, as the pool told it."""
+
+    __slots__ = ("id", "memory_mib", "name", "server", "simulated", "total_mib")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.id = fields.get("id")
+        self.name = str(fields.get("name", "GPU"))
+        self.memory_mib = fields.get("memory_mib")
+        self.total_mib = fields.get("total_mib")
+        self.server = str(fields.get("server", ""))
+        self.simulated = bool(fields.get("simulated", False))
+
+    def describe(self) -> str:
+        """`GPU 0: Simulated Tesla V100 – 8080 of 16160 MiB (simulated)`."""
+        text = f"GPU {self.id}: {self.name}"
+        if self.memory_mib is not None:
+            total = f" of {self.total_mib}" if self.total_mib is not None else ""
+            text += f" – {self.memory_mib}{total} MiB"
+        return text + (" (simulated)" if self.simulated else "")
+
+
+def devices_from_environment(environment: dict[str, str]) -> list[Device]:
+    """What the embedded pool tells its child; empty under a client that tells nothing."""
+    try:
+        fields = json.loads(environment.get("BITFUSION_POOL_DEVICES", "[]"))
+        return [Device(entry) for entry in fields]
+    except (ValueError, TypeError, AttributeError):
+        return []
+
+
+class Acquisition:
+    """State of one wrapper. Times are `time.monotonic()` seconds."""
+
+    def __init__(self, number: int, request: GpuRequest, now: float) -> None:
+        self.number = number
+        self.request = request
+        self.asked_at = now
+        self.launched_at: float | None = None
+        self.log: deque[str] = deque(maxlen=LOG_LINES)
+        self.kernel_words: deque[str] = deque(maxlen=20)
+        """What the kernel wrote to its real stdout and stderr, past IPython."""
+        self._last_was_clients = False
+        self.place: int | None = None
+        self.of: int | None = None
+        self.ahead: tuple[str, ...] = ()
+        self.server: str | None = None
+        self.lock_file: str | None = None
+        self.memory_mib: int | None = None
+        self.gpu_ids: tuple[int, ...] = ()
+        self.devices: list[Device] = []
+        self.wrapper_environment: dict[str, str] = {}
+        self.launcher_pid: int | None = None
+        self.kernel_pid: int | None = None
+        self.kernel_status: int | None = None
+        self.wrapper_status: int | None = None
+        self.cancelled = False
+
+    def on_line(self, text: str) -> bool:
+        """One line of the wrapper's output; False if it is not the client's own (the kernel wrote it)."""
+        line = client_output.parse_line(text)
+        if isinstance(line, client_output.Unknown) and self.launched_at is not None:
+            if not text.strip() and self._last_was_clients:
+                return True  # the client puts an empty line into its report
+            self._last_was_clients = False
+            if text.strip():
+                self.kernel_words.append(text.strip())
+            return False
+        self._last_was_clients = True
+        if isinstance(line, client_output.Unknown):
+            pass
+        elif isinstance(line, client_output.Waiting):
+            self.place, self.of, self.ahead = line.place, line.of, tuple(line.ahead)
+        elif isinstance(line, client_output.Requesting):
+            self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
+        elif isinstance(line, client_output.Locked):
+            self.lock_file = line.lock_file
+        elif isinstance(line, client_output.ServerLine):
+            self.server = f"{line.host}:{line.srs_port}"
+        self.log.append(text)
+        return True
+
+    def on_launched(self, report: dict[str, Any], now: float) -> None:
+        """The launcher runs under the wrapper: the GPUs are ours and the kernel is starting."""
+        self.launched_at = now
+        self.launcher_pid = report["launcher"]
+        self.kernel_pid = report["kernel"]
+        self.wrapper_environment = dict(report["environment"])
+        self.devices = devices_from_environment(self.wrapper_environment)
+
+    @property
+    def granted(self) -> bool:
+        """Whether the wrapper has got GPUs and runs the launcher."""
+        return self.launched_at is not None
+
+    def why_it_ended(self) -> BitfusionError:
+        """The error for the cell that waited or ran, once the wrapper is gone."""
+        if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
+            words = f"; its last words: {self.kernel_words[-1]}" if self.kernel_words else ""
+            return KernelDied("", f"the kernel process {describe_status(self.kernel_status)}{words}")
+        if self.granted:
+            last = next((line for line in reversed(self.log) if line.strip()), "")
+            words = f"; its last words: {last}" if last else ""
+            return WrapperDied(
+                self.request, f"`bitfusion run` {describe_status(self.wrapper_status or 0)}{words}"
+            )
+        return client_output.error_from_output(list(self.log), self.wrapper_status, self.request)

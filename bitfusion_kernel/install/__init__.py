@@ -1,0 +1,1 @@
+"""Kernelspecs on disk: written by `bitfusion-kernel install`, checked by `bitfusion-kernel doctor`."""

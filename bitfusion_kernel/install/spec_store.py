@@ -1,0 +1,173 @@
+"""Kernelspecs on disk: writing, finding and removing ours through jupyter_client. Used by cli and doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+from jupyter_core.paths import SYSTEM_JUPYTER_PATH, jupyter_data_dir
+
+import bitfusion_kernel
+from bitfusion_client.errors import UsageError
+from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.install import kernelspec
+from bitfusion_kernel.install.kernel_info import ask_kernel
+from bitfusion_kernel.protocol.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
+
+ENTRY = os.path.abspath(bitfusion_kernel.__file__).replace("__init__.py", "__main__.py")
+LOGOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "logo")
+
+
+class InstalledSpec:
+    """One of our kernelspecs as Jupyter finds it: name, folder, and the content of its kernel.json."""
+
+    def __init__(self, name: str, folder: str, kernel: dict[str, Any]) -> None:
+        self.name = name
+        self.folder = folder
+        self.kernel = kernel
+
+    def content(self, file: str) -> dict[str, Any]:
+        """A JSON file of the spec's folder. Raises OSError, ValueError."""
+        with open(os.path.join(self.folder, file), encoding="utf-8") as stream:
+            content = json.load(stream)
+        if not isinstance(content, dict):
+            raise ValueError(f"{file} holds no JSON object")
+        return content
+
+
+def install(
+    name: str,
+    display_name: str,
+    *,
+    user: bool = False,
+    prefix: str | None = None,
+    request: GpuRequest | None = None,
+    acquire: str | None = None,
+) -> str:
+    """Write the spec that wraps the running interpreter's ipykernel; returns its folder.
+
+    Starts that kernel once, to cache its kernel_info. An older spec of ours with this name is replaced.
+    Raises UsageError (foreign spec of that name, folder not writable), KernelDied (no ipykernel).
+    """
+    from ipykernel.kernelspec import get_kernel_dict
+
+    name = kernelspec.checked_name(name)
+    prefix = os.path.abspath(os.path.expanduser(prefix)) if prefix else None
+    folder = spec_folder(name, user=user, prefix=prefix)
+    _refuse_foreign(name, folder)
+    wrapped = get_kernel_dict(python_arguments=["-Xfrozen_modules=off"])
+    kernel_info = ask_kernel(wrapped["argv"], wrapped.get("env", {}))
+    kernel = kernelspec.kernel_json(
+        python=sys.executable,
+        entry=ENTRY,
+        folder=folder,
+        display_name=display_name,
+        language=wrapped["language"],
+        wrapped_metadata=wrapped.get("metadata", {}),
+        request=request,
+        acquire=acquire,
+    )
+    staged = tempfile.mkdtemp(prefix="bitfusion-kernel-install-")
+    try:
+        shutil.copytree(LOGOS, staged, dirs_exist_ok=True)
+        _write(staged, kernelspec.KERNEL_JSON, kernel)
+        _write(
+            staged,
+            KERNEL_FILE,
+            kernelspec.wrapped_kernel_json(wrapped["argv"], wrapped.get("env", {}), wrapped["language"]),
+        )
+        _write(staged, KERNEL_INFO_FILE, kernel_info)
+        os.chmod(staged, 0o755)  # mkdtemp's 0700 would hide a system-wide spec from everybody else
+        KernelSpecManager().install_kernel_spec(staged, kernel_name=name, user=user, prefix=prefix)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {folder}: {error.strerror or error}",
+            "install for yourself with --user, or into this environment with --sys-prefix",
+        ) from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return folder
+
+
+def spec_folder(name: str, *, user: bool = False, prefix: str | None = None) -> str:
+    """Where Jupyter puts a spec; with neither user nor prefix for the whole machine."""
+    if user:
+        base = jupyter_data_dir()
+    elif prefix:
+        base = os.path.join(prefix, "share", "jupyter")
+    else:
+        base = SYSTEM_JUPYTER_PATH[0]
+    return os.path.join(base, "kernels", name)
+
+
+def installed_specs() -> list[InstalledSpec]:
+    """Our specs that Jupyter sees, by name. Broken kernel.json of others are passed over."""
+    found = []
+    for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
+        try:
+            with open(os.path.join(folder, kernelspec.KERNEL_JSON), encoding="utf-8") as stream:
+                kernel = json.load(stream)
+        except (OSError, ValueError):
+            continue
+        if isinstance(kernel, dict) and kernelspec.is_ours(kernel):
+            found.append(InstalledSpec(name, folder, kernel))
+    return found
+
+
+def find(name: str) -> InstalledSpec:
+    """Raises UsageError if there is no such spec, or it is not ours."""
+    ours = installed_specs()
+    for spec in ours:
+        if spec.name == name.lower():
+            return spec
+    try:
+        folder = KernelSpecManager().get_kernel_spec(name).resource_dir
+    except (NoSuchKernel, OSError, ValueError):
+        known = ", ".join(spec.name for spec in ours) or "none"
+        raise UsageError(
+            f'there is no Bitfusion kernel "{name}"', f"installed are: {known}; see `bitfusion-kernel list`"
+        ) from None
+    raise UsageError(
+        f'"{name}" in {folder} is not a Bitfusion kernel',
+        f"remove it with `jupyter kernelspec remove {name}`",
+    )
+
+
+def remove(name: str) -> str:
+    """Remove one of our specs; returns the folder that is gone. Raises UsageError."""
+    spec = find(name)
+    try:
+        if os.path.islink(spec.folder):
+            os.unlink(spec.folder)
+        else:
+            shutil.rmtree(spec.folder)
+    except OSError as error:
+        raise UsageError(
+            f"cannot remove {spec.folder}: {error.strerror or error}", "ask whoever installed it"
+        ) from None
+    return spec.folder
+
+
+def _refuse_foreign(name: str, folder: str) -> None:
+    try:
+        with open(os.path.join(folder, kernelspec.KERNEL_JSON), encoding="utf-8") as stream:
+            kernel = json.load(stream)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        kernel = {}
+    if not isinstance(kernel, dict) or not kernelspec.is_ours(kernel):
+        raise UsageError(
+            f'{folder} holds another kernel called "{name}"', "choose another name: --name bitfusion"
+        )
+
+
+def _write(folder: str, name: str, content: dict[str, Any]) -> None:
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+        file.write("\n")

@@ -1,0 +1,1 @@
+"""The `%bitfusion` commands: their grammar and their answers."""

@@ -1,0 +1,1 @@
+"""Replies to Jupyter's requests while there is no kernel."""

@@ -1,0 +1,90 @@
+"""Watching and signalling processes without pid races: pidfds, with polling where there are none.
+
+A pidfd (Linux >= 5.3) becomes readable when its process ends and can't be confused with a later
+process of the same number. Used by proxy, supervisor and launcher; standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+
+class ProcessWatch:
+    """One foreign process. `fd` can be polled for its end; without pidfds `fd` is None and callers poll."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.fd: int | None = None
+        try:
+            self.fd = os.pidfd_open(pid)
+            self._gone = False
+        except ProcessLookupError:
+            self._gone = True
+        except OSError:  # old kernel, or a sandbox without pidfds
+            self._gone = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs (a zombie does not)."""
+        if self._gone:
+            return False
+        if self.fd is not None:
+            self._gone = bool(select.select([self.fd], [], [], 0)[0])
+        else:
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                self._gone = True
+            except PermissionError:
+                pass
+        return not self._gone
+
+    def kill_group(self, number: int) -> None:
+        """Signal the process group that this process leads, if the process is still there."""
+        if not self.alive:
+            return
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def close(self) -> None:
+        """Give the pidfd back."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def describe_status(status: int) -> str:
+    """A wait status (as `os.waitstatus_to_exitcode` takes it already decoded) in words a user reads."""
+    if status >= 0:
+        return f"ended with exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}"
+
+
+def end_orphan(wrapper_pid: int, kernel_pid: int | None, patience: float = 0.4) -> None:
+    """End a wrapper whose supervisor was killed; called by the proxy, which is about to end itself.
+
+    The launcher notices the supervisor's death and kills the kernel, upon which the wrapper releases and
+    ends. One that still queues, or whose launcher is gone too, is told by SIGTERM, then SIGKILL.
+    """
+    wrapper = ProcessWatch(wrapper_pid)
+    kernel = ProcessWatch(kernel_pid) if kernel_pid is not None else None
+    if kernel is None:
+        wrapper.kill_group(signal.SIGTERM)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if wrapper.fd is not None:
+            select.select([wrapper.fd], [], [], patience)
+        if not wrapper.alive:
+            break
+        wrapper.kill_group(number)
+    if kernel is not None:
+        kernel.kill_group(signal.SIGKILL)
+        kernel.close()
+    wrapper.close()

@@ -1,0 +1,44 @@
+"""The proxy's command line: our own options, the connection file, and the rest for the kernel. Pure."""
+
+from __future__ import annotations
+
+OPTION_PREFIX = "--bitfusion-"
+_FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file", "--connection-file")
+
+
+class ProxyArguments:
+    """`options` are those of this project (`--bitfusion-*`, unparsed), `kernel_options` go to the kernel
+    unchanged: clients append some (nbclient: `--HistoryManager.hist_file=:memory:`)."""
+
+    def __init__(self, connection_file: str, options: list[str], kernel_options: list[str]) -> None:
+        self.connection_file = connection_file
+        self.options = options
+        self.kernel_options = kernel_options
+
+    def value(self, name: str) -> str | None:
+        """The last value given for `--bitfusion-NAME=`."""
+        prefix = f"{OPTION_PREFIX}{name}="
+        found = [option[len(prefix) :] for option in self.options if option.startswith(prefix)]
+        return found[-1] if found else None
+
+
+def split_arguments(argv: list[str]) -> ProxyArguments:
+    """Raises ValueError, worded for stderr, if no connection file is named."""
+    connection_file = ""
+    options: list[str] = []
+    kernel_options: list[str] = []
+    words = iter(argv)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in _FILE_OPTIONS:
+            connection_file = value if equals else next(words, "")
+        elif word.startswith(OPTION_PREFIX):
+            options.append(word)
+        else:
+            kernel_options.append(word)
+    if not connection_file:
+        raise ValueError(
+            "no connection file was given (-f FILE). This program is started by Jupyter from a kernelspec;\n"
+            "make one with `bitfusion-kernel install --user`, then choose the Bitfusion kernel in JupyterLab."
+        )
+    return ProxyArguments(connection_file, options, kernel_options)

@@ -1,0 +1,89 @@
+"""What is wrapped: the kernel's own argv and environment and its cached kernel_info, from the spec's folder.
+
+Written by `bitfusion-kernel install` (`kernelspec`), read by every proxy at its start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+KERNEL_FILE = "wrapped_kernel.json"
+KERNEL_INFO_FILE = "kernel_info.json"
+
+
+class WrappedKernel:
+    """The kernel behind the proxy. `kernel_info` is the content of its `kernel_info_reply`."""
+
+    def __init__(
+        self, argv: list[str], env: dict[str, str], language: str, kernel_info: dict[str, Any]
+    ) -> None:
+        self.argv = argv
+        self.env = env
+        self.language = language
+        self.kernel_info = kernel_info
+
+    @classmethod
+    def load(cls, spec_folder: str | None) -> WrappedKernel:
+        """From the spec's folder; without one, or with a broken one, the running interpreter's ipykernel."""
+        kernel = _read(spec_folder, KERNEL_FILE)
+        kernel_info = _read(spec_folder, KERNEL_INFO_FILE)
+        argv, env, language = kernel.get("argv"), kernel.get("env"), kernel.get("language")
+        return cls(
+            argv if argv and isinstance(argv, list) and _all_text(argv) else _ipykernel_command(),
+            env if isinstance(env, dict) and _all_text(env.values()) else {},
+            language if language and isinstance(language, str) else "python",
+            kernel_info or _python_kernel_info(),
+        )
+
+    def command(self, connection_file: str, options: list[str]) -> list[str]:
+        """The kernel's command line; `options` are what Jupyter's client appended to the proxy's."""
+        return [word.replace("{connection_file}", connection_file) for word in self.argv] + options
+
+
+def _ipykernel_command() -> list[str]:
+    """As ipykernel's own kernelspec has it: frozen modules would hide breakpoints from the debugger."""
+    options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []
+    return [sys.executable, *options, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+
+
+def _all_text(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _read(folder: str | None, name: str) -> dict[str, Any]:
+    if not folder:
+        return {}
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _python_kernel_info() -> dict[str, Any]:
+    """What can be said of an ipykernel without asking it (a proxy started without an installed spec)."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return {
+        "status": "ok",
+        "protocol_version": "5.3",
+        "implementation": "ipython",
+        "implementation_version": "0",
+        "language_info": {
+            "name": "python",
+            "version": version,
+            "mimetype": "text/x-python",
+            "codemirror_mode": {"name": "ipython", "version": 3},
+            "pygments_lexer": "ipython3",
+            "nbconvert_exporter": "python",
+            "file_extension": ".py",
+        },
+        "banner": f"Python {version} on Bitfusion",
+        "help_links": [],
+        "debugger": False,
+        "supported_features": [],
+    }

@@ -1,0 +1,49 @@
+"""Start of the proxy process: supervisor first, then sockets, then the loop.
+
+The supervisor is forked before zmq is imported, so it stays small and no thread is lost in the fork; with
+`acquire = start` the wrapper is already on its way while the proxy imports zmq.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+from bitfusion_kernel.processes import private_folder
+from bitfusion_kernel.processes.supervisor import start_supervisor
+from bitfusion_kernel.protocol import connection_file
+from bitfusion_kernel.protocol.arguments import ProxyArguments, split_arguments
+from bitfusion_kernel.protocol.wrapped_kernel import WrappedKernel
+
+
+def main(argv: list[str]) -> None:
+    """Run one proxy to its end. Exits the process; 2 with one line on stderr if it can't start."""
+    try:
+        arguments = split_arguments(argv)
+        info = connection_file.read(arguments.connection_file)
+        folder = private_folder.create(os.environ)
+    except (ValueError, OSError) as error:
+        print(f"bitfusion_kernel: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    status = 1
+    try:
+        status = _run(arguments, info, folder)
+    except Exception:
+        sys.excepthook(*sys.exc_info())  # for Jupyter's log; os._exit would swallow it
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # threads in zmq.proxy have no other end
+
+
+def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo, folder: str) -> int:
+    wrapped = WrappedKernel.load(arguments.value("spec"))
+    supervisor = start_supervisor(folder)
+    starter = KernelStarter(arguments, wrapped, info, supervisor)
+    if starter.acquires_at_start:
+        starter.try_start()
+    from bitfusion_kernel.proxy.proxy import Proxy
+
+    proxy = Proxy(info, supervisor, starter, wrapped)
+    return proxy.run()

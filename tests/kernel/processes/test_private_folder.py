@@ -1,0 +1,52 @@
+"""The folder of the sockets: private, short, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from bitfusion_kernel.processes import private_folder
+
+
+def test_it_lies_in_the_runtime_folder_and_is_private() -> None:
+    path = private_folder.create(os.environ)
+    assert os.path.dirname(path) == os.environ["XDG_RUNTIME_DIR"]
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+    Path(path, "kernel-1.json").touch()
+    private_folder.remove(path)
+    assert not os.path.exists(path)
+    private_folder.remove(path)  # whoever comes second finds nothing to do
+
+
+def test_every_proxy_gets_its_own() -> None:
+    paths = {private_folder.create(os.environ) for _ in range(3)}
+    assert len(paths) == 3
+    for path in paths:
+        private_folder.remove(path)
+
+
+@pytest.mark.parametrize("runtime", ["", "/no/such/folder", "/tmp/" + "x" * 90, "/tmp/" + "é" * 45])
+def test_a_place_that_does_not_serve_is_replaced_by_tmp(runtime: str) -> None:
+    path = private_folder.create({"XDG_RUNTIME_DIR": runtime})
+    assert os.path.dirname(path) == "/tmp"
+    private_folder.remove(path)
+
+
+def test_the_longest_place_that_serves_leaves_room_for_a_socket(tmp_path: Path) -> None:
+    path = private_folder.create(os.environ)
+    assert len(path) + 1 + private_folder.LONGEST_SOCKET_NAME <= 107
+    private_folder.remove(path)
+
+
+def test_folders_inside_are_not_removed() -> None:
+    path = private_folder.create(os.environ)
+    inside = Path(path, "inside")
+    inside.mkdir()
+    private_folder.remove(path)
+    assert inside.exists()
+    inside.rmdir()
+    private_folder.remove(path)
+    assert not os.path.exists(path)

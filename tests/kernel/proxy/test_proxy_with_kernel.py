@@ -1,0 +1,120 @@
+"""The proxy with a kernel behind it: commands beside it, interrupts, and deaths in the chain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kernel.proxy_harness import GRANT, STAMP, ProxyHarness, kinds
+from tests.kernel.supervisor_harness import gone
+
+
+@pytest.fixture
+def running() -> Iterator[ProxyHarness]:
+    """A proxy whose kernel has run a first cell."""
+    harness = ProxyHarness(GRANT, others="time.sleep(30)")
+    assert harness.reply(harness.cell("import os, time"))["execution_count"] == 1
+    yield harness
+    harness.close()
+
+
+def _pid(harness: ProxyHarness, expression: str) -> int:
+    return int(harness.printed(harness.cell(f"print({expression})")))
+
+
+def test_commands_beside_a_running_kernel(running: ProxyHarness) -> None:
+    assert running.printed(running.cell("%bitfusion acquire")) == "This kernel has its GPU already.\n"
+    assert running.printed(running.cell("%bitfusion request -n 2")) == (
+        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size.\n"
+    )
+    assert running.printed(running.cell("%bitfusion log")).startswith(f"{STAMP} Requesting GPUs [0]")
+    rows = running.printed(running.cell("%bitfusion")).splitlines()
+    assert rows[0] == "Kernel     running on its GPU"
+    assert "GPU        0 – 16160 MiB each" in rows
+    command = running.cell("%bitfusion")
+    assert running.reply(command)["execution_count"] == 1
+    assert running.reply(running.cell("2"))["execution_count"] == 2
+
+
+def test_the_magic_inside_other_code_asks_the_proxy(running: ProxyHarness) -> None:
+    status = running.printed(running.cell("x = 1\n%bitfusion status"))
+    assert status.startswith("Kernel     running on its GPU\n")
+    cell = running.cell("x = 1\n%bitfusion relase")
+    assert running.printed(cell).startswith("'relase' is no %bitfusion command; there are: status")
+
+
+def test_a_client_command_is_ended_by_an_interrupt_in_words(running: ProxyHarness) -> None:
+    cell = running.cell("%bitfusion health")
+    time.sleep(0.2)
+    running.interrupt()
+    reply = running.reply(cell)
+    assert reply["evalue"] == "The `bitfusion` client failed."
+    assert reply["traceback"][1:] == ["Answer: interrupted", "What to do: run the cell again."]
+    assert running.reply(running.cell("1"))["status"] == "ok"
+
+
+def test_an_interrupt_reaches_the_kernel_and_not_the_wrapper(running: ProxyHarness) -> None:
+    cell = running.cell("print('on', flush=True); time.sleep(30)")
+    running.on_iopub(lambda message: message.type == "stream")
+    running.send("interrupt_request", on="control")
+    assert running.reply(cell)["ename"] == "KeyboardInterrupt"
+    running.until_idle(cell)  # between reply and idle ipykernel itself may still abort what arrives
+    assert running.reply(running.cell("1"))["status"] == "ok"
+
+
+def test_a_kernel_killed_in_a_cell_is_told_with_its_signal(running: ProxyHarness) -> None:
+    cell, behind = running.cell("os.kill(os.getpid(), 9)"), running.cell("1")
+    reply = running.reply(cell)
+    assert reply["traceback"][1:] == [
+        "Answer: the kernel process was killed by SIGKILL",
+        "What to do: restart the kernel and run the cells again.",
+    ]
+    assert running.reply(behind)["status"] == "aborted"
+    assert running.process.wait(5) == 1
+
+
+def test_a_wrapper_killed_under_a_cell_is_told(running: ProxyHarness) -> None:
+    launcher = _pid(running, "os.getppid()")
+    kernel = _pid(running, "os.getpid()")
+    wrapper = _pid(running, f"open('/proc/{launcher}/stat').read().rpartition(')')[2].split()[1]")
+    cell = running.cell("time.sleep(30)")
+    running.on_iopub(
+        lambda message: message.type == "execute_input" and message.parent_header["msg_id"] == cell
+    )
+    os.kill(wrapper, signal.SIGKILL)
+    reply = running.reply(cell)
+    assert reply["ename"] == "WrapperDied"
+    assert reply["traceback"][2].startswith("Answer: `bitfusion run` was killed by SIGKILL; its last words: ")
+    assert running.process.wait(5) == 1
+    assert gone(kernel)
+
+
+def test_shutdown_ends_a_kernel_that_is_busy(running: ProxyHarness) -> None:
+    kernel = _pid(running, "os.getpid()")
+    running.cell("import signal; signal.signal(2, signal.SIG_IGN); print('on', flush=True); time.sleep(30)")
+    running.on_iopub(lambda message: message.type == "stream" and message.content["text"] == "on\n")
+    running.process.send_signal(signal.SIGTERM)
+    running.process.wait(8)
+    assert gone(kernel)
+
+
+def test_acquire_takes_the_gpu_now_and_tells_what_it_got() -> None:
+    harness = ProxyHarness(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
+    cell = harness.cell("%bitfusion acquire")
+    assert harness.shown(cell).splitlines()[1] == "The pool has not told a place"
+    text = harness.printed(cell)
+    assert text.splitlines()[:2] == ["Request    1 GPU", "GPU        0 – 16160 MiB each"]
+    seen = [kind for kind in kinds(harness.until_idle(cell)) if kind != "update_display_data"]
+    assert seen == ["busy", "display_data", "clear_output", "stream", "idle"]
+    assert harness.reply(harness.cell("1"))["execution_count"] == 1
+    harness.close()
+
+
+def test_a_gpu_taken_at_start_serves_the_first_cell() -> None:
+    harness = ProxyHarness(GRANT, BITFUSION_ACQUIRE="start")
+    assert harness.reply(harness.cell("1"))["execution_count"] == 1
+    harness.close()

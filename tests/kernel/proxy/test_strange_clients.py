@@ -1,0 +1,119 @@
+"""Clients and peers that hold the key, or our user's rights, but send nonsense: the proxy lives on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitfusion_kernel.magic import ipython_extension as ipython_magic
+from tests.kernel.proxy_harness import ProxyHarness, refuse
+
+TYPES = (
+    "execute_request",
+    "complete_request",
+    "inspect_request",
+    "history_request",
+    "is_complete_request",
+    "comm_info_request",
+    "comm_open",
+    "debug_request",
+    "input_reply",
+    "create_subshell_request",
+    "odd",
+    "",
+)
+CONTENTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"code": None, "cursor_pos": "x", "silent": 1},
+    {"code": ["%bitfusion"], "silent": []},
+    {"code": 5, "stop_on_error": None, "command": 3, "seq": "x"},
+    {"code": "%bitfusion request " + "9" * 5000},
+    {"code": "%bitfusion \x00 \ud800 \\"},
+    {"command": "debugInfo", "seq": None},
+    {"hist_access_type": "range", "session": "x", "start": None, "stop": [], "n": "many", "raw": "x"},
+    {"hist_access_type": "search", "pattern": 7, "n": -1, "unique": "x"},
+    {"hist_access_type": 3},
+)
+
+
+@pytest.fixture
+def proxy() -> Iterator[ProxyHarness]:
+    harness = ProxyHarness(refuse("Error: no"), BITFUSION_SILENT_WAIT="0.05")
+    yield harness
+    harness.close()
+
+
+def _runtime_folder() -> Path:
+    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob("bitfusion-kernel-*")
+    return folder
+
+
+@pytest.mark.parametrize("channel", ["shell", "control"])
+def test_signed_nonsense_on_a_channel_does_not_end_the_proxy(proxy: ProxyHarness, channel: str) -> None:
+    for message_type, content in itertools.product(TYPES, CONTENTS):
+        proxy.send(message_type, on=channel, **content)
+    request = proxy.send("kernel_info_request", on=channel)
+    assert proxy.reply(request, on=channel)["status"] == "ok"
+    assert proxy.process.poll() is None
+    assert "Traceback" not in proxy.stderr.read_text()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        b"",
+        b"\xff",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"words": 3}',
+        b'{"words": null}',
+        b'{"other": "x"}',
+        b"[" * 60_000,
+    ],
+)
+def test_nonsense_on_the_magics_socket_does_not_end_the_proxy(proxy: ProxyHarness, question: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(5)
+        peer.connect(str(_runtime_folder() / "proxy"))
+        peer.sendall(question)
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(100) == b""
+    assert proxy.reply(proxy.send("kernel_info_request"))["status"] == "ok"
+
+
+def test_the_magic_gets_answers_and_mistakes_in_words(
+    proxy: ProxyHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", str(_runtime_folder() / "proxy"))
+    ipython_magic.bitfusion("request -n 2")
+    assert capsys.readouterr().out == "The next cell asks for 2 GPUs.\n"
+    ipython_magic.bitfusion("")
+    assert capsys.readouterr().out.startswith(
+        "Kernel    no GPU; the next cell asks for one\nRequest   2 GPUs\n"
+    )
+    ipython_magic.bitfusion("relase")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("'relase' is no %bitfusion command; there are: status")
+    assert json.loads(json.dumps(ipython_magic.ask_proxy("help")))["text"].startswith("%bitfusion status")
+
+
+def test_without_a_proxy_the_magic_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", "/no/such/socket")
+    ipython_magic.bitfusion("status")
+    assert capsys.readouterr().err == (
+        "The Bitfusion proxy of this kernel does not answer; restart the kernel.\n"
+    )
+    monkeypatch.delenv("BITFUSION_KERNEL_SOCKET")
+    ipython_magic.bitfusion("status")
+    assert "does not answer" in capsys.readouterr().err

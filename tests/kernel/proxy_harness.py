@@ -1,0 +1,176 @@
+"""A real proxy process and a small client over zmq, with a `bitfusion` command made for the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+import bitfusion_kernel
+from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
+from bitfusion_kernel.protocol.wire import Message, Wire
+
+ENTRY = Path(bitfusion_kernel.__file__).with_name("__main__.py")
+PATIENCE_S = 15.0
+STAMP = "[INFO] 2026-11-21T00:00:00Z"
+
+WAIT_FOR_EVER = f"""
+print("{STAMP} Waiting for GPUs: place 1 of 2, ahead: ada: x.ipynb (1 GPUs, <1s>)", flush=True)
+time.sleep(60)
+"""
+GRANT = f"""
+print("{STAMP} Requesting GPUs [0] with 16160 MiB of memory from server 0, with version 4.0.0...", flush=True)
+sys.exit(subprocess.call(words[words.index("--") + 1 :]))
+"""
+
+
+def refuse(text: str, status: int = 1) -> str:
+    """A client that fails with these words."""
+    return f"print({text!r}, file=sys.stderr, flush=True); sys.exit({status})"
+
+
+class ProxyHarness:
+    """Starts one proxy; `run` is the Python text of its `bitfusion run`, `others` that of other commands."""
+
+    def __init__(
+        self,
+        run: str = WAIT_FOR_EVER,
+        *,
+        others: str = "print('unknown')",
+        options: tuple[str, ...] = (),
+        **environment: str,
+    ) -> None:
+        # Short paths: unix sockets allow 107 bytes.
+        self._place = tempfile.TemporaryDirectory(dir=Path(os.environ["XDG_RUNTIME_DIR"]).parent)
+        self.folder = Path(self._place.name)
+        self.client = self.folder / "bitfusion"
+        self.script(run, others)
+        fields: dict[str, Any] = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
+        fields |= {"transport": "ipc", "ip": str(self.folder / "s"), "key": "secret"}
+        file = self.folder / "connection.json"
+        file.write_text(json.dumps(fields))
+        self.info = ConnectionInfo(fields)
+        self.wire = Wire(b"secret")
+        environ = dict(os.environ, JPY_PARENT_PID=str(os.getpid()), BITFUSION_CLIENT=str(self.client))
+        environ |= {"IPYTHONDIR": str(self.folder / "ipython")}
+        self.stderr = self.folder / "stderr"
+        self.argv = [sys.executable, "-I", "-S", str(ENTRY), "-f", str(file), *options]
+        with self.stderr.open("w") as stderr:
+            self.process = subprocess.Popen(self.argv, env=environ | environment, stderr=stderr)
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.shell = self._connect(zmq.DEALER, "shell")
+        self.control = self._connect(zmq.DEALER, "control")
+        self.iopub = self.subscriber()
+        self.published: list[Message] = []
+        self._replies: list[Message] = []
+        self.on_iopub(lambda message: message.type == "iopub_welcome")
+
+    def script(self, run: str, others: str = "print('unknown')") -> None:
+        """Change what the `bitfusion` command does from now on."""
+        new = self.client.with_suffix(".new")
+        new.write_text(
+            f"#!{sys.executable} -IS\nimport os, signal, subprocess, sys, time\nwords = sys.argv[1:]\n"
+            f"if words[0] != 'run':\n    {others}\n    sys.exit(0)\n{run}\n"
+        )
+        new.chmod(0o755)
+        new.rename(self.client)
+
+    def _connect(self, kind: int, channel: str) -> zmq.Socket[bytes]:
+        socket = self.context.socket(kind)
+        socket.linger = 0
+        socket.reconnect_ivl = 5
+        if kind == zmq.SUB:
+            socket.subscribe(b"")
+        socket.connect(self.info.address(channel))
+        return socket
+
+    def subscriber(self) -> zmq.Socket[bytes]:
+        """One more client's iopub."""
+        return self._connect(zmq.SUB, "iopub")
+
+    def send(self, message_type: str, *, on: str = "shell", **content: Any) -> str:
+        """The id of the request sent."""
+        frames = self.wire.build(message_type, content)
+        (self.shell if on == "shell" else self.control).send_multipart(frames)
+        return self.wire.read(frames).id
+
+    def cell(self, code: str, **content: Any) -> str:
+        """The id of a cell."""
+        return self.send("execute_request", code=code, **content)
+
+    def on_iopub(self, wanted: Callable[[Message], bool]) -> Message:
+        """The next message of a kind; all that come are kept in `published`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.iopub.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+            message = self.wire.read(self.iopub.recv_multipart())
+            self.published.append(message)
+            if wanted(message):
+                return message
+        raise AssertionError(f"not published; there were {[m.type for m in self.published]}")
+
+    def reply(self, request: str, *, on: str = "shell") -> dict[str, Any]:
+        """The content of the reply to a request; replies to others are kept."""
+        return self.reply_message(request, on=on).content
+
+    def reply_message(self, request: str, *, on: str = "shell") -> Message:
+        """All of the reply."""
+        for message in self._replies:
+            if message.parent_header["msg_id"] == request:
+                return message
+        socket = self.shell if on == "shell" else self.control
+        deadline = time.monotonic() + PATIENCE_S
+        while socket.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+            message = self.wire.read(socket.recv_multipart())
+            if message.parent_header["msg_id"] == request:
+                return message
+            self._replies.append(message)
+        raise AssertionError(f"no reply; stderr: {self.stderr.read_text()}")
+
+    def until_idle(self, request: str) -> list[Message]:
+        """What is published for one request, to its `idle`."""
+        if not any(_is_idle(message, request) for message in self.published):
+            self.on_iopub(lambda message: _is_idle(message, request))
+        return [message for message in self.published if message.parent_header.get("msg_id") == request]
+
+    def shown(self, request: str) -> str:
+        """The text of the next wait notice of a cell."""
+        message = self.on_iopub(
+            lambda m: m.type.endswith("display_data") and m.parent_header.get("msg_id") == request
+        )
+        return str(message.content["data"]["text/plain"])
+
+    def printed(self, request: str) -> str:
+        """The stream output of one cell, at its end."""
+        return "".join(m.content["text"] for m in self.until_idle(request) if m.type == "stream")
+
+    def interrupt(self) -> None:
+        """As clients send it."""
+        self.reply(self.send("interrupt_request", on="control"), on="control")
+
+    def close(self) -> None:
+        """End the proxy, gently first."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(10)
+        for socket in (self.shell, self.control, self.iopub):
+            socket.close()
+        self.context.term()
+        self._place.cleanup()
+
+
+def _is_idle(message: Message, request: str) -> bool:
+    return message.parent_header.get("msg_id") == request and message.content.get("execution_state") == "idle"
+
+
+def kinds(messages: list[Message]) -> list[str]:
+    """`busy`, `idle`, or the message's type."""
+    return [str(message.content.get("execution_state", message.type)) for message in messages]

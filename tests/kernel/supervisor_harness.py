@@ -1,0 +1,133 @@
+"""A real supervisor, and misbehaving wrappers and kernels as small scripts."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bitfusion_kernel.gpu.kernel_starter import LAUNCHER
+from bitfusion_kernel.processes import private_folder
+from bitfusion_kernel.processes.supervisor import SupervisorLink, start_supervisor
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+PATIENCE_S = 10.0
+
+# What stands before the program is the wrapper's own behaviour; argv[1:] is the program.
+RUN_CHILD = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+RELEASING = (
+    "import signal, subprocess, sys\n"
+    "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+    "child = subprocess.Popen(sys.argv[1:])\n"
+    "status = child.wait()\n"
+    "print('released', flush=True)\n"
+    "sys.exit(status)"
+)
+SLEEP = "import time; time.sleep(60)"
+
+
+class SupervisorHarness:
+    """Sends orders and collects reports; `environment` is what wrappers get."""
+
+    def __init__(self, link: SupervisorLink) -> None:
+        self.link = link
+        self.reports: list[dict[str, Any]] = []
+        self.said: list[str] = []
+        self._number = 0
+
+    @property
+    def folder(self) -> Path:
+        """The private folder, which the supervisor removes at its end."""
+        return Path(self.link.folder)
+
+    def start(self, wrapper: str | list[str], kernel: str | None = None) -> None:
+        """Start a wrapper script, with the launcher and a kernel script under it if one is given."""
+        self._number += 1
+        path = str(self.folder / f"launcher-{self._number}")
+        argv = wrapper if isinstance(wrapper, list) else [*PYTHON, wrapper]
+        if kernel is not None:
+            argv = [*argv, sys.executable, "-I", "-S", LAUNCHER, path, "--", *PYTHON, kernel]
+        self.link.lines.send(
+            {
+                "do": "start",
+                "number": self._number,
+                "argv": argv,
+                "environment": dict(os.environ, BF_TEST="told", OTHER_TEST="kept"),
+                "socket": path,
+            }
+        )
+
+    def stop(self) -> None:
+        """End what runs."""
+        self.link.lines.send({"do": "stop"})
+
+    def until(self, event: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
+        """The next report of a kind; those before it stay in `reports`."""
+        deadline = time.monotonic() + PATIENCE_S
+        seen = 0
+        while True:
+            for report in self.reports[seen:]:
+                seen += 1
+                if report["event"] == event and wanted(report):
+                    del self.reports[:seen]
+                    return report
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {event} in {self.reports}"
+            assert not self.link.lines.closed, f"supervisor gone; no {event} in {self.reports}"
+            self._receive(left)
+
+    def until_said(self, text: str) -> None:
+        """An output line, wherever it came: its order among other reports is open."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.said:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text} was not said, but {self.said}"
+            self._receive(left)
+
+    def _receive(self, left: float) -> None:
+        select.select([self.link.lines], [], [], left)
+        received = self.link.lines.receive()
+        self.said += [report["text"] for report in received if report["event"] == "output"]
+        self.reports += received
+
+    def leave(self) -> None:
+        """Die, as the supervisor sees it."""
+        self.link.lines.close()
+
+    def wait_for_end(self) -> int:
+        """The supervisor's exit code."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.link.pid, 0)[1])
+
+
+@contextmanager
+def running_supervisor() -> Iterator[SupervisorHarness]:
+    """One supervisor, which ends with the block if it has not before."""
+    harness = SupervisorHarness(start_supervisor(private_folder.create(os.environ)))
+    try:
+        yield harness
+    finally:
+        harness.leave()
+        try:
+            harness.wait_for_end()
+        except ChildProcessError:
+            pass
+
+
+def gone(pid: int, within: float = 3.0) -> bool:
+    """Whether a process is gone, or a zombie, in time."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+        if stat.rpartition(")")[2].split()[0] == "Z":
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
