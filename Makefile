@@ -5,20 +5,26 @@ VENV := $(FOLDER)/venv
 BIN := $(VENV)/bin
 ENVIRONMENT := $(PYTHON) tools/environment.py
 KERNEL := $(BIN)/bitfusion-kernel install --sys-prefix
-PYTEST := $(BIN)/python -m pytest --durations=12
-ROOMS := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
+# Tests run in parallel; those that share a cluster, a browser or a pool run in one worker. WORKERS=0: one by one.
+WORKERS ?= auto
+PARALLEL := -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/python -m pytest $(PARALLEL) --durations=12
+# Rounds of the tests marked `rounds` in `make test-long`.
+ROUNDS ?= 10
+PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
 # Jupyter asks for a word before it serves root, who is the only user of many containers.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rooms test-pythons lab cluster cluster-stop bench fuzz lint lock clean
+.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop bench fuzz lint lock clean
 # An environment is made by one at a time.
 .NOTPARALLEL:
 
 help: ## show this list
 	@echo "make demo    train a network in a TensorFlow notebook in the Bitfusion kernel, and prove it"
 	@echo "make lab     JupyterLab on the embedded pool, with the Bitfusion kernel ready"
-	@echo "make test    every test; make test-rooms: those that need no server, browser or cluster"
+	@echo "make test    all tests but the long ones; make test-packages: those that need no server, browser or cluster"
+	@echo "make test-long  the long ones: many rounds, soak, the packages' tests on Python 3.10 and 3.13"
 	@echo "make cluster a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
 	@echo "make bench   the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make fuzz    100,000 random admission reviews"
@@ -40,20 +46,26 @@ lab:
 test:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@$(PYTEST) $(TESTS)
+	@$(PYTEST) -m 'not long' $(TESTS)
+
+test-packages:
+	@$(ENVIRONMENT) packages
+	@$(PYTEST) -m 'not cluster and not long' $(PACKAGES) $(TESTS)
+
+test-long:
+	@$(ENVIRONMENT) test
+	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
+	@KILL_ROUNDS=$(ROUNDS) $(PYTEST) -m 'long or rounds' $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
-test-rooms:
-	@$(ENVIRONMENT) rooms
-	@$(PYTEST) -m 'not cluster' $(ROOMS) $(TESTS)
-
-# The oldest and the newest Python that this project promises, where the machine has them.
+# The oldest and the newest Python that this project promises. Where the machine lacks one, its tests are left
+# out, except on CI, where that is an error.
 test-pythons: test-python-3.10 test-python-3.13
 
 test-python-%:
-	@if $(ENVIRONMENT) rooms --python $* --folder $(FOLDER)/venv-$* --if-found; then \
-	    $(FOLDER)/venv-$*/bin/python -m pytest -m 'not cluster' $(ROOMS); \
-	elif [ $$? -eq 3 ]; then echo "· the tests of the rooms on Python $* are left out"; \
+	@if $(ENVIRONMENT) packages --python $* --folder $(FOLDER)/venv-$* $(if $(CI),,--if-found); then \
+	    $(FOLDER)/venv-$*/bin/python -m pytest $(PARALLEL) -m 'not cluster and not long' $(PACKAGES); \
+	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
 
 cluster:
@@ -65,15 +77,16 @@ cluster-stop:
 	@$(BIN)/python -m tests.cluster down
 
 fuzz:
-	@$(ENVIRONMENT) rooms
+	@$(ENVIRONMENT) packages
 	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
 
 bench:
 	@$(ENVIRONMENT) test
 	@$(BIN)/python -m benchmarks $(BENCH)
 
+# mypy reads the types of everything that the project and its tests import.
 lint:
-	@$(ENVIRONMENT) lint
+	@$(ENVIRONMENT) test
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports

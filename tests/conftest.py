@@ -24,9 +24,12 @@ from typing import NamedTuple
 
 import pytest
 
-# The fixture `cluster`. Its processes live as long as the run: they don't carry the mark, and it looks for
-# leftovers itself.
-pytest_plugins = ["tests.cluster.plugin"]
+pytest_plugins = [
+    # The fixture `cluster`. Its processes live as long as the run: they don't carry the mark, and it looks for
+    # leftovers itself.
+    "tests.cluster.plugin",
+    "tests.support.no_skips",
+]
 
 MARK = "BITFUSION_TEST_SUITE"
 # A kernel's chain has 5 s to go while a server lives that might restart it; more on a busy machine.

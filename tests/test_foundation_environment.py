@@ -15,14 +15,14 @@ TOOL = Path(environment.__file__)
 
 
 def test_a_missing_python_is_told_by_its_own_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, TOOL, "rooms", "--python", "3.99", "--if-found"]
+    command = [sys.executable, TOOL, "packages", "--python", "3.99", "--if-found"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 3
     assert "Python 3.99 is not on this machine" in result.stdout
 
 
 def test_a_python_that_was_asked_for_must_be_there() -> None:
-    command = [sys.executable, TOOL, "rooms", "--python", "3.99"]
+    command = [sys.executable, TOOL, "packages", "--python", "3.99"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stderr == "make: Python 3.99 was not found; name it: PYTHON399=/path/to/python3\n"

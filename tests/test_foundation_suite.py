@@ -22,9 +22,9 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return pytester
 
 
-def run(suite: pytest.Pytester, body: str) -> pytest.RunResult:
+def run(suite: pytest.Pytester, body: str, *options: str) -> pytest.RunResult:
     (suite.path / "tests" / "test_it.py").write_text(body)
-    return suite.runpytest_subprocess("-p", "no:cacheprovider")
+    return suite.runpytest_subprocess("-p", "no:cacheprovider", *options)
 
 
 def test_a_clean_test_passes(suite: pytest.Pytester) -> None:
@@ -86,3 +86,33 @@ def test_a_lease_left_behind_is_an_error(suite: pytest.Pytester) -> None:
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*lease: * of request_gpus"])
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcomes"), [("true", {"failed": 1, "errors": 1}), ("false", {"skipped": 2})]
+)
+@pytest.mark.parametrize("workers", [[], ["-n1"]], ids=["one process", "workers"])
+def test_a_skipped_test_is_a_failure_in_ci(
+    suite: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    ci: str,
+    outcomes: dict[str, int],
+    workers: list[str],
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    result = run(
+        suite,
+        "import pytest\n"
+        "@pytest.mark.skip(reason='no such device')\ndef test_marked():\n    pass\n"
+        "def test_skips():\n    pytest.skip('no such device')\n"
+        "@pytest.mark.xfail(reason='known')\ndef test_known():\n    assert False\n",
+        *workers,
+    )
+    result.assert_outcomes(**outcomes, xfailed=1)
+
+
+def test_a_skipped_module_is_a_failure_in_ci(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    result = run(suite, "import pytest\npytest.importorskip('no_such_module')\n")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*Skipped tests are failures where CI=true*no_such_module*"])

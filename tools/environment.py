@@ -1,7 +1,7 @@
 """Make an environment for one purpose, from a lock file with hashes, with nothing but Python's own pip.
 
     python3 tools/environment.py demo            # build/venv with requirements/demo.txt and this project
-    python3 tools/environment.py rooms --python 3.13 --folder build/venv-3.13
+    python3 tools/environment.py packages --python 3.13 --folder build/venv-3.13
 
 A stamp in the environment tells what is in it, so a second call returns at once. Purposes share one
 environment: their lock files agree with each other.
@@ -21,7 +21,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUPPORTED = ("3.13", "3.12", "3.11", "3.10")
-PURPOSES = ("demo", "kernel", "lab", "lint", "rooms", "test")
+PURPOSES = ("demo", "kernel", "lab", "lint", "packages", "test")
 
 
 class Trouble(Exception):

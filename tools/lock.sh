@@ -20,7 +20,7 @@ part() {
 part kernel --group build
 part demo --group build --extra demo
 part lab --group build --extra lab
-part rooms --group rooms --extra form --extra controller
+part packages --group packages --extra form --extra controller
 part lint --group lint
 # What the controller's image holds: that extra alone, without the kernel's packages.
 rm -f requirements/controller.txt
