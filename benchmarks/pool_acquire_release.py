@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+import bitfusion_pool
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.embedded import command_folder
-from bitfusion_pool.entries import WAITING, Holder
-from bitfusion_pool.ledger import Ledger
-from bitfusion_pool.waiting import wait_for_turn
+from bitfusion_pool.ledger.entries import WAITING, Holder
+from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.waiting import wait_for_turn
 
+COMMAND = os.path.join(os.path.dirname(bitfusion_pool.__file__), "bin", "bitfusion")
 HOLDER = Holder("benchmark", "benchmark")
 REPETITIONS = 30
 WAITERS = 200
@@ -34,10 +35,6 @@ def pool_environment(folder: str) -> dict[str, str]:
     """An environment with a pool of its own in `folder`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("BITFUSION_")}
     return {**kept, "BITFUSION_POOL_DIR": f"{folder}/pool", "BITFUSION_PYTHON": sys.executable}
-
-
-def _command() -> str:
-    return os.path.join(command_folder(), "bitfusion")
 
 
 def library_cycle(environ: Mapping[str, str]) -> float:
@@ -52,7 +49,7 @@ def library_cycle(environ: Mapping[str, str]) -> float:
 
 def run_before_program(environ: Mapping[str, str]) -> float:
     """From starting `bitfusion run` until its program has started, the program's own start-up taken off."""
-    return _started([_command(), "run", "-n", "1", "-p", "0.5", "--"], environ) - _started([], environ)
+    return _started([COMMAND, "run", "-n", "1", "-p", "0.5", "--"], environ) - _started([], environ)
 
 
 def _started(prefix: list[str], environ: Mapping[str, str]) -> float:
@@ -64,14 +61,14 @@ def _started(prefix: list[str], environ: Mapping[str, str]) -> float:
 def run_whole(environ: Mapping[str, str]) -> float:
     """All of `bitfusion run -n 1 -- true`."""
     started = time.perf_counter()
-    words = [_command(), "run", "-n", "1", "--", "true"]
+    words = [COMMAND, "run", "-n", "1", "--", "true"]
     subprocess.run(words, env=dict(environ), stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
 
 
 def killed_to_next(environ: Mapping[str, str]) -> float:
     """SIGKILL of a holder and its program until the next in the queue has the GPUs."""
-    words = [_command(), "run", "-n", "2", "--", "sleep", "60"]
+    words = [COMMAND, "run", "-n", "2", "--", "sleep", "60"]
     holder = subprocess.Popen(words, env=dict(environ), stderr=subprocess.DEVNULL, start_new_session=True)
     with Ledger(environ) as ledger:
         while not ledger.entries():
@@ -98,7 +95,8 @@ def killed_to_next(environ: Mapping[str, str]) -> float:
 
 def queue_of_waiters(environ: Mapping[str, str], count: int = WAITERS) -> tuple[float, float, bool]:
     """Seconds until `count` waiters were served one after the other, the share of a core they used while they
-    only waited, and whether the order was kept."""
+    only waited, and whether the order was kept.
+    """
     queued: list[str] = []
     served: list[str] = []
 

@@ -105,7 +105,7 @@ class Place:
 
     def leases(self) -> set[str]:
         """Who holds GPUs in the run's pool."""
-        from tests.pool_leases import held_leases
+        from tests.support.pool_leases import held_leases
 
         return held_leases(self.pool)
 

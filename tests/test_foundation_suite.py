@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A small suite with this suite's conftest, run in a process of its own."""
     tests = pytester.mkdir("tests")
-    for name in ("conftest.py", "pool_leases.py"):
+    (tests / "support").mkdir()
+    for name in ("conftest.py", "support/pool_leases.py"):
         text = (ROOT / "tests" / name).read_text()
         (tests / name).write_text(text.replace("GRACE_S = 8.0", "GRACE_S = 0.3"))
     pytester.makeini("[pytest]\npythonpath = .\nfilterwarnings = error")
@@ -79,9 +80,11 @@ def test_a_lease_left_behind_is_an_error(suite: pytest.Pytester) -> None:
     result = run(
         suite,
         "import subprocess\n"
-        "from bitfusion_pool.embedded import command_folder\n"
+        "from pathlib import Path\n"
+        "import bitfusion_pool\n"
+        "COMMAND = Path(bitfusion_pool.__file__).parent / 'bin' / 'bitfusion'\n"
         "def test_leaves():\n"
-        "    command = [command_folder() + '/bitfusion', 'request_gpus', '-n', '1', '-f', 'allocation']\n"
+        "    command = [COMMAND, 'request_gpus', '-n', '1', '-f', 'allocation']\n"
         "    subprocess.run(command, check=True)\n",
     )
     result.assert_outcomes(passed=1, errors=1)

@@ -47,9 +47,8 @@ class Pool:
 
     def status(self) -> dict[str, Any]:
         """What `bitfusion-pool status --json` says."""
-        code = "import sys; from bitfusion_pool.admin import main; sys.exit(main())"
         done = subprocess.run(
-            [sys.executable, "-c", code, "status", "--json"],
+            [sys.executable, "-m", "bitfusion_pool.admin.cli", "status", "--json"],
             env=os.environ | self.environment,
             check=True,
             capture_output=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_pool.ledger import Ledger
+from bitfusion_pool.ledger.ledger import Ledger
 from tests.pool.pool_client import PoolClient
 
 

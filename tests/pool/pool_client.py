@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import bitfusion_pool
-from bitfusion_pool.entries import HELD, WAITING, Entry, Holder
-from bitfusion_pool.ledger import Ledger
+from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, Holder
+from bitfusion_pool.ledger.ledger import Ledger
 
 COMMAND = str(Path(bitfusion_pool.__file__).parent / "bin" / "bitfusion")
 LIMIT_S = 20.0
@@ -75,9 +75,8 @@ class PoolClient:
 
     def admin(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`bitfusion-pool`, ended."""
-        code = "import sys; from bitfusion_pool.admin import main; sys.exit(main())"
         return subprocess.run(
-            [sys.executable, "-c", code, *words],
+            [sys.executable, "-m", "bitfusion_pool.admin.cli", *words],
             env=self.environ,
             cwd=Path(bitfusion_pool.__file__).parent.parent,
             capture_output=True,

@@ -1,0 +1,1 @@
+"""The administrator's command `bitfusion-pool`: status, init, simulate, reap."""

@@ -1,0 +1,88 @@
+"""What `bitfusion-pool status` prints: the pool as tables."""
+
+from __future__ import annotations
+
+from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
+from bitfusion_pool.text_table import bar, box
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from bitfusion_pool.ledger.snapshot import Snapshot
+
+
+def status_text(snapshot: Snapshot) -> str:
+    """GPUs, who holds them, who waits."""
+    simulated = ", simulated GPUs" if snapshot.simulated else ""
+    parts = [f"GPU pool in {snapshot.folder}{simulated}\n\n", _gpus(snapshot)]
+    parts += ["\n", _held(snapshot) if snapshot.held else "Nobody holds a GPU.\n"]
+    if snapshot.waiting:
+        parts += ["\n", _waiting(snapshot)]
+    if snapshot.lost:
+        parts.append(
+            "\nThe lock files of these were deleted; nobody can tell whether they still run:\n  "
+            + "\n  ".join(snapshot.lost)
+            + "\nOnce you know that they have ended: bitfusion-pool reap --force LEASE\n"
+        )
+    return "".join(parts)
+
+
+def _gpus(snapshot: Snapshot) -> str:
+    rows = []
+    for server in snapshot.servers:
+        for device in server.devices:
+            free = snapshot.free[server.key, device.number]
+            used = device.memory_mib - free
+            rows.append(
+                (
+                    f"{server.name} {server.key}",
+                    str(device.number),
+                    device.shown_name,
+                    bar(used, device.memory_mib),
+                    f"{used:,}",
+                    f"{device.memory_mib:,}",
+                )
+            )
+    titles = ("Server", "GPU", "Name", "Memory", "used MiB", "of MiB")
+    return box(titles, rows, frozenset((1, 4, 5)))
+
+
+def _held(snapshot: Snapshot) -> str:
+    rows = [
+        (
+            entry.holder.user,
+            entry.holder.label,
+            size_text(entry.request),
+            _where(entry),
+            short_duration(int(snapshot.taken - (entry.granted or snapshot.taken))),
+            _until(entry, snapshot.taken),
+            entry.entry_id,
+        )
+        for entry in snapshot.held
+    ]
+    return box(("User", "Held by", "Request", "GPUs", "for", "until", "Lease"), rows, frozenset((4,)))
+
+
+def _waiting(snapshot: Snapshot) -> str:
+    rows = [
+        (
+            str(place),
+            entry.holder.user,
+            entry.holder.label,
+            size_text(entry.request),
+            short_duration(int(snapshot.taken - entry.asked)),
+        )
+        for entry, place in zip(snapshot.waiting, snapshot.places, strict=True)
+    ]
+    return box(("Place", "User", "Waiting", "Request", "for"), rows, frozenset((0, 4)))
+
+
+def _where(entry: Entry) -> str:
+    numbers = " ".join(str(share.number) for share in entry.shares)
+    return f"{entry.shares[0].server} GPU {numbers}" if entry.shares else ""
+
+
+def _until(entry: Entry, now: float) -> str:
+    if entry.kind != RESERVED or entry.expires is None:
+        return "it ends"
+    left = entry.expires - now
+    return f"{short_duration(int(left))} unused" if left > 0 else "client ends"

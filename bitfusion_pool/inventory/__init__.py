@@ -1,0 +1,1 @@
+"""What the pool consists of: servers and GPUs, pool.toml, placement of requests, emulation settings."""

@@ -1,0 +1,161 @@
+"""`request_gpus`, `client`, `release_gpus`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bitfusion_pool.ledger.entries import HELD, WAITING
+from tests.pool.pool_client import PoolClient, uniform, until
+
+NONE_REQUESTED = "no GPUs are requested: use request_gpus first, or name the allocation with -f FILE"
+REQUESTED = """\
+[INFO] TIME Query server 127.0.0.1:56001 to claim client id: UUID
+[INFO] TIME Query server 127.0.0.1:56001 gpu availability
+[INFO] TIME Choosing GPUs from server list [127.0.0.1:56001]
+[INFO] TIME Requesting GPUs [0] with 2048 MiB of memory from server 0, with version 4.0.0-00000000...
+Requested resources:
+Server List: 127.0.0.1:56001
+Client idle timeout: 0 min
+[INFO] TIME Locked 1 GPUs with partial memory 0.126733, configuration saved to 'FILE'
+"""
+RELEASED = """\
+[INFO] TIME Releasing GPUs from config file 'FILE'...
+[INFO] TIME Released GPUs on 1 servers and removed generated config file 'FILE'
+"""
+USED = """\
+[INFO] TIME Query server 127.0.0.1:56001 to claim client id: UUID
+[INFO] TIME Running client command 'printenv BITFUSION_POOL_LEASE' on 1 GPUs, with the following servers:
+[INFO] TIME 127.0.0.1 55001 UUID 56001 4.0.0-00000000
+
+[INFO] TIME Command started, launching telemetry process: UUID | 127.0.0.1:56001
+"""
+
+
+def saved_to(text: str) -> str:
+    found = re.search("saved to '(.*)'", text)
+    assert found
+    return found[1]
+
+
+def test_request_use_release(client: PoolClient) -> None:
+    requested = client.do("request_gpus", "-n", "1", "-m", "2048")
+    assert (requested.returncode, requested.stdout, uniform(requested.stderr)) == (0, "", REQUESTED)
+    (entry,) = client.entries(HELD)
+    assert client.admin("reap").stdout.startswith("took back 0 ")
+    for _ in range(2):
+        used = client.do("client", "--", "printenv", "BITFUSION_POOL_LEASE")
+        assert (used.returncode, used.stdout) == (0, f"{entry.entry_id}\n")
+        assert uniform(used.stderr) == USED
+    released = client.do("release_gpus")
+    assert (released.returncode, uniform(released.stderr)) == (0, RELEASED)
+    assert client.entries(HELD) == []
+    assert os.listdir(client.folder / "locks") == []
+    assert not os.path.exists(saved_to(requested.stderr))
+
+
+def test_the_number_of_gpus_may_stand_alone(client: PoolClient) -> None:
+    assert client.do("request_gpus", "2").returncode == 0
+    assert client.entries(HELD)[0].request.gpus == 2
+    assert client.do("release_gpus").returncode == 0
+
+
+def test_the_status_of_a_client_is_its_programs(client: PoolClient) -> None:
+    client.do("request_gpus", "1")
+    assert client.do("client", "sh -c 'exit 6'").returncode == 6
+    assert client.do("client", "no-such-program").returncode == 127
+    client.do("release_gpus")
+
+
+def test_allocations_may_be_named(client: PoolClient, tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("a", "b")]
+    for file in files:
+        assert client.do("request_gpus", "-n", "1", "-f", file).returncode == 0
+        assert os.stat(file).st_mode & 0o777 == 0o600
+    first = client.do("client", "-f", files[0], "--", "printenv", "BITFUSION_POOL_LEASE").stdout
+    newest = client.do("client", "--", "printenv", "BITFUSION_POOL_LEASE").stdout
+    assert [one.entry_id for one in client.entries(HELD)] == [first.strip(), newest.strip()]
+    assert client.do("release_gpus", f"-f={files[1]}").returncode == 0
+    assert [one.entry_id for one in client.entries(HELD)] == [first.strip()]
+    assert client.do("release_gpus").returncode == 0
+    assert client.entries(HELD) == []
+
+
+def test_a_forgotten_run_can_be_released_by_its_allocation_file(client: PoolClient) -> None:
+    process = client.start("run", "-n", "2", "--", "sh", "-c", "echo go; sleep 60")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    path = next(saved_to(line) for line in process.stderr if "saved to" in line)
+    assert client.do("release_gpus", "-f", path).returncode == 0
+    assert client.entries(HELD) == []
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_forgotten_request_is_taken_back_after_a_while(client: PoolClient) -> None:
+    env = {"BITFUSION_POOL_MANNERS": "auto_release=0.3"}
+    path = saved_to(client.do("request_gpus", "2", env=env).stderr)
+    waiting = client.do("run", "-n", "1", "--", "true")
+    assert waiting.returncode == 0
+    late = client.do("client", "--", "true")
+    assert late.returncode == 1
+    assert late.stderr.splitlines()[-1] == (
+        f"Error: the GPUs of {path} are no longer allocated: released, or not used for too long"
+    )
+
+
+def test_a_request_that_is_used_is_not_forgotten(client: PoolClient) -> None:
+    env = {"BITFUSION_POOL_MANNERS": "auto_release=0.2"}
+    client.do("request_gpus", "1", env=env)
+    used = client.start("client", "--", "sleep", "0.8", env=env)
+    until(lambda: used.poll() is not None or client.admin("reap").stdout.startswith("took back 1"))
+    assert used.wait(20) == 0
+    used.communicate()
+    until(lambda: client.admin("reap") and not client.entries(HELD))
+
+
+def test_a_request_may_wait_and_be_given_up(
+    client: PoolClient, everything_taken: subprocess.Popen[str]
+) -> None:
+    process = client.start("request_gpus", "1")
+    client.until_waiting(1)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert client.entries(WAITING) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            ["client", "--", "true"],
+            "no GPUs are requested: use request_gpus first, or name the allocation with -f FILE",
+        ),
+        (
+            ["release_gpus"],
+            "no GPUs are requested: use request_gpus first, or name the allocation with -f FILE",
+        ),
+        (["client"], "there is no program to run"),
+        (
+            ["release_gpus", "-f", "/nowhere"],
+            "allocation file /nowhere cannot be read: No such file or directory",
+        ),
+        (["release_gpus", "-f", "/dev/null"], "allocation file /dev/null cannot be read: it names no lease"),
+        (["release_gpus", "-f"], "flag needs an argument: -f"),
+        (["release_gpus", "-x"], "flag provided but not defined: -x"),
+        (["release_gpus", "now"], "unexpected word: now"),
+        (["request_gpus", "1", "true"], "request_gpus runs no program: true"),
+    ],
+)
+def test_a_mistake_is_told(client: PoolClient, words: list[str], problem: str) -> None:
+    done = client.do(*words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == f"Error: {problem}"
+    assert not client.folder.exists() or client.entries(HELD) == []

@@ -1,0 +1,216 @@
+"""pool.toml: what may stand in it, and how a mistake is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.errors import ClientFailed, NeverSatisfiable, PoolUnreadable
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.client.run import server_of
+from bitfusion_pool.inventory.configuration import parse_configuration, read_configuration
+from bitfusion_pool.inventory.servers import default_servers
+from bitfusion_pool.ledger.entries import HELD
+from bitfusion_pool.ledger.waiting import wait_for_turn
+from tests.pool.pool_client import PoolClient, somebody
+
+FULL = """
+[[servers]]
+name = "one"
+address = "10.0.0.1"
+port = 56002
+dispatcher_port = 55002
+uuid = "u-1"
+hostname = "bf-one"
+has_rdma = true
+cuda_version = "11.4"
+driver_version = "470.1"
+
+[[servers.devices]]
+name = "Tesla T4"
+memory_mib = 15109
+count = 2
+
+[[servers.devices]]
+name = "Tesla P4"
+
+[[servers]]
+address = "10.0.0.2"
+
+[manners]
+stream = "stdout"
+slow = 0.5
+backup_warning = true
+"""
+
+
+def test_everything_that_can_be_described() -> None:
+    servers, manners = parse_configuration(FULL)
+    first, second = servers
+    assert first.key == "10.0.0.1:56002"
+    assert (first.name, first.hostname, first.uuid, first.dispatcher_port) == ("one", "bf-one", "u-1", 55002)
+    assert (first.has_rdma, first.cuda_version, first.driver_version) == (True, "11.4", "470.1")
+    assert [(one.number, one.name, one.memory_mib) for one in first.devices] == [
+        (0, "Tesla T4", 15109),
+        (1, "Tesla T4", 15109),
+        (2, "Tesla P4", 16160),
+    ]
+    assert [one.shown_name for one in first.devices][1:] == ["Tesla T4 (simulated)", "Tesla P4 (simulated)"]
+    assert (second.name, second.key, second.hostname, second.devices) == (
+        "server1",
+        "10.0.0.2:56001",
+        "server1",
+        (),
+    )
+    assert manners == {"stream": "stdout", "slow": "0.5", "backup_warning": "on"}
+
+
+def test_a_server_without_a_uuid_keeps_the_same_one() -> None:
+    text = '[[servers]]\naddress = "10.0.0.9"\n'
+    assert parse_configuration(text)[0][0].uuid == parse_configuration(text)[0][0].uuid != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("server = 1", "unknown key 'server'; known are servers, manners"),
+        ("servers = 1", "servers must be a list of tables [[servers]]"),
+        ("servers = [1]", "servers[0] must be a table"),
+        ("manners = 1", "manners must be a table [manners]"),
+        (
+            '[manners]\nstream = "up"',
+            'invalid value "up" for manner stream: must be stderr or stdout or split',
+        ),
+        ("[[servers]]\nport = 0", "servers[0]: port must be at least 1, not 0"),
+        ("[[servers]]\nport = 65536", "servers[0]: ports go up to 65535"),
+        ('[[servers]]\nport = "x"', "servers[0]: port must be a whole number, not 'x'"),
+        ("[[servers]]\nport = true", "servers[0]: port must be a whole number, not True"),
+        ("[[servers]]\nhas_rdma = 1", "servers[0]: has_rdma must be true or false, not 1"),
+        ("[[servers]]\nname = 1", "servers[0]: name must be a text, not 1"),
+        ('[[servers]]\nname = ""', "servers[0]: name must be one line of text, not ''"),
+        ('[[servers]]\nname = "a\\nb"', "servers[0]: name must be one line of text, not 'a\\nb'"),
+        ('[[servers]]\naddress = "a;b"', "servers[0]: address must not contain blanks, ; or ,: 'a;b'"),
+        ("[[servers]]\ndevices = 1", "servers[0]: devices must be a list of tables, not 1"),
+        ("[[servers]]\n[[servers.devices]]\ncount = 257", "servers[0]: a server has at most 256 devices"),
+        (
+            "[[servers]]\n[[servers.devices]]\nmemory_mib = -1",
+            "servers[0].devices[0]: memory_mib must be at least 1, not -1",
+        ),
+        (
+            "[[servers]]\n[[servers.devices]]\nsize = 1",
+            "servers[0].devices[0]: unknown key 'size'; known are name, memory_mib, count",
+        ),
+        ("[[servers]]\n[[servers]]", "two servers have the address 127.0.0.1:56001"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_configuration(text)
+    assert str(caught.value) == problem
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused_with_a_value_error(text: str) -> None:
+    try:
+        parse_configuration(text)
+    except ValueError:
+        pass
+
+
+def test_a_file_that_cannot_be_read_or_understood_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    with pytest.raises(PoolUnreadable) as caught:
+        read_configuration(str(missing))
+    assert str(caught.value) == f"pool configuration {missing} is wrong: No such file or directory"
+    broken = tmp_path / "broken.toml"
+    broken.write_text("servers = [")
+    with pytest.raises(PoolUnreadable, match=f"^pool configuration {broken} is wrong: .+"):
+        read_configuration(str(broken))
+
+
+def test_without_a_file_the_pool_is_the_default_one(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        assert ledger.servers == default_servers()
+
+
+def test_a_changed_file_is_followed_and_leases_stay(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 20000\ncount = 3\n")
+        with client.ledger() as later:
+            assert later.free() == {
+                ("127.0.0.1:56001", 0): 3840,
+                ("127.0.0.1:56001", 1): 3840,
+                ("127.0.0.1:56001", 2): 20000,
+            }
+            (client.folder / "pool.toml").unlink()
+            with client.ledger() as without:
+                assert without.servers == later.servers
+        ledger.give_back(entry.entry_id)
+        lock.close()
+
+
+def test_a_server_that_is_added_serves_who_waits(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        first, lock = ledger.ask(GpuRequest(2), somebody())
+        second, other = ledger.ask(GpuRequest(2), somebody())
+        client.configure('[[servers]]\nname = "new"\naddress = "10.0.0.2"\n[[servers.devices]]\ncount = 2\n')
+        with client.ledger() as later:
+            found = later.look(second.entry_id)
+            assert found is not None
+            assert found.state == HELD
+            for entry_id in (first.entry_id, second.entry_id):
+                later.give_back(entry_id)
+        lock.close()
+        other.close()
+
+
+def test_a_configuration_named_in_the_environment_must_exist(client: PoolClient) -> None:
+    path = client.folder / "nowhere.toml"
+    done = client.do("list_gpus", env={"BITFUSION_POOL_CONFIG": str(path)})
+    assert done.returncode == 1
+    assert done.stderr == f"Error: pool configuration {path} is wrong: No such file or directory\n"
+
+
+def test_a_waiter_whom_the_changed_pool_can_never_serve_is_told(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        held, lock = ledger.ask(GpuRequest(2), somebody())
+        waiting, other = ledger.ask(GpuRequest(2), somebody())
+        client.configure("[[servers]]\n[[servers.devices]]\n")
+        client.ledger().close()
+        with pytest.raises(NeverSatisfiable) as caught:
+            wait_for_turn(ledger, waiting, 10)
+        assert str(caught.value) == (
+            "no server can satisfy the request: 2 GPUs with 16160 MiB of memory each; "
+            "the largest server has 1 GPUs with 16160 MiB"
+        )
+        ledger.give_back(held.entry_id)
+        lock.close()
+        other.close()
+
+
+def test_a_waiter_grants_by_the_pool_as_it_is_now(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        held, lock = ledger.ask(GpuRequest(2), somebody())
+        waiting, other = ledger.ask(GpuRequest(1), somebody())
+        client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 9000\n")
+        client.ledger().close()
+        lock.close()
+        granted = wait_for_turn(ledger, waiting, 10)
+        assert [share.memory_mib for share in granted.shares] == [9000]
+        assert ledger.look(held.entry_id) is None
+        ledger.give_back(granted.entry_id)
+        other.close()
+
+
+def test_a_server_that_vanishes_between_grant_and_start_is_told(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        ledger.give_back(entry.entry_id)
+        lock.close()
+    with pytest.raises(ClientFailed) as caught:
+        server_of((), entry)
+    assert str(caught.value) == "server 127.0.0.1:56001 no longer has the GPUs of this request"
