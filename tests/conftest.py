@@ -27,8 +27,8 @@ from tests.support.place import NOTHING, Contents, Place
 from tests.support.waiting import wait_until
 
 pytest_plugins = [
-    # The fixture `cluster`. Its processes live as long as the run: they don't carry the mark, and it looks for
-    # leftovers itself.
+    # The fixture `cluster`. Its processes live as long as the test process: they don't carry the mark, and it
+    # looks for leftovers itself.
     "tests.cluster.plugin",
     "tests.support.no_skips",
 ]
