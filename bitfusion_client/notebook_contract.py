@@ -1,8 +1,8 @@
 """What a Kubeflow Notebook asks of Bitfusion, and what is written on it so that the rest finds it.
 
 Called with raw dicts by the admission of Notebooks, by the reconciler that heals what admission missed, and
-by the hook in the form's backend: all three make the same object. Pure; objects of any shape are borne, none
-is ever changed in place.
+by the hook in the form's backend: all three make the same object. Pure; objects may have any shape, and none
+is changed in place.
 """
 
 from __future__ import annotations
@@ -18,15 +18,24 @@ from bitfusion_client.kubernetes_contract import (
     LABEL_REQUESTED,
     MANAGEMENT_INJECTION,
     is_copied_annotation,
-    is_size_resource,
     request_from_kubernetes,
+)
+from bitfusion_client.raw_objects import (
+    annotations_of,
+    asks_for_gpus,
+    containers_of,
+    init_containers_of,
+    labels_of,
+    mapping,
+    metadata_of,
+    pod_spec_of,
+    size_limits_of,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from dataclasses import dataclass
-    from typing import Any
 
     from bitfusion_client.client_images import ImageRule
     from bitfusion_client.request import GpuRequest
@@ -72,15 +81,15 @@ def _request(
     init_containers: Sequence[Mapping[str, object]],
 ) -> GpuRequest | None:
     for container in init_containers:
-        for name in _sizes(container):
+        for name in size_limits_of(container):
             raise _refused(container, name, "an init container cannot ask for GPUs, only the notebook's can")
-    asking = [container for container in containers if _asks(container)]
+    asking = [container for container in containers if asks_for_gpus(container)]
     if len(asking) > 1:
         first = _name_of(asking[0])
-        key = next(iter(_sizes(asking[1])))
+        key = next(iter(size_limits_of(asking[1])))
         raise _refused(asking[1], key, f'only one container may ask for GPUs; container "{first}" does too')
-    limits = _limits(asking[0]) if asking else None
-    return request_from_kubernetes(limits, _text_map(notebook, "annotations"))
+    limits = size_limits_of(asking[0]) if asking else None
+    return request_from_kubernetes(limits, annotations_of(notebook))
 
 
 def notebook_changes(
@@ -92,11 +101,11 @@ def notebook_changes(
     label loses it, and those annotations that have the value written here; nothing else is ever touched.
     One that is to be left alone is, right or wrong. Raises InvalidRequest.
     """
-    if is_left_alone(_text_map(notebook, "labels")):
+    if is_left_alone(labels_of(notebook)):
         return NotebookChanges(None, {}, {})
     containers, init_containers = _containers(notebook)
     request = _request(notebook, containers, init_containers)
-    annotations, labels = _text_map(notebook, "annotations"), _text_map(notebook, "labels")
+    annotations, labels = annotations_of(notebook), labels_of(notebook)
     if request is not None:
         image = _image(notebook, containers)
         defaults = default_annotations(image, rules)
@@ -120,14 +129,14 @@ def apply_changes(notebook: Mapping[str, object], changes: NotebookChanges) -> d
     result = dict(notebook)
     if changes.is_empty():
         return result
-    metadata = dict(_mapping(notebook.get("metadata")))
+    metadata = dict(metadata_of(notebook))
     result["metadata"] = metadata
     for part, written, removed in (
         ("annotations", changes.annotations, changes.removed_annotations),
         ("labels", changes.labels, changes.removed_labels),
     ):
         if written or removed:
-            kept = _text_map(notebook, part)
+            kept = mapping(metadata.get(part))
             metadata[part] = {
                 **{name: value for name, value in kept.items() if name not in removed},
                 **written,
@@ -146,11 +155,7 @@ def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
     Called by admission, which lets a wrong object that is older than it be edited elsewhere.
     """
     containers, init_containers = _containers(notebook)
-    return (
-        carried_annotations(_text_map(notebook, "annotations")),
-        [(container.get("name"), _sizes(container)) for container in containers if _asks(container)],
-        [(container.get("name"), _sizes(container)) for container in init_containers if _asks(container)],
-    )
+    return carried_annotations(annotations_of(notebook)), _asked(containers), _asked(init_containers)
 
 
 def is_left_alone(labels: Mapping[str, object] | None) -> bool:
@@ -158,12 +163,12 @@ def is_left_alone(labels: Mapping[str, object] | None) -> bool:
 
     The webhooks' selectors say so too, but an edit is sent if the object before or after it is selected.
     """
-    return bool(labels) and _mapping(labels).get(LABEL_ADMISSION) == ADMISSION_IGNORE
+    return bool(labels) and mapping(labels).get(LABEL_ADMISSION) == ADMISSION_IGNORE
 
 
 def has_size(notebook: Mapping[str, object]) -> bool:
     """Whether a container's limits name a Bitfusion size, right or wrong. Needs no parsing."""
-    return any(_asks(container) for container in _containers(notebook)[0])
+    return any(asks_for_gpus(container) for container in _containers(notebook)[0])
 
 
 def default_annotations(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> dict[str, str]:
@@ -194,9 +199,9 @@ def notebook_image(notebook: Mapping[str, object]) -> object:
 
 def _image(notebook: Mapping[str, object], containers: Sequence[Mapping[str, object]]) -> object:
     for container in containers:
-        if _asks(container):
+        if asks_for_gpus(container):
             return container.get("image")
-    name = _mapping(notebook.get("metadata")).get("name")
+    name = metadata_of(notebook).get("name")
     for container in containers:
         if isinstance(name, str) and container.get("name") == name:
             return container.get("image")
@@ -205,45 +210,23 @@ def _image(notebook: Mapping[str, object], containers: Sequence[Mapping[str, obj
 
 def _refused(container: Mapping[str, object], key: str, allowed: str) -> InvalidRequest:
     spelled = f'{key} of container "{_name_of(container)}"'
-    return InvalidRequest(key, _sizes(container)[key], allowed, spelled)
+    return InvalidRequest(key, size_limits_of(container)[key], allowed, spelled)
 
 
 def _containers(
     notebook: Mapping[str, object],
 ) -> tuple[list[Mapping[str, object]], list[Mapping[str, object]]]:
-    template = _mapping(_mapping(notebook.get("spec")).get("template"))
-    pod = _mapping(template.get("spec"))
-    return _mappings(pod.get("containers")), _mappings(pod.get("initContainers"))
+    spec = pod_spec_of(notebook)
+    return containers_of(spec), init_containers_of(spec)
 
 
-def _limits(container: Mapping[str, object]) -> Mapping[str, object]:
-    return _mapping(_mapping(container.get("resources")).get("limits"))
-
-
-def _sizes(container: Mapping[str, object]) -> dict[str, object]:
-    limits = _limits(container)
-    return {name: limits[name] for name in sorted(limits) if is_size_resource(name)}
-
-
-def _asks(container: Mapping[str, object]) -> bool:
-    return any(is_size_resource(name) for name in _limits(container))
+def _asked(containers: Sequence[Mapping[str, object]]) -> list[tuple[object, dict[str, object]]]:
+    asking = [container for container in containers if asks_for_gpus(container)]
+    return [(container.get("name"), size_limits_of(container)) for container in asking]
 
 
 def _name_of(container: Mapping[str, object]) -> str:
     return _short(container.get("name") or "", 63)
-
-
-def _text_map(notebook: Mapping[str, object], part: str) -> Mapping[str, str]:
-    return _mapping(_mapping(notebook.get("metadata")).get(part))
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(values: object) -> list[Mapping[str, object]]:
-    items: Iterable[object] = values if isinstance(values, list) else ()
-    return [item for item in items if isinstance(item, dict)]
 
 
 def _short(text: object, longest: int = 240) -> str:
