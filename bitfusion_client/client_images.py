@@ -12,13 +12,10 @@ from fnmatch import translate
 from functools import lru_cache
 
 from bitfusion_client.errors import WrongSetting
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
 
 # Characters of a registry, name and tag: registries take no more than 255 + 128. The time of a pattern grows
 # with the square of what it is matched against, and images are written by anybody.

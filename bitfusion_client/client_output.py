@@ -8,17 +8,14 @@ own.
 from __future__ import annotations
 
 from bitfusion_client.durations import plain_number
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from dataclasses import dataclass
 
     from bitfusion_client.client_reports import HealthReport, ServerStatus
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request import GpuRequest
-else:
-    from bitfusion_client.record import dataclass
 
 MOST_AHEAD = 5
 

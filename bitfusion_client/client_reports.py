@@ -6,11 +6,7 @@ kept as its name.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
+from bitfusion_client.fast_imports import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bitfusion_client.durations import format_duration, format_duration_short, parse_duration, plain_number
 from bitfusion_client.errors import InvalidRequest, UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.request import (
     ALLOWED_FILTER,
     ALLOWED_GPUS,
@@ -19,7 +20,6 @@ from bitfusion_client.request import (
     GpuRequest,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 

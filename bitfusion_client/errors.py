@@ -5,7 +5,8 @@ Raised by all rooms; shown by the kernel in cells, by the commands on stderr, by
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -6,13 +6,10 @@ import os
 import sys
 
 from bitfusion_client.errors import ClientNotFound
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
 
 COMMAND = "bitfusion"
 ENVIRONMENT_NAME = "BITFUSION_CLIENT"

@@ -14,15 +14,12 @@ from __future__ import annotations
 
 from bitfusion_client.durations import plain_number, shift_point
 from bitfusion_client.errors import BitfusionError, InvalidRequest, UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.quantities import format_mib, quantity_to_count, quantity_to_mib
 from bitfusion_client.request import ALLOWED_FILTER, GpuRequest
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
 
 GROUP = "bitfusion.io/"
 RESOURCE_UNITS = "bitfusion.io/gpu"

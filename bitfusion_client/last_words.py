@@ -11,8 +11,8 @@ from bitfusion_client.client_output import (
     parse_line,
     split_log_prefix,
 )
+from bitfusion_client.fast_imports import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

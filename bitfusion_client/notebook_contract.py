@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bitfusion_client.client_images import DEFAULT_RULES, client_for_image
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.kubernetes_contract import (
     ADMISSION_IGNORE,
     ANNOTATION_CLIENT_OS,
@@ -32,15 +33,11 @@ from bitfusion_client.raw_objects import (
     size_limits_of,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from dataclasses import dataclass
 
     from bitfusion_client.client_images import ImageRule
     from bitfusion_client.request import GpuRequest
-else:
-    from bitfusion_client.record import dataclass
 
 REQUESTED = "true"  # the value of the label
 DEFAULTED = (ANNOTATION_MANAGEMENT, ANNOTATION_CLIENT_OS, ANNOTATION_CLIENT_VERSION)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
 
 MOST_GPUS = 1024  # of one server, since all GPUs of a request come from one; far above any machine
 MOST_MEMORY_MIB = 1 << 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from bitfusion_client.command_line import parse_options
 from bitfusion_client.errors import BitfusionError
@@ -13,7 +14,6 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.settings.table import ACQUIRE, OPTION_PREFIX
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

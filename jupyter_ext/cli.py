@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError, UsageError
 from jupyter_ext.spawner import form_command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

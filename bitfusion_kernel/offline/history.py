@@ -6,9 +6,8 @@ The file is opened read-only and never made. Sessions are counted as the kernel 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from sqlite3 import Connection

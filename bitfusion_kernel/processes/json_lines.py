@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import socket
 
-TYPE_CHECKING = False  # importing typing costs 3 ms of the kernel's start
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from typing import Any
 

@@ -19,11 +19,11 @@ import signal
 import socket
 import time
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_kernel.processes import private_folder
 from bitfusion_kernel.processes.json_lines import JsonLines
 from bitfusion_kernel.processes.process_watch import ProcessWatch
 
-TYPE_CHECKING = False  # importing typing costs 3 ms of the kernel's start
 if TYPE_CHECKING:
     from typing import Any
 

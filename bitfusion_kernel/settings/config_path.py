@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

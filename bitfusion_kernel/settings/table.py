@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.errors import InvalidRequest, WrongSetting
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.settings.config_path import config_files_exist
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
 
 __all__ = ["SETTINGS", "ConfigValues", "Setting", "Settings", "config_files_exist", "parse_value", "resolve"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from typing import TYPE_CHECKING
 
 from traitlets import Float, Int, List, TraitError, Unicode, Union
 from traitlets.config import Config, Configurable
@@ -18,7 +19,6 @@ from bitfusion_client.errors import WrongSetting
 from bitfusion_kernel.settings.config_path import config_files
 from bitfusion_kernel.settings.table import BY_NAME, ConfigValues, parse_value
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -8,6 +8,7 @@ import os
 import sys
 
 from bitfusion_client.errors import BitfusionError, ClientFailed
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.inventory.configuration import FILE, parse_configuration, wrong
 from bitfusion_pool.inventory.servers import DEFAULT_DEVICE_NAME, DEFAULT_MEMORY_MIB
@@ -19,7 +20,6 @@ from bitfusion_pool.ledger.pool_folder import LEDGER, ensure_folder, pool_folder
 from bitfusion_pool.ledger.snapshot import take_snapshot
 from bitfusion_pool.ledger.wake_up import remove_leftovers as remove_bells
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
 from bitfusion_pool.text_table import bar, box
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from bitfusion_pool.ledger.snapshot import Snapshot
 

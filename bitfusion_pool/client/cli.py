@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.errors import BitfusionError, InvalidRequest, TokenExpired, UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.log_output import VERSION, Speaker, say
 from bitfusion_pool.client.signals import Interrupted, raise_on_signals
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

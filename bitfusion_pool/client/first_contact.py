@@ -6,9 +6,9 @@ import os
 import time
 
 from bitfusion_client.errors import ServersUnreachable, TokenExpired
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import Holder
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

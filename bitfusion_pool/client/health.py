@@ -6,6 +6,7 @@ import os
 import sys
 
 from bitfusion_client.errors import BitfusionError
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.first_contact import claim
 from bitfusion_pool.client.log_output import Speaker, say
 from bitfusion_pool.inventory.configuration import configuration_path, read_configuration
@@ -14,7 +15,6 @@ from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.pool_folder import pool_folder
 from bitfusion_pool.ledger.snapshot import Snapshot, take_snapshot
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.first_contact import claim
 from bitfusion_pool.client.log_output import VERSION, Speaker, say
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.snapshot import Snapshot, take_snapshot
 from bitfusion_pool.text_table import box
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

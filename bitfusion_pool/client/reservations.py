@@ -10,6 +10,7 @@ import os
 
 from bitfusion_client.command_line import parse_options, split_program
 from bitfusion_client.errors import ClientFailed, UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
 from bitfusion_pool.client.allocation import program_environment, read_allocation, remove_allocation
 from bitfusion_pool.client.first_contact import claim, holder_of
@@ -19,7 +20,6 @@ from bitfusion_pool.ledger.entries import HELD, RESERVED
 from bitfusion_pool.ledger.lease_lock import LifeLock
 from bitfusion_pool.ledger.ledger import Ledger
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -6,6 +6,7 @@ import os
 
 from bitfusion_client.command_line import parse_options, split_program
 from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
 from bitfusion_pool.client.allocation import (
     partial_text,
@@ -20,7 +21,6 @@ from bitfusion_pool.ledger.ledger import Ledger
 
 KEPT = "The GPUs stay allocated until the processes the command left behind have ended"
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

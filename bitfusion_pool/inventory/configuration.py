@@ -6,6 +6,7 @@ import os
 import sys
 
 from bitfusion_client.errors import PoolUnreadable
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.emulation import manners_from
 from bitfusion_pool.inventory.servers import (
     DEFAULT_DEVICE_NAME,
@@ -16,7 +17,6 @@ from bitfusion_pool.inventory.servers import (
     stable_uuid,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

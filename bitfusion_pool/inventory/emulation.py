@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from bitfusion_client.durations import parse_duration
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
 
 # the first value of each is the default
 CHOICES: dict[str, tuple[str, ...]] = {

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest, NeverSatisfiable
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from dataclasses import dataclass
 
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.servers import Device, Server
-else:
-    from bitfusion_client.record import dataclass
 
 FILTER_KEYS = (
     "server.addr",

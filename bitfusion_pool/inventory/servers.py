@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dataclasses import dataclass
-else:
-    from bitfusion_client.record import dataclass
+from bitfusion_client.fast_imports import dataclass
 
 DEFAULT_DEVICE_NAME = "Simulated Tesla V100-PCIE-16GB"
 DEFAULT_MEMORY_MIB = 16160  # what the vendor's logs show for this card

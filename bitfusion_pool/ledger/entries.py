@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from bitfusion_client.durations import plain_number
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dataclasses import dataclass
-
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.placement import Share
-else:
-    from bitfusion_client.record import dataclass
 
 WAITING = "waiting"
 HELD = "held"

@@ -10,6 +10,7 @@ import os
 import time
 
 from bitfusion_client.errors import NoGpusAvailable
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.configuration import configuration_path, read_configuration, stamp
 from bitfusion_pool.inventory.emulation import Manners, join_manners, manners_from, split_manners
 from bitfusion_pool.inventory.placement import candidates, choose, never
@@ -29,7 +30,6 @@ from bitfusion_pool.ledger.rows import (
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.ledger.transaction import Change, Telling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

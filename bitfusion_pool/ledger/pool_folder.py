@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.errors import PoolUnreadable
+from bitfusion_client.fast_imports import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

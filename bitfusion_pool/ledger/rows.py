@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import WAITING, Entry, Holder
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
 from bitfusion_pool.ledger.lease_lock import has_lock_file
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dataclasses import dataclass
     from typing import Any
 
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.ledger import Ledger
-else:
-    from bitfusion_client.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bitfusion_client.errors import BitfusionError
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.lease_lock import remove_lock
 from bitfusion_pool.ledger.pool_folder import unreadable
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.ledger.wake_up import ring
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 

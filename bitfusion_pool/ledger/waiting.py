@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from bitfusion_client.errors import PoolUnreadable, WaitTimedOut
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.placement import never
 from bitfusion_pool.ledger.entries import HELD, Entry, Standing
 from bitfusion_pool.ledger.wake_up import Bell
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
 from bitfusion_client.errors import UsageError
@@ -16,7 +17,6 @@ from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.written_files import without_mark, write_files
 from jupyter_ext.spawner.yaml_document import Document, parse_document, read_document
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bitfusion_client.kubernetes_contract import GROUP
 from jupyter_ext.spawner.sizes import SizeList, as_read
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import Document, child, parse_document
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import yaml
 

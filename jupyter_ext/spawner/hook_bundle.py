@@ -6,10 +6,10 @@ import ast
 import importlib.util
 import sys
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 

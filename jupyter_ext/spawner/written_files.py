@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError
 from jupyter_ext.spawner.wrong_file import WrongFile
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

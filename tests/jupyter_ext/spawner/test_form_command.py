@@ -268,7 +268,7 @@ def test_embedded_modules_come_after_those_they_import() -> None:
     assert names[0] == "bitfusion_client"
     for first, second in (
         ("errors", "request"),
-        ("record", "request"),
+        ("fast_imports", "request"),
         ("request", "kubernetes_contract"),
     ):
         assert names.index(f"bitfusion_client.{first}") < names.index(f"bitfusion_client.{second}")
