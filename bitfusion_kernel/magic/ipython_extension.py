@@ -1,7 +1,7 @@
-"""IPython extension loaded into the kernel: `%bitfusion` in cells that hold other code, too.
+"""The IPython extension in the kernel: `%bitfusion` in cells that hold other code, too.
 
-`bitfusion-kernel`'s proxy adds it to the kernel's command line. A cell made only of `%bitfusion` lines
-never gets here: the proxy answers it.
+The proxy adds it to the command line of a Python kernel. It sends each line to the proxy, which knows the
+subcommands (`commands`). A cell that holds only `%bitfusion` lines never gets here: the proxy answers it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,20 @@ import subprocess
 import sys
 from typing import Any
 
-_CLIENT_COMMANDS = {"pool": "list_gpus", "list_gpus": "list_gpus", "health": "health"}
+ANSWER_LIMIT = 5.0
+"""Seconds until a proxy that does not answer is reported."""
 
 
 def ask_proxy(words: str) -> dict[str, str]:
-    """The proxy's answer: {"text": …} or {"error": …}. Raises OSError if there is no proxy."""
+    """The proxy's answer to one line, in the form that `proxy.magic_socket` describes.
+
+    Raises:
+        OSError: No proxy answers.
+        KeyError: This kernel was not started by a proxy.
+        ValueError: The answer is not JSON.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
+        connection.settimeout(ANSWER_LIMIT)
         connection.connect(os.environ["BITFUSION_KERNEL_SOCKET"])
         connection.sendall(json.dumps({"words": words}).encode())
         chunks = []
@@ -30,18 +37,7 @@ def ask_proxy(words: str) -> dict[str, str]:
 
 
 def bitfusion(line: str) -> None:
-    """`%bitfusion [command]`: the state of this kernel's GPU. `%bitfusion help` lists the commands."""
-    command = line.split()[0] if line.split() else "status"
-    if command in _CLIENT_COMMANDS and len(line.split()) == 1:
-        done = subprocess.run(
-            ["bitfusion", _CLIENT_COMMANDS[command]],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        print(done.stdout, end="")
-        return
+    """`%bitfusion [subcommand]`: the state of this kernel's GPU. `%bitfusion help` lists the subcommands."""
     try:
         answer = ask_proxy(line)
     except (OSError, KeyError, ValueError):
@@ -49,12 +45,22 @@ def bitfusion(line: str) -> None:
         return
     if "error" in answer:
         print(answer["error"], file=sys.stderr)
+    elif "client" in answer:
+        _run_client(answer["client"])
     else:
         print(answer["text"])
 
 
-def _agree_on_files_prefix() -> None:
-    """Use the folder name that the proxy has told JupyterLab's debugger before this kernel existed."""
+def _run_client(subcommand: str) -> None:
+    """Print what the bitfusion client says; the proxy has put its folder on this kernel's PATH."""
+    done = subprocess.run(
+        ["bitfusion", subcommand], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    print(done.stdout, end="")
+
+
+def _use_the_proxys_files_prefix() -> None:
+    """Name the files of cells as the proxy told JupyterLab's debugger before this kernel existed."""
     prefix = os.environ.get("BITFUSION_KERNEL_FILES_PREFIX")
     if not prefix:
         return
@@ -67,6 +73,6 @@ def _agree_on_files_prefix() -> None:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by IPython at the kernel's start."""
+    """Called by IPython when the kernel starts."""
     ipython.register_magic_function(bitfusion, "line", "bitfusion")
-    _agree_on_files_prefix()
+    _use_the_proxys_files_prefix()

@@ -1,8 +1,7 @@
-"""The text of `%bitfusion`: what the kernel asks for, holds and waits for. Pure but for the clock."""
+"""The text of `%bitfusion status`: what the kernel asks for, holds and waits for. Pure."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError
@@ -10,50 +9,44 @@ from bitfusion_kernel.gpu.waiting_notice import elapsed_text
 
 if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
-    from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+    from bitfusion_kernel.magic.kernel_view import KernelView
+
+Rows = list[tuple[str, str]]
 
 
-def text(starter: KernelStarter, running: bool) -> str:
-    """All of it, a line each: `name   value`."""
-    rows: list[tuple[str, str]] = []
-    acquisition = starter.acquisition
+def render(kernel: KernelView, now: float) -> str:
+    """One line for each fact, `name   value`. `now` is `time.monotonic()`."""
+    return _aligned([*_kernel_rows(kernel, now), ("Client", _client(kernel))])
+
+
+def render_lease(acquisition: Acquisition, now: float) -> str:
+    """The GPUs that `%bitfusion acquire` got, in the same form."""
+    return _aligned(lease_rows(acquisition, now))
+
+
+def _kernel_rows(kernel: KernelView, now: float) -> Rows:
+    acquisition = kernel.acquisition
     if acquisition is None:
-        rows.append(("Kernel", "no GPU; the next cell asks for one"))
-        try:
-            rows.append(("Request", starter.request.describe()))
-        except BitfusionError as error:
-            rows.append(("Request", error.user_message))
-    elif running:
-        rows.append(("Kernel", "running on its GPU"))
-        rows += lease_rows(acquisition)
-    else:
-        rows.append(("Kernel", "starting" if acquisition.granted else "waiting for a GPU"))
-        rows.append(("Request", acquisition.request.describe()))
-        if acquisition.place is not None:
-            rows.append(("Place", f"{acquisition.place} of {acquisition.of}"))
-        rows += [("Ahead", who) for who in acquisition.ahead]
-        rows.append(("Waiting", elapsed_text(time.monotonic() - acquisition.asked_at)))
-    try:
-        client = starter.find_client()
-        embedded = " (embedded pool on this machine)" if client.kind == "embedded" else ""
-        rows.append(("Client", client.path + embedded))
-    except BitfusionError as error:
-        rows.append(("Client", error.user_message.splitlines()[0]))
-    return _aligned(rows)
+        return [("Kernel", "no GPU; the next cell asks for one"), ("Request", _request(kernel))]
+    if kernel.running:
+        return [("Kernel", "running on its GPU"), *lease_rows(acquisition, now)]
+    rows = [
+        ("Kernel", "starting" if acquisition.granted else "waiting for a GPU"),
+        ("Request", acquisition.request.describe()),
+    ]
+    if acquisition.place is not None:
+        rows.append(("Place", f"{acquisition.place} of {acquisition.of}"))
+    rows += [("Ahead", who) for who in acquisition.ahead]
+    rows.append(("Waiting", elapsed_text(now - acquisition.asked_at)))
+    return rows
 
 
-def lease_text(acquisition: Acquisition) -> str:
-    """What was got, for `%bitfusion acquire`."""
-    return _aligned(lease_rows(acquisition))
-
-
-def lease_rows(acquisition: Acquisition) -> list[tuple[str, str]]:
-    """Request, GPUs, server, since when."""
+def lease_rows(acquisition: Acquisition, now: float) -> Rows:
+    """Request, GPUs, server, lock file and age of a lease, as far as the bitfusion client has told them."""
     rows = [("Request", acquisition.request.describe())]
     if acquisition.devices:
         rows += [
-            ("GPU" if number == 0 else "", device.describe())
-            for number, device in enumerate(acquisition.devices)
+            ("" if number else "GPU", device.describe()) for number, device in enumerate(acquisition.devices)
         ]
     elif acquisition.gpu_ids:
         numbers = ", ".join(str(number) for number in acquisition.gpu_ids)
@@ -64,10 +57,25 @@ def lease_rows(acquisition: Acquisition) -> list[tuple[str, str]]:
     if acquisition.lock_file:
         rows.append(("Lock file", acquisition.lock_file))
     if acquisition.launched_at is not None:
-        rows.append(("Held for", elapsed_text(time.monotonic() - acquisition.launched_at)))
+        rows.append(("Held for", elapsed_text(now - acquisition.launched_at)))
     return rows
 
 
-def _aligned(rows: list[tuple[str, str]]) -> str:
+def _request(kernel: KernelView) -> str:
+    try:
+        return kernel.request.describe()
+    except BitfusionError as error:
+        return error.user_message
+
+
+def _client(kernel: KernelView) -> str:
+    try:
+        client = kernel.find_client()
+    except BitfusionError as error:
+        return error.user_message.splitlines()[0]
+    return client.path + (" (embedded pool on this machine)" if client.kind == "embedded" else "")
+
+
+def _aligned(rows: Rows) -> str:
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}   {value}" for name, value in rows)

@@ -1,135 +1,110 @@
-"""What the proxy does with each request while there is no kernel yet. Pure: a table, no I/O.
+"""The replies to Jupyter's requests while no kernel runs, and which requests wait for the kernel. Pure.
 
-Jupyter's clients give a kernel 20 to 120 s to answer, and a queue for a GPU may take longer; so
-everything that has an honest answer without a kernel is answered at once, and the rest waits for it.
+Jupyter's clients give a kernel 20 to 120 s to answer, and the wait for a GPU may take longer; so each request
+that has an honest answer without a kernel is answered at once, and every other one is held:
+
+    sent on         request                                              without a kernel
+    shell           kernel_info, comm_info, complete, inspect,           answered
+                    history, is_complete
+    control         kernel_info, debug_request `debugInfo`               answered
+    control         any other debug_request                              held; a kernel is started for it
+    shell, control  everything else, as execute_request or comm_open     held
+
+The reply does not depend on the channel. `interrupt_request` and `shutdown_request` never come here: the
+proxy answers them itself, with a kernel or without.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
-
-from bitfusion_kernel.magic.grammar import Command, parse_cell
 
 Json = dict[str, Any]
 
 
-class Answer:
-    """Reply at once with `content`."""
-
-    __slots__ = ("content",)
-
-    def __init__(self, content: Json) -> None:
-        self.content = content
-
-
-class Hold:
-    """Keep the message for the kernel. `needs_kernel`: get one now rather than with the first cell."""
-
-    __slots__ = ("needs_kernel",)
-
-    def __init__(self, *, needs_kernel: bool) -> None:
-        self.needs_kernel = needs_kernel
-
-
-class RunCell:
-    """A cell for the kernel: the GPU is asked for now."""
-
-
-class HoldSilentCell:
-    """A cell nobody sees (VS Code's start-up code): kept, and answered after a time limit."""
-
-
-class RunCommands:
-    """A cell made only of `%bitfusion` lines."""
-
-    __slots__ = ("commands",)
-
-    def __init__(self, commands: list[Command]) -> None:
-        self.commands = commands
-
-
-class Interrupt:
-    """Answer, and end the wait a moment later unless a shutdown follows."""
-
-
-class Shutdown:
-    """Answer and end. `restart`: Jupyter starts the next proxy at once."""
-
-    __slots__ = ("restart",)
-
-    def __init__(self, *, restart: bool) -> None:
-        self.restart = restart
-
-
-Decision = Answer | Hold | RunCell | HoldSilentCell | RunCommands | Interrupt | Shutdown
-
-
-def _debug_info(content: Json, files_prefix: str) -> Json:
-    """As ipykernel's Debugger.debugInfo answers before the debugger is started."""
-    return {
-        "type": "response",
-        "request_seq": content.get("seq", 0),
-        "success": True,
-        "command": "debugInfo",
-        "body": {
-            "isStarted": False,
-            "hashMethod": "Murmur2",
-            "hashSeed": 0xC70F6907,
-            "tmpFilePrefix": files_prefix + os.sep,
-            "tmpFileSuffix": ".py",
-            "breakpoints": [],
-            "stoppedThreads": [],
-            "richRendering": True,
-            "exceptionPaths": ["Python Exceptions"],
-            "copyToGlobals": True,
-        },
-    }
-
-
 class OfflineReplies:
-    """The facts an answer needs. Made once by the proxy.
+    """Answers for the kernel that does not exist yet. The proxy makes one.
 
-    `kernel_info` is the content of the real kernel's reply, cached when the kernelspec was installed;
-    `history` and `completeness` map a request's content to a reply's content.
+    Args:
+        kernel_info: Content of the real kernel's reply, cached when the kernelspec was installed.
+        history: Makes the content of a `history_reply` from that of the request.
+        is_complete: Makes the content of an `is_complete_reply` from the code.
+        files_prefix: The folder in which the kernel to come will name its cells' files.
     """
 
-    def __init__(self, kernel_info: Json, history: Any, completeness: Any, files_prefix: str) -> None:
+    def __init__(
+        self,
+        kernel_info: Json,
+        history: Callable[[Json], Json],
+        is_complete: Callable[[str], Json],
+        files_prefix: str,
+    ) -> None:
         self._kernel_info = kernel_info
-        self._history = history
-        self._completeness = completeness
+        self._is_complete = is_complete
         self._files_prefix = files_prefix
+        self._replies: dict[str, Callable[[Json], Json | None]] = {
+            "kernel_info_request": self._kernel_info_reply,
+            "comm_info_request": _comm_info_reply,
+            "complete_request": _complete_reply,
+            "inspect_request": _inspect_reply,
+            "history_request": history,
+            "is_complete_request": self._is_complete_reply,
+            "debug_request": self._debug_reply,
+        }
 
-    def decide(self, message_type: str, content: Json) -> Decision:
-        """What to do with one request, whichever channel it came on."""
-        if message_type == "execute_request":
-            if content.get("silent", False):
-                return HoldSilentCell()
-            commands = parse_cell(str(content.get("code", "")))
-            return RunCell() if commands is None else RunCommands(commands)
-        if message_type == "kernel_info_request":
-            return Answer(self._kernel_info)
-        if message_type == "interrupt_request":
-            return Interrupt()
-        if message_type == "shutdown_request":
-            return Shutdown(restart=bool(content.get("restart", False)))
-        if message_type == "complete_request":
-            cursor = content.get("cursor_pos", len(str(content.get("code", ""))))
-            return Answer(
-                {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
-            )
-        if message_type == "inspect_request":
-            return Answer({"status": "ok", "found": False, "data": {}, "metadata": {}})
-        if message_type == "comm_info_request":
-            return Answer({"status": "ok", "comms": {}})
-        if message_type == "history_request":
-            return Answer(self._history(content))
-        if message_type == "is_complete_request":
-            return Answer(self._completeness(str(content.get("code", ""))))
-        if message_type == "debug_request":
-            if content.get("command") == "debugInfo":
-                return Answer(_debug_info(content, self._files_prefix))
-            # Only somebody who turned the debugger on sends the others; without a kernel the debugger
-            # would stay half started and a breakpoint for the first cell could not be set.
-            return Hold(needs_kernel=True)
-        return Hold(needs_kernel=False)
+    def reply(self, message_type: str, content: Json) -> Json | None:
+        """The content of the reply, or None for a request that only the kernel can answer."""
+        reply = self._replies.get(message_type)
+        return None if reply is None else reply(content)
+
+    @staticmethod
+    def needs_kernel(message_type: str) -> bool:
+        """Whether a held request must not wait for the first cell: a kernel is started for it.
+
+        Only a debugger that was turned on sends a `debug_request` other than `debugInfo`. Without a kernel it
+        would stay half started, and a breakpoint for the first cell could not be set.
+        """
+        return message_type == "debug_request"
+
+    def _kernel_info_reply(self, _: Json) -> Json:
+        return self._kernel_info
+
+    def _is_complete_reply(self, content: Json) -> Json:
+        return self._is_complete(str(content.get("code", "")))
+
+    def _debug_reply(self, content: Json) -> Json | None:
+        """As ipykernel's `Debugger.debugInfo` answers before the debugger is started."""
+        if content.get("command") != "debugInfo":
+            return None
+        return {
+            "type": "response",
+            "request_seq": content.get("seq", 0),
+            "success": True,
+            "command": "debugInfo",
+            "body": {
+                "isStarted": False,
+                "hashMethod": "Murmur2",
+                "hashSeed": 0xC70F6907,
+                "tmpFilePrefix": self._files_prefix + os.sep,
+                "tmpFileSuffix": ".py",
+                "breakpoints": [],
+                "stoppedThreads": [],
+                "richRendering": True,
+                "exceptionPaths": ["Python Exceptions"],
+                "copyToGlobals": True,
+            },
+        }
+
+
+def _comm_info_reply(_: Json) -> Json:
+    return {"status": "ok", "comms": {}}
+
+
+def _complete_reply(content: Json) -> Json:
+    cursor = content.get("cursor_pos", len(str(content.get("code", ""))))
+    return {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
+
+
+def _inspect_reply(_: Json) -> Json:
+    return {"status": "ok", "found": False, "data": {}, "metadata": {}}

@@ -1,7 +1,8 @@
 """The socket on which the `%bitfusion` magic of a running kernel asks the proxy.
 
-One JSON line in, one JSON line out: {"words": "request -n 2"} -> {"text": …} or {"error": …}. It lies in
-the proxy's 0700 folder; the peer's user is checked all the same.
+One JSON line in, one JSON line out. The question is {"words": "request -n 2"}. The answer is {"text": …} to
+print, {"error": …} to print on stderr, or {"client": "list_gpus"}: the kernel runs the bitfusion client itself.
+The socket lies in the proxy's 0700 folder; the peer's user is checked all the same.
 """
 
 from __future__ import annotations
@@ -50,17 +51,18 @@ class MagicSocket:
 
     def _answer(self, question: dict[str, object]) -> dict[str, str]:
         from bitfusion_client.errors import BitfusionError
-        from bitfusion_kernel.magic import grammar as commands
-        from bitfusion_kernel.proxy.command_cell import answer_now
+        from bitfusion_kernel.magic import commands
 
         words = question["words"]
         if not isinstance(words, str):
             raise TypeError
-        command = commands.parse_line(words)
         try:
-            return {"text": answer_now(self._proxy, command)}
+            answer = commands.answer(words, self._proxy.kernel_view)
         except BitfusionError as error:
             return {"error": error.user_message}
+        if isinstance(answer, commands.RunClient):
+            return {"client": answer.subcommand}
+        return {"text": answer.meanwhile if isinstance(answer, commands.AwaitGpu) else answer.text}
 
     def close(self) -> None:
         """Stop accepting."""

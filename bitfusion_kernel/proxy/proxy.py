@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from bitfusion_kernel.gpu.gpu_wait import GpuWait
-from bitfusion_kernel.magic import grammar as commands
-from bitfusion_kernel.offline.replies import Answer, Hold, OfflineReplies, RunCommands
+from bitfusion_kernel.magic.cell import MAGIC, command_lines
+from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire, is_type
 from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.client_sockets import ClientSockets
 from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.kernel_view import ProxyKernelView
 from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from bitfusion_kernel.protocol.wrapped_kernel import WrappedKernel
     from bitfusion_kernel.proxy.kernel_link import KernelLink
 
-MAGIC = commands.MAGIC.encode()
+MAGIC_WORD = MAGIC.encode()
 
 INTERRUPT_DELAY = 0.15
 """Seconds before an interrupt ends a wait: every shutdown and restart sends one 2 ms ahead of itself."""
@@ -80,7 +81,8 @@ class Proxy:
         self.line = CellScheduler(self)
         self.wait = GpuWait(self)
         self.running = False
-        self._room = OfflineReplies(
+        self.kernel_view = ProxyKernelView(starter, lambda: self.running)
+        self._offline = OfflineReplies(
             wrapped.kernel_info, self._history, _completeness(wrapped.language), starter.files_prefix
         )
         self._kernel: KernelLink | None = None
@@ -180,7 +182,7 @@ class Proxy:
                 frames = self.clients.shell.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            may_be_ours = MAGIC in frames[-1] or b"shutdown_request" in frames[-4:][0]
+            may_be_ours = MAGIC_WORD in frames[-1] or b"shutdown_request" in frames[-4:][0]
             relayed = not may_be_ours and line.clear and kernel.send_shell(frames)
             if relayed and not is_type(frames, b"execute_request"):
                 continue
@@ -200,11 +202,15 @@ class Proxy:
         if message.type == "shutdown_request":  # where clients sent it before protocol 5.0
             self._on_shutdown(message, self.clients.shell)
             return
-        decision = self._room.decide(message.type, message.content)
-        if isinstance(decision, RunCommands):
-            self.line.append(QueuedRequest(message, time.monotonic(), decision.commands))
-        elif isinstance(decision, Answer) and not self._kernel_answers_soon(message):
-            self.publisher.answer(self.clients.shell, message, decision.content)
+        if message.type == "execute_request":
+            silent = message.content.get("silent", False)
+            commands = None if silent else command_lines(str(message.content.get("code", "")))
+            self.line.append(QueuedRequest(message, time.monotonic(), commands))
+            return
+        soon = self._kernel_answers_soon(message)
+        reply = None if soon else self._offline.reply(message.type, message.content)
+        if reply is not None:
+            self.publisher.answer(self.clients.shell, message, reply)
         else:
             self.line.append(QueuedRequest(message, time.monotonic()))
 
@@ -226,11 +232,11 @@ class Proxy:
             elif self.running:
                 self.kernel.send_control(message.frames)
             else:
-                decision = self._room.decide(message.type, message.content)
-                if isinstance(decision, Answer):
-                    self.publisher.answer(self.clients.control, message, decision.content)
+                reply = self._offline.reply(message.type, message.content)
+                if reply is not None:
+                    self.publisher.answer(self.clients.control, message, reply)
                 else:
-                    needs_kernel = isinstance(decision, Hold) and decision.needs_kernel
+                    needs_kernel = self._offline.needs_kernel(message.type)
                     self.wait.hold_control(message, needs_kernel=needs_kernel)
 
     def _on_stdin(self) -> None:
@@ -389,7 +395,7 @@ class Proxy:
             events = [report["event"] for report in self.supervisor.lines.receive()]
             ended = self.supervisor.lines.closed or "wrapper_exited" in events or "stopped" in events
 
-    # -- answers that need more than the waiting room ------------------------------------------------
+    # -- offline replies that need more than a table ------------------------------------------------
 
     def _history(self, content: dict[str, Any]) -> dict[str, Any]:
         from bitfusion_kernel.offline.history import history_reply

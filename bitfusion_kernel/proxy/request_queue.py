@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from bitfusion_kernel.magic.grammar import Command
 from bitfusion_kernel.protocol.wire import Message
 
 
 class QueuedRequest:
-    """One shell message in line. `commands` is set for a `%bitfusion` cell."""
+    """One shell message in line. `commands`: the lines of a `%bitfusion` cell."""
 
     __slots__ = ("announced", "answered", "arrived_at", "commands", "message")
 
-    def __init__(self, message: Message, arrived_at: float, commands: list[Command] | None = None) -> None:
+    def __init__(self, message: Message, arrived_at: float, commands: list[str] | None = None) -> None:
         self.message = message
         self.arrived_at = arrived_at
         self.commands = commands

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition, Device, devices_from_environment
-from bitfusion_kernel.magic import status_text as status_report
 from bitfusion_kernel.processes.process_watch import describe_status
 
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
@@ -54,22 +52,6 @@ def test_after_the_start_unknown_lines_are_the_kernels_words() -> None:
     assert acquisition.on_line(f"{STAMP} Releasing GPUs from config file '/tmp/b'...")
     assert acquisition.on_line("")
     assert list(acquisition.kernel_words) == ["Segmentation fault"]
-
-
-def test_a_lease_is_told_row_by_row() -> None:
-    device = {"id": 0, "name": "Tesla", "memory_mib": 8080, "total_mib": 16160, "simulated": True}
-    acquisition = _launched(BITFUSION_POOL_DEVICES=json.dumps([device, {"id": 1}]))
-    rows = status_report.lease_text(acquisition).splitlines()
-    assert rows[:3] == [
-        "Request    1 GPU",
-        "GPU        GPU 0: Tesla – 8080 of 16160 MiB (simulated)",
-        "           GPU 1: GPU",
-    ]
-    assert rows[-1].startswith("Held for   ")
-
-
-def test_without_devices_the_clients_numbers_are_told() -> None:
-    assert ("GPU", "0, 1 – 8080 MiB each") in status_report.lease_rows(_launched())
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[3]", "null", '"x"'])
@@ -146,4 +128,3 @@ def test_no_output_is_too_strange(said: list[str], granted: bool, status: Any) -
         acquisition.on_line(line)
     acquisition.wrapper_status = status
     assert acquisition.why_it_ended().user_message
-    assert status_report.lease_text(acquisition)

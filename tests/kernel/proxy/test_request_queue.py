@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_kernel.magic.grammar import Command
 from bitfusion_kernel.protocol.wire import Wire
 from bitfusion_kernel.proxy.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
 
@@ -23,7 +22,7 @@ def test_what_an_entry_is() -> None:
     assert (cell.is_execute, cell.is_cell, cell.is_silent, cell.stops_on_error) == (True, True, False, True)
     silent = _entry(code="1", silent=True)
     assert (silent.is_execute, silent.is_cell, silent.is_silent) == (True, False, True)
-    commands = _entry(code="%bitfusion", commands=[Command("status")])
+    commands = _entry(code="%bitfusion", commands=["status"])
     assert (commands.is_execute, commands.is_cell) == (True, False)
     assert not _entry(stop_on_error=False).stops_on_error
     comm = _entry("comm_open")

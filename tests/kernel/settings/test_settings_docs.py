@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from bitfusion_kernel.cli import _parser
-from bitfusion_kernel.magic.grammar import COMMANDS
+from bitfusion_kernel.magic.commands import SUBCOMMANDS
 from bitfusion_kernel.settings.table import SETTINGS
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "kernel.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_settings_table() -> None:
 
 def test_commands() -> None:
     told = set(re.findall(r"^\| `%bitfusion ?(\w*)", GUIDE, re.MULTILINE)) - {""}
-    assert told == set(COMMANDS) - {"status"}
+    assert told == set(SUBCOMMANDS) - {"status"}
 
 
 def test_install_options() -> None:

@@ -1,0 +1,49 @@
+"""What `%bitfusion` subcommands may know of the kernel and change in it: implemented by the proxy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from bitfusion_client.find_client import FoundClient
+    from bitfusion_client.request import GpuRequest
+    from bitfusion_kernel.gpu.acquisition import Acquisition
+
+
+class KernelView(Protocol):
+    """The kernel as a `%bitfusion` subcommand sees it."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the kernel runs on its GPUs and executes cells."""
+
+    @property
+    def acquisition(self) -> Acquisition | None:
+        """The `bitfusion run` that waits or runs now."""
+
+    @property
+    def last_acquisition(self) -> Acquisition | None:
+        """The `bitfusion run` before the current one."""
+
+    @property
+    def request(self) -> GpuRequest:
+        """What the next start asks for.
+
+        Raises:
+            WrongSetting: A setting has a wrong value.
+        """
+
+    def choose_request(self, request: GpuRequest) -> None:
+        """Ask for `request` from the next start on.
+
+        Raises:
+            WrongSetting: It differs from the settings in one that the administrator has locked.
+        """
+
+    def find_client(self) -> FoundClient:
+        """The `bitfusion` command that is used.
+
+        Raises:
+            ClientNotFound: There is none.
+            WrongSetting: A setting has a wrong value.
+        """

@@ -1,0 +1,49 @@
+"""The kernel as `%bitfusion` subcommands see it: what `magic.kernel_view.KernelView` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bitfusion_client.find_client import FoundClient
+    from bitfusion_client.request import GpuRequest
+    from bitfusion_kernel.gpu.acquisition import Acquisition
+    from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+
+
+class ProxyKernelView:
+    """Made by the proxy for its command cells and its magic socket. `is_running` tells the kernel's state."""
+
+    def __init__(self, starter: KernelStarter, is_running: Callable[[], bool]) -> None:
+        self._starter = starter
+        self._is_running = is_running
+
+    @property
+    def running(self) -> bool:
+        """Whether the kernel runs on its GPUs and executes cells."""
+        return self._is_running()
+
+    @property
+    def acquisition(self) -> Acquisition | None:
+        """The `bitfusion run` that waits or runs now."""
+        return self._starter.acquisition
+
+    @property
+    def last_acquisition(self) -> Acquisition | None:
+        """The `bitfusion run` before the current one."""
+        return self._starter.last_acquisition
+
+    @property
+    def request(self) -> GpuRequest:
+        """What the next start asks for. Raises WrongSetting."""
+        return self._starter.request
+
+    def choose_request(self, request: GpuRequest) -> None:
+        """Ask for `request` from the next start on. Raises WrongSetting if a locked setting differs."""
+        self._starter.settings.check_unlocked(request)
+        self._starter.chosen = request
+
+    def find_client(self) -> FoundClient:
+        """The `bitfusion` command that is used. Raises ClientNotFound, WrongSetting."""
+        return self._starter.find_client()

@@ -1,0 +1,32 @@
+"""A kernel for the answers of `%bitfusion`, without a proxy."""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import ClientNotFound, WrongSetting
+from bitfusion_client.find_client import FoundClient
+from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.gpu.acquisition import Acquisition
+
+
+class FakeKernel:
+    """Implements `KernelView`; every attribute may be set."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.acquisition: Acquisition | None = None
+        self.last_acquisition: Acquisition | None = None
+        self.request = GpuRequest()
+        self.locked = False
+        self.client: FoundClient | None = FoundClient("/opt/bitfusion/bin/bitfusion", "path", False)
+
+    def choose_request(self, request: GpuRequest) -> None:
+        """Takes effect at once."""
+        if self.locked:
+            raise WrongSetting("gpus", request.gpus, "is locked by your administrator")
+        self.request = request
+
+    def find_client(self) -> FoundClient:
+        """The client, unless it was taken away."""
+        if self.client is None:
+            raise ClientNotFound(["/opt/bitfusion/bin/bitfusion"])
+        return self.client
