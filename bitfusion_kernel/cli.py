@@ -12,7 +12,8 @@ from bitfusion_client.errors import BitfusionError
 from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
-from bitfusion_kernel.settings.table import ACQUIRE, OPTION_PREFIX
+from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
+from bitfusion_kernel.settings.values import ACQUIRE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

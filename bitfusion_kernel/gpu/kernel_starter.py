@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bitfusion_kernel.processes.supervisor import SupervisorLink
     from bitfusion_kernel.protocol.arguments import ProxyArguments
     from bitfusion_kernel.protocol.wrapped_kernel import WrappedKernel
-    from bitfusion_kernel.settings.table import Settings
+    from bitfusion_kernel.settings.resolve import Settings
 
 LAUNCHER = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "processes", "launcher.py"
@@ -70,14 +70,9 @@ class KernelStarter:
     def settings(self) -> Settings:
         """Resolved once. Raises WrongSetting, each time it is asked for until it is right."""
         if self._settings is None:
-            from bitfusion_kernel.settings import table as settings
+            from bitfusion_kernel.settings.resolve import current_settings
 
-            config = None
-            if settings.config_files_exist(os.environ):
-                from bitfusion_kernel.settings.traits import load_config
-
-                config = load_config(os.environ)
-            self._settings = settings.resolve(self._arguments.options, os.environ, config)
+            self._settings = current_settings(self._arguments.options, os.environ)
         return self._settings
 
     @property

@@ -17,7 +17,7 @@ from bitfusion_kernel.install.kernel_info import ask_kernel
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.processes import private_folder
 from bitfusion_kernel.protocol.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
-from bitfusion_kernel.settings import table as settings
+from bitfusion_kernel.settings.resolve import current_settings
 
 PASS, WARN, FAIL = "PASS", "WARN", "FAIL"
 CLIENT_LIMIT = 30.0  # seconds; the real client gives up on a silent server after 3
@@ -64,7 +64,7 @@ def all_checks(name: str | None) -> Iterator[Check]:
     asked: set[str | None] = set()
     for options in [kernelspec.entry_options(spec.kernel) for spec in specs] or [[]]:
         try:
-            client = current_settings(options).client
+            client = current_settings(options, os.environ).client
         except BitfusionError:
             continue  # told by check_spec
         if client not in asked:
@@ -78,16 +78,6 @@ def from_error(subject: str, error: BitfusionError) -> Check:
     answer = next((line for line in rest if line.startswith("Answer: ")), "")
     found = first.rstrip(".") + (f" ({answer[len('Answer: ') :]})" if answer else "")
     return Check(FAIL, subject, found, error.next_step)
-
-
-def current_settings(options: list[str]) -> settings.Settings:
-    """The settings a kernel with these options would have here and now. Raises WrongSetting."""
-    config = None
-    if settings.config_files_exist(os.environ):
-        from bitfusion_kernel.settings.traits import load_config
-
-        config = load_config(os.environ)
-    return settings.resolve(options, os.environ, config)
 
 
 def check_spec(spec: InstalledSpec) -> Iterator[Check]:
@@ -108,7 +98,7 @@ def check_spec(spec: InstalledSpec) -> Iterator[Check]:
         yield Check(FAIL, subject, f"it was moved here from {folders[-1]}", again)
         return
     try:
-        resolved = current_settings(kernelspec.entry_options(spec.kernel))
+        resolved = current_settings(kernelspec.entry_options(spec.kernel), os.environ)
         yield Check(PASS, f"{subject} settings", f"{resolved.request.describe()}, acquire {resolved.acquire}")
     except BitfusionError as error:
         yield from_error(f"{subject} settings", error)

@@ -11,7 +11,8 @@ from typing import Any
 from bitfusion_client.durations import format_duration
 from bitfusion_client.errors import UsageError
 from bitfusion_client.request import GpuRequest
-from bitfusion_kernel.settings.table import ACQUIRE, OPTION_PREFIX
+from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
+from bitfusion_kernel.settings.values import ACQUIRE
 
 KERNEL_JSON = "kernel.json"
 DEFAULT_NAME = "bitfusion"

@@ -1,39 +1,50 @@
-"""The kernel's settings: kernelspec options < config file < environment. Standard library only.
+"""The table of the kernel's settings: name, default, allowed values and help of each.
 
-The proxy calls `resolve` when it first needs a setting; a wrong value is one clear line in the first cell
-(WrongSetting). `%bitfusion request` comes after all of these and is checked against `locked`.
+The kernelspec's options, the environment variables, the options of `bitfusion-kernel install`, the traits of
+Jupyter's config files and the table in docs/kernel.md are all made from these rows.
 """
 
 from __future__ import annotations
 
-import os
-
 from bitfusion_client.errors import InvalidRequest, WrongSetting
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.request import GpuRequest
-from bitfusion_kernel.settings.config_path import config_files_exist
+from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
+from bitfusion_kernel.settings import values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable
 
-__all__ = ["SETTINGS", "ConfigValues", "Setting", "Settings", "config_files_exist", "parse_value", "resolve"]
-
-OPTION_PREFIX = "--bitfusion-"
 ENVIRONMENT_PREFIX = "BITFUSION_"
-ACQUIRE = ("first_cell", "start", "manual")
+DEFAULT_ACQUIRE = values.ACQUIRE[0]
 DEFAULT_SILENT_WAIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the settings' table. `field` is its name in GpuRequest, empty if it is not a part of it."""
+    """One row.
+
+    Attributes:
+        name: As config files spell it; options and environment variables are made from it.
+        parse: Reads its value (`values`).
+        config_types: The Python types that a config file may give, the one of an unset value first.
+        example: A value as an option or a variable spells it.
+        default: What holds without a value, in words.
+        allowed: Follows the wrong value in an error message.
+        help: What the setting does.
+        request_field: Its name in GpuRequest; empty for a setting that is not a part of the request.
+        install_flags: How `bitfusion-kernel install` spells it, in the bitfusion client's own words.
+        file_only: Whether only a config file can give it.
+    """
 
     name: str
-    field: str
+    parse: Callable[[object], object]
+    config_types: tuple[type, ...]
     example: str
     default: str
     allowed: str
     help: str
+    request_field: str = ""
+    install_flags: tuple[str, ...] = ()
     file_only: bool = False
 
     @property
@@ -47,359 +58,142 @@ class Setting:
         return ENVIRONMENT_PREFIX + self.name.upper()
 
 
+def _setting_names(value: object) -> tuple[str, ...]:
+    names = values.words(value)
+    if any(name not in BY_NAME or name == "locked" for name in names):
+        raise ValueError
+    return names
+
+
 SETTINGS = (
-    Setting("gpus", "gpus", "2", "1", "must be a whole number, at least 1", "GPUs, all from one server"),
     Setting(
-        "partial",
-        "partial",
-        "0.5",
-        "whole GPUs",
-        "must be greater than 0.0 and at most 1.0",
-        "share of each GPU's memory",
+        name="gpus",
+        parse=values.gpus,
+        config_types=(int,),
+        example="2",
+        default="1",
+        allowed="must be a whole number, at least 1",
+        help="GPUs, all from one server",
+        request_field="gpus",
+        install_flags=("-n", "--num_gpus"),
     ),
     Setting(
-        "memory",
-        "memory_mib",
-        "8Gi",
-        "whole GPUs",
-        "must be an amount of memory like 8Gi, 8000M or 8192 (MiB)",
-        "memory of each GPU, instead of a share",
+        name="partial",
+        parse=values.partial,
+        config_types=(float,),
+        example="0.5",
+        default="whole GPUs",
+        allowed="must be greater than 0.0 and at most 1.0",
+        help="share of each GPU's memory",
+        request_field="partial",
+        install_flags=("-p", "--partial"),
     ),
     Setting(
-        "filter",
-        "filters",
-        "device.name=Tesla",
-        "none",
-        "must be key=value (several: repeat the option, or separate them by ; in the environment)",
-        "only servers and devices with this property",
+        name="memory",
+        parse=values.memory,
+        config_types=(str, int),
+        example="8Gi",
+        default="whole GPUs",
+        allowed="must be an amount of memory like 8Gi, 8000M or 8192 (MiB)",
+        help="memory of each GPU, instead of a share",
+        request_field="memory_mib",
+        install_flags=("-m", "--gpu_memory"),
     ),
     Setting(
-        "server_list",
-        "servers",
-        "10.0.0.1:56001;10.0.0.2:56001",
-        "all servers",
-        "must be host:port; several are joined by ;",
-        "only these servers",
+        name="filter",
+        parse=values.filters,
+        config_types=(list, str),
+        example="device.name=Tesla",
+        default="none",
+        allowed="must be key=value (several: repeat the option, or separate them by ; in the environment)",
+        help="only servers and devices with this property",
+        request_field="filters",
+        install_flags=("--filter",),
     ),
     Setting(
-        "timeout",
-        "timeout",
-        "30m",
-        "the client's own (30m)",
-        "must be a duration like 90 (seconds), 30m or 2m30s",
-        "how long a cell waits for GPUs",
+        name="server_list",
+        parse=values.servers,
+        config_types=(list, str),
+        example="10.0.0.1:56001;10.0.0.2:56001",
+        default="all servers",
+        allowed="must be host:port; several are joined by ;",
+        help="only these servers",
+        request_field="servers",
+        install_flags=("--server_list",),
     ),
     Setting(
-        "acquire",
-        "",
-        "start",
-        "first_cell",
-        "must be first_cell, start or manual",
-        "when GPUs are asked for: by the first cell, at kernel start, or by `%bitfusion acquire`",
+        name="timeout",
+        parse=values.timeout,
+        config_types=(str, float),
+        example="30m",
+        default="the client's own (30m)",
+        allowed="must be a duration like 90 (seconds), 30m or 2m30s",
+        help="how long a cell waits for GPUs",
+        request_field="timeout",
+        install_flags=("--timeout",),
     ),
     Setting(
-        "client",
-        "",
-        "/usr/bin/bitfusion",
-        "found by itself",
-        "must be the absolute path of the `bitfusion` command",
-        "the client to use",
+        name="acquire",
+        parse=values.acquire,
+        config_types=(str,),
+        example="start",
+        default=DEFAULT_ACQUIRE,
+        allowed="must be first_cell, start or manual",
+        help="when GPUs are asked for: by the first cell, at kernel start, or by `%bitfusion acquire`",
+        install_flags=("--acquire",),
     ),
     Setting(
-        "silent_wait",
-        "",
-        "5",
-        "5",
-        "must be a number of seconds, 0 or more",
-        "seconds that silent requests (start-up code of VS Code) wait for the kernel",
+        name="client",
+        parse=values.absolute_path,
+        config_types=(str,),
+        example="/usr/bin/bitfusion",
+        default="found by itself",
+        allowed="must be the absolute path of the `bitfusion` command",
+        help="the client to use",
     ),
     Setting(
-        "locked",
-        "",
-        '["gpus", "partial"]',
-        "nothing",
-        "must be a list of names of settings",
-        "settings that neither environment nor `%bitfusion request` may change",
+        name="silent_wait",
+        parse=values.seconds,
+        config_types=(float,),
+        example="5",
+        default="5",
+        allowed="must be a number of seconds, 0 or more",
+        help="seconds that silent requests (start-up code of VS Code) wait for the kernel",
+    ),
+    Setting(
+        name="locked",
+        parse=_setting_names,
+        config_types=(list,),
+        example='["gpus", "partial"]',
+        default="nothing",
+        allowed="must be a list of names of settings",
+        help="settings that neither environment nor `%bitfusion request` may change",
         file_only=True,
     ),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
-_REQUEST_NAMES = tuple(setting.name for setting in SETTINGS if setting.field)
-_SIZE = ("partial", "memory")  # two spellings of one thing: the later source's replaces the earlier one's
-_NOT_OURS = ("spec",)  # written by `bitfusion-kernel install` for the proxy
-
-
-class ConfigValues(dict[str, object]):
-    """What the config files say; `files` names the file of each value."""
-
-    def __init__(self, values: Mapping[str, object] | None = None, files: Mapping[str, str] | None = None):
-        super().__init__(values or {})
-        self.files = dict(files or {})
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is in force. `sources` tells for each setting that was given where its value was read."""
-
-    request: GpuRequest
-    acquire: str
-    client: str | None
-    silent_wait: float
-    locked: tuple[str, ...]
-    sources: Mapping[str, str]
-
-    def check_unlocked(self, request: GpuRequest) -> None:
-        """Raises WrongSetting if `request` (of `%bitfusion request`) differs in a locked setting."""
-        for name in locked_changes(self.request, request, self.locked):
-            raise WrongSetting(name, _shown(request, name), _lock_text(self.request, name))
-
-
-def resolve(
-    spec_options: Sequence[str], environ: Mapping[str, str], config: Mapping[str, object] | None = None
-) -> Settings:
-    """The settings in force. `spec_options`: the proxy's `--bitfusion-NAME=value`; `config`: `load_config()`.
-
-    Raises WrongSetting for the first wrong one.
-    """
-    values: dict[str, object] = {}
-    sources: dict[str, str] = {}
-    for layer in (_from_options(spec_options), _from_config(config or {})):
-        _lay_over(values, sources, layer)
-    locked = values.get("locked", ())
-    assert isinstance(locked, tuple)
-    environment = _from_environment(environ)
-    if locked:
-        before = _request(values, sources)
-        _refuse_locked(values, environment, before, locked)
-    _lay_over(values, sources, environment)
-    return Settings(
-        request=_request(values, sources),
-        acquire=str(values.get("acquire", ACQUIRE[0])),
-        client=str(values["client"]) if "client" in values else None,
-        silent_wait=float(str(values.get("silent_wait", DEFAULT_SILENT_WAIT))),
-        locked=locked,
-        sources=sources,
-    )
-
-
-def locked_changes(before: GpuRequest, after: GpuRequest, locked: Sequence[str]) -> list[str]:
-    """Names of the locked settings in which two requests differ; a lock on one size holds the other too."""
-    names = [name for name in _REQUEST_NAMES if name in locked or (name in _SIZE and _locks_size(locked))]
-    return [name for name in names if _field(before, name) != _field(after, name)]
+REQUEST_SETTINGS = tuple(setting for setting in SETTINGS if setting.request_field)
+SIZES = ("partial", "memory")
+"""Two spellings of one thing: a value of one replaces an earlier value of the other, a lock holds both."""
 
 
 def parse_value(name: str, value: object, source: str = "") -> object:
-    """The typed value of one setting, from text or from a config file's value. Raises WrongSetting.
+    """The typed value of one setting, from text or from a config file's value.
 
-    gpus: int · partial, silent_wait: float · memory: MiB · timeout: seconds · filter: pairs · server_list,
-    locked: tuples of text · acquire, client: text.
+    Args:
+        name: As in the table.
+        value: What was given.
+        source: Where it was given, for the error message.
+
+    Raises:
+        WrongSetting: There is no such setting, or the value is not allowed.
     """
     setting = BY_NAME.get(name)
     if setting is None:
         raise WrongSetting(name, value, "is no setting; settings are " + ", ".join(BY_NAME), source)
     try:
-        return _PARSERS[name](value)
+        return setting.parse(value)
     except InvalidRequest as error:
         raise WrongSetting(name, value, error.allowed, source) from None
     except (TypeError, ValueError):
         raise WrongSetting(name, value, setting.allowed, source) from None
-
-
-_Layer = list[tuple[str, object, str]]  # (name, parsed value, source)
-
-
-def _from_options(options: Sequence[str]) -> _Layer:
-    layer: _Layer = []
-    filters: list[object] = []
-    for option in options:
-        spelled, equals, text = option.partition("=")
-        name = spelled[len(OPTION_PREFIX) :].replace("-", "_")
-        if name in _NOT_OURS:
-            continue
-        setting = BY_NAME.get(name)
-        if not spelled.startswith(OPTION_PREFIX) or setting is None or setting.file_only:
-            known = ", ".join(item.option for item in SETTINGS if not item.file_only)
-            raise WrongSetting(
-                spelled, text, f"is no option of this kernel; options are {known}", "the kernelspec"
-            )
-        source = f"{setting.option} in the kernelspec"
-        if not equals:
-            raise WrongSetting(
-                name, "", f"{setting.allowed} (written {setting.option}={setting.example})", source
-            )
-        # a repeated option needs no separator, so its value may hold one
-        value = parse_value(name, [text] if name == "filter" else text, source)
-        if name == "filter" and isinstance(value, tuple):
-            filters.extend(value)
-            value = tuple(filters)
-        layer.append((name, value, source))
-    return layer
-
-
-def _from_config(config: Mapping[str, object]) -> _Layer:
-    files: Mapping[str, str] = getattr(config, "files", {})
-    layer: _Layer = []
-    for name, value in config.items():
-        if value is None or value in ("", [], ()):
-            continue
-        source = files.get(name, "the config file")
-        layer.append((name, parse_value(name, value, source), source))
-    return layer
-
-
-def _from_environment(environ: Mapping[str, str]) -> _Layer:
-    layer: _Layer = []
-    for setting in SETTINGS:
-        text = environ.get(setting.variable, "").strip()
-        if text and not setting.file_only:  # empty means unset: pod templates cannot leave a variable out
-            source = f"environment variable {setting.variable}"
-            layer.append((setting.name, parse_value(setting.name, text, source), source))
-    return layer
-
-
-def _lay_over(values: dict[str, object], sources: dict[str, str], layer: _Layer) -> None:
-    given = {name: source for name, _, source in layer}
-    if all(name in given for name in _SIZE):
-        shown = {name: value for name, value, _ in layer}["memory"]
-        text = "give either a share (partial) or an amount of memory, not both"
-        raise WrongSetting("memory", shown, f"{text}; partial is from {given['partial']}", given["memory"])
-    for name, value, source in layer:
-        if name in _SIZE:
-            for other in _SIZE:
-                values.pop(other, None)
-                sources.pop(other, None)
-        values[name] = value
-        sources[name] = source
-
-
-def _request(values: Mapping[str, object], sources: Mapping[str, str]) -> GpuRequest:
-    fields = {BY_NAME[name].field: values[name] for name in _REQUEST_NAMES if name in values}
-    try:
-        return GpuRequest(**fields)  # type: ignore[arg-type]  # parse_value made each of its field's type
-    except InvalidRequest as error:
-        name = next(name for name in _REQUEST_NAMES if BY_NAME[name].field == error.field)
-        raise WrongSetting(name, error.value, error.allowed, sources.get(name, "")) from None
-
-
-def _refuse_locked(
-    values: Mapping[str, object], environment: _Layer, before: GpuRequest, locked: Sequence[str]
-) -> None:
-    for name, value, source in environment:
-        if name in locked or (name in _SIZE and _locks_size(locked)):
-            default: object = {"acquire": ACQUIRE[0], "silent_wait": DEFAULT_SILENT_WAIT}.get(name)
-            now = _field(before, name) if name in _REQUEST_NAMES else values.get(name, default)
-            if value != now:
-                raise WrongSetting(name, value, _lock_text(before, name), source)
-
-
-def _locks_size(locked: Sequence[str]) -> bool:
-    return any(name in locked for name in _SIZE)
-
-
-def _lock_text(request: GpuRequest, name: str) -> str:
-    stays = f"; it stays {request.describe()}" if name in _REQUEST_NAMES else ""
-    return f"is locked by your administrator{stays}"
-
-
-def _field(request: GpuRequest, name: str) -> object:
-    return getattr(request, BY_NAME[name].field)
-
-
-def _shown(request: GpuRequest, name: str) -> object:
-    value = _field(request, name)
-    return "whole GPUs" if value is None and name in _SIZE else value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError
-    number = int(value.strip()) if isinstance(value, str) else value
-    GpuRequest(gpus=number)  # its own words for what is allowed
-    return number
-
-
-def _partial(value: object) -> float:
-    number = _number(value)
-    GpuRequest(partial=number)
-    return number
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError
-    return float(value)
-
-
-def _memory(value: object) -> int:
-    from bitfusion_client.quantities import parse_memory
-
-    return parse_memory(value)
-
-
-def _words(value: object) -> tuple[str, ...]:
-    parts = value.split(";") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-        raise ValueError
-    return tuple(part.strip() for part in parts if part.strip())
-
-
-def _filters(value: object) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for word in _words(value):
-        key, equals, wanted = word.partition("=")
-        if not equals:
-            raise ValueError
-        pairs.append((key.strip(), wanted.strip()))
-    return GpuRequest(filters=tuple(pairs)).filters
-
-
-def _servers(value: object) -> tuple[str, ...]:
-    return GpuRequest(servers=_words(value)).servers
-
-
-def _timeout(value: object) -> float:
-    from bitfusion_client.durations import parse_duration
-
-    seconds = parse_duration(value) if isinstance(value, str) else _number(value)
-    return float(GpuRequest(timeout=seconds).timeout or 0)
-
-
-def _acquire(value: object) -> str:
-    if value not in ACQUIRE:
-        raise ValueError
-    return str(value)
-
-
-def _client(value: object) -> str:
-    if not isinstance(value, str) or not os.path.isabs(os.path.expanduser(value)):
-        raise ValueError
-    return os.path.expanduser(value)
-
-
-def _silent_wait(value: object) -> float:
-    seconds = _number(value)
-    if not 0 <= seconds < 1e9:
-        raise ValueError
-    return seconds
-
-
-def _locked(value: object) -> tuple[str, ...]:
-    names = _words(value)
-    for name in names:
-        if name not in BY_NAME or name == "locked":
-            raise ValueError
-    return names
-
-
-_PARSERS = {
-    "gpus": _whole,
-    "partial": _partial,
-    "memory": _memory,
-    "filter": _filters,
-    "server_list": _servers,
-    "timeout": _timeout,
-    "acquire": _acquire,
-    "client": _client,
-    "silent_wait": _silent_wait,
-    "locked": _locked,
-}

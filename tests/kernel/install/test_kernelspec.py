@@ -9,8 +9,8 @@ import pytest
 from bitfusion_client.errors import UsageError
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
-from bitfusion_kernel.settings import table as settings
-from bitfusion_kernel.settings.table import resolve
+from bitfusion_kernel.settings.resolve import resolve
+from bitfusion_kernel.settings.table import BY_NAME, parse_value
 
 REQUESTS = [
     GpuRequest(),
@@ -69,11 +69,11 @@ def test_the_proxy_reads_back_what_was_installed(request_: GpuRequest) -> None:
 
 def test_parameters_are_a_json_schema_of_settings() -> None:
     schema = _kernel(GpuRequest(gpus=2, partial=0.5, timeout=60), "manual")["metadata"]["parameters"]
-    assert set(schema["properties"]) <= set(settings.BY_NAME)
+    assert set(schema["properties"]) <= set(BY_NAME)
     defaults = {name: item["default"] for name, item in schema["properties"].items() if "default" in item}
     assert defaults == {"gpus": 2, "partial": 0.5, "timeout": "1m0s", "acquire": "manual"}
     for name, value in defaults.items():
-        settings.parse_value(name, value)
+        parse_value(name, value)
     jsonschema = pytest.importorskip("jsonschema", reason="validates the schema where Jupyter brings it")
     jsonschema.Draft202012Validator.check_schema(schema)
     check = jsonschema.Draft202012Validator(schema).is_valid

@@ -1,111 +1,41 @@
-"""Settings in Jupyter's config files."""
+"""The traits that Jupyter's config files set."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from typing import Any
 
 import pytest
+from traitlets import TraitError
+from traitlets.config import Config
 
-from bitfusion_client.errors import WrongSetting
-from bitfusion_client.request import GpuRequest
-from bitfusion_kernel.settings import table as settings
-from bitfusion_kernel.settings.traits import BitfusionKernel, load_config
-
-
-@pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The user's folder and, less important, the administrator's."""
-    user, system = tmp_path / "user", tmp_path / "system"
-    user.mkdir()
-    system.mkdir()
-    monkeypatch.delenv("JUPYTER_CONFIG_DIR")
-    monkeypatch.setenv("JUPYTER_CONFIG_PATH", f"{user}:{system}")
-    return user, system
-
-
-def _write(folder: Path, text: str) -> str:
-    path = folder / "jupyter_bitfusion_config.py"
-    path.write_text(text)
-    return str(path)
-
-
-def _resolved() -> settings.Settings:
-    import os
-
-    assert settings.config_files_exist(os.environ)
-    return settings.resolve([], {}, load_config())
+from bitfusion_kernel.settings.sources import is_unset
+from bitfusion_kernel.settings.table import BY_NAME, SETTINGS
+from bitfusion_kernel.settings.traits import BitfusionKernel
 
 
 def test_traits_are_the_settings() -> None:
     traits = BitfusionKernel.class_traits(config=True)
-    assert sorted(traits) == sorted(settings.BY_NAME)
+    assert sorted(traits) == sorted(BY_NAME)
     for name, trait in traits.items():
-        assert settings.BY_NAME[name].allowed in trait.help
+        assert BY_NAME[name].allowed in trait.help
 
 
-def test_reads_python_and_json(folders: tuple[Path, Path]) -> None:
-    user, system = folders
-    path = _write(user, "c.BitfusionKernel.gpus = 2\nc.BitfusionKernel.filter = ['device.name=Tesla']\n")
-    (system / "jupyter_bitfusion_config.json").write_text(
-        json.dumps({"BitfusionKernel": {"gpus": 4, "memory": "8Gi", "timeout": "10m"}})
-    )
-    found = _resolved()
-    assert found.request == GpuRequest(2, None, 8192, (("device.name", "Tesla"),), (), 600)
-    assert found.sources["gpus"] == path
-
-
-def test_no_file_no_value(folders: tuple[Path, Path]) -> None:
-    assert load_config() == {}
-
-
-def test_other_sections_do_not_matter(folders: tuple[Path, Path]) -> None:
-    _write(folders[0], "c.ServerApp.port = 1\n")
-    assert load_config() == {}
+def test_a_trait_that_is_not_set_means_that_nothing_is_given() -> None:
+    kernel = BitfusionKernel()
+    for setting in SETTINGS:
+        assert is_unset(getattr(kernel, setting.name))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("c.BitfusionKernel.gpu = 2", "gpu"),
-        ("c.BitfusionKernel.gpus = 'two'", "whole number"),
-        ("c.BitfusionKernel.gpus = {}", "gpus"),
-        ("c.BitfusionKernel.partial = 1.5", "at most 1.0"),
-        ("c.BitfusionKernel.locked = ['gpu']", "names of settings"),
-        ("x = 1\nc.BitfusionKernel.gpus = 1 +", "line 2"),
-        ("x = 1\n1 / 0", "line 2: ZeroDivisionError"),
-        ("import no_such_module", "ModuleNotFoundError"),
-    ],
+    ("name", "value"),
+    [("memory", 8192), ("memory", "8Gi"), ("timeout", 90.0), ("filter", "a=b"), ("filter", ["a=b", "c=d"])],
 )
-def test_a_mistake_is_one_line_with_the_file(folders: tuple[Path, Path], text: str, words: str) -> None:
-    path = _write(folders[0], text)
-    with pytest.raises(WrongSetting) as error:
-        _resolved()
-    message = error.value.user_message
-    assert "\n" not in message
-    assert words in message
-    assert path in message
+def test_a_setting_may_be_given_as_each_of_its_types(name: str, value: Any) -> None:
+    kernel = BitfusionKernel(config=Config(BitfusionKernel={name: value}))
+    assert getattr(kernel, name) == value
 
 
-def test_a_user_cannot_change_what_the_administrator_locks(folders: tuple[Path, Path]) -> None:
-    user, system = folders
-    admin = _write(system, "c.BitfusionKernel.partial = 0.5\nc.BitfusionKernel.locked = ['partial']\n")
-    assert _resolved().locked == ("partial", "memory")
-    mine = _write(user, "c.BitfusionKernel.partial = 1.0\n")
-    with pytest.raises(WrongSetting, match="locked") as error:
-        _resolved()
-    assert admin in error.value.user_message
-    assert mine in error.value.user_message
-    _write(user, "c.BitfusionKernel.memory = '16Gi'\n")
-    with pytest.raises(WrongSetting, match="locked"):
-        _resolved()
-    _write(user, "c.BitfusionKernel.locked = []\nc.BitfusionKernel.gpus = 2\n")
-    assert _resolved().request == GpuRequest(gpus=2, partial=0.5)
-    assert _resolved().locked == ("partial", "memory")
-
-
-def test_the_users_size_replaces_the_administrators_other_size(folders: tuple[Path, Path]) -> None:
-    user, system = folders
-    _write(system, "c.BitfusionKernel.partial = 0.5\n")
-    _write(user, "c.BitfusionKernel.memory = '8Gi'\n")
-    assert _resolved().request == GpuRequest(memory_mib=8192)
+@pytest.mark.parametrize(("name", "value"), [("gpus", {}), ("partial", [0.5])])
+def test_another_type_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(TraitError):
+        BitfusionKernel(config=Config(BitfusionKernel={name: value}))

@@ -1,0 +1,145 @@
+"""Settings from every source: their order, their locks, and who is named in the error about a wrong value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bitfusion_client.errors import WrongSetting
+from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.settings.resolve import resolve
+from bitfusion_kernel.settings.sources import ConfigValues
+from bitfusion_kernel.settings.table import SETTINGS
+from tests.kernel.settings.wrong_values import WRONG
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, value in WRONG if isinstance(value, str)]
+)
+def test_a_wrong_variable_or_option_names_itself(name: str, value: str) -> None:
+    if name == "nothing":
+        return
+    with pytest.raises(WrongSetting, match=f"BITFUSION_{name.upper()}"):
+        resolve([], {f"BITFUSION_{name.upper()}": value})
+    with pytest.raises(WrongSetting, match=f"--bitfusion-{name}"):
+        resolve([f"--bitfusion-{name}={value}"], {})
+
+
+def test_without_anything() -> None:
+    found = resolve(["--bitfusion-spec=/somewhere"], {"BITFUSION_GPUS": "", "HOME": "/"})
+    assert found.request == GpuRequest()
+    assert (found.acquire, found.client, found.silent_wait, found.locked) == ("first_cell", None, 5.0, ())
+    assert found.sources == {}
+
+
+def test_later_sources_win_field_by_field() -> None:
+    found = resolve(
+        [
+            "--bitfusion-gpus=2",
+            "--bitfusion-partial=0.5",
+            "--bitfusion-timeout=1m",
+            "--bitfusion-acquire=start",
+        ],
+        {"BITFUSION_GPUS": "4", "BITFUSION_ACQUIRE": "manual"},
+        ConfigValues({"gpus": 3, "timeout": "2m"}, {"gpus": "/f", "timeout": "/f"}),
+    )
+    assert found.request == GpuRequest(gpus=4, partial=0.5, timeout=120)
+    assert found.acquire == "manual"
+    assert found.sources == {
+        "gpus": "environment variable BITFUSION_GPUS",
+        "partial": "--bitfusion-partial in the kernelspec",
+        "timeout": "/f",
+        "acquire": "environment variable BITFUSION_ACQUIRE",
+    }
+
+
+def test_memory_of_a_later_source_replaces_the_share_of_an_earlier() -> None:
+    found = resolve(["--bitfusion-partial=0.5"], {"BITFUSION_MEMORY": "8Gi"})
+    assert found.request == GpuRequest(memory_mib=8192)
+    assert "partial" not in found.sources
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "config"),
+    [
+        (["--bitfusion-partial=0.5", "--bitfusion-memory=8Gi"], {}, {}),
+        ([], {"BITFUSION_PARTIAL": "0.5", "BITFUSION_MEMORY": "8Gi"}, {}),
+        ([], {}, {"partial": 0.5, "memory": "8Gi"}),
+    ],
+)
+def test_both_sizes_in_one_source(
+    options: list[str], environ: dict[str, str], config: dict[str, object]
+) -> None:
+    with pytest.raises(WrongSetting, match="not both"):
+        resolve(options, environ, config)
+
+
+@pytest.mark.parametrize(
+    "option", ["--bitfusion-gpu=1", "--bitfusion-locked=gpus", "--bitfusion-gpus", "--gpus=1", "--bitfusion-"]
+)
+def test_an_unknown_or_empty_option(option: str) -> None:
+    with pytest.raises(WrongSetting, match="--bitfusion-gpus"):
+        resolve([option], {})
+
+
+def test_filters_repeat_and_dashes_are_underscores() -> None:
+    found = resolve(["--bitfusion-filter=a=b", "--bitfusion-filter=c=d", "--bitfusion-server-list=h:1"], {})
+    assert found.request == GpuRequest(filters=(("a", "b"), ("c", "d")), servers=("h:1",))
+
+
+@pytest.mark.parametrize(
+    ("locked", "environ"),
+    [
+        ("gpus", {"BITFUSION_GPUS": "2"}),
+        ("partial", {"BITFUSION_MEMORY": "8Gi"}),
+        ("memory", {"BITFUSION_PARTIAL": "1"}),
+        ("acquire", {"BITFUSION_ACQUIRE": "start"}),
+        ("client", {"BITFUSION_CLIENT": "/x"}),
+        ("timeout", {"BITFUSION_TIMEOUT": "9h"}),
+    ],
+)
+def test_the_environment_cannot_change_what_is_locked(locked: str, environ: dict[str, str]) -> None:
+    with pytest.raises(WrongSetting, match="locked by your administrator"):
+        resolve([], environ, {"partial": 0.5, "locked": [locked]})
+
+
+def test_locks_allow_the_same_value_and_everything_else() -> None:
+    found = resolve([], {"BITFUSION_GPUS": "1", "BITFUSION_TIMEOUT": "1m"}, {"locked": ["gpus", "acquire"]})
+    assert found.locked == ("gpus", "acquire")
+    found.check_unlocked(GpuRequest(partial=0.1))
+    with pytest.raises(WrongSetting, match='gpus="2"'):
+        found.check_unlocked(GpuRequest(gpus=2))
+
+
+def test_a_lock_on_one_size_holds_the_other() -> None:
+    found = resolve([], {}, {"partial": 0.5, "locked": ["partial"]})
+    for request in (GpuRequest(), GpuRequest(memory_mib=8192), GpuRequest(partial=0.6)):
+        with pytest.raises(WrongSetting, match="locked"):
+            found.check_unlocked(request)
+
+
+def test_every_example_can_be_given_as_option_and_as_variable() -> None:
+    for setting in SETTINGS:
+        if not setting.file_only:
+            resolve([f"{setting.option}={setting.example}"], {})
+            resolve([], {setting.variable: setting.example})
+
+
+def test_imports_little() -> None:
+    """The proxy imports this before its first reply."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from bitfusion_kernel.settings.resolve import current_settings\n"
+        "current_settings(['--bitfusion-gpus=2', '--bitfusion-partial=0.5'], {'JUPYTER_NO_CONFIG': '1'})\n"
+        "heavy = {'typing', 'inspect', 'dataclasses', 'asyncio', 're', 'json', 'traitlets', 'zmq'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
