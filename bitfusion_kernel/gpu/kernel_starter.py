@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.processes.supervisor import SupervisorLink
     from bitfusion_kernel.protocol.arguments import ProxyArguments
-    from bitfusion_kernel.protocol.wrapped_kernel import WrappedKernel
     from bitfusion_kernel.settings.resolve import Settings
+    from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 LAUNCHER = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "processes", "launcher.py"

@@ -16,8 +16,8 @@ from bitfusion_kernel.install import kernelspec, spec_store
 from bitfusion_kernel.install.kernel_info import ask_kernel
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.protocol.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
 from bitfusion_kernel.settings.resolve import current_settings
+from bitfusion_kernel.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
 
 PASS, WARN, FAIL = "PASS", "WARN", "FAIL"
 CLIENT_LIMIT = 30.0  # seconds; the real client gives up on a silent server after 3

@@ -123,11 +123,6 @@ def parameters_schema(request: GpuRequest | None, acquire: str | None) -> dict[s
     }
 
 
-def wrapped_kernel_json(argv: list[str], env: dict[str, str], language: str) -> dict[str, Any]:
-    """What the proxy reads to know which kernel it wraps (`wrapped_kernel`)."""
-    return {"argv": argv, "env": env, "language": language}
-
-
 def is_ours(kernel: dict[str, Any]) -> bool:
     """Whether a kernel.json was written by `kernel_json`."""
     metadata = kernel.get("metadata")

@@ -17,7 +17,7 @@ from bitfusion_client.errors import UsageError
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.install.kernel_info import ask_kernel
-from bitfusion_kernel.protocol.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
+from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 ENTRY = os.path.abspath(bitfusion_kernel.__file__).replace("__init__.py", "__main__.py")
 LOGOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "logo")
@@ -76,12 +76,11 @@ def install(
     try:
         shutil.copytree(LOGOS, staged, dirs_exist_ok=True)
         _write(staged, kernelspec.KERNEL_JSON, kernel)
-        _write(
-            staged,
-            KERNEL_FILE,
-            kernelspec.wrapped_kernel_json(wrapped["argv"], wrapped.get("env", {}), wrapped["language"]),
-        )
-        _write(staged, KERNEL_INFO_FILE, kernel_info)
+        kernel_files = WrappedKernel(
+            wrapped["argv"], wrapped.get("env", {}), wrapped["language"], kernel_info
+        ).files()
+        for file, content in kernel_files.items():
+            _write(staged, file, content)
         os.chmod(staged, 0o755)  # mkdtemp's 0700 would hide a system-wide spec from everybody else
         KernelSpecManager().install_kernel_spec(staged, kernel_name=name, user=user, prefix=prefix)
     except OSError as error:

@@ -1,1 +1,1 @@
-"""What Jupyter hands to a kernel: signed messages, the connection file, command-line arguments."""
+"""What Jupyter hands to a kernel: messages on the wire, the connection file, command-line arguments."""

@@ -1,4 +1,4 @@
-"""The proxy's command line: our own options, the connection file, and the rest for the kernel. Pure."""
+"""Splits the proxy's command line: connection file, `--bitfusion-*` options, the kernel's options. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file", "--connection-fil
 
 
 class ProxyArguments:
-    """`options` are those of this project (`--bitfusion-*`, unparsed), `kernel_options` go to the kernel
-    unchanged: clients append some (nbclient: `--HistoryManager.hist_file=:memory:`)."""
+    """The proxy's command line, split.
+
+    Attributes:
+        connection_file: The path that Jupyter gave.
+        options: This project's own, `--bitfusion-NAME=value`, not parsed yet.
+        kernel_options: All others. They go to the kernel unchanged: Jupyter clients append some, for example
+            nbclient `--HistoryManager.hist_file=:memory:`.
+    """
 
     def __init__(self, connection_file: str, options: list[str], kernel_options: list[str]) -> None:
         self.connection_file = connection_file
@@ -23,7 +29,11 @@ class ProxyArguments:
 
 
 def split_arguments(argv: list[str]) -> ProxyArguments:
-    """Raises ValueError, worded for stderr, if no connection file is named."""
+    """Split the command line that a kernelspec's argv and the Jupyter client make.
+
+    Raises:
+        ValueError: No connection file is named. The text is for stderr.
+    """
     connection_file = ""
     options: list[str] = []
     kernel_options: list[str] = []

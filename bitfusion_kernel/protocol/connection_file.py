@@ -1,4 +1,4 @@
-"""Jupyter's connection file: reading the one that names our sockets, writing the one for the kernel."""
+"""Jupyter's connection files: reads the one with the proxy's addresses, writes the one for the kernel."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 
 
 class BadConnectionFile(ValueError):
-    """The file can't be read or names no usable addresses. The text is what stderr shows."""
+    """The file cannot be read or names no usable addresses. The text is for stderr."""
 
 
 class ConnectionInfo:
-    """Addresses and secrets of one kernel's five sockets."""
+    """Addresses and secrets of one kernel's five sockets.
+
+    `fields` is the content of a connection file:
+    https://jupyter-client.readthedocs.io/en/stable/kernels.html#connection-files
+    """
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.transport = str(fields.get("transport", "tcp"))
@@ -33,7 +37,11 @@ class ConnectionInfo:
 
 
 def read(path: str) -> ConnectionInfo:
-    """The connection file that Jupyter wrote. Raises BadConnectionFile."""
+    """Read the connection file that Jupyter wrote for the proxy.
+
+    Raises:
+        BadConnectionFile: It is missing, damaged, or names no ports.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             fields = json.load(file)
@@ -50,9 +58,17 @@ def read(path: str) -> ConnectionInfo:
 
 
 def write_private(folder: str, name: str, outer: ConnectionInfo) -> tuple[str, ConnectionInfo]:
-    """The kernel's own connection file: ipc sockets in our 0700 folder, the same key.
+    """Write the kernel's own connection file: ipc sockets in the proxy's private folder.
 
-    The same key, because messages are relayed as they were signed. Returns its path and its content.
+    The key is the proxy's, because messages are relayed with the signature they came with.
+
+    Args:
+        folder: The private folder (mode 0700).
+        name: The first part of the names of file and sockets.
+        outer: Where Jupyter talks to the proxy.
+
+    Returns:
+        The path of the file, and its content.
     """
     base = os.path.join(folder, name)
     fields: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Jupyter messages as they travel: split, check the signature, build, sign. Pure; no zmq.
+"""Jupyter's messages on the wire: splits, verifies, parses, builds and signs them. Pure, without zmq.
 
 The proxy answers a few requests itself and relays all others, so it parses only what it must.
-jupyter_client's `Session` does the same and more, but costs 150 ms to import.
+jupyter_client's `Session` does the same and more, but its import takes 150 ms.
 Protocol: https://jupyter-client.readthedocs.io/en/stable/messaging.html#the-wire-protocol
 """
 
@@ -21,11 +21,17 @@ Json = dict[str, Any]
 
 
 class InvalidMessage(ValueError):
-    """Frames that are no Jupyter message, or whose signature is wrong. Such messages are ignored."""
+    """The frames are not a Jupyter message, or the signature is wrong. Such messages are ignored."""
 
 
 class Message:
-    """One received message. `frames` is what arrived, for relaying it unchanged."""
+    """One received message.
+
+    Attributes:
+        frames: All that arrived, for relaying the message unchanged.
+        identities: The frames before the delimiter: to whom a reply goes.
+        buffers: The frames after the content, as widgets send them.
+    """
 
     __slots__ = ("buffers", "content", "frames", "header", "identities", "metadata", "parent_header")
 
@@ -48,7 +54,7 @@ class Message:
 
     @property
     def type(self) -> str:
-        """`execute_request`, `kernel_info_request`, …"""
+        """As in the header: `execute_request`, `kernel_info_request` and so on."""
         return str(self.header["msg_type"])
 
     @property
@@ -58,7 +64,16 @@ class Message:
 
 
 class Wire:
-    """Signs and reads the messages of one connection. One per proxy; `key` from the connection file."""
+    """Signs and verifies the messages of one connection. The proxy makes one.
+
+    Args:
+        key: From the connection file; empty if messages are not signed.
+        scheme: `hmac-` and the name of a hash, from the connection file.
+        username: For the headers of the proxy's own messages.
+
+    Raises:
+        ValueError: The scheme is not known. The text is for stderr.
+    """
 
     def __init__(self, key: bytes, scheme: str = "hmac-sha256", username: str = "") -> None:
         if not scheme.startswith("hmac-") or scheme[5:] not in hashlib.algorithms_available:
@@ -70,13 +85,13 @@ class Wire:
         self._count = 0
 
     def sign(self, parts: list[bytes]) -> bytes:
-        """The hexadecimal signature over the four JSON parts; empty if the connection has no key."""
+        """The hexadecimal signature of the four JSON parts; empty if the connection has no key."""
         if not self._key:
             return b""
         return hmac.digest(self._key, b"".join(parts), self._digest).hex().encode()
 
     def read(self, frames: list[bytes]) -> Message:
-        """Check and parse one multipart message. Raises InvalidMessage."""
+        """Verify and parse one multipart message. Raises InvalidMessage."""
         try:
             split_at = frames.index(DELIMITER)
         except ValueError:
@@ -89,7 +104,7 @@ class Wire:
         return Message(frames, split_at)
 
     def header(self, msg_type: str) -> Json:
-        """A fresh header of this session."""
+        """A new header of this session."""
         self._count += 1
         now = time.time()
         date = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
@@ -111,7 +126,15 @@ class Wire:
         metadata: Json | None = None,
         identities: list[bytes] | None = None,
     ) -> list[bytes]:
-        """The frames of a new message. `parent` is the header of the request it answers."""
+        """The frames of a new message.
+
+        Args:
+            msg_type: As in the header.
+            content: What the message says.
+            parent: The header of the request that it answers.
+            metadata: Most messages have none.
+            identities: The frames before the delimiter: to whom it goes, or the topic on iopub.
+        """
         parts = [
             json.dumps(part, separators=(",", ":")).encode()
             for part in (self.header(msg_type), parent or {}, metadata or {}, content)
@@ -120,8 +143,9 @@ class Wire:
 
 
 def is_type(frames: list[bytes], message_type: bytes) -> bool:
-    """Whether relayed frames are of a type, without parsing them; a false yes is
-    possible (another field of the same text), a false no is not.
+    """Whether relayed frames are of a type, without parsing them.
+
+    True is also possible for another type, if a field of its header has the same text; False is always right.
     """
     try:
         header = frames[frames.index(DELIMITER) + 2]
@@ -131,5 +155,5 @@ def is_type(frames: list[bytes], message_type: bytes) -> bool:
 
 
 def read_unchecked(frames: list[bytes]) -> Message:
-    """A message of the kernel's, which comes over sockets in our own folder: no signature to check."""
+    """Parse a message of the kernel, without verifying it: its sockets lie in the proxy's private folder."""
     return Message(frames, frames.index(DELIMITER))

@@ -14,7 +14,7 @@ from bitfusion_kernel.processes import private_folder
 from bitfusion_kernel.processes.supervisor import start_supervisor
 from bitfusion_kernel.protocol import connection_file
 from bitfusion_kernel.protocol.arguments import ProxyArguments, split_arguments
-from bitfusion_kernel.protocol.wrapped_kernel import WrappedKernel
+from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 
 def main(argv: list[str]) -> None:

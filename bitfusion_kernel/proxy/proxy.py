@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
     from bitfusion_kernel.processes.supervisor import SupervisorLink
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
-    from bitfusion_kernel.protocol.wrapped_kernel import WrappedKernel
     from bitfusion_kernel.proxy.kernel_link import KernelLink
+    from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 MAGIC_WORD = MAGIC.encode()
 

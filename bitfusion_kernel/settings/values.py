@@ -1,6 +1,6 @@
 """Reads the value of each setting from text or from a config file, as the type that the kernel uses. Pure.
 
-Each function raises ValueError or TypeError for what it cannot read, or InvalidRequest, whose text says what is
+Each function raises ValueError or TypeError for what it cannot read, or InvalidRequest, which says what is
 allowed in a request.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_kernel.protocol.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE, WrappedKernel
+from bitfusion_kernel.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE, WrappedKernel
 
 
 def test_a_spec_is_read_and_its_argv_filled_in(tmp_path: Path) -> None:
@@ -19,6 +19,13 @@ def test_a_spec_is_read_and_its_argv_filled_in(tmp_path: Path) -> None:
     wrapped = WrappedKernel.load(str(tmp_path))
     assert wrapped.command("/c.json", ["--more"]) == ["R", "--args", "/c.json", "--more"]
     assert (wrapped.env, wrapped.language, wrapped.kernel_info) == ({"A": "b"}, "R", {"banner": "R"})
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    written = WrappedKernel(["R", "{connection_file}"], {"A": "b"}, "R", {"banner": "R"})
+    for name, content in written.files().items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert WrappedKernel.load(str(tmp_path)).__dict__ == written.__dict__
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"null", b"\xff", b"{}"])

@@ -1,6 +1,7 @@
-"""What is wrapped: the kernel's own argv and environment and its cached kernel_info, from the spec's folder.
+"""The kernel of any language that runs behind the proxy: its command, environment and cached kernel_info.
 
-Written by `bitfusion-kernel install` (`kernelspec`), read by every proxy at its start.
+They stand in two files in the kernelspec's folder. `bitfusion-kernel install` writes them, each proxy reads
+them when it starts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ KERNEL_INFO_FILE = "kernel_info.json"
 
 
 class WrappedKernel:
-    """The kernel behind the proxy. `kernel_info` is the content of its `kernel_info_reply`."""
+    """The kernel behind the proxy.
+
+    Attributes:
+        argv: Its command line, with `{connection_file}` where the file's path goes.
+        env: Variables that its own kernelspec sets.
+        language: As in its kernelspec, `python` or another.
+        kernel_info: The content of its `kernel_info_reply`.
+    """
 
     def __init__(
         self, argv: list[str], env: dict[str, str], language: str, kernel_info: dict[str, Any]
@@ -28,7 +36,10 @@ class WrappedKernel:
 
     @classmethod
     def load(cls, spec_folder: str | None) -> WrappedKernel:
-        """From the spec's folder; without one, or with a broken one, the running interpreter's ipykernel."""
+        """Read the files in a kernelspec's folder.
+
+        A file that is missing or broken, or no folder at all, stands for the running interpreter's ipykernel.
+        """
         kernel = _read(spec_folder, KERNEL_FILE)
         kernel_info = _read(spec_folder, KERNEL_INFO_FILE)
         argv, env, language = kernel.get("argv"), kernel.get("env"), kernel.get("language")
@@ -39,13 +50,18 @@ class WrappedKernel:
             kernel_info or _python_kernel_info(),
         )
 
+    def files(self) -> dict[str, dict[str, Any]]:
+        """The name and the content of the files that `load` reads."""
+        kernel = {"argv": self.argv, "env": self.env, "language": self.language}
+        return {KERNEL_FILE: kernel, KERNEL_INFO_FILE: self.kernel_info}
+
     def command(self, connection_file: str, options: list[str]) -> list[str]:
-        """The kernel's command line; `options` are what Jupyter's client appended to the proxy's."""
+        """The kernel's command line; `options` are what the Jupyter client appended to the proxy's."""
         return [word.replace("{connection_file}", connection_file) for word in self.argv] + options
 
 
 def _ipykernel_command() -> list[str]:
-    """As ipykernel's own kernelspec has it: frozen modules would hide breakpoints from the debugger."""
+    """The command in ipykernel's own kernelspec; frozen modules would hide breakpoints from the debugger."""
     options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *options, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
@@ -66,7 +82,7 @@ def _read(folder: str | None, name: str) -> dict[str, Any]:
 
 
 def _python_kernel_info() -> dict[str, Any]:
-    """What can be said of an ipykernel without asking it (a proxy started without an installed spec)."""
+    """What is known of an ipykernel without asking it, for a proxy that was started without a kernelspec."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     return {
         "status": "ok",
