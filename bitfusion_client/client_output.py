@@ -1,180 +1,43 @@
-"""What the client prints while it runs something, line by line.
+"""Parses what `bitfusion run` prints, line by line, into the kinds of `client_lines`.
 
-Read by the kernel's front (to show place, GPUs, errors) and by tests. Nothing here raises on any text: a
-line nobody knows is `Unknown`. Words as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting` is a stand-in's
-own.
+The kernel reads GPUs, queue position and errors from it. No text raises: a line of no known kind is
+`Unknown`. Two lines are also formatted here, for the embedded pool.
 """
 
 from __future__ import annotations
 
-from bitfusion_client.durations import plain_number
-from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.client_lines import (
+    ChoosingServers,
+    ClaimingClient,
+    ContactFailed,
+    FatalError,
+    IdleTimeout,
+    Line,
+    Locked,
+    QueryServer,
+    Released,
+    Releasing,
+    RequestedResources,
+    Requesting,
+    RunningCommand,
+    ServerLine,
+    ServerList,
+    TelemetryStarted,
+    TokenExpiredLine,
+    Unknown,
+    Waiting,
+)
+from bitfusion_client.decimals import plain_number
+from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from bitfusion_client.client_reports import HealthReport, ServerStatus
-    from bitfusion_client.errors import BitfusionError
-    from bitfusion_client.request import GpuRequest
-
-MOST_AHEAD = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line; `text` is all of it without the line end."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine(Line):
-    """`[LEVEL] time message`. Level and time are "" where the line had no such prefix."""
-
-    level: str
-    time: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown(LogLine):
-    """A line of none of the known kinds; log lines keep their level and time."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimingClient(LogLine):
-    """The first contact of 4.0: the client tells a server who it is."""
-
-    server: str
-    client_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueryServer(LogLine):
-    """`Query server … gpu availability`, or the health query (server "" there)."""
-
-    server: str
-
-
-@dataclass(frozen=True, slots=True)
-class ContactFailed(LogLine):
-    """A server did not answer; the client goes on with the next one."""
-
-    server: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChoosingServers(LogLine):
-    """The servers it chooses GPUs from."""
-
-    servers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Requesting(LogLine):
-    """The GPUs it asks a server for; `server_index` counts in the server list, memory is per GPU."""
-
-    gpu_ids: tuple[int, ...]
-    memory_mib: int
-    server_index: int
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedResources(Line):
-    """Header of the two lines after it; the client prints them without level and time."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerList(Line):
-    """`Server List:` of the allocation."""
-
-    servers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IdleTimeout(Line):
-    """`Client idle timeout: 0 min`; 0 means none."""
-
-    minutes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Locked(LogLine):
-    """The GPUs are ours. `partial` is the share of each, `lock_file` names the allocation."""
-
-    gpus: int
-    partial: float
-    lock_file: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunningCommand(LogLine):
-    """The program starts. `command` is joined by blanks, its quoting is lost."""
-
-    command: str
-    gpus: int
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLine(LogLine):
-    """The server that serves it: `ip dispatcherport uuid srsport version`."""
-
-    host: str
-    dispatcher_port: int
-    uuid: str
-    srs_port: int
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryStarted(LogLine):
-    """4.0 starts a telemetry process beside the program."""
-
-    client_id: str
-    server: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting(LogLine):
-    """Place in the queue and who is in the way: holders first, then earlier waiters (embedded pool only)."""
-
-    place: int
-    of: int
-    ahead: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Releasing(LogLine):
-    """The program has ended, the GPUs are being given back."""
-
-    lock_file: str
-
-
-@dataclass(frozen=True, slots=True)
-class Released(LogLine):
-    """The GPUs are given back."""
-
-    servers: int
-    lock_file: str
-
-
-@dataclass(frozen=True, slots=True)
-class FatalError(Line):
-    """`Error: …`: the client's last word. `problem` is the text after it."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenExpiredLine(Line):
-    """`Token expired at: …`; `expiry` is as the client wrote it."""
-
-    expiry: str
+MOST_AHEAD = 5  # names in one waiting line
 
 
 def parse_line(text: str) -> Line:
-    """The meaning of one line of the client's output; never raises. One line end is dropped."""
+    """One line of the client's output, with or without its line end, as one of its kinds. Never raises."""
     text = text.rstrip("\r\n")
     level, time, message = split_log_prefix(text)
     try:
@@ -192,7 +55,7 @@ def parse_line(text: str) -> Line:
 
 
 def split_log_prefix(text: str) -> tuple[str, str, str]:
-    """`[INFO] 2021-09-03T00:39:22Z message` as level, time, message; ("", "", text) for any other line."""
+    """``[INFO] 2021-09-03T00:39:22Z message`` as level, time, message; ("", "", text) for any other line."""
     if not text.startswith("["):
         return "", "", text
     level, closed, rest = text[1:].partition("] ")
@@ -204,42 +67,19 @@ def split_log_prefix(text: str) -> tuple[str, str, str]:
     return level, time, message
 
 
-def parse_list_gpus(text: str) -> list[ServerStatus]:
-    """The servers and GPUs of `list_gpus`; see `client_reports`."""
-    from bitfusion_client import client_reports
-
-    return client_reports.parse_list_gpus(text)
-
-
-def parse_health(text: str) -> HealthReport:
-    """The report of `health`; see `client_reports`."""
-    from bitfusion_client import client_reports
-
-    return client_reports.parse_health(text)
-
-
-def format_waiting(place: int, of: int, ahead: Iterable[str] = ()) -> str:
-    """The message of the embedded pool's waiting line, without level and time; names the first five."""
+def format_waiting(queue_position: int, queue_length: int, ahead: Iterable[str] = ()) -> str:
+    """The message of the embedded pool's `Waiting` line, without level and time; names the first five."""
     names = [" ".join(who.replace(";", ",").split()) for who in ahead]
     if len(names) > MOST_AHEAD:
         names[MOST_AHEAD:] = [f"and {len(names) - MOST_AHEAD} more"]
-    shown = f"Waiting for GPUs: place {place} of {of}"
+    shown = f"Waiting for GPUs: place {queue_position} of {queue_length}"
     return f"{shown}, ahead: {'; '.join(names)}" if names else shown
 
 
 def format_locked(gpus: int, partial: float, lock_file: str) -> str:
-    """The message of the `Locked` line, the share as Go prints it (`1`, `0.5`)."""
+    """The message of the `Locked` line, with the share as Go prints it (``1``, ``0.5``)."""
     share = plain_number(partial)
     return f"Locked {gpus} GPUs with partial memory {share}, configuration saved to '{lock_file}'"
-
-
-def error_from_output(
-    lines: Sequence[str], exit_status: int | None, request: GpuRequest | None = None
-) -> BitfusionError:
-    """The error the client's last words mean; see `last_words`, which is read only when something failed."""
-    from bitfusion_client import last_words
-
-    return last_words.error_from_output(lines, exit_status, request)
 
 
 def _number(text: str) -> int:
@@ -312,10 +152,10 @@ def _telemetry(rest: str, text: str, level: str, time: str) -> Line:
 
 
 def _waiting(rest: str, text: str, level: str, time: str) -> Line:
-    place, rest = _between(rest, "place ", " of ")
-    of, _, ahead = rest.partition(", ahead: ")
+    position, rest = _between(rest, "place ", " of ")
+    length, _, ahead = rest.partition(", ahead: ")
     names = tuple(name.strip() for name in ahead.split(";") if name.strip())
-    return Waiting(text, level, time, _number(place), _number(of), names)
+    return Waiting(text, level, time, _number(position), _number(length), names)
 
 
 def _releasing(rest: str, text: str, level: str, time: str) -> Line:

@@ -7,32 +7,22 @@ long names, `-l` and `--timeout` are remembered only.
 
 from __future__ import annotations
 
-from bitfusion_client.durations import format_duration, format_duration_short, parse_duration, plain_number
+from bitfusion_client.decimals import plain_number
+from bitfusion_client.durations import format_duration_short, parse_duration
 from bitfusion_client.errors import InvalidRequest, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.request import (
+from bitfusion_client.request import GpuRequest
+from bitfusion_client.request_rules import (
     ALLOWED_FILTER,
     ALLOWED_GPUS,
     ALLOWED_MEMORY,
     ALLOWED_ONE_SIZE,
     ALLOWED_PARTIAL,
     ALLOWED_SERVER,
-    GpuRequest,
 )
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
-
-__all__ = [
-    "field_of",
-    "format_duration",
-    "format_options",
-    "parse_duration",
-    "parse_options",
-    "parse_request_text",
-    "run_command",
-    "split_program",
-]
 
 _NAMES = {
     "n": "gpus",

@@ -12,11 +12,12 @@ request.
 
 from __future__ import annotations
 
-from bitfusion_client.durations import plain_number, shift_point
+from bitfusion_client.decimals import plain_number, shift_point
 from bitfusion_client.errors import BitfusionError, InvalidRequest, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.quantities import format_mib, quantity_to_count, quantity_to_mib
-from bitfusion_client.request import ALLOWED_FILTER, GpuRequest
+from bitfusion_client.request import GpuRequest
+from bitfusion_client.request_rules import ALLOWED_FILTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ MiB: write ``8000Mi`` to get that.
 from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.request import ALLOWED_GPUS
+from bitfusion_client.request_rules import ALLOWED_GPUS
 
 MIB = 1 << 20
 ALLOWED_QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_contract import ALLOWED_PAIR, ALLOWED_SIZE_KEY, SIZE_PREFIX
 from bitfusion_client.quantities import parse_quantity
-from bitfusion_client.request import ALLOWED_GPUS
+from bitfusion_client.request_rules import ALLOWED_GPUS
 
 NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
 WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."

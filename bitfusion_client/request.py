@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from bitfusion_client.decimals import plain_number, shift_point
+from bitfusion_client.durations import format_duration_short
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.request_rules import (
+    ALLOWED_FILTER,
+    ALLOWED_GPUS,
+    ALLOWED_MEMORY,
+    ALLOWED_ONE_SIZE,
+    ALLOWED_PARTIAL,
+    ALLOWED_SERVER,
+    ALLOWED_TIMEOUT,
+    LONGEST_TIMEOUT,
+    MOST_GPUS,
+    MOST_MEMORY_MIB,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-MOST_GPUS = 1024  # of one server, since all GPUs of a request come from one; far above any machine
-MOST_MEMORY_MIB = 1 << 40
-LONGEST_TIMEOUT = 2400 * 3600.0  # 100 days: below it, nanoseconds survive a float
-
-ALLOWED_GPUS = f"must be a whole number from 1 to {MOST_GPUS}"
-ALLOWED_PARTIAL = "must be greater than 0.0 and at most 1.0"
-ALLOWED_MEMORY = "must be a whole number of MiB, at least 1"
-ALLOWED_ONE_SIZE = "give either a share (-p) or an amount of memory (-m), not both"
-ALLOWED_FILTER = "must be key=value, the key without spaces"
-ALLOWED_SERVER = "must be host:port, without spaces; several are joined by ;"
-ALLOWED_TIMEOUT = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h"
 
 _JSON_FIELDS = ("gpus", "partial", "memory_mib", "filters", "servers", "timeout")
 
@@ -62,10 +64,18 @@ class GpuRequest:
             put(self, "timeout", round(self.timeout * 1e9) / 1e9)
 
     def describe(self) -> str:
-        """The text a person reads: ``2 GPUs × 50 %``, ``1 GPU × 8192 MiB``, then filters and so on."""
-        from bitfusion_client.description import format_description
-
-        return format_description(self)
+        """The text a person reads: ``2 GPUs × 50 %, model=V100, on 10.0.0.5:56001, waiting at most 30m``."""
+        parts = ["1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"]
+        if self.partial is not None:
+            parts[0] += f" × {shift_point(plain_number(self.partial), 2)} %"
+        if self.memory_mib is not None:
+            parts[0] += f" × {self.memory_mib} MiB"
+        parts += [f"{key}={value}" for key, value in self.filters]
+        if self.servers:
+            parts.append("on " + " or ".join(self.servers))
+        if self.timeout is not None:
+            parts.append("waiting at most " + format_duration_short(self.timeout))
+        return ", ".join(parts)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON values; fields with their default are left out, except `gpus`."""

@@ -9,10 +9,11 @@ import json
 from collections import deque
 from typing import Any
 
-from bitfusion_client import client_output
+from bitfusion_client.client_lines import Locked, Requesting, ServerLine, Unknown, Waiting
+from bitfusion_client.client_output import parse_line
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
+from bitfusion_client.exit_status import describe_exit
 from bitfusion_client.request import GpuRequest
-from bitfusion_kernel.processes.process_watch import describe_status
 
 LOG_LINES = 500
 
@@ -77,8 +78,8 @@ class Acquisition:
 
     def on_line(self, text: str) -> bool:
         """One line of the wrapper's output; False if it is not the client's own (the kernel wrote it)."""
-        line = client_output.parse_line(text)
-        if isinstance(line, client_output.Unknown) and self.launched_at is not None:
+        line = parse_line(text)
+        if isinstance(line, Unknown) and self.launched_at is not None:
             if not text.strip() and self._last_was_clients:
                 return True  # the client puts an empty line into its report
             self._last_was_clients = False
@@ -86,15 +87,15 @@ class Acquisition:
                 self.kernel_words.append(text.strip())
             return False
         self._last_was_clients = True
-        if isinstance(line, client_output.Unknown):
+        if isinstance(line, Unknown):
             pass
-        elif isinstance(line, client_output.Waiting):
-            self.place, self.of, self.ahead = line.place, line.of, tuple(line.ahead)
-        elif isinstance(line, client_output.Requesting):
+        elif isinstance(line, Waiting):
+            self.place, self.of, self.ahead = line.queue_position, line.queue_length, tuple(line.ahead)
+        elif isinstance(line, Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
-        elif isinstance(line, client_output.Locked):
+        elif isinstance(line, Locked):
             self.lock_file = line.lock_file
-        elif isinstance(line, client_output.ServerLine):
+        elif isinstance(line, ServerLine):
             self.server = f"{line.host}:{line.srs_port}"
         self.log.append(text)
         return True
@@ -115,12 +116,14 @@ class Acquisition:
     def why_it_ended(self) -> BitfusionError:
         """The error for the cell that waited or ran, once the wrapper is gone."""
         if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
-            words = f"; its last words: {self.kernel_words[-1]}" if self.kernel_words else ""
-            return KernelDied("", f"the kernel process {describe_status(self.kernel_status)}{words}")
+            words = f"; its last output: {self.kernel_words[-1]}" if self.kernel_words else ""
+            return KernelDied("", f"the kernel process {describe_exit(self.kernel_status)}{words}")
         if self.granted:
             last = next((line for line in reversed(self.log) if line.strip()), "")
-            words = f"; its last words: {last}" if last else ""
+            words = f"; its last output: {last}" if last else ""
             return WrapperDied(
-                self.request, f"`bitfusion run` {describe_status(self.wrapper_status or 0)}{words}"
+                self.request, f"`bitfusion run` {describe_exit(self.wrapper_status or 0)}{words}"
             )
-        return client_output.error_from_output(list(self.log), self.wrapper_status, self.request)
+        from bitfusion_client.client_failure import error_from_output  # read only when something failed
+
+        return error_from_output(list(self.log), self.wrapper_status, self.request)

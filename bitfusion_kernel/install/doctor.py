@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from bitfusion_client.client_output import error_from_output
+from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.find_client import find_client
 from bitfusion_kernel.install import kernelspec, spec_store

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from bitfusion_client.errors import KernelDied
+from bitfusion_client.exit_status import describe_exit
 from bitfusion_kernel.processes import private_folder
 
 START_LIMIT = 60.0  # seconds, as jupyter_client's own start-up limit
@@ -19,7 +20,7 @@ START_LIMIT = 60.0  # seconds, as jupyter_client's own start-up limit
 def ask_kernel(argv: list[str], env: dict[str, str], limit: float = START_LIMIT) -> dict[str, Any]:
     """The content of the kernel's `kernel_info_reply`. `argv` holds `{connection_file}`.
 
-    Raises KernelDied, with the kernel's last words, if it does not answer within `limit` seconds.
+    Raises KernelDied, with the kernel's last output, if it does not answer within `limit` seconds.
     """
     from jupyter_client.blocking.client import BlockingKernelClient
     from jupyter_client.connect import write_connection_file
@@ -80,7 +81,7 @@ def _answer(client: Any, process: subprocess.Popen[bytes], errors: str, deadline
                 continue
             raise KernelDied(
                 _command(process),
-                f"it ended with {status}: {_last_words(errors)}",
+                f"it {describe_exit(status)}: {_last_output(errors)}",
                 "install ipykernel for this Python.",
             ) from None
         if reply["msg_type"] == "kernel_info_reply":
@@ -95,10 +96,10 @@ def _command(process: subprocess.Popen[bytes]) -> str:
     return " ".join(str(word) for word in arguments) if isinstance(arguments, list) else str(arguments)
 
 
-def _last_words(path: str) -> str:
+def _last_output(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file if line.strip()]
-    return lines[-1] if lines else "nothing was said"
+    return lines[-1] if lines else "it printed nothing"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

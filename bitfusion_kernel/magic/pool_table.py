@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from bitfusion_client.client_output import parse_list_gpus
+from bitfusion_client.client_reports import parse_list_gpus
 
 
 def render(list_gpus_output: str) -> dict[str, str]:

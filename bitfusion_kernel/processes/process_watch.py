@@ -57,17 +57,6 @@ class ProcessWatch:
             self.fd = None
 
 
-def describe_status(status: int) -> str:
-    """A wait status (as `os.waitstatus_to_exitcode` takes it already decoded) in words a user reads."""
-    if status >= 0:
-        return f"ended with exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    return f"was killed by {name}"
-
-
 def end_orphan(wrapper_pid: int, kernel_pid: int | None, patience: float = 0.4) -> None:
     """End a wrapper whose supervisor was killed; called by the proxy, which is about to end itself.
 

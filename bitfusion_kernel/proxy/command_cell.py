@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bitfusion_client.client_output import error_from_output
+from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_kernel.magic import commands
 from bitfusion_kernel.magic.commands import AwaitGpu, RunClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.durations import plain_number
+from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.device_sources import source_of
 

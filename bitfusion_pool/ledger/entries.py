@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitfusion_client.durations import plain_number
+from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
 if TYPE_CHECKING:

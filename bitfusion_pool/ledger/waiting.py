@@ -102,7 +102,7 @@ def _wait(
 
 
 def _timed_out(entry: Entry, limit: float) -> WaitTimedOut:
-    from bitfusion_client.command_line import format_duration
+    from bitfusion_client.durations import format_duration
 
     gpus = entry.request.gpus
     return WaitTimedOut(entry.request, f"timed out after {format_duration(limit)} waiting for {gpus} GPUs")

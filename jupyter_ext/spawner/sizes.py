@@ -12,7 +12,8 @@ from importlib import resources
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_contract import GROUP, request_to_kubernetes
 from bitfusion_client.quantities import parse_memory
-from bitfusion_client.request import ALLOWED_GPUS, GpuRequest
+from bitfusion_client.request import GpuRequest
+from bitfusion_client.request_rules import ALLOWED_GPUS
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import Document
 

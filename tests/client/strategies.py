@@ -1,4 +1,4 @@
-"""Requests and texts that hypothesis makes for the tests of the vocabulary."""
+"""Hypothesis strategies for requests, and a check that a reader refuses what it cannot read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ _PRINTABLE = st.characters(min_codepoint=32, max_codepoint=0x2FFF, blacklist_cat
 _SOME_BLANK = st.one_of(_PRINTABLE, st.just(" "))
 FILTER_KEYS = st.text(_PRINTABLE.filter(lambda letter: letter != "="), min_size=1, max_size=12)
 FILTERS = st.tuples(FILTER_KEYS, st.text(_SOME_BLANK, min_size=1, max_size=12))
-PLAIN_FILTERS = st.tuples(
-    st.sampled_from(["server.addr", "device.name", "server.cuda-version"]),
-    st.text("abcXYZ012.:-_/", min_size=1, max_size=12),
-)
 SERVERS = st.builds(
     lambda host, port: f"{host}:{port}",
     st.text("abcdefghijkl0123456789.-", min_size=1, max_size=12),
@@ -26,7 +22,7 @@ PARTIALS = st.floats(0, 1, exclude_min=True, allow_subnormal=True)
 TIMEOUTS = st.floats(1e-9, 2400 * 3600.0)
 
 
-def requests(filters: st.SearchStrategy[tuple[str, str]] = FILTERS) -> st.SearchStrategy[GpuRequest]:
+def requests() -> st.SearchStrategy[GpuRequest]:
     """Every request that can be made."""
     sizes = st.one_of(
         st.just((None, None)),
@@ -37,7 +33,7 @@ def requests(filters: st.SearchStrategy[tuple[str, str]] = FILTERS) -> st.Search
         lambda gpus, size, filters, servers, timeout: GpuRequest(gpus, *size, filters, servers, timeout),
         st.integers(1, 1024),
         sizes,
-        st.lists(filters, max_size=3).map(tuple),
+        st.lists(FILTERS, max_size=3).map(tuple),
         st.lists(SERVERS, max_size=3).map(tuple),
         st.one_of(st.none(), TIMEOUTS),
     )

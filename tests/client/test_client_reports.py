@@ -5,8 +5,13 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_output import parse_health, parse_list_gpus
-from bitfusion_client.client_reports import GpuStatus, HealthCheck, ServerStatus
+from bitfusion_client.client_reports import (
+    GpuStatus,
+    HealthCheck,
+    ServerStatus,
+    parse_health,
+    parse_list_gpus,
+)
 
 LOGS = Path(__file__).parent / "logs"
 

@@ -8,11 +8,9 @@ from bitfusion_client.durations import (
     format_duration,
     format_duration_short,
     parse_duration,
-    plain_number,
-    shift_point,
 )
 from bitfusion_client.errors import InvalidRequest
-from tests.client.strategies import PARTIALS, refusal
+from tests.client.strategies import refusal
 
 
 @pytest.mark.parametrize(
@@ -80,21 +78,3 @@ def test_read_back(nanoseconds):
 def test_no_text_crashes_the_reader(text):
     if refusal(parse_duration, text) is None:
         assert parse_duration(text) >= 0
-
-
-@given(PARTIALS)
-def test_numbers_without_exponents(value):
-    text = plain_number(value)
-    assert "e" not in text
-    assert float(text) == value
-    assert float(shift_point(shift_point(text, 2), -2)) == value
-
-
-def test_numbers_as_the_client_writes_them():
-    assert [plain_number(value) for value in (1, 0.5, 0.37, 1e-05, 1e22)] == [
-        "1",
-        "0.5",
-        "0.37",
-        "0.00001",
-        "1" + "0" * 22,
-    ]

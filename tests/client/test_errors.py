@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import pytest
 
@@ -9,10 +10,24 @@ from bitfusion_client import errors
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.request import GpuRequest
 
-KINDS = sorted(
-    (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BitfusionError)),
-    key=lambda kind: kind.__name__,
-)
+GROUPS = {
+    errors.WrongInput: {errors.InvalidRequest, errors.UsageError, errors.WrongSetting},
+    errors.NoGpuGiven: {
+        errors.NeverSatisfiable,
+        errors.NoGpusAvailable,
+        errors.WaitTimedOut,
+        errors.WaitCancelled,
+    },
+    errors.PoolOutOfReach: {
+        errors.ClientNotFound,
+        errors.ServersUnreachable,
+        errors.TokenExpired,
+        errors.PoolUnreadable,
+    },
+    errors.ProcessDied: {errors.WrapperDied, errors.KernelDied},
+    BitfusionError: {errors.ClientFailed},
+}
+KINDS = sorted({BitfusionError}.union(*GROUPS.values()), key=lambda kind: kind.__name__)
 
 
 def made(kind):
@@ -32,7 +47,7 @@ MESSAGES = {
     "ClientFailed": (
         "The `bitfusion` client failed.",
         "words of the pool",
-        "`%bitfusion log` shows everything it said, `%bitfusion health` the state of the servers.",
+        "`%bitfusion log` shows its whole output, `%bitfusion health` the state of the servers.",
     ),
     "KernelDied": (
         "The kernel has died.",
@@ -58,13 +73,13 @@ MESSAGES = {
     "ServersUnreachable": (
         "None of the GPU servers answered.",
         "words of the pool",
-        "try again; `%bitfusion health` shows what is wrong. If it stays so, your administrator must check "
-        "the network and this client's token.",
+        "try again; `%bitfusion health` shows what is wrong. If that does not help, your administrator must "
+        "check the network and this client's token.",
     ),
     "TokenExpired": (
         "This client's access to the GPU pool has expired.",
         "words of the pool",
-        "ask your administrator to extend the client's expiration or for a new token.",
+        "ask your administrator for a new token, or to extend the client's expiration.",
     ),
     "WaitCancelled": (
         "Waiting for GPUs was cancelled.",
@@ -80,9 +95,21 @@ MESSAGES = {
     "WrapperDied": (
         "The `bitfusion run` process under this kernel has died; its GPUs are gone.",
         "words of the pool",
-        "restart the kernel; `%bitfusion log` shows the client's last words.",
+        "restart the kernel; `%bitfusion log` shows the client's output.",
     ),
 }
+
+
+def test_every_error_has_its_group_and_stands_in_the_tree_of_the_docstring() -> None:
+    defined = {
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BitfusionError)
+    }
+    assert defined == {BitfusionError, *GROUPS, *KINDS}
+    for group, kinds in GROUPS.items():
+        assert {kind.__base__ for kind in kinds} == {group}
+    assert errors.__doc__ is not None
+    drawn = re.findall(r"^ {4}[│├└─ ]*(\w+)", errors.__doc__, re.MULTILINE)
+    assert sorted(drawn) == sorted(kind.__name__ for kind in defined)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.description import parse_description
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.request import GpuRequest
-from tests.client.strategies import PARTIALS, PLAIN_FILTERS, refusal, requests
+from tests.client.strategies import PARTIALS, refusal, requests
 
 COUNT = "must be a whole number from 1 to 1024"
 SHARE = "must be greater than 0.0 and at most 1.0"
@@ -83,29 +82,6 @@ def test_a_wrong_value_names_the_field_the_value_and_what_is_allowed(values, mes
 )
 def test_the_text_a_person_reads(request_, text):
     assert request_.describe() == text
-    assert parse_description(text) == request_
-
-
-@given(requests(PLAIN_FILTERS))
-def test_the_text_reads_back(request_):
-    assert parse_description(request_.describe()) == request_
-
-
-@pytest.mark.parametrize("text", ["2 gpus x 50%", "2 GPUs * 50 %", "2 GPUs × 50 %", "2  GPU  50 %"])
-def test_people_write_the_same_text_in_several_ways(text):
-    assert parse_description(text) == GpuRequest(2, 0.5)
-
-
-@given(st.one_of(st.text(), st.text("0123456789 GPUs×%MiB,.=on")))
-def test_no_text_crashes_the_reader(text):
-    refusal(parse_description, text)
-
-
-@pytest.mark.parametrize("text", ["", "two GPUs", "1 GPU × 8192", "1 GPU, what", "1 GPU × 5 GiB"])
-def test_text_that_is_no_request(text):
-    with pytest.raises(InvalidRequest) as caught:
-        parse_description(text)
-    assert caught.value.allowed == "must read like 1 GPU, 2 GPUs × 50 % or 1 GPU × 8192 MiB"
 
 
 @given(requests())

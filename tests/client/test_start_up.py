@@ -36,7 +36,7 @@ def modules_after_importing(name):
 
 @pytest.mark.parametrize(
     "module",
-    ["errors", "request", "command_line", "client_output", "find_client", "quantities", "description"],
+    ["errors", "request", "command_line", "client_output", "find_client", "quantities", "exit_status"],
 )
 def test_nothing_heavy(module):
     loaded = modules_after_importing(f"bitfusion_client.{module}")

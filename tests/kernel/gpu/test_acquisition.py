@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition, Device, devices_from_environment
-from bitfusion_kernel.processes.process_watch import describe_status
 
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
 
@@ -70,7 +69,7 @@ def test_a_device_tells_only_what_is_known() -> None:
             -9,
             137,
             "The kernel has died.\n"
-            "Answer: the kernel process was killed by SIGKILL; its last words: oops\n"
+            "Answer: the kernel process was killed by SIGKILL; its last output: oops\n"
             "What to do: restart the kernel and run the cells again.",
         ),
         (
@@ -78,9 +77,9 @@ def test_a_device_tells_only_what_is_known() -> None:
             -15,
             "The `bitfusion run` process under this kernel has died; its GPUs are gone.\n"
             "Asked for: 1 GPU\n"
-            "Answer: `bitfusion run` was killed by SIGTERM; its last words: [INFO] 2026-11-21T00:00:00Z "
+            "Answer: `bitfusion run` was killed by SIGTERM; its last output: [INFO] 2026-11-21T00:00:00Z "
             "Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...\n"
-            "What to do: restart the kernel; `%bitfusion log` shows the client's last words.",
+            "What to do: restart the kernel; `%bitfusion log` shows the client's output.",
         ),
     ],
 )
@@ -96,19 +95,6 @@ def test_why_a_wait_ended_is_the_clients_own_word() -> None:
     acquisition.on_line("Error: not enough GPUs available: 0 of 1")
     acquisition.wrapper_status = 1
     assert type(acquisition.why_it_ended()).__name__ == "NoGpusAvailable"
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (0, "ended with exit code 0"),
-        (3, "ended with exit code 3"),
-        (-11, "was killed by SIGSEGV"),
-        (-99, "was killed by signal 99"),
-    ],
-)
-def test_a_status_in_words(status: int, words: str) -> None:
-    assert describe_status(status) == words
 
 
 lines = st.one_of(

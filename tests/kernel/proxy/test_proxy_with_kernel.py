@@ -88,7 +88,9 @@ def test_a_wrapper_killed_under_a_cell_is_told(running: ProxyHarness) -> None:
     os.kill(wrapper, signal.SIGKILL)
     reply = running.reply(cell)
     assert reply["ename"] == "WrapperDied"
-    assert reply["traceback"][2].startswith("Answer: `bitfusion run` was killed by SIGKILL; its last words: ")
+    assert reply["traceback"][2].startswith(
+        "Answer: `bitfusion run` was killed by SIGKILL; its last output: "
+    )
     assert running.process.wait(5) == 1
     assert gone(kernel)
 

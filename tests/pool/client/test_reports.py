@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 
-from bitfusion_client.client_output import parse_health, parse_list_gpus
+from bitfusion_client.client_reports import parse_health, parse_list_gpus
 from bitfusion_client.request import GpuRequest
 from tests.pool.pool_client import PoolClient, somebody, uniform
 

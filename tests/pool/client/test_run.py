@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_output import Waiting, parse_line
+from bitfusion_client.client_lines import Waiting
+from bitfusion_client.client_output import parse_line
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from tests.pool.pool_client import COMMAND, PoolClient, uniform, until
 
@@ -186,7 +187,7 @@ def test_whoever_waits_says_its_place_and_who_is_ahead(
     lines = [parse_line(second.stderr.readline()) for _ in range(3)]
     waiting = lines[-1]
     assert isinstance(waiting, Waiting)
-    assert (waiting.place, waiting.of) == (2, 2)
+    assert (waiting.queue_position, waiting.queue_length) == (2, 2)
     holder, earlier = waiting.ahead
     assert holder.startswith("root: boss.ipynb (2 GPUs, partial 1, ") or ": boss.ipynb (2 GPUs" in holder
     assert ": a,b.ipynb (1 GPUs, partial 1, " in earlier

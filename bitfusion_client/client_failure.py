@@ -1,16 +1,12 @@
-"""Which error the client's last words mean."""
+"""Which error a failed `bitfusion` command means, from the last lines it printed and its exit status."""
 
 from __future__ import annotations
 
 from bitfusion_client import errors
-from bitfusion_client.client_output import (
-    ContactFailed,
-    FatalError,
-    Line,
-    TokenExpiredLine,
-    parse_line,
-    split_log_prefix,
-)
+from bitfusion_client.client_lines import ContactFailed, FatalError, Line, TokenExpiredLine
+from bitfusion_client.client_output import parse_line, split_log_prefix
+from bitfusion_client.command_line import field_of
+from bitfusion_client.exit_status import describe_exit, from_shell
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,10 +14,10 @@ if TYPE_CHECKING:
 
     from bitfusion_client.request import GpuRequest
 
-KEPT_WORDS = 3  # lines of an unknown failure that are shown
+SHOWN_LINES = 3  # of a failure that fits no class
 
-# Documented words and the embedded pool's; those of NoGpusAvailable are guesses too: what a real client says
-# when the pool is full is not known.
+# Parts of fatal errors, in lower case: documented ones and the embedded pool's own. Those of NoGpusAvailable
+# are guesses besides: what a real client prints when the pool is full is not known.
 _MEANINGS: tuple[tuple[type[errors.BitfusionError], tuple[str, ...]], ...] = (
     (errors.TokenExpired, ("token expired", "token has expired")),
     (errors.NeverSatisfiable, ("no server can satisfy",)),
@@ -55,10 +51,15 @@ _MEANINGS: tuple[tuple[type[errors.BitfusionError], tuple[str, ...]], ...] = (
 def error_from_output(
     lines: Sequence[str], exit_status: int | None, request: GpuRequest | None = None
 ) -> errors.BitfusionError:
-    """The error that `lines` mean: all or the last ones of a client that did not come to run its program.
+    """The error of a client that ended without having run its program. Never raises.
 
-    `exit_status` as the shell counts (128 + signal), None if unknown. What fits no class is ClientFailed with
-    the last words. Never raises.
+    Args:
+        lines: Everything it printed, or the last lines.
+        exit_status: 128 + signal as a shell counts, or negative for a signal; None if unknown.
+        request: What it was asked for.
+
+    Returns:
+        ClientFailed, with the last lines, for what fits no other class.
     """
     parsed = [parse_line(line) for line in lines]
     for line in parsed:
@@ -68,10 +69,9 @@ def error_from_output(
         if isinstance(line, FatalError):
             return _from_problem(line.problem, parsed, exit_status, request)
     messages = [split_log_prefix(line.text)[2].strip() for line in parsed]
-    words = [message for message in messages if message][-KEPT_WORDS:]
-    ending = exit_words(exit_status)
-    answered = " | ".join(words)
-    answered = f"{answered} ({ending})" if answered else f"it said nothing and {ending}"
+    shown = [message for message in messages if message][-SHOWN_LINES:]
+    ending = describe_exit(from_shell(exit_status))
+    answered = f"{' | '.join(shown)} ({ending})" if shown else f"it printed nothing and {ending}"
     return errors.ClientFailed(request, answered, exit_status=exit_status)
 
 
@@ -97,7 +97,7 @@ def _from_problem(
 
 
 def _cause(reason: str) -> str:
-    # "Get https://…/claim_id: context deadline exceeded": the address is said already
+    # "Get https://…/claim_id: context deadline exceeded": the message names the address already
     return reason.rpartition(": ")[2] or reason
 
 
@@ -109,24 +109,4 @@ def _invalid_value(problem: str) -> errors.InvalidRequest | None:
     flag, colon, allowed = rest.partition(": ")
     if not found or not colon:
         return None
-    from bitfusion_client.command_line import field_of
-
     return errors.InvalidRequest(field_of(flag), value, allowed, flag)
-
-
-def exit_words(exit_status: int | None) -> str:
-    """How a process ended, for people: `ended with status 1`, `was killed by signal 9 (SIGKILL)`.
-
-    Negative numbers are signals as subprocess reports them, 129 to 192 as the shell does.
-    """
-    if exit_status is None:
-        return "ended in an unknown way"
-    number = -exit_status if exit_status < 0 else exit_status - 128 if 128 < exit_status <= 192 else 0
-    if not number:
-        return f"ended with status {exit_status}"
-    import signal  # not in the start-up path
-
-    try:
-        return f"was killed by signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"was killed by signal {number}"

@@ -1,0 +1,162 @@
+"""The kinds of lines that `bitfusion run` prints: waiting, requesting, locked, released, fatal errors.
+
+`client_output.parse_line` makes them. Wording as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting` is the
+embedded pool's own.
+"""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line; `text` is all of it without the line end."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine(Line):
+    """``[LEVEL] time message``. Level and time are "" where the line had no such prefix."""
+
+    level: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(LogLine):
+    """A line of none of the known kinds; log lines keep their level and time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimingClient(LogLine):
+    """First contact of client 4.0: it tells a server who it is."""
+
+    server: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryServer(LogLine):
+    """``Query server … gpu availability``, or the health query, whose `server` is ""."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContactFailed(LogLine):
+    """A server did not answer; the client goes on with the next one."""
+
+    server: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChoosingServers(LogLine):
+    """The servers that the client chooses GPUs from."""
+
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Requesting(LogLine):
+    """The GPUs it asks a server for: `server_index` in the server list, memory of each GPU."""
+
+    gpu_ids: tuple[int, ...]
+    memory_mib: int
+    server_index: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedResources(Line):
+    """Header of the server list and the idle timeout, which the client prints without level and time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerList(Line):
+    """``Server List:`` of the allocation."""
+
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTimeout(Line):
+    """``Client idle timeout: 0 min``; 0 means none."""
+
+    minutes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Locked(LogLine):
+    """The client has the GPUs. `partial` is the share of each; `lock_file` names the allocation."""
+
+    gpus: int
+    partial: float
+    lock_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCommand(LogLine):
+    """The program starts. `command` is its words joined by blanks, without their quotes."""
+
+    command: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLine(LogLine):
+    """The server of the GPUs: ``ip dispatcherport uuid srsport version``."""
+
+    host: str
+    dispatcher_port: int
+    uuid: str
+    srs_port: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryStarted(LogLine):
+    """Client 4.0 starts a telemetry process beside the program."""
+
+    client_id: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(LogLine):
+    """Position in the queue. `ahead`: holders first, then earlier requests. Embedded pool only."""
+
+    queue_position: int
+    queue_length: int
+    ahead: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Releasing(LogLine):
+    """The program has ended, the GPUs are being given back."""
+
+    lock_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released(LogLine):
+    """The GPUs are given back."""
+
+    servers: int
+    lock_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class FatalError(Line):
+    """``Error: …``, after which the client ends. `problem` is the text after it."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenExpiredLine(Line):
+    """``Token expired at: …``; `expiry` is as the client wrote it."""
+
+    expiry: str
