@@ -13,6 +13,7 @@ from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
+from bitfusion_kernel.settings.table import REQUEST_SETTINGS
 from bitfusion_kernel.settings.values import ACQUIRE
 
 if TYPE_CHECKING:
@@ -72,12 +73,14 @@ def _add_install(parser: argparse.ArgumentParser) -> None:
     size = parser.add_argument_group(
         "size (as the `bitfusion` command spells it; environment and config file win)"
     )
-    size.add_argument("-n", "--num_gpus", metavar="N", help="GPUs, all from one server")
-    size.add_argument("-p", "--partial", metavar="F", help="share of each GPU's memory, e.g. 0.5")
-    size.add_argument("-m", "--gpu_memory", metavar="MEMORY", help="memory of each GPU: 8Gi, 8000M or MiB")
-    size.add_argument("--filter", action="append", metavar="KEY=VALUE", help="may be repeated")
-    size.add_argument("--server_list", metavar="HOST:PORT;...", help="only these servers")
-    size.add_argument("--timeout", metavar="DURATION", help="how long a cell waits, e.g. 30m")
+    for setting in REQUEST_SETTINGS:
+        size.add_argument(
+            *setting.install_flags,
+            dest=setting.name,
+            metavar=setting.metavar,
+            action="append",
+            help=f"{setting.help}, e.g. {setting.example}" + ("; may be repeated" * setting.repeatable),
+        )
     parser.add_argument("--acquire", choices=ACQUIRE, help="when GPUs are asked for (default: first_cell)")
     parser.set_defaults(command=_install)
 
@@ -107,14 +110,11 @@ def _install(arguments: argparse.Namespace) -> int:
 def _request(arguments: argparse.Namespace) -> GpuRequest | None:
     """The size given, or None if there was none. Raises InvalidRequest, UsageError."""
     words: list[str] = []
-    if arguments.gpu_memory is not None:
-        words += ["-m", str(parse_memory(arguments.gpu_memory, "-m"))]
-    for flag in ("num_gpus", "partial", "server_list", "timeout"):
-        value = getattr(arguments, flag)
-        if value is not None:
-            words += ["-" + flag[0] if flag in ("num_gpus", "partial") else "--" + flag, value]
-    for pair in arguments.filter or ():
-        words += ["--filter", pair]
+    for setting in REQUEST_SETTINGS:
+        given = getattr(arguments, setting.name) or []
+        for value in given if setting.repeatable else given[-1:]:
+            in_mib = setting.name == "memory"  # the client's own -m knows no units
+            words += [setting.install_flags[0], str(parse_memory(value, "-m")) if in_mib else value]
     return parse_options(words, base=GpuRequest())[0] if words else None
 
 

@@ -34,7 +34,6 @@ class ConfigValues(dict[str, object]):
 def from_options(options: Sequence[str]) -> dict[str, Given]:
     """The settings in a kernelspec's argv: `--bitfusion-NAME=value`. Raises WrongSetting."""
     given: dict[str, Given] = {}
-    filters: list[object] = []
     for option in options:
         spelled, equals, text = option.partition("=")
         name = spelled[len(OPTION_PREFIX) :].replace("-", "_")
@@ -51,11 +50,10 @@ def from_options(options: Sequence[str]) -> dict[str, Given]:
             raise WrongSetting(
                 name, "", f"{setting.allowed} (written {setting.option}={setting.example})", source
             )
-        # A repeated option needs no separator, so its value may contain one.
-        value = parse_value(name, [text] if name == "filter" else text, source)
-        if name == "filter" and isinstance(value, tuple):
-            filters.extend(value)
-            value = tuple(filters)
+        # An option that is repeated needs no separator, so its value may contain one.
+        value = parse_value(name, [text] if setting.repeatable else text, source)
+        if setting.repeatable and name in given:
+            value = given[name].value + value  # type: ignore[operator]  # both are tuples
         given[name] = Given(value, source)
     return given
 

@@ -32,7 +32,9 @@ class Setting:
         allowed: Follows the wrong value in an error message.
         help: What the setting does.
         request_field: Its name in GpuRequest; empty for a setting that is not a part of the request.
-        install_flags: How `bitfusion-kernel install` spells it, in the bitfusion client's own words.
+        install_flags: How `bitfusion-kernel install` and the bitfusion client spell a part of the request.
+        metavar: What stands for the value in the help of `bitfusion-kernel install`.
+        repeatable: Whether an option may be given several times, each adding to the value.
         file_only: Whether only a config file can give it.
     """
 
@@ -45,6 +47,8 @@ class Setting:
     help: str
     request_field: str = ""
     install_flags: tuple[str, ...] = ()
+    metavar: str = ""
+    repeatable: bool = False
     file_only: bool = False
 
     @property
@@ -76,6 +80,7 @@ SETTINGS = (
         help="GPUs, all from one server",
         request_field="gpus",
         install_flags=("-n", "--num_gpus"),
+        metavar="N",
     ),
     Setting(
         name="partial",
@@ -87,6 +92,7 @@ SETTINGS = (
         help="share of each GPU's memory",
         request_field="partial",
         install_flags=("-p", "--partial"),
+        metavar="F",
     ),
     Setting(
         name="memory",
@@ -98,6 +104,7 @@ SETTINGS = (
         help="memory of each GPU, instead of a share",
         request_field="memory_mib",
         install_flags=("-m", "--gpu_memory"),
+        metavar="MEMORY",
     ),
     Setting(
         name="filter",
@@ -109,6 +116,8 @@ SETTINGS = (
         help="only servers and devices with this property",
         request_field="filters",
         install_flags=("--filter",),
+        metavar="KEY=VALUE",
+        repeatable=True,
     ),
     Setting(
         name="server_list",
@@ -120,6 +129,7 @@ SETTINGS = (
         help="only these servers",
         request_field="servers",
         install_flags=("--server_list",),
+        metavar="HOST:PORT;...",
     ),
     Setting(
         name="timeout",
@@ -131,6 +141,7 @@ SETTINGS = (
         help="how long a cell waits for GPUs",
         request_field="timeout",
         install_flags=("--timeout",),
+        metavar="DURATION",
     ),
     Setting(
         name="acquire",
@@ -140,7 +151,6 @@ SETTINGS = (
         default=DEFAULT_ACQUIRE,
         allowed="must be first_cell, start or manual",
         help="when GPUs are asked for: by the first cell, at kernel start, or by `%bitfusion acquire`",
-        install_flags=("--acquire",),
     ),
     Setting(
         name="client",
