@@ -1,8 +1,8 @@
-"""Answers `is_complete_request` while no kernel exists yet: can this code run, or is more of it to come?
+"""Answers `is_complete_request` while no kernel runs: whether code can run or needs more lines.
 
-For Python by codeop, in the words of IPython's `TransformerManager.check_complete`, whose special lines
-(`%magic`, `!command`, `name?`) are taken for statements. Any other language: "unknown", as the protocol
-allows; the client then decides by itself.
+Python is checked with codeop. The answers are those of IPython's `TransformerManager.check_complete`, for
+which IPython's own lines (`%magic`, `!command`, `name?`) count as statements; a test compares them. For any
+other language the answer is "unknown", as the protocol allows; the Jupyter client then decides by itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT; cells may await
+_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT: cells may await
 _INDENT = 4
 _BLANKS = re.compile(r"[ \t]*")
 _ASSIGNED = re.compile(r"\s*[A-Za-z_][\w.\[\], ]*=\s*[%!](?!=)")
@@ -21,7 +21,7 @@ _CONTINUED = re.compile(r"(?:\.\.\. ?|\s*\.{3,}: ?)")
 
 
 def is_complete_reply(code: str, language: str) -> dict[str, Any]:
-    """The content of the `is_complete_reply`: `status`, and `indent` if it is "incomplete"."""
+    """The content of the `is_complete_reply`: `status`, and `indent` if that is "incomplete"."""
     if language != "python":
         return {"status": "unknown"}
     status, indent = check(code)
@@ -29,7 +29,7 @@ def is_complete_reply(code: str, language: str) -> dict[str, Any]:
 
 
 def check(code: str) -> tuple[str, int]:
-    """complete, incomplete or invalid, and by how many spaces the next line is indented."""
+    """One of complete, incomplete and invalid, and by how many spaces to indent the next line."""
     ends_with_newline = "\n" in code[len(code.rstrip()) :]
     lines = (code if ends_with_newline else code + "\n").splitlines(keepends=True)
     last = next((line for line in reversed(lines) if line.strip()), "")
@@ -57,7 +57,7 @@ def check(code: str) -> tuple[str, int]:
 
 
 def _compiled(lines: list[str]) -> str | None:
-    """None if Python can run it, else incomplete or invalid."""
+    """None if Python can compile it, else incomplete or invalid."""
     import codeop
     import warnings
 
@@ -73,7 +73,7 @@ def _compiled(lines: list[str]) -> str | None:
 
 
 class _PlainPython:
-    """The lines with IPython's special ones replaced by statements, and what is open after the last."""
+    """The lines with IPython's own replaced by statements, and which strings and brackets stay open."""
 
     def __init__(self, lines: list[str]) -> None:
         self.quote = ""
@@ -124,7 +124,7 @@ class _PlainPython:
                 self.depth -= 1
             position += 1
         if len(self.quote) == 1:
-            self.quote = ""  # ends with its line; Python will say that it should not
+            self.quote = ""  # such a string ends with its line, and Python reports the error
         return line
 
 
@@ -141,14 +141,14 @@ def _statement_for(line: str) -> str:
 
 
 def _without_prompts(lines: list[str]) -> list[str]:
-    """Pasted `>>> ` and `In [1]: ` prompts are no code."""
+    """Pasted `>>> ` and `In [1]: ` prompts are not code."""
     if not _PROMPT.match(lines[0]):
         return lines
     return [_CONTINUED.sub("", _PROMPT.sub("", line, count=1), count=1) for line in lines]
 
 
 def _without_common_indent(lines: list[str]) -> list[str]:
-    """An indented piece of code may be run as it is: the first line's indentation counts as none."""
+    """IPython runs an indented piece of code: the first line's indentation counts as none."""
     blanks = lines[0][: _indent_letters(lines[0])]
     return [line[len(blanks) :] if blanks and line.startswith(blanks) else line for line in lines]
 

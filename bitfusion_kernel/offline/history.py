@@ -1,6 +1,7 @@
-"""Answers `history_request` while no kernel exists yet, from the file that IPython keeps its history in.
+"""Answers `history_request` while no kernel runs, from the SQLite file in which IPython keeps its history.
 
-The file is opened read-only and never made. Sessions are counted as the kernel to come would count them.
+The file is opened read-only and never created. Relative sessions are counted as the coming kernel would count
+them. The queries are those of IPython's `HistoryAccessor`; a test compares the answers with IPython's.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from sqlite3 import Connection
 
-DEFAULT_TAIL = 10  # IPython's, if a request names no n
-BUSY_LIMIT = 0.2  # seconds to wait for a kernel that is writing; the client waits for us
+DEFAULT_TAIL = 10
+"""Lines of a `tail` request that names no number, as in IPython."""
+
+BUSY_LIMIT = 0.2
+"""Seconds to wait for another kernel that writes to the file; the Jupyter client waits meanwhile."""
+
 _FILE_OPTION = "--HistoryManager.hist_file="
 _ENABLED_OPTION = "--HistoryManager.enabled="
 _FOLDER_OPTIONS = ("--ipython-dir=", "--IPKernelApp.ipython_dir=", "--BaseIPythonApplication.ipython_dir=")
@@ -24,10 +29,16 @@ _PROFILE_FOLDER_OPTIONS = ("--profile-dir=", "--ProfileDir.location=")
 def history_reply(
     content: Mapping[str, Any], kernel_options: Sequence[str], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The content of the `history_reply`. `kernel_options`: what the kernel's command line will have.
+    """The content of the `history_reply`.
 
-    Lines are (session, line, input) or (session, line, (input, output)), as lists. Whatever cannot be read
-    is an empty history.
+    Args:
+        content: The content of the request.
+        kernel_options: The options that the kernel's command line will have.
+        environ: The environment that the kernel will have.
+
+    Returns:
+        Lines are `[session, line, input]` or `[session, line, [input, output]]`. A history that cannot be
+        read is empty.
     """
     file = history_file(kernel_options, environ)
     lines: list[list[Any]] = []
@@ -40,7 +51,7 @@ def history_reply(
 
 
 def history_file(kernel_options: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """The file that the kernel will use, or None if it keeps none. Its config files are not looked at."""
+    """The file that the kernel will use, or None if it keeps none. IPython's config files are not read."""
     if _value(kernel_options, (_ENABLED_OPTION,)).lower() in ("false", "0"):
         return None
     file = _value(kernel_options, (_FILE_OPTION,))
@@ -55,7 +66,7 @@ def history_file(kernel_options: Sequence[str], environ: Mapping[str, str]) -> s
 
 
 def _value(options: Sequence[str], prefixes: Sequence[str]) -> str:
-    """The value of the last of these options; also written as two words, as `--profile NAME`."""
+    """The value of the last of these options, in one word or in two, as in `--profile NAME`."""
     found = ""
     for index, option in enumerate(options):
         for prefix in prefixes:
@@ -122,7 +133,7 @@ def _range(database: Connection, content: Mapping[str, Any], raw: bool, output: 
         int(content.get("start") or 0),
         content.get("stop"),
     )
-    if session <= 0:  # counted back from the session that the kernel is going to begin
+    if session <= 0:  # counted back from the session that the kernel will begin
         newest = database.execute("SELECT MAX(session) FROM sessions").fetchone()[0]
         coming = (newest or 0) + 1
         session += coming
@@ -135,7 +146,7 @@ def _range(database: Connection, content: Mapping[str, Any], raw: bool, output: 
 
 
 def _new_session(start: int, stop: object, output: bool) -> list[list[Any]]:
-    """A session that has just begun holds the empty line 0, as IPython counts."""
+    """A session that has just begun has the empty line 0, as IPython counts."""
     items = [""]
     begin = start + len(items) if start < 0 else start
     end = int(str(stop)) if stop else len(items)
@@ -156,7 +167,7 @@ def _select(
     if output:
         columns += ", output_history.output"
         table += " LEFT JOIN output_history USING (session, line)"
-    if newest:  # of each group the newest row; the factor is IPython's
+    if newest:  # the newest row of each group; the factor is IPython's
         columns += ", MAX(session * 128 * 1024 + line)"
     rows = database.execute(f"SELECT {columns} FROM {table} {rest}", values).fetchall()
     if output:

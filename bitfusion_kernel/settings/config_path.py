@@ -1,7 +1,7 @@
-"""Where Jupyter's config files lie, without importing Jupyter.
+"""Finds Jupyter's config files without importing Jupyter.
 
-Written out here because under `-I -S` jupyter_core would look at the base interpreter's prefix instead of
-the virtual environment's, and because importing it costs more than looking for the file.
+Under `-I -S` jupyter_core would search the base interpreter's prefix instead of the virtual environment's,
+and its import takes longer than looking for the files. A test compares the folders with jupyter_core's.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def config_files(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def config_files_exist(environ: Mapping[str, str]) -> bool:
-    """Whether `settings_traits.load_config` is worth its import (traitlets, 30 ms)."""
+    """Whether `config_files` has anything to read and is worth its import (traitlets, 30 ms)."""
     return next(config_files(environ), None) is not None
 
 
 def _prefix() -> tuple[str, bool]:
-    """The environment's prefix and whether it is a virtual one; under `-S` sys.prefix is the base's."""
+    """The environment's prefix, and whether it is a virtual environment; `-S` hides that in sys.prefix."""
     if sys.prefix != sys.base_prefix:
         return sys.prefix, True
     beside = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
@@ -67,7 +67,7 @@ def _prefix() -> tuple[str, bool]:
 
 
 def _environment_first(environ: Mapping[str, str], prefix: str, virtual: bool) -> bool:
-    """Whether the environment's files are more important than the user's."""
+    """Whether the files of the environment are more important than those of the user."""
     if "JUPYTER_PREFER_ENV_PATH" in environ:
         return _is_set(environ, "JUPYTER_PREFER_ENV_PATH")
     conda = environ.get("CONDA_PREFIX")

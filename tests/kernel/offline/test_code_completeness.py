@@ -183,7 +183,7 @@ def test_answers_as_ipython(code: str) -> None:
     if sys.version_info >= (3, 12) and code in FOLLOWS_THE_TOKENIZER:
         assert is_complete_reply(code, "python")["status"] in ("complete", "incomplete", "invalid")
         return
-    status, indent = TransformerManager().check_complete(code)
+    status, indent = TransformerManager().check_complete(code)  # type: ignore[no-untyped-call]  # IPython's
     expected = {"status": status}
     if status == "incomplete":
         expected["indent"] = " " * (indent or 0)

@@ -46,12 +46,12 @@ def file(tmp_path: Path) -> str:
 def _manager(path: str) -> HistoryManager:
     config = Config()
     config.HistoryManager.hist_file = path
-    return HistoryManager(shell=Shell(), config=config)
+    return HistoryManager(shell=Shell(), config=config)  # type: ignore[arg-type]  # registered, see above
 
 
 def _close(manager: HistoryManager) -> None:
     manager.end_session()
-    if getattr(manager, "save_thread", None) is not None:
+    if manager.save_thread is not None:
         manager.save_thread.stop()
     manager.db.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bitfusion_kernel.magic import ipython_extension as ipython_magic
 from tests.kernel.proxy_harness import ProxyHarness, refuse
 
 TYPES = (
@@ -87,33 +85,3 @@ def test_nonsense_on_the_magics_socket_does_not_end_the_proxy(proxy: ProxyHarnes
         peer.shutdown(socket.SHUT_WR)
         assert peer.recv(100) == b""
     assert proxy.reply(proxy.send("kernel_info_request"))["status"] == "ok"
-
-
-def test_the_magic_gets_answers_and_mistakes_in_words(
-    proxy: ProxyHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", str(_runtime_folder() / "proxy"))
-    ipython_magic.bitfusion("request -n 2")
-    assert capsys.readouterr().out == "The next cell asks for 2 GPUs.\n"
-    ipython_magic.bitfusion("")
-    assert capsys.readouterr().out.startswith(
-        "Kernel    no GPU; the next cell asks for one\nRequest   2 GPUs\n"
-    )
-    ipython_magic.bitfusion("relase")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("'relase' is no %bitfusion command; there are: status")
-    assert json.loads(json.dumps(ipython_magic.ask_proxy("help")))["text"].startswith("%bitfusion status")
-
-
-def test_without_a_proxy_the_magic_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", "/no/such/socket")
-    ipython_magic.bitfusion("status")
-    assert capsys.readouterr().err == (
-        "The Bitfusion proxy of this kernel does not answer; restart the kernel.\n"
-    )
-    monkeypatch.delenv("BITFUSION_KERNEL_SOCKET")
-    ipython_magic.bitfusion("status")
-    assert "does not answer" in capsys.readouterr().err

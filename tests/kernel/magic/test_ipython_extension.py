@@ -1,0 +1,100 @@
+"""`%bitfusion` in cells that hold other code: the extension asks the proxy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bitfusion_kernel import ipython_magic
+from bitfusion_kernel.magic import ipython_extension
+from bitfusion_kernel.magic.ipython_extension import ask_proxy, bitfusion
+from tests.kernel.proxy_harness import ProxyHarness, refuse
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyHarness]:
+    harness = ProxyHarness(refuse("Error: no"), others="print('said', words[0])")
+    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob("bitfusion-kernel-*")
+    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", str(folder / "proxy"))
+    yield harness
+    harness.close()
+
+
+def test_the_magic_gets_answers_and_mistakes_in_words(
+    proxy: ProxyHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bitfusion("request -n 2")
+    assert capsys.readouterr().out == "The next cell asks for 2 GPUs.\n"
+    bitfusion("")
+    assert capsys.readouterr().out.startswith(
+        "Kernel    no GPU; the next cell asks for one\nRequest   2 GPUs\n"
+    )
+    bitfusion("relase")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("'relase' is no %bitfusion command; there are: status")
+    assert ask_proxy("help")["text"].startswith("%bitfusion status")
+
+
+def test_without_a_proxy_the_magic_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", "/no/such/socket")
+    bitfusion("status")
+    assert capsys.readouterr().err == (
+        "The Bitfusion proxy of this kernel does not answer; restart the kernel.\n"
+    )
+    monkeypatch.delenv("BITFUSION_KERNEL_SOCKET")
+    bitfusion("status")
+    assert "does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["pool", "list_gpus", "list_gpus  # now"])
+def test_the_kernel_runs_the_bitfusion_client_itself(
+    proxy: ProxyHarness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setenv("PATH", f"{proxy.client.parent}{os.pathsep}{os.environ['PATH']}")
+    bitfusion(command)
+    assert capfd.readouterr().out == "said list_gpus\n"
+
+
+def test_a_mistake_is_told_before_the_client_is_run(
+    proxy: ProxyHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bitfusion("health now")
+    assert capsys.readouterr().err.startswith(
+        "%bitfusion health takes no arguments, but was given: now\nWhat to do: "
+    )
+
+
+def test_ipython_loads_the_magic_under_its_public_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BITFUSION_KERNEL_FILES_PREFIX", raising=False)
+    registered: list[tuple[object, ...]] = []
+
+    class Shell:
+        def register_magic_function(self, *words: object) -> None:
+            registered.append(words)
+
+    ipython_magic.load_ipython_extension(Shell())
+    assert registered == [(bitfusion, "line", "bitfusion")]
+
+
+def test_the_debuggers_files_are_named_as_the_proxy_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ipykernel import compiler
+
+    monkeypatch.setattr(compiler, "get_tmp_directory", compiler.get_tmp_directory)
+    debugger = sys.modules.get("ipykernel.debugger")
+    if debugger is not None:
+        monkeypatch.setattr(debugger, "get_tmp_directory", compiler.get_tmp_directory)
+    monkeypatch.setenv("BITFUSION_KERNEL_FILES_PREFIX", "/tmp/ipykernel_7")
+
+    class Shell:
+        def register_magic_function(self, *_: object) -> None:
+            """Not looked at here."""
+
+    ipython_extension.load_ipython_extension(Shell())
+    assert compiler.get_tmp_directory() == "/tmp/ipykernel_7"  # type: ignore[no-untyped-call]  # ipykernel's
