@@ -119,7 +119,7 @@ def imports(workplace: Workplace) -> list[tuple[str, list[Import]]]:
         found.append((what, _imports_of_kernel(workplace, argv)))
     run = [python, "-I", "-S", "-X", "importtime", _wrapper(workplace), "run", "-n", "1", "--", "/bin/true"]
     found.append(("wrapper", parse_imports(_stderr(run, workplace))))
-    from bitfusion_kernel.gpu.kernel_starter import LAUNCHER
+    from bitfusion_kernel.processes.launcher import LAUNCHER
 
     nobody = str(workplace.folder / "nobody")
     launcher = [python, "-I", "-S", "-X", "importtime", LAUNCHER, nobody, "--", "/bin/true"]

@@ -1,4 +1,4 @@
-"""One attempt to get GPUs: from asking `bitfusion run` to its end. Pure: fed with the supervisor's reports.
+"""One attempt to get GPUs: from asking `bitfusion run` to its end. Pure: fed with the supervisor's events.
 
 The proxy makes one per wrapper it starts and asks it what to show and, at the end, what went wrong.
 """
@@ -14,6 +14,7 @@ from bitfusion_client.client_output import parse_line
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
 from bitfusion_client.exit_status import describe_exit
 from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.processes.messages import LaunchedEvent
 
 LOG_LINES = 500
 
@@ -100,12 +101,12 @@ class Acquisition:
         self.log.append(text)
         return True
 
-    def on_launched(self, report: dict[str, Any], now: float) -> None:
+    def on_launched(self, event: LaunchedEvent, now: float) -> None:
         """The launcher runs under the wrapper: the GPUs are ours and the kernel is starting."""
         self.launched_at = now
-        self.launcher_pid = report["launcher"]
-        self.kernel_pid = report["kernel"]
-        self.wrapper_environment = dict(report["environment"])
+        self.launcher_pid = event.launcher_pid
+        self.kernel_pid = event.kernel_pid
+        self.wrapper_environment = event.environment
         self.devices = devices_from_environment(self.wrapper_environment)
 
     @property

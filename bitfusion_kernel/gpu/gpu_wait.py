@@ -131,7 +131,7 @@ class GpuWait:
         from bitfusion_client.errors import WaitCancelled
 
         acquisition.cancelled = True
-        self._proxy.supervisor.lines.send({"do": "stop"})
+        self._proxy.supervisor.stop()
         waited = waiting_notice.elapsed_text(time.monotonic() - self._since)
         self.fail(WaitCancelled(acquisition.request, f"interrupted after {waited} of waiting"))
 

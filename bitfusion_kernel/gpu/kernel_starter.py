@@ -1,4 +1,4 @@
-"""Asking for a GPU: settings, client and command line become one `start` order to the supervisor.
+"""Asking for a GPU: settings, client and command line become one StartCommand to the supervisor.
 
 Everything here is imported lazily where it costs time: most proxies answer Jupyter first and ask for a
 GPU later.
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from bitfusion_client.find_client import FoundClient
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
-    from bitfusion_kernel.processes.supervisor import SupervisorLink
+    from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.arguments import ProxyArguments
     from bitfusion_kernel.settings.resolve import Settings
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
-LAUNCHER = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "processes", "launcher.py"
-)
 PROXY_SOCKET_VARIABLE = "BITFUSION_KERNEL_SOCKET"
 FILES_PREFIX_VARIABLE = "BITFUSION_KERNEL_FILES_PREFIX"
 MAGIC_EXTENSION = "--InteractiveShellApp.extra_extensions=bitfusion_kernel.ipython_magic"
@@ -114,6 +111,8 @@ class KernelStarter:
         """Ask for a GPU and a kernel on it. Raises BitfusionError if it can't even be asked for."""
         from bitfusion_client.command_line import run_command
         from bitfusion_kernel.gpu.acquisition import Acquisition
+        from bitfusion_kernel.processes import launcher
+        from bitfusion_kernel.processes.messages import StartCommand
 
         request = self.request
         client = self.find_client()
@@ -126,23 +125,15 @@ class KernelStarter:
         options = list(self._arguments.kernel_options)
         if self._wrapped.language == "python":
             options.append(MAGIC_EXTENSION)
-        launcher = [sys.executable, "-I", "-S", LAUNCHER, socket_path, "--"]
-        argv = run_command(client.path, request, launcher + self._wrapped.command(path, options))
+        program = launcher.command(sys.executable, socket_path, self._wrapped.command(path, options))
+        argv = run_command(client.path, request, program)
         environment = self.client_environment()
         environment.update(self._wrapped.env)
         notebook = os.path.basename(environment.get("JPY_SESSION_NAME", ""))
         environment.setdefault("BITFUSION_LABEL", notebook or "a Jupyter kernel")
         environment[PROXY_SOCKET_VARIABLE] = os.path.join(folder, "proxy")
         environment[FILES_PREFIX_VARIABLE] = self.files_prefix
-        self._supervisor.lines.send(
-            {
-                "do": "start",
-                "number": self._number,
-                "argv": argv,
-                "environment": environment,
-                "socket": socket_path,
-            }
-        )
+        self._supervisor.start(StartCommand(self._number, argv, environment, socket_path))
         self.acquisition = Acquisition(self._number, request, time.monotonic())
         return self.acquisition
 

@@ -1,325 +1,152 @@
-"""The supervisor: parent of the wrapper. It owns the wrapper's output, its exit status and its end.
+"""The supervisor process: parent of the wrapper; owns its output, its exit status and its end.
 
-Forked by the proxy before the proxy imports zmq (so it shares those pages and imports nothing anew), in
-a session of its own. The wrapper needs a living parent that reads its pipes: a Go program whose reader
-died ends by SIGPIPE before it gives its GPUs back. The proxy may die at any moment; then the supervisor ends
-kernel and wrapper in that order and itself last.
+Forked by the proxy before the proxy imports zmq, so it shares those pages and imports nothing anew; it
+leads a session of its own. The wrapper needs a living parent that reads its pipes: a Go program whose
+reader has died ends by SIGPIPE before it gives its GPUs back. The proxy may die at any moment; then the
+supervisor ends the kernel, the wrapper and itself, in that order.
 
-Orders from the proxy (JSON lines): `start` {number, argv, environment, socket}, `stop`.
-Reports to the proxy: `started` {pid}, `output` {stream, text}, `launched` {launcher, kernel, environment},
-`kernel_exited` {status}, `wrapper_exited` {number, status}, `stopped`.
-Statuses are as `os.waitstatus_to_exitcode` gives them: negative = signal.
+It talks to the proxy in the messages of `messages`; `wrapper` decides who is ended when.
 """
 
 from __future__ import annotations
 
-import os
 import select
-import signal
-import socket
-import time
+from functools import partial
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.json_lines import JsonLines
-from bitfusion_kernel.processes.process_watch import ProcessWatch
+from bitfusion_kernel.processes.message_connection import MessageConnection
+from bitfusion_kernel.processes.messages import (
+    Command,
+    Event,
+    OutputEvent,
+    StartCommand,
+    StartedEvent,
+    StopCommand,
+    StoppedEvent,
+    WrapperExitedEvent,
+)
+from bitfusion_kernel.processes.wrapper import Wrapper
+from bitfusion_kernel.processes.wrapper_output import WrapperOutput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-QUEUED_WRAPPER_PATIENCE = 0.4
-"""Seconds a wrapper that holds nothing yet gets after SIGTERM, before SIGKILL."""
+Pipe = tuple[int, int]  # read end, write end
 
-RELEASING_WRAPPER_PATIENCE = 10.0
-"""Seconds a wrapper whose kernel has ended gets to hand its GPUs back, before SIGTERM and SIGKILL."""
+CANNOT_EXECUTE = 127
+"""The status told for a wrapper that could not be executed, as a shell tells it."""
 
-_LONGEST_LINE = 8192
+POLL_WITHOUT_PIDFD = 0.02
+"""Seconds between looks at the wrapper where there are no pidfds."""
 
-
-class Outputs:
-    """The read ends of the wrapper's stdout and stderr, cut into lines.
-
-    The pipes are made before the fork and both proxy and supervisor hold the read ends, so the wrapper does
-    not meet a broken pipe when either of them is killed. Only the supervisor reads.
-    """
-
-    def __init__(self, pipes: dict[str, int]) -> None:
-        self.stream_of = {fd: stream for stream, fd in pipes.items()}
-        self._partial = dict.fromkeys(self.stream_of, b"")
-        for fd in self.stream_of:
-            os.set_blocking(fd, False)
-
-    def read(self, fd: int) -> list[str]:
-        """The lines that have become complete on one pipe; an overlong one is cut."""
-        try:
-            chunk = os.read(fd, 65536)
-        except (BlockingIOError, InterruptedError):
-            return []
-        *lines, rest = (self._partial[fd] + chunk).split(b"\n")
-        if len(rest) > _LONGEST_LINE:
-            lines, rest = [*lines, rest], b""
-        self._partial[fd] = rest
-        return [line.decode("utf-8", "replace") for line in lines]
-
-    def drain(self) -> list[tuple[str, str]]:
-        """Everything left, unfinished lines included; called once the wrapper has ended."""
-        found = []
-        for fd, stream in self.stream_of.items():
-            while lines := self.read(fd):
-                found += [(stream, line) for line in lines]
-            if self._partial[fd]:
-                found.append((stream, self._partial[fd].decode("utf-8", "replace")))
-                self._partial[fd] = b""
-        return found
-
-
-class Attempt:
-    """One wrapper from start to end, with the launcher and the kernel under it once they exist."""
-
-    def __init__(self, number: int, pid: int, listener: socket.socket, socket_path: str) -> None:
-        self.number = number
-        self.wrapper = ProcessWatch(pid)
-        self.listener = listener
-        self.socket_path = socket_path
-        self.launcher: JsonLines | None = None
-        self.kernel: ProcessWatch | None = None
-        self.stopping = False
-        self.next_signal: int | None = None
-        self.next_signal_at = 0.0
-
-    def stop(self) -> None:
-        """End the kernel, then let the wrapper release; a wrapper that still queues is told to end now."""
-        if self.stopping:
-            return
-        self.stopping = True
-        if self.launcher is not None:
-            self.launcher.send({"do": "stop"})
-            self._give(RELEASING_WRAPPER_PATIENCE, signal.SIGTERM)
-        else:
-            self._signal_wrapper(signal.SIGTERM)
-            self._give(QUEUED_WRAPPER_PATIENCE, signal.SIGKILL)
-
-    def _give(self, seconds: float, then: int) -> None:
-        self.next_signal = then
-        self.next_signal_at = time.monotonic() + seconds
-
-    def on_time(self) -> None:
-        """Send the next signal when its time has come."""
-        if self.next_signal is None or time.monotonic() < self.next_signal_at:
-            return
-        if self.next_signal == signal.SIGKILL:
-            self.kill_kernel()
-            self.wrapper.kill_group(signal.SIGKILL)
-            self._give(QUEUED_WRAPPER_PATIENCE, signal.SIGKILL)
-        else:
-            self._signal_wrapper(self.next_signal)
-            self._give(QUEUED_WRAPPER_PATIENCE, signal.SIGKILL)
-
-    def _signal_wrapper(self, number: int) -> None:
-        try:
-            os.kill(self.wrapper.pid, number)  # our unreaped child: the number can't be someone else's
-        except ProcessLookupError:
-            pass
-
-    def kill_kernel(self) -> None:
-        """The launcher's work, done by the supervisor when the launcher is no more."""
-        if self.kernel is not None:
-            self.kernel.kill_group(signal.SIGKILL)
-
-    def on_kernel_gone(self) -> None:
-        """The wrapper's program is over: from now on it only has to release."""
-        if self.next_signal is None:
-            self._give(RELEASING_WRAPPER_PATIENCE, signal.SIGTERM)
-
-    def close(self) -> None:
-        """Give all descriptors back."""
-        self.listener.close()
-        try:
-            os.unlink(self.socket_path)
-        except OSError:
-            pass
-        if self.launcher is not None:
-            self.launcher.close()
-        self.wrapper.close()
-        if self.kernel is not None:
-            self.kernel.close()
+LONGEST_POLL = 1.0
+"""Seconds after which a running wrapper is looked at in any case."""
 
 
 class Supervisor:
-    """The supervisor's loop."""
+    """The supervisor's loop: the proxy's commands, the wrapper's output, the launcher's events, its end."""
 
-    def __init__(self, proxy: JsonLines, pipes: dict[str, tuple[int, int]], folder: str) -> None:
+    def __init__(self, proxy: MessageConnection, stdout: Pipe, stderr: Pipe, folder: str) -> None:
         self._proxy = proxy
+        self._output = WrapperOutput(stdout[0], stderr[0])
+        self._write_ends = stdout[1], stderr[1]
         self._folder = folder
-        self._write_ends = {stream: ends[1] for stream, ends in pipes.items()}
-        self._outputs = Outputs({stream: ends[0] for stream, ends in pipes.items()})
-        self._attempt: Attempt | None = None
+        self._wrapper: Wrapper | None = None
+        self._handlers: dict[type[Command], Callable[[Any], None]] = {
+            StartCommand: self._start,
+            StopCommand: self._stop,
+        }
 
     def run(self) -> None:
         """Serve the proxy until it is gone and nothing is left to end."""
-        while self._attempt is not None or not self._proxy.closed:
-            for fd in self._wait():
-                self._on_ready(fd)
-            self._reap()
-            if self._attempt is not None:
-                if self._proxy.closed:
-                    self._attempt.stop()
-                self._attempt.on_time()
+        while self._wrapper is not None or not self._proxy.closed:
+            self._serve_once()
+            if self._wrapper is not None:
+                self._look_after(self._wrapper)
         private_folder.remove(self._folder)
 
-    def _wait(self) -> list[int]:
+    def _serve_once(self) -> None:
+        """Wait until something can be read (or a signal is due) and read it."""
         poll = select.poll()
-        if not self._proxy.closed:
-            poll.register(self._proxy, select.POLLIN | (select.POLLOUT if self._proxy.wants_write else 0))
-        for fd in self._outputs.stream_of:
+        readers: dict[int, Callable[[], None]] = {}
+
+        def on_readable(fd: int, reader: Callable[[], None]) -> None:
             poll.register(fd, select.POLLIN)
+            readers[fd] = reader
+
+        if not self._proxy.closed:
+            on_readable(self._proxy.fileno(), self._read_proxy)
+            if self._proxy.wants_write:
+                poll.modify(self._proxy, select.POLLIN | select.POLLOUT)
+        for fd in self._output.streams:
+            on_readable(fd, partial(self._pass_on_output, fd))
         timeout = None
-        attempt = self._attempt
-        if attempt is not None:
-            timeout = 1000.0
-            if attempt.wrapper.fd is not None:
-                poll.register(attempt.wrapper.fd, select.POLLIN)
-            else:
-                timeout = 20.0
-            if attempt.next_signal is not None:
-                timeout = min(timeout, max(0.0, attempt.next_signal_at - time.monotonic()) * 1000 + 1)
-            if attempt.launcher is None:
-                poll.register(attempt.listener, select.POLLIN)
-            elif not attempt.launcher.closed:
-                poll.register(attempt.launcher, select.POLLIN)
-        return [fd for fd, _ in poll.poll(timeout)]
+        wrapper = self._wrapper
+        if wrapper is not None:
+            timeout = self._longest_wait(wrapper)
+            if wrapper.process.fd is not None:
+                on_readable(wrapper.process.fd, lambda: None)  # `_look_after` reaps it
+            source = wrapper.launcher_source
+            if source is not None:
+                on_readable(source.fileno(), partial(self._pass_on_events, wrapper))
+        for fd, _ in poll.poll(timeout):
+            readers[fd]()
 
-    def _on_ready(self, fd: int) -> None:
-        attempt = self._attempt
-        if fd in self._outputs.stream_of:
-            stream = self._outputs.stream_of[fd]
-            for line in self._outputs.read(fd):
-                self._proxy.send({"event": "output", "stream": stream, "text": line}, droppable=True)
-        elif not self._proxy.closed and fd == self._proxy.fileno():
-            self._proxy.flush()
-            for order in self._proxy.receive():
-                self._obey(order)
-        elif attempt is not None and fd == attempt.listener.fileno():
-            self._on_launcher_connects(attempt)
-        elif attempt is not None and attempt.launcher is not None and fd == attempt.launcher.fileno():
-            self._on_launcher_speaks(attempt)
+    @staticmethod
+    def _longest_wait(wrapper: Wrapper) -> float:
+        """Milliseconds until the wrapper must be looked at."""
+        seconds = LONGEST_POLL if wrapper.process.fd is not None else POLL_WITHOUT_PIDFD
+        due = wrapper.seconds_to_next_signal
+        return seconds * 1000 if due is None else min(seconds, due) * 1000 + 1
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        if order["do"] == "start":
-            self._attempt = self._start(order)
-        elif order["do"] == "stop":
-            if self._attempt is not None:
-                self._attempt.stop()
-            else:
-                self._proxy.send({"event": "stopped"})
+    # -- the proxy's commands ----------------------------------------------------------------------
 
-    def _start(self, order: dict[str, Any]) -> Attempt | None:
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(order["socket"])
-        listener.listen(1)
-        argv, number = order["argv"], order["number"]
+    def _read_proxy(self) -> None:
+        self._proxy.flush()
+        for command in self._proxy.receive():
+            if isinstance(command, Command):
+                self._handlers[type(command)](command)
+
+    def _start(self, command: StartCommand) -> None:
         try:
-            null = os.open(os.devnull, os.O_RDWR)
-            pid = os.posix_spawn(
-                argv[0],
-                argv,
-                order["environment"],
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, null, 0),
-                    (os.POSIX_SPAWN_DUP2, self._write_ends["stdout"], 1),
-                    (os.POSIX_SPAWN_DUP2, self._write_ends["stderr"], 2),
-                ],
-                setpgroup=0,
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP],
-                setsigmask=[],
-            )
-            os.close(null)
+            self._wrapper = Wrapper.start(command, *self._write_ends)
         except OSError as error:
-            listener.close()
-            text = f"Error: cannot start {argv[0]}: {error.strerror}"
-            self._proxy.send({"event": "output", "stream": "stderr", "text": text})
-            self._proxy.send({"event": "wrapper_exited", "number": number, "status": 127})
-            return None
-        self._proxy.send({"event": "started", "pid": pid})
-        return Attempt(number, pid, listener, order["socket"])
+            text = f"Error: cannot start {command.argv[0]}: {error.strerror}"
+            self._proxy.send(OutputEvent("stderr", text))
+            self._proxy.send(WrapperExitedEvent(command.number, CANNOT_EXECUTE))
+        else:
+            self._proxy.send(StartedEvent(self._wrapper.process.pid))
 
-    def _on_launcher_connects(self, attempt: Attempt) -> None:
-        connection, _ = attempt.listener.accept()
-        attempt.launcher = JsonLines(connection)
-        if attempt.stopping:  # granted in the moment it was cancelled
-            attempt.stopping = False
-            attempt.stop()
+    def _stop(self, _: StopCommand) -> None:
+        if self._wrapper is not None:
+            self._wrapper.stop()
+        else:
+            self._proxy.send(StoppedEvent())
 
-    def _on_launcher_speaks(self, attempt: Attempt) -> None:
-        assert attempt.launcher is not None
-        for report in attempt.launcher.receive():
-            if report["event"] == "launched":
-                attempt.kernel = ProcessWatch(report["kernel"])
-                self._proxy.send(report)
-            elif report["event"] == "kernel_exited":
-                attempt.on_kernel_gone()
-                self._proxy.send(report)
-        if attempt.launcher.closed:
-            attempt.kill_kernel()
-            attempt.on_kernel_gone()
+    # -- the wrapper -------------------------------------------------------------------------------
 
-    def _reap(self) -> None:
-        attempt = self._attempt
-        if attempt is None:
+    def _pass_on_output(self, fd: int) -> None:
+        for line in self._output.read(fd):
+            self._proxy.send(line, droppable=True)
+
+    def _pass_on_events(self, wrapper: Wrapper) -> None:
+        for event in wrapper.on_launcher_ready():
+            self._proxy.send(event)
+
+    def _look_after(self, wrapper: Wrapper) -> None:
+        """Tell the wrapper's end, or bring it nearer."""
+        status = wrapper.reap()
+        if status is None:
+            if self._proxy.closed:
+                wrapper.stop()
+            wrapper.on_time()
             return
-        pid, status = os.waitpid(attempt.wrapper.pid, os.WNOHANG)
-        if not pid:
-            return
-        if attempt.launcher is not None and not attempt.launcher.closed:
-            self._on_launcher_speaks(attempt)  # its last report may have arrived with the wrapper's end
-        attempt.kill_kernel()
-        if attempt.launcher is not None:
-            attempt.launcher.send({"do": "stop"})
-        for stream, text in self._outputs.drain():
-            self._proxy.send({"event": "output", "stream": stream, "text": text})
-        code = os.waitstatus_to_exitcode(status)
-        self._proxy.send({"event": "wrapper_exited", "number": attempt.number, "status": code})
-        attempt.close()
-        self._attempt = None
-        if attempt.stopping:
-            self._proxy.send({"event": "stopped"})
-
-
-def _detach_from_proxy(proxy_end: socket.socket) -> None:
-    """In the forked child: an own session, no terminal, none of the proxy's descriptors or signals."""
-    os.setsid()
-    proxy_end.close()
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)  # a client's stdout must reach its end when the client ends
-    os.close(null)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-
-
-class SupervisorLink:
-    """The proxy's end: a running supervisor, and the pipes it shares with us."""
-
-    def __init__(self, lines: JsonLines, pid: int, folder: str) -> None:
-        self.lines = lines
-        self.pid = pid
-        self.folder = folder
-
-
-def start_supervisor(folder: str) -> SupervisorLink:
-    """Fork the supervisor. Called once by the proxy before it starts any thread or imports zmq."""
-    proxy_end, supervisor_end = socket.socketpair()
-    pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            _detach_from_proxy(proxy_end)
-            Supervisor(JsonLines(supervisor_end), pipes, folder).run()
-            status = 0
-        finally:
-            os._exit(status)
-    supervisor_end.close()
-    for _, write_end in pipes.values():
-        os.close(write_end)
-    return SupervisorLink(JsonLines(proxy_end), pid, folder)
+        events: list[Event] = [*wrapper.finish(), *self._output.drain()]
+        events.append(WrapperExitedEvent(wrapper.number, status))
+        if wrapper.stopping:
+            events.append(StoppedEvent())
+        for event in events:
+            self._proxy.send(event)
+        self._wrapper = None

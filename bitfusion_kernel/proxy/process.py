@@ -11,7 +11,7 @@ import sys
 
 from bitfusion_kernel.gpu.kernel_starter import KernelStarter
 from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.supervisor import start_supervisor
+from bitfusion_kernel.processes.supervisor_link import start_supervisor
 from bitfusion_kernel.protocol import connection_file
 from bitfusion_kernel.protocol.arguments import ProxyArguments, split_arguments
 from bitfusion_kernel.wrapped_kernel import WrappedKernel

@@ -9,7 +9,7 @@ in threads of C (`relay`). Its states, in order:
 A failed or cancelled wait goes back to the first state; a kernel that dies in `running` ends the proxy,
 so that Jupyter's own restart works as for any kernel.
 
-This file has the clients' messages, the supervisor's reports and the end; `cell_line` the order of cells,
+This file has the clients' messages, the supervisor's events and the end; `cell_line` the order of cells,
 `gpu_wait` the wait and its notice, `handover` the kernel.
 """
 
@@ -27,6 +27,14 @@ import zmq
 from bitfusion_kernel.gpu.gpu_wait import GpuWait
 from bitfusion_kernel.magic.cell import MAGIC, command_lines
 from bitfusion_kernel.offline.replies import OfflineReplies
+from bitfusion_kernel.processes.messages import (
+    KernelExitedEvent,
+    LaunchedEvent,
+    OutputEvent,
+    StartedEvent,
+    StoppedEvent,
+    WrapperExitedEvent,
+)
 from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire, is_type
 from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.client_sockets import ClientSockets
@@ -38,7 +46,8 @@ from bitfusion_kernel.proxy.request_queue import QueuedRequest
 if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
-    from bitfusion_kernel.processes.supervisor import SupervisorLink
+    from bitfusion_kernel.processes.messages import Event
+    from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
     from bitfusion_kernel.proxy.kernel_link import KernelLink
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
@@ -105,7 +114,7 @@ class Proxy:
         self.loop.on(self.clients.control, self._on_control)
         self.loop.on(self.clients.stdin, self._on_stdin)
         self.loop.on(self.clients.iopub, self.on_subscription)
-        self.loop.on(self.supervisor.lines.fileno(), self._on_supervisor)
+        self.loop.on(self.supervisor.fileno(), self._on_supervisor)
         self._watch_parent()
         from bitfusion_kernel.proxy.magic_socket import MagicSocket
 
@@ -266,39 +275,38 @@ class Proxy:
         self.publisher.status("idle", request.header)
         self.end(0)
 
-    # -- what the supervisor reports ---------------------------------------------------------------
+    # -- the supervisor's events ----------------------------------------------------------------
 
     def _on_supervisor(self) -> None:
-        for report in self.supervisor.lines.receive():
-            self._on_report(report)
-        if self.supervisor.lines.closed:
+        for event in self.supervisor.events():
+            self._on_event(event)
+        if self.supervisor.closed:
             self._supervisor_died()
 
-    def _on_report(self, report: dict[str, Any]) -> None:
+    def _on_event(self, event: Event) -> None:
         acquisition = self.starter.acquisition
-        event = report["event"]
-        if event == "started":
-            self._wrapper_pid = report["pid"]
+        if isinstance(event, StartedEvent):
+            self._wrapper_pid = event.pid
         elif acquisition is None:
             return
-        elif event == "output":
+        elif isinstance(event, OutputEvent):
             place = acquisition.place
-            if not acquisition.on_line(report["text"]):
-                _pass_on_to_stderr(report["text"])
+            if not acquisition.on_line(event.text):
+                _pass_on_to_stderr(event.text)
             elif acquisition.place != place:
                 self.wait.refresh()
-        elif event == "launched":
-            acquisition.on_launched(report, time.monotonic())
+        elif isinstance(event, LaunchedEvent):
+            acquisition.on_launched(event, time.monotonic())
             if not acquisition.cancelled:
                 from bitfusion_kernel.proxy.kernel_link import KernelLink
 
                 self._kernel = KernelLink(self)
-        elif event == "kernel_exited":
-            acquisition.kernel_status = report["status"]
+        elif isinstance(event, KernelExitedEvent):
+            acquisition.kernel_status = event.status
             if self.running:
                 self.loop.set_timer("death", time.monotonic() + LAST_WORDS_DELAY, self._kernel_died)
-        elif event == "wrapper_exited" and report["number"] == acquisition.number:
-            acquisition.wrapper_status = report["status"]
+        elif isinstance(event, WrapperExitedEvent) and event.number == acquisition.number:
+            acquisition.wrapper_status = event.status
             self._wrapper_pid = None
             if self.running:
                 self._kernel_died()
@@ -349,7 +357,7 @@ class Proxy:
         from bitfusion_client.errors import WrapperDied
         from bitfusion_kernel.processes.process_watch import end_orphan
 
-        self.loop.off(self.supervisor.lines.fileno())
+        self.loop.off(self.supervisor.fileno())
         acquisition = self.starter.acquisition
         asked = acquisition.request if acquisition is not None else ""
         error = WrapperDied(asked, "the process that kept `bitfusion run` was killed")
@@ -369,11 +377,11 @@ class Proxy:
 
     def _finish(self) -> int:
         """Give the GPU back and let the last messages leave."""
-        self.supervisor.lines.send({"do": "stop"})
+        self.supervisor.stop()
         if self.running:
             time.sleep(OUTPUT_DRAIN)
         self._await_release()
-        if self.supervisor.lines.closed:
+        if self.supervisor.closed:
             from bitfusion_kernel.processes import private_folder
 
             private_folder.remove(self.supervisor.folder)
@@ -389,11 +397,13 @@ class Proxy:
     def _await_release(self) -> None:
         deadline = time.monotonic() + END_PATIENCE
         acquisition = self.starter.acquisition
-        ended = acquisition is None or acquisition.wrapper_status is not None or self.supervisor.lines.closed
+        ended = acquisition is None or acquisition.wrapper_status is not None or self.supervisor.closed
         while not ended and (left := deadline - time.monotonic()) > 0:
-            zmq.select([self.supervisor.lines.fileno()], [], [], left)
-            events = [report["event"] for report in self.supervisor.lines.receive()]
-            ended = self.supervisor.lines.closed or "wrapper_exited" in events or "stopped" in events
+            zmq.select([self.supervisor.fileno()], [], [], left)
+            events = self.supervisor.events()
+            ended = self.supervisor.closed or any(
+                isinstance(event, (WrapperExitedEvent, StoppedEvent)) for event in events
+            )
 
     # -- offline replies that need more than a table ------------------------------------------------
 

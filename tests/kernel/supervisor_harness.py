@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from bitfusion_kernel.gpu.kernel_starter import LAUNCHER
-from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.supervisor import SupervisorLink, start_supervisor
+from bitfusion_kernel.processes import launcher, private_folder
+from bitfusion_kernel.processes.messages import Event, OutputEvent, StartCommand
+from bitfusion_kernel.processes.supervisor_link import SupervisorLink, start_supervisor
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 PATIENCE_S = 10.0
+E = TypeVar("E", bound=Event)
 
 # What stands before the program is the wrapper's own behaviour; argv[1:] is the program.
 RUN_CHILD = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
@@ -32,11 +33,11 @@ SLEEP = "import time; time.sleep(60)"
 
 
 class SupervisorHarness:
-    """Sends orders and collects reports; `environment` is what wrappers get."""
+    """Sends commands and collects events."""
 
     def __init__(self, link: SupervisorLink) -> None:
         self.link = link
-        self.reports: list[dict[str, Any]] = []
+        self.events: list[Event] = []
         self.said: list[str] = []
         self._number = 0
 
@@ -51,38 +52,31 @@ class SupervisorHarness:
         path = str(self.folder / f"launcher-{self._number}")
         argv = wrapper if isinstance(wrapper, list) else [*PYTHON, wrapper]
         if kernel is not None:
-            argv = [*argv, sys.executable, "-I", "-S", LAUNCHER, path, "--", *PYTHON, kernel]
-        self.link.lines.send(
-            {
-                "do": "start",
-                "number": self._number,
-                "argv": argv,
-                "environment": dict(os.environ, BF_TEST="told", OTHER_TEST="kept"),
-                "socket": path,
-            }
-        )
+            argv = [*argv, *launcher.command(sys.executable, path, [*PYTHON, kernel])]
+        environment = dict(os.environ, BF_TEST="told", OTHER_TEST="kept")
+        self.link.start(StartCommand(self._number, argv, environment, path))
 
     def stop(self) -> None:
         """End what runs."""
-        self.link.lines.send({"do": "stop"})
+        self.link.stop()
 
-    def until(self, event: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
-        """The next report of a kind; those before it stay in `reports`."""
+    def until(self, kind: type[E], wanted: Callable[[E], bool] = lambda _: True) -> E:
+        """The next event of a kind; those before it are dropped."""
         deadline = time.monotonic() + PATIENCE_S
         seen = 0
         while True:
-            for report in self.reports[seen:]:
+            for event in self.events[seen:]:
                 seen += 1
-                if report["event"] == event and wanted(report):
-                    del self.reports[:seen]
-                    return report
+                if isinstance(event, kind) and wanted(event):
+                    del self.events[:seen]
+                    return event
             left = deadline - time.monotonic()
-            assert left > 0, f"no {event} in {self.reports}"
-            assert not self.link.lines.closed, f"supervisor gone; no {event} in {self.reports}"
+            assert left > 0, f"no {kind.__name__} in {self.events}"
+            assert not self.link.closed, f"supervisor gone; no {kind.__name__} in {self.events}"
             self._receive(left)
 
     def until_said(self, text: str) -> None:
-        """An output line, wherever it came: its order among other reports is open."""
+        """An output line, wherever it came: its order among other events is open."""
         deadline = time.monotonic() + PATIENCE_S
         while text not in self.said:
             left = deadline - time.monotonic()
@@ -90,14 +84,14 @@ class SupervisorHarness:
             self._receive(left)
 
     def _receive(self, left: float) -> None:
-        select.select([self.link.lines], [], [], left)
-        received = self.link.lines.receive()
-        self.said += [report["text"] for report in received if report["event"] == "output"]
-        self.reports += received
+        select.select([self.link], [], [], left)
+        received = self.link.events()
+        self.said += [event.text for event in received if isinstance(event, OutputEvent)]
+        self.events += received
 
     def leave(self) -> None:
         """Die, as the supervisor sees it."""
-        self.link.lines.close()
+        self.link.close()
 
     def wait_for_end(self) -> int:
         """The supervisor's exit code."""

@@ -1,4 +1,4 @@
-"""One attempt to get GPUs, told by the lines of the client and the supervisor's reports."""
+"""One attempt to get GPUs, told by the lines of the client and the supervisor's events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition, Device, devices_from_environment
+from bitfusion_kernel.processes.messages import LaunchedEvent
 
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
 
@@ -23,7 +24,7 @@ def _launched(**environment: str) -> Acquisition:
     acquisition.on_line(
         f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0..."
     )
-    acquisition.on_launched({"launcher": 10, "kernel": 11, "environment": environment}, 1.0)
+    acquisition.on_launched(LaunchedEvent(10, 11, environment), 1.0)
     return acquisition
 
 

@@ -11,6 +11,7 @@ from bitfusion_client.find_client import FoundClient
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.magic import status_text
+from bitfusion_kernel.processes.messages import LaunchedEvent
 from tests.kernel.magic.kernel_view import FakeKernel
 
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
@@ -25,7 +26,7 @@ def _launched(**environment: str) -> Acquisition:
     acquisition.on_line(
         f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0..."
     )
-    acquisition.on_launched({"launcher": 10, "kernel": 11, "environment": environment}, 1.0)
+    acquisition.on_launched(LaunchedEvent(10, 11, environment), 1.0)
     return acquisition
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -11,12 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bitfusion_kernel.gpu.kernel_starter import LAUNCHER
-from bitfusion_kernel.processes.json_lines import JsonLines
+from bitfusion_kernel.processes.launcher import LAUNCHER, command
+from bitfusion_kernel.processes.message_connection import MessageConnection
+from bitfusion_kernel.processes.messages import KernelExitedEvent, LaunchedEvent, Message, StopCommand
 from tests.kernel.supervisor_harness import PYTHON, SLEEP, gone
 
 TELL_GROUP = "import os; print(os.getpid(), os.getpgrp(), os.environ['JPY_PARENT_PID'], flush=True)"
@@ -32,26 +32,21 @@ class Launched:
         self._listener.bind(path)
         self._listener.listen(1)
         self._listener.settimeout(10)
-        argv = [sys.executable, "-I", "-S", LAUNCHER, path, "--", *PYTHON, kernel]
+        argv = command(sys.executable, path, [*PYTHON, kernel])
         self.process = subprocess.Popen([*(before or []), *argv], stdout=subprocess.PIPE, text=True)
         connection, _ = self._listener.accept()
-        connection.settimeout(10)
-        self._file = connection.makefile()
-        self._connection = connection
-        self.report = self.next()
+        self.supervisor = MessageConnection(connection)
+        self._messages: list[Message] = []
+        event = self.next()
+        assert isinstance(event, LaunchedEvent)
+        self.event = event
 
-    def next(self) -> dict[str, Any]:
-        """The next report."""
-        report: dict[str, Any] = json.loads(self._file.readline())
-        return report
-
-    def order(self, what: str) -> None:
-        """As the supervisor would."""
-        self._connection.sendall(f'{{"do": "{what}"}}\n'.encode())
-
-    def leave(self) -> None:
-        """Be gone."""
-        self._connection.shutdown(socket.SHUT_RDWR)
+    def next(self) -> Message:
+        """The next message."""
+        if not self._messages:
+            assert select.select([self.supervisor], [], [], 10)[0]
+            self._messages = self.supervisor.receive()
+        return self._messages.pop(0)
 
     def close(self) -> None:
         """End all."""
@@ -59,8 +54,7 @@ class Launched:
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
-        self._file.close()
-        self._connection.close()
+        self.supervisor.close()
         self._listener.close()
 
 
@@ -82,7 +76,7 @@ def folder() -> Iterator[Path]:
 )
 def test_the_kernels_end_is_the_launchers(folder: Path, kernel: str, status: int, exit_code: int) -> None:
     launched = Launched(folder, kernel)
-    assert launched.next() == {"event": "kernel_exited", "status": status}
+    assert launched.next() == KernelExitedEvent(status)
     assert launched.process.wait(5) == exit_code
     launched.close()
 
@@ -91,8 +85,8 @@ def test_the_kernel_leads_its_own_group_and_knows_its_launcher(folder: Path) -> 
     launched = Launched(folder, TELL_GROUP)
     assert launched.process.stdout is not None
     pid, group, parent = map(int, launched.process.stdout.readline().split())
-    assert pid == group == launched.report["kernel"]
-    assert parent == launched.process.pid == launched.report["launcher"]
+    assert pid == group == launched.event.kernel_pid
+    assert parent == launched.process.pid == launched.event.launcher_pid
     launched.process.wait(5)
     launched.close()
 
@@ -100,16 +94,16 @@ def test_the_kernel_leads_its_own_group_and_knows_its_launcher(folder: Path) -> 
 @pytest.mark.parametrize("how", ["sigterm", "stop", "supervisor gone", "sigint then stop"])
 def test_each_way_to_end_it_kills_the_kernel(folder: Path, how: str) -> None:
     launched = Launched(folder, "import signal; signal.signal(15, signal.SIG_IGN)\n" + SLEEP)
-    kernel = launched.report["kernel"]
+    kernel = launched.event.kernel_pid
     if how == "sigterm":
         launched.process.send_signal(signal.SIGTERM)
     elif how == "supervisor gone":
-        launched.leave()
+        launched.supervisor.close()
     else:
         if how.startswith("sigint"):
             launched.process.send_signal(signal.SIGINT)
             assert not gone(kernel, 0.2)
-        launched.order("stop")
+        launched.supervisor.send(StopCommand())
     assert launched.process.wait(5) == 137
     assert gone(kernel, 0.5)
     launched.close()
@@ -120,18 +114,18 @@ def test_when_the_wrapper_is_killed_kernel_and_launcher_end(folder: Path) -> Non
     launched = Launched(folder, SLEEP, wrapper)
     launched.process.kill()
     launched.process.wait()
-    assert gone(launched.report["kernel"])
-    assert gone(launched.report["launcher"])
+    assert gone(launched.event.kernel_pid)
+    assert gone(launched.event.launcher_pid)
     launched.close()
 
 
 def test_without_a_supervisor_there_is_no_kernel(folder: Path) -> None:
-    argv = [sys.executable, "-I", "-S", LAUNCHER, str(folder / "none"), "--", *PYTHON, SLEEP]
+    argv = command(sys.executable, str(folder / "none"), [*PYTHON, SLEEP])
     assert subprocess.run(argv, timeout=10, check=False).returncode == 137
 
 
 def test_a_kernel_that_cannot_be_started_is_told_in_words(folder: Path) -> None:
-    argv = [sys.executable, "-I", "-S", LAUNCHER, str(folder / "none"), "--", "/no/such/kernel"]
+    argv = command(sys.executable, str(folder / "none"), ["/no/such/kernel"])
     done = subprocess.run(argv, timeout=10, check=False, capture_output=True, text=True)
     assert done.returncode == 127
     assert done.stderr == "Error: cannot start the kernel /no/such/kernel: No such file or directory\n"
@@ -142,18 +136,3 @@ def test_wrong_usage_is_told(words: list[str]) -> None:
     argv = [sys.executable, "-I", "-S", LAUNCHER, *words]
     done = subprocess.run(argv, timeout=10, check=False, capture_output=True, text=True)
     assert done.stderr == "usage: launcher.py SOCKET -- KERNEL ARGV...\n"
-
-
-def test_json_lines_notice_a_closed_peer_and_never_block() -> None:
-    ours, theirs = socket.socketpair()
-    lines = JsonLines(ours)
-    for _ in range(200):
-        lines.send({"text": "x" * 20_000}, droppable=True)
-    assert lines.wants_write
-    theirs.close()
-    lines.flush()
-    assert not lines.wants_write
-    assert lines.receive() == []
-    assert lines.closed
-    lines.send({"ignored": True})
-    lines.close()

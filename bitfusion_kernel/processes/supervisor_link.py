@@ -1,0 +1,77 @@
+"""The proxy's side of the supervisor: forks it, sends it commands, receives its events."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+from bitfusion_kernel.processes.message_connection import MessageConnection
+from bitfusion_kernel.processes.messages import Event, StartCommand, StopCommand
+from bitfusion_kernel.processes.supervisor import Supervisor
+
+
+class SupervisorLink:
+    """A supervisor that runs. Poll `fileno()` for reading, then call `events`."""
+
+    def __init__(self, connection: MessageConnection, pid: int, folder: str) -> None:
+        self._connection = connection
+        self.pid = pid
+        self.folder = folder
+        """The private folder that proxy and supervisor share; whoever ends last removes it."""
+
+    def fileno(self) -> int:
+        """For poll()."""
+        return self._connection.fileno()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the supervisor is gone: it was killed, or `close` was called."""
+        return self._connection.closed
+
+    def start(self, command: StartCommand) -> None:
+        """Start a wrapper; the proxy does so only when the one before has ended."""
+        self._connection.send(command)
+
+    def stop(self) -> None:
+        """End the kernel and the wrapper, whatever they do; `StoppedEvent` follows."""
+        self._connection.send(StopCommand())
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call; look at `closed` afterwards."""
+        return [message for message in self._connection.receive() if isinstance(message, Event)]
+
+    def close(self) -> None:
+        """Leave: the supervisor ends whatever runs, then itself."""
+        self._connection.close()
+
+
+def start_supervisor(folder: str) -> SupervisorLink:
+    """Fork the supervisor. Called once by the proxy, before it starts any thread or imports zmq."""
+    proxy_end, supervisor_end = socket.socketpair()
+    stdout, stderr = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            _detach_from_proxy(proxy_end)
+            Supervisor(MessageConnection(supervisor_end), stdout, stderr, folder).run()
+            status = 0
+        finally:
+            os._exit(status)
+    supervisor_end.close()
+    for _, write_end in (stdout, stderr):
+        os.close(write_end)  # the read ends stay open: see WrapperOutput
+    return SupervisorLink(MessageConnection(proxy_end), pid, folder)
+
+
+def _detach_from_proxy(proxy_end: socket.socket) -> None:
+    """In the forked child: an own session, no terminal, none of the proxy's descriptors or signals."""
+    os.setsid()
+    proxy_end.close()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)  # a client's stdout must reach its end when the client ends
+    os.close(null)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

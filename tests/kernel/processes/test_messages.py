@@ -1,0 +1,108 @@
+"""The messages between proxy, supervisor and launcher: to a line and back, and lines that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_kernel.processes import messages
+from bitfusion_kernel.processes.messages import (
+    InvalidMessage,
+    KernelExitedEvent,
+    LaunchedEvent,
+    Message,
+    OutputEvent,
+    StartCommand,
+    StartedEvent,
+    StopCommand,
+    StoppedEvent,
+    WrapperExitedEvent,
+    parse,
+)
+
+# As os.environ has bytes that are no UTF-8.
+text = st.text(st.characters(exclude_categories=()), max_size=20)
+number = st.integers(-(2**31), 2**31)
+environment = st.dictionaries(text, text, max_size=3)
+
+any_message: st.SearchStrategy[Message] = st.one_of(
+    st.builds(StartCommand, number, st.lists(text, min_size=1, max_size=3), environment, text),
+    st.builds(StopCommand),
+    st.builds(StartedEvent, number),
+    st.builds(OutputEvent, st.sampled_from(["stdout", "stderr"]), text),
+    st.builds(LaunchedEvent, number, number, environment),
+    st.builds(KernelExitedEvent, number),
+    st.builds(WrapperExitedEvent, number, number),
+    st.builds(StoppedEvent),
+)
+
+
+@given(any_message)
+def test_every_message_comes_back_from_its_line(message: Message) -> None:
+    line = message.format()
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert parse(line) == message
+
+
+def test_every_type_has_its_own_name_on_the_wire() -> None:
+    names = [message.TYPE for message in messages.MESSAGES]
+    assert all(names)
+    assert len(set(names)) == len(names)
+
+
+def test_the_lines_are_these() -> None:
+    assert StopCommand().format() == b'{"type": "stop"}\n'
+    assert WrapperExitedEvent(2, -9).format() == b'{"type": "wrapper_exited", "number": 2, "status": -9}\n'
+
+
+def test_messages_differ_by_type_and_by_each_field() -> None:
+    assert WrapperExitedEvent(1, 2) == WrapperExitedEvent(1, 2)
+    assert WrapperExitedEvent(1, 2) != WrapperExitedEvent(1, 3)
+    assert StopCommand() != StoppedEvent()
+    assert repr(WrapperExitedEvent(1, -9)) == "WrapperExitedEvent(number=1, status=-9)"
+
+
+def test_an_unknown_type_is_none_and_an_unknown_field_is_passed_over() -> None:
+    assert parse(b'{"type": "of tomorrow", "x": 1}') is None
+    assert parse(b'{"type": "stop", "x": 1}') == StopCommand()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"", "not JSON"),
+        (b"rubbish", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"null", "not an object"),
+        (b"[]", "not an object"),
+        (b"{}", "type is None"),
+        (b'{"type": 1}', "type is 1"),
+        (b'{"type": "started"}', "started: pid is None"),
+        (b'{"type": "started", "pid": "7"}', "started: pid is '7'"),
+        (b'{"type": "started", "pid": true}', "started: pid is True"),
+        (b'{"type": "output", "stream": "stdout"}', "output: text is None"),
+        (b'{"type": "launched", "launcher_pid": 1, "kernel_pid": 2, "environment": []}', "environment"),
+        (b'{"type": "launched", "launcher_pid": 1, "kernel_pid": 2, "environment": {"a": 1}}', "environment"),
+        (b'{"type": "start", "number": 1, "argv": [], "environment": {}, "socket_path": "s"}', "argv"),
+        (b'{"type": "start", "number": 1, "argv": [1], "environment": {}, "socket_path": "s"}', "argv"),
+        (b'{"type": "start", "number": 1, "argv": ["a"], "environment": {}}', "socket_path is None"),
+    ],
+)
+def test_a_damaged_line_is_refused_with_what_is_wrong(line: bytes, complaint: str) -> None:
+    with pytest.raises(InvalidMessage, match=complaint):
+        parse(line)
+
+
+@given(
+    st.sampled_from(messages.MESSAGES),
+    st.dictionaries(st.text(max_size=10), st.none() | st.booleans() | number),
+)
+def test_no_fields_raise_anything_else(kind: type[Message], fields: dict[str, Any]) -> None:
+    try:
+        kind.from_fields(fields)
+    except InvalidMessage:
+        pass
