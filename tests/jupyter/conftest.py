@@ -14,6 +14,7 @@ import pytest
 
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.live_kernel import LiveKernel
+from tests.support.machine import scaled
 
 PLAIN = "python3"
 FIRST_CELL = "bitfusion"
@@ -31,11 +32,8 @@ SPECS = {
 
 Launch = Callable[..., LiveKernel]
 
-KILL_ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
-"""Rounds of each case of the kill matrix; 20 for the record."""
-
-SERVER_KILL_ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
-"""The same under a Jupyter server, where a round lasts as long as the server takes to restart a kernel."""
+KILL_ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
+"""Rounds of each case of the tests marked `rounds`."""
 
 
 def bitfusion_kernel_command() -> list[str]:
@@ -52,7 +50,7 @@ def kernelspecs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             [*bitfusion_kernel_command(), "install", "--prefix", str(prefix), "--name", name, *options],
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=scaled(60),
         )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(prefix / "share" / "jupyter"))

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import bitfusion_pool
-from tests.jupyter.live_kernel import poll
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline, wait_until
 
 CLIENT = str(Path(bitfusion_pool.__file__).parent / "bin" / "bitfusion")
 DEVICE = "Simulated Tesla V100-PCIE-16GB"
@@ -53,7 +54,7 @@ class Pool:
             check=True,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=scaled(20),
         )
         found: dict[str, Any] = json.loads(done.stdout)
         return found
@@ -80,7 +81,7 @@ class Pool:
             start_new_session=True,
         )
         try:
-            assert poll(self.leases, 10), "the holder got no GPU"
+            wait_until(self.leases, "the holder's GPU")
             yield holder
         finally:
             self.end(holder)
@@ -89,8 +90,10 @@ class Pool:
         """The holder's program ends, and its lease with it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(holder.pid, signal.SIGKILL)
-        holder.wait(10)
+        holder.wait(scaled(10))
 
-    def wait_until_free(self, timeout: float) -> None:
-        poll(lambda: not self.leases(), timeout)
-        assert not self.leases(), f"still held after {timeout} s: {self.leases()}"
+    def wait_until_free(self, limit_s: float | Deadline) -> None:
+        wait_until(lambda: not self.leases(), lambda: f"the end of {self.leases()}", limit_s)
+
+    def wait_until_nobody_waits(self, limit_s: float | Deadline) -> None:
+        wait_until(lambda: not self.waiting(), lambda: f"the end of {self.waiting()}", limit_s)

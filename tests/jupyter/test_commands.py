@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.jupyter.cells import notice_texts, waiting_cell
+from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, HALF, OURS, START, Launch
 from tests.jupyter.embedded_pool import DEVICE, MEMORY_MIB, Pool
-from tests.jupyter.live_kernel import Cell, LiveKernel, poll
+from tests.jupyter.live_kernel import LiveKernel
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 
 def text_of(cell: Cell) -> str:
@@ -68,7 +72,7 @@ def test_acquire_takes_the_gpu_without_a_count(launch: Launch, pool: Pool, name:
     kernel = launch(name)
     cell = kernel.run("%bitfusion acquire")
     assert cell.status == "ok", cell.error_text
-    assert poll(pool.leases, 2)
+    wait_until(pool.leases, "the lease", 2)
     assert kernel.run("1").count == 1
     assert kernel.run("%bitfusion acquire").status == "ok"
 
@@ -89,14 +93,12 @@ def test_manual_kernel_waits_for_the_command(
 def test_acquire_waits_its_turn_and_can_be_interrupted(launch: Launch, pool: Pool, name: str) -> None:
     with pool.held("digits.ipynb"):
         kernel = launch(name)
-        cell = kernel.client.send("%bitfusion acquire")
-        kernel.client.pump(lambda: cell.of("display_data"), 10, "the notice")
-        assert "digits.ipynb" in cell.of("display_data")[0]["content"]["data"]["text/plain"]
+        cell = waiting_cell(kernel.client, "%bitfusion acquire")
+        assert "digits.ipynb" in notice_texts(cell)[0]
         kernel.interrupt()
-        kernel.client.finish(cell, timeout=5)
+        kernel.client.finish(cell, 5)
         assert cell.status == "error"
-        again = kernel.client.send("%bitfusion acquire")
-        kernel.client.pump(lambda: again.of("display_data"), 10, "the notice")
+        again = waiting_cell(kernel.client, "%bitfusion acquire")
     kernel.client.finish(again)
     assert again.status == "ok"
     assert not [o for o in again.saved_outputs() if "Waiting" in str(o)]
@@ -108,7 +110,7 @@ def test_commands_in_their_place_among_other_cells(launch: Launch, pool: Pool) -
     cells = [
         kernel.client.send(code)
         for code in (
-            "import time; time.sleep(0.3); print('a')",
+            f"import time; time.sleep({scaled(0.3)}); print('a')",
             "%bitfusion",
             "print('b')",
             "%bitfusion log",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jupyter_kernel_test
@@ -13,7 +14,7 @@ from tests.jupyter.conftest import ALL, FIRST_CELL, OURS
 pytestmark = pytest.mark.usefixtures("kernelspecs", "pool")
 
 
-class IPyKernelTests(jupyter_kernel_test.KernelTests):
+class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # has no type information
     """The samples with which ipykernel tests itself."""
 
     __test__ = False  # run by the functions below, on kernels of all names
@@ -55,7 +56,7 @@ TESTS = unittest.defaultTestLoader.getTestCaseNames(IPyKernelTests)
 EMPTY_BEFORE_FIRST_CELL = {"test_completion", "test_inspect"}
 
 
-def run_suite(kernel_name: str, tests: list[str]) -> dict[str, str]:
+def run_suite(kernel_name: str, tests: Sequence[str]) -> dict[str, str]:
     """The outcome of each test on one kernel: "passed", or why not."""
     case: Any = type("Suite", (IPyKernelTests,), {"kernel_name": kernel_name})
     result = unittest.TestResult()

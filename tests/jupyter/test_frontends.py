@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 
+from tests.jupyter.client import Client, Message
 from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, PLAIN, START, Launch
 from tests.jupyter.embedded_pool import Pool
-from tests.jupyter.live_kernel import Client, LiveKernel, poll
+from tests.jupyter.live_kernel import LiveKernel
+from tests.support.waiting import wait_until
 
 
 def debug(
     client: Client, command: str, arguments: dict[str, Any] | None = None, seq: int = 1
 ) -> dict[str, Any]:
     request = {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
-    return client.request("debug_request", request, "control", timeout=30)
+    return client.request("debug_request", request, "control", limit_s=30)
 
 
 def debug_events(client: Client, name: str) -> list[dict[str, Any]]:
@@ -51,7 +54,7 @@ def test_input_without_a_client_to_ask_is_an_error(kernel: LiveKernel) -> None:
 def test_widgets_talk_over_comms(kernel: LiveKernel) -> None:
     client = kernel.client
     assert client.request("comm_info_request", {}) == {"status": "ok", "comms": {}}
-    cell = client.run("import ipywidgets\nslider = ipywidgets.IntSlider(value=3)\nslider", timeout=40)
+    cell = client.run("import ipywidgets\nslider = ipywidgets.IntSlider(value=3)\nslider", limit_s=40)
     opened = [
         m
         for m in cell.of("comm_open")
@@ -164,14 +167,15 @@ def test_completeness_of_code_is_told_before_the_first_cell(kernel: LiveKernel) 
 def test_subshell_runs_while_the_main_shell_is_busy(kernel: LiveKernel) -> None:
     client = kernel.client
     asked = client.ask("create_subshell_request", {}, "control")
-    client.run("import time; value = 11")
+    client.run("import threading; value = 11; go_on = threading.Event()")
     subshell = client.reply_to(asked, what="create_subshell_request")["subshell_id"]
     assert client.request("list_subshell_request", {}, "control")["subshell_id"] == [subshell]
-    busy = client.send("time.sleep(1.5); print('main done')")
+    busy = client.send("go_on.wait(); print('main done')")
     quick = client.send("print(value)", subshell_id=subshell)
-    client.finish(quick, timeout=10)
+    client.finish(quick, 10)
     assert quick.stream() == "11\n"
     assert not busy.done, "the subshell waited for the main shell"
+    client.run("go_on.set()", subshell_id=subshell)
     client.finish(busy)
     assert client.request("delete_subshell_request", {"subshell_id": subshell}, "control")["status"] == "ok"
     assert client.request("list_subshell_request", {}, "control")["subshell_id"] == []
@@ -221,19 +225,21 @@ def test_kernel_info_is_the_plain_kernels_before_and_after_the_first_cell(launch
     assert kernel_info(kernel.client, channel="control") == plain
 
 
+def welcomes(client: Client) -> list[Message]:
+    return [message for message in client.iopub if message["msg_type"] == "iopub_welcome"]
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_every_new_subscriber_is_welcomed(launch: Launch, name: str) -> None:
     kernel = launch(name)
     first = kernel.connect(ready=False)
-    first.pump(lambda: [m for m in first.iopub if m["msg_type"] == "iopub_welcome"], 10, "the first welcome")
+    first.pump(lambda: welcomes(first), 10, "the first welcome")
     second = kernel.connect(ready=False)
-    second.pump(
-        lambda: [m for m in second.iopub if m["msg_type"] == "iopub_welcome"], 10, "the second welcome"
-    )
+    second.pump(lambda: welcomes(second), 10, "the second welcome")
     first.run("1")
     third = kernel.connect(ready=False)
-    third.pump(lambda: [m for m in third.iopub if m["msg_type"] == "iopub_welcome"], 10, "the third welcome")
-    assert {m["content"]["subscription"] for m in third.iopub if m["msg_type"] == "iopub_welcome"} == {""}
+    third.pump(lambda: welcomes(third), 10, "the third welcome")
+    assert {message["content"]["subscription"] for message in welcomes(third)} == {""}
 
 
 def test_both_clients_see_all_output(kernel: LiveKernel) -> None:
@@ -251,13 +257,16 @@ def test_both_clients_see_all_output(kernel: LiveKernel) -> None:
     assert kinds[-3:] == ["execute_input", "stream", "execute_result"]
 
 
-def test_heart_beats_before_the_first_cell_and_in_a_long_one(kernel: LiveKernel) -> None:
+def test_heart_beats_before_the_first_cell_and_in_a_long_one(kernel: LiveKernel, tmp_path: Path) -> None:
     heart = kernel.client.channels.hb_channel
     heart.unpause()
-    assert poll(heart.is_beating, 5)
-    cell = kernel.client.send("import time; time.sleep(2.5)")
+    wait_until(heart.is_beating, "the first heartbeat", 5)
+    end = tmp_path / "end"
+    cell = kernel.client.send(f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.05)")
     kernel.client.settle(2)
-    assert heart.is_beating()
+    wait_until(heart.is_beating, "a heartbeat while the cell runs", 5)
+    assert not cell.done
+    end.touch()
     kernel.client.finish(cell)
 
 
@@ -296,4 +305,4 @@ def test_nothing_but_a_cell_takes_a_gpu(launch: Launch, pool: Pool, name: str) -
 
 def test_start_takes_the_gpu_before_any_cell(launch: Launch, pool: Pool) -> None:
     launch(START).connect()
-    assert poll(lambda: len(pool.leases()) == 1, 5)
+    wait_until(lambda: len(pool.leases()) == 1, "the lease", 5)

@@ -1,64 +1,25 @@
 """SIGKILL of any one process of the chain leaves no process and no lease, and the cell says what died.
 
-The environment variable KILL_ROUNDS says how many rounds each case has (2).
+The environment variable KILL_ROUNDS says how many rounds each case has (1).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 
-from tests.jupyter.conftest import KILL_ROUNDS, OURS, Launch
+from tests.jupyter.cells import notices, running_cell, waiting_cell
+from tests.jupyter.chain import WHOLE, chain, wait_for_no_process
+from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS, OURS, Launch
 from tests.jupyter.embedded_pool import Pool
-from tests.jupyter.live_kernel import Cell, LiveKernel, poll
-from tests.jupyter.processes import Process, processes_with
+from tests.support.waiting import Deadline
 
-LIMIT = 2.0
-
-
-def chain(kernel: LiveKernel, pool: Pool, holder: int | None = None) -> dict[str, Process]:
-    """The processes of a kernel by role."""
-    roles: dict[str, Process] = {}
-    for process in processes_with(pool.mark):
-        if process.session == holder:
-            continue
-        role = process.role
-        if role == "proxy" and process.pid != kernel.pid:
-            role = "supervisor"
-        roles.setdefault(role, process)
-    return roles
+LIMIT_S = 2.0
 
 
-def waiting_cell(kernel: LiveKernel) -> Cell:
-    cell = kernel.client.send("print('never')")
-    kernel.client.pump(lambda: cell.of("display_data"), 10, "the notice")
-    return cell
-
-
-def running_cell(kernel: LiveKernel) -> Cell:
-    cell = kernel.client.send(
-        "import subprocess, time\nchild = subprocess.Popen(['sleep', '300'])\n"
-        "print('runs', flush=True)\ntime.sleep(300)"
-    )
-    kernel.client.pump(cell.stream, 15, "the running cell")
-    return cell
-
-
-def gone(pool: Pool, holder: int | None, since: float) -> float:
-    """Seconds until no process of the kernel was left; fails beyond the limit."""
-
-    def alive() -> list[Process]:
-        return [process for process in processes_with(pool.mark) if process.session != holder]
-
-    poll(lambda: not alive(), max(0.0, since + LIMIT - time.monotonic()), 0.02)
-    left = alive()
-    assert not left, f"alive after {LIMIT} s: " + ", ".join(f"{p.role} {p.pid}" for p in left)
-    return time.monotonic() - since
-
-
+@pytest.mark.rounds
 @pytest.mark.parametrize("victim", ["proxy", "supervisor", "wrapper"])
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
@@ -66,40 +27,41 @@ def test_killed_while_waiting(launch: Launch, pool: Pool, name: str, victim: str
     with pool.held() as holder:
         for _ in range(KILL_ROUNDS):
             kernel = launch(name)
-            cell = waiting_cell(kernel)
-            os.kill(chain(kernel, pool, holder.pid)[victim].pid, signal.SIGKILL)
-            begin = time.monotonic()
+            cell = waiting_cell(kernel.client)
+            os.kill(chain(pool, os.getpid(), holder.pid)[victim].pid, signal.SIGKILL)
+            deadline = Deadline(LIMIT_S)
             if victim == "wrapper":
                 # nothing was held or lost: the cell is told, and the kernel lives to try again
-                kernel.client.finish(cell, timeout=LIMIT)
+                kernel.client.finish(cell, deadline)
                 assert "SIGKILL" in cell.error_text
                 assert kernel.manager.is_alive()
-                waiting_cell(kernel)
+                waiting_cell(kernel.client)
                 kernel.stop()
-                begin = time.monotonic()
-            gone(pool, holder.pid, begin)
+                deadline = Deadline(LIMIT_S)
+            wait_for_no_process(pool, deadline, holder=holder.pid)
             assert pool.waiting() == []
             assert len(pool.leases()) == 1, "the holder's"
             kernel.stop()
 
 
-@pytest.mark.parametrize("victim", ["proxy", "supervisor", "wrapper", "launcher", "kernel"])
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", sorted(WHOLE))
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
 def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim: str) -> None:
     for _ in range(KILL_ROUNDS):
         kernel = launch(name)
-        cell = running_cell(kernel)
-        victims = chain(kernel, pool)
-        assert {"proxy", "supervisor", "wrapper", "launcher", "kernel"} <= victims.keys()
+        cell = running_cell(kernel.client)
+        victims = chain(pool, os.getpid())
+        assert victims.keys() >= WHOLE
         os.kill(victims[victim].pid, signal.SIGKILL)
-        begin = time.monotonic()
+        deadline = Deadline(LIMIT_S)
         if victim in ("wrapper", "kernel"):
-            kernel.client.finish(cell, timeout=LIMIT)
+            kernel.client.finish(cell, deadline)
             assert cell.status == "error"
             assert "SIGKILL" in cell.error_text
             assert ("bitfusion run" if victim == "wrapper" else "kernel") in cell.error_text
-        gone(pool, None, begin)
+        wait_for_no_process(pool, deadline)
         assert pool.leases() == []
         kernel.stop()
 
@@ -109,18 +71,19 @@ def test_kernel_that_leaves_by_itself_says_its_exit_code(launch: Launch, pool: P
     kernel = launch(name)
     cell = kernel.run("import os; os._exit(3)")
     assert "exit code 3" in cell.error_text
-    kernel.wait_for_end(LIMIT)
-    pool.wait_until_free(LIMIT)
+    kernel.wait_for_end(LIMIT_S)
+    pool.wait_until_free(LIMIT_S)
 
 
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("victim", ["kernel", "wrapper", "proxy"])
-def test_next_kernel_gets_the_gpu_at_once(launch: Launch, pool: Pool, name: str, victim: str) -> None:
-    first, second = launch(name), launch("bitfusion")
-    running_cell(first)
-    victims = chain(first, pool)
+def test_next_kernel_gets_the_gpu_of_a_killed_one(launch: Launch, pool: Pool, name: str, victim: str) -> None:
+    first = launch(name)
+    running_cell(first.client)
+    victims = chain(pool, os.getpid())
+    second = launch(FIRST_CELL)
     cell = second.client.send("print('mine now')")
-    second.client.pump(lambda: cell.of("display_data"), 10, "the notice")
+    second.client.pump(lambda: notices(cell), 10, "the notice")
     os.kill(victims[victim].pid, signal.SIGKILL)
-    second.client.finish(cell, timeout=8)
+    second.client.finish(cell, 8)
     assert cell.stream() == "mine now\n"

@@ -9,9 +9,11 @@ import pytest
 import zmq
 from jupyter_client.session import Session
 
+from tests.jupyter.cells import notice_texts, waiting_cell
+from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, OURS, PLAIN, START, Launch
 from tests.jupyter.embedded_pool import CLIENT, MEMORY_MIB, Pool
-from tests.jupyter.live_kernel import Cell, LiveKernel
+from tests.jupyter.live_kernel import LiveKernel
 
 NAMES = pytest.mark.parametrize("name", OURS)
 
@@ -20,7 +22,7 @@ def failed(kernel: LiveKernel, *words: str, code: str = "print('ran')") -> Cell:
     """Run a cell that can't get its GPU; checks everything such an error has in common."""
     cell = kernel.client.send(code)
     behind = kernel.client.send("print('behind')")
-    kernel.client.finish_all(cell, behind, timeout=20)
+    kernel.client.finish_all(cell, behind, limit_s=20)
     assert cell.status == "error"
     assert (behind.status, behind.kinds) == ("aborted", ["busy", "idle"])
     assert "execute_input" not in cell.kinds
@@ -163,9 +165,9 @@ def test_client_without_waiting_text(launch: Launch, pool: Pool, name: str) -> N
         kernel = launch(name)
         cell = kernel.client.send("print('ran')")
         kernel.client.pump(lambda: cell.of("update_display_data"), 10, "an update of the notice")
-        assert "Waiting for 1 GPU" in cell.of("display_data")[0]["content"]["data"]["text/plain"]
+        assert "Waiting for 1 GPU" in notice_texts(cell)[0]
         kernel.interrupt()
-        kernel.client.finish(cell, timeout=5)
+        kernel.client.finish(cell, 5)
         assert cell.status == "error"
     works_now(kernel)
 
@@ -178,16 +180,15 @@ def test_interrupt_and_end_whatever_the_client_does_with_signals(
     pool.write(gpus=1, manners=f"sigint={sigint},sigterm={sigterm}")
     with pool.held():
         kernel = launch(name)
-        cell = kernel.client.send("1")
-        kernel.client.pump(lambda: cell.of("display_data"), 10, "the notice")
+        cell = waiting_cell(kernel.client)
         kernel.interrupt()
-        kernel.client.finish(cell, timeout=5)
+        kernel.client.finish(cell, 5)
         assert cell.status == "error"
     kernel.run("1")
-    running = kernel.client.send("print('in', flush=True)\nimport time; time.sleep(30)")
+    running = kernel.client.send("print('in', flush=True)\nimport time; time.sleep(300)")
     kernel.client.pump(running.stream, 10, "the running cell")
     kernel.interrupt()
-    kernel.client.finish(running, timeout=5)
+    kernel.client.finish(running, 5)
     assert running.error["ename"] == "KeyboardInterrupt"
     kernel.stop()
     pool.wait_until_free(2)
@@ -196,8 +197,8 @@ def test_interrupt_and_end_whatever_the_client_does_with_signals(
 @NAMES
 def test_unreadable_ledger(launch: Launch, pool: Pool, name: str) -> None:
     pool.folder.mkdir(mode=0o700)
-    for file in ("ledger.sqlite", "ledger.db", "ledger.sqlite3"):
-        (pool.folder / file).write_bytes(
+    for file_name in ("ledger.sqlite", "ledger.db", "ledger.sqlite3"):
+        (pool.folder / file_name).write_bytes(
             b"this is no database, but it is long enough to be read as one " * 40
         )
     kernel = launch(name)

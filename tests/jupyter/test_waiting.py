@@ -6,27 +6,14 @@ import time
 
 import pytest
 
+from tests.jupyter.cells import notice_texts, notices, wait_for_notice, without_notice
+from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.conftest import FIRST_CELL, OURS, START, Launch
 from tests.jupyter.embedded_pool import Pool
-from tests.jupyter.live_kernel import Cell, Client, LiveKernel, Message, poll
-from tests.jupyter.processes import end_of, processes_with
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline, wait_until
 
 pytestmark = pytest.mark.parametrize("name", OURS)
-
-
-def notices(cell: Cell) -> list[Message]:
-    return [m["content"] for m in cell.of("display_data", "update_display_data")]
-
-
-def wait_for_notice(client: Client, cell: Cell, words: str = "Place 1 of 1") -> Message:
-    """The newest notice, once one holds these words."""
-    client.pump(
-        lambda: any(words in notice["data"]["text/plain"] for notice in notices(cell)),
-        10,
-        f"a notice with {words!r}",
-        lambda: [notice["data"]["text/plain"] for notice in notices(cell)],
-    )
-    return notices(cell)[-1]
 
 
 def test_notice_shows_place_who_is_ahead_and_time_in_one_display(
@@ -38,13 +25,13 @@ def test_notice_shows_place_who_is_ahead_and_time_in_one_display(
         begin = time.monotonic()
         cell = kernel.client.send("print('ran')")
         first = wait_for_notice(kernel.client, cell)
-        assert 0.25 < cell.seen_at[cell.messages.index(cell.of("display_data")[0])] - begin < 1.5
+        assert 0.25 < cell.seen_at[cell.messages.index(cell.of("display_data")[0])] - begin < scaled(1.5)
         assert "digits.ipynb" in first["data"]["text/plain"]
         assert "digits.ipynb" in first["data"]["text/html"]
         assert "nterrupt" in first["data"]["text/plain"], "how to cancel"
 
         def texts() -> set[str]:
-            return {notice["data"]["text/plain"] for notice in notices(cell)}
+            return set(notice_texts(cell))
 
         kernel.client.pump(lambda: len(texts()) >= 3, 5, "the elapsed time of three moments", texts)
         assert len(cell.of("display_data")) == 1
@@ -84,7 +71,7 @@ def test_interrupt_ends_the_wait_with_an_error_and_the_kernel_lives(
         wait_for_notice(kernel.client, cell)
         assert len(pool.waiting()) == 1
         kernel.interrupt()
-        kernel.client.finish_all(cell, *behind, timeout=5)
+        kernel.client.finish_all(cell, *behind, limit_s=5)
         assert cell.status == "error"
         assert "1 GPU" in cell.error_text
         assert "execute_input" not in cell.kinds
@@ -94,7 +81,7 @@ def test_interrupt_ends_the_wait_with_an_error_and_the_kernel_lives(
             assert other.reply is not None
             assert other.reply["metadata"]["status"] == "aborted"
             assert other.kinds == ["busy", "idle"]
-        assert poll(lambda: not pool.waiting(), 2), "the cancelled request still queues"
+        pool.wait_until_nobody_waits(2)
         assert kernel.manager.is_alive()
         again = kernel.client.send("print('later')")
         wait_for_notice(kernel.client, again)
@@ -111,7 +98,7 @@ def test_cells_behind_a_cancelled_one_go_on_without_stop_on_error(
         behind = kernel.client.send("print('ran')")
         wait_for_notice(kernel.client, cell)
         kernel.interrupt()
-        kernel.client.finish(cell, timeout=5)
+        kernel.client.finish(cell, 5)
         wait_for_notice(kernel.client, behind)
     kernel.client.finish(behind)
     assert (cell.status, behind.status, behind.count, behind.stream()) == ("error", "ok", 1, "ran\n")
@@ -123,7 +110,7 @@ def test_two_kernels_take_turns(launch: Launch, pool: Pool, name: str) -> None:
     cell = second.client.send("'now mine'")
     wait_for_notice(second.client, cell)
     first.stop()
-    second.client.finish(cell, timeout=10)
+    second.client.finish(cell, 10)
     assert (cell.count, cell.result) == (1, "'now mine'")
 
 
@@ -151,18 +138,18 @@ def test_shutdown_while_waiting_leaves_nothing(launch: Launch, pool: Pool, name:
         kernel = launch(name)
         cell = kernel.client.send("print('never')")
         wait_for_notice(kernel.client, cell)
-        begin = time.monotonic()
+        deadline = Deadline(2)
         kernel.manager.shutdown_kernel(now=now)
-        assert time.monotonic() - begin < 2
-        assert poll(lambda: not pool.waiting(), 2)
-        assert poll(lambda: all(p.session == holder.pid for p in processes_with(pool.mark)), 3)
+        assert not deadline.passed
+        pool.wait_until_nobody_waits(2)
+        wait_for_no_process(pool, 3, holder=holder.pid)
 
 
 def test_shutdown_message_while_waiting_is_answered(launch: Launch, pool: Pool, name: str) -> None:
     with pool.held():
         kernel = launch(name)
         wait_for_notice(kernel.client, kernel.client.send("1"))
-        reply = kernel.client.request("shutdown_request", {"restart": False}, "control", timeout=5)
+        reply = kernel.client.request("shutdown_request", {"restart": False}, "control", limit_s=5)
         assert (reply["status"], reply["restart"]) == ("ok", False)
         kernel.wait_for_end(3)
 
@@ -173,9 +160,8 @@ def test_restart_while_waiting_asks_anew(launch: Launch, pool: Pool, name: str, 
         kernel = launch(name)
         wait_for_notice(kernel.client, kernel.client.send("print('lost')"))
         kernel.restart(now=now)
-        kernel.client.channels.wait_for_ready(timeout=30)
         cell = kernel.client.send("print('kept')")
-        wait_for_notice(kernel.client, cell, "Place 1 of")
+        wait_for_notice(kernel.client, cell, "1 of")
     kernel.client.finish(cell)
     assert (cell.status, cell.count, cell.stream()) == ("ok", 1, "kept\n")
 
@@ -187,7 +173,7 @@ def test_interrupt_before_a_shutdown_shows_no_error(launch: Launch, pool: Pool, 
         cell = kernel.client.send("print('never')")
         wait_for_notice(kernel.client, cell)
         kernel.client.ask("interrupt_request", {}, "control")
-        reply = kernel.client.request("shutdown_request", {"restart": True}, "control", timeout=5)
+        reply = kernel.client.request("shutdown_request", {"restart": True}, "control", limit_s=5)
         assert reply["status"] == "ok"
         kernel.client.settle(0.3)
         assert not cell.of("error")
@@ -208,27 +194,28 @@ def test_everything_else_is_answered_while_waiting(launch: Launch, pool: Pool, n
         client = kernel.connect()
         cell = client.send("print('ran')")
         wait_for_notice(client, cell)
-        assert client.request("kernel_info_request", timeout=2)["implementation"] == "ipython"
-        assert client.request("kernel_info_request", channel="control", timeout=2)["status"] == "ok"
-        complete = client.request("complete_request", {"code": "pri", "cursor_pos": 3}, timeout=2)
+        assert client.request("kernel_info_request", limit_s=2)["implementation"] == "ipython"
+        assert client.request("kernel_info_request", channel="control", limit_s=2)["status"] == "ok"
+        complete = client.request("complete_request", {"code": "pri", "cursor_pos": 3}, limit_s=2)
         assert (complete["status"], complete["matches"]) == ("ok", [])
         inspect = client.request(
-            "inspect_request", {"code": "a", "cursor_pos": 1, "detail_level": 0}, timeout=2
+            "inspect_request", {"code": "a", "cursor_pos": 1, "detail_level": 0}, limit_s=2
         )
         assert (inspect["status"], inspect["found"]) == ("ok", False)
-        assert client.request("comm_info_request", timeout=2) == {"status": "ok", "comms": {}}
-        assert client.request("is_complete_request", {"code": "if x:"}, timeout=2)["status"] == "incomplete"
+        assert client.request("comm_info_request", limit_s=2) == {"status": "ok", "comms": {}}
+        assert client.request("is_complete_request", {"code": "if x:"}, limit_s=2)["status"] == "incomplete"
         debug = {"seq": 1, "type": "request", "command": "debugInfo"}
-        assert client.request("debug_request", debug, "control", timeout=2)["body"]["isStarted"] is False
+        assert client.request("debug_request", debug, "control", limit_s=2)["body"]["isStarted"] is False
         wait_for_notice(client, cell)
     client.finish(cell)
     assert cell.stream() == "ran\n"
 
 
-def test_short_wait_shows_nothing(launch: Launch, pool: Pool, name: str) -> None:
-    kernel: LiveKernel = launch(name)
-    cell = kernel.run("x = 1")
-    assert cell.kinds == ["busy", "execute_input", "idle"]
+def test_only_a_wait_of_more_than_a_moment_is_shown(launch: Launch, pool: Pool, name: str) -> None:
+    cell = launch(name).run("x = 1")
+    if notices(cell):  # the kernel took its time to start, as on a busy machine
+        assert cell.seen_at[cell.kinds.index("display_data")] - cell.seen_at[0] > 0.25
+    assert without_notice(cell.kinds) == ["busy", "execute_input", "idle"]
 
 
 def test_nothing_is_left_when_the_last_kernel_ends(launch: Launch, pool: Pool, name: str) -> None:
@@ -237,7 +224,7 @@ def test_nothing_is_left_when_the_last_kernel_ends(launch: Launch, pool: Pool, n
     assert len(pool.leases()) == 1
     kernel.stop()
     pool.wait_until_free(2)
-    assert end_of(pool.mark, 2) == []
+    wait_for_no_process(pool, 2)
 
 
 def test_start_waits_before_any_cell(launch: Launch, pool: Pool, name: str) -> None:
@@ -245,6 +232,6 @@ def test_start_waits_before_any_cell(launch: Launch, pool: Pool, name: str) -> N
         kernel = launch(name)
         kernel.connect()
         wanted = 1 if name == START else 0
-        assert poll(lambda: len(pool.waiting()) == wanted, 3)
+        wait_until(lambda: len(pool.waiting()) == wanted, f"{wanted} waiting", 3)
         kernel.client.settle(0.5)
         assert len(pool.waiting()) == wanted

@@ -20,7 +20,7 @@ _LONGEST_PAUSE_S = 0.1
 def wait_until(
     condition: Callable[[], T],
     what: str | Callable[[], object] = "",
-    limit_s: float = 10.0,
+    limit_s: float | Deadline = 10.0,
     *,
     errors: tuple[type[BaseException], ...] = (),
 ) -> T:
@@ -29,13 +29,13 @@ def wait_until(
     Args:
         condition: Called again and again, with growing pauses of up to 0.1 s.
         what: What is waited for, as text for the failure; a function is called when the wait has failed.
-        limit_s: Seconds on a calm machine.
+        limit_s: Seconds on a calm machine, or a deadline that other waits share.
         errors: Exceptions of `condition` that count as "not yet".
 
     Raises:
         AssertionError: It did not become true in time.
     """
-    deadline = Deadline(limit_s)
+    deadline = limit_s if isinstance(limit_s, Deadline) else Deadline(limit_s)
     pause = _SHORTEST_PAUSE_S
     while True:
         last_chance = deadline.passed
@@ -71,7 +71,7 @@ def wait_until_settled(look: Callable[[], T], quiet_s: float = 1.0, limit_s: flo
 
 
 class Deadline:
-    """A moment so many seconds from now, for waits that cannot be a `wait_until`: sockets, pollers."""
+    """A moment so many seconds from now: for several waits together, and for pollers of sockets."""
 
     def __init__(self, limit_s: float) -> None:
         self.limit_s = scaled(limit_s)

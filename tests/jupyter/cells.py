@@ -1,0 +1,50 @@
+"""Cells that keep a kernel waiting for a GPU or running, and the notice that a waiting one shows."""
+
+from __future__ import annotations
+
+from tests.jupyter.client import Cell, Client, Message
+
+
+def running_cell(client: Client) -> Cell:
+    """A cell that runs, and a child process of it, until somebody ends them."""
+    cell = client.send(
+        "import subprocess, time\nchild = subprocess.Popen(['sleep', '300'])\n"
+        "print('runs', flush=True)\ntime.sleep(300)"
+    )
+    client.pump(cell.stream, 15, "the running cell")
+    return cell
+
+
+def waiting_cell(client: Client, code: str = "print('never')") -> Cell:
+    """A cell that waits for a GPU and shows that it does."""
+    cell = client.send(code)
+    client.pump(lambda: notices(cell), 10, "the notice", lambda: cell.kinds)
+    return cell
+
+
+def notices(cell: Cell) -> list[Message]:
+    """The contents of the messages that show the wait, in order."""
+    return [message["content"] for message in cell.of("display_data", "update_display_data")]
+
+
+def notice_texts(cell: Cell) -> list[str]:
+    """What they show as plain text."""
+    return [notice["data"]["text/plain"] for notice in notices(cell)]
+
+
+def wait_for_notice(client: Client, cell: Cell, words: str = "1 of 1") -> Message:
+    """The newest notice, once one holds these words."""
+    client.pump(
+        lambda: any(words in text for text in notice_texts(cell)),
+        10,
+        f"a notice with {words!r}",
+        lambda: notice_texts(cell),
+    )
+    return notices(cell)[-1]
+
+
+def without_notice(kinds: list[str]) -> list[str]:
+    """The kinds of a cell's messages without those of a wait that it showed before it ran."""
+    if "clear_output" in kinds and kinds[1] == "display_data":
+        return [kinds[0], *kinds[kinds.index("clear_output") + 1 :]]
+    return kinds

@@ -1,0 +1,133 @@
+"""A real Jupyter server as a process, and clients of the kernels that it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+
+from tests.jupyter.client import Client
+from tests.jupyter.live_kernel import without_pytest
+from tests.support.machine import scaled
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+# They would take half of the server's start, and have no part in what becomes of kernels.
+_NO_EXTENSIONS = dict.fromkeys(
+    ("jupyterlab", "jupyter_lsp", "notebook_shim", "jupyter_server_terminals"), False
+)
+
+
+class ServerProcess:
+    """`jupyter server` or `jupyter lab` on a free port, ready to answer.
+
+    Args:
+        module: What is run with ``python -m``.
+        folder: For the log.
+        options: Beside those that every server here gets.
+        environment: Beside the test's own.
+    """
+
+    def __init__(
+        self, module: str, folder: Path, options: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        self.log = folder / f"{module}.log"
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", module, "--no-browser", "--allow-root"),
+                    *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
+                    "--IdentityProvider.token=",
+                    *options,
+                ],
+                env=without_pytest(os.environ | environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            wait_until(lambda: self.ask("GET", "/api/status"), self.log.read_text, 40, errors=(OSError,))
+        except BaseException:
+            self.stop()
+            raise
+
+    def ask(self, method: str, path: str, content: Any = None) -> Any:
+        """The answer to a request of its REST API."""
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(self.address + path, data=data, method=method)
+        with urllib.request.urlopen(request, timeout=scaled(20)) as reply:
+            text = reply.read()
+        return json.loads(text) if text else None
+
+    def stop(self) -> None:
+        """End it gently."""
+        self.process.terminate()
+        self.process.wait(scaled(20))
+
+
+class Server(ServerProcess):
+    """A Jupyter server without JupyterLab; its kernels are reached through their connection files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runtime = folder / "runtime"
+        self.clients: list[Client] = []
+        super().__init__(
+            "jupyter_server",
+            folder,
+            [
+                "--ServerApp.disable_check_xsrf=True",
+                f"--ServerApp.root_dir={folder}",
+                f"--ServerApp.jpserver_extensions={_NO_EXTENSIONS}",
+            ],
+            {"JUPYTER_RUNTIME_DIR": str(self.runtime)},
+        )
+
+    def start_kernel(self, name: str) -> str:
+        return str(self.ask("POST", "/api/kernels", {"name": name})["id"])
+
+    def connect(self, kernel_id: str) -> Client:
+        """A client of that kernel, once the kernel is ready."""
+        channels = BlockingKernelClient(connection_file=str(self.runtime / f"kernel-{kernel_id}.json"))
+        channels.load_connection_file()
+        channels.start_channels()
+        client = Client(channels)
+        self.clients.append(client)
+        channels.wait_for_ready(timeout=scaled(30))
+        return client
+
+    def wait_for_answer(self, client: Client) -> None:
+        """Until a restarted kernel speaks to a client it already had.
+
+        Not `wait_for_ready`, which gives up when the heart of the dead kernel is missed meanwhile.
+        """
+
+        def answers() -> bool:
+            asked = client.ask("kernel_info_request")
+            client.pump(lambda: asked in client.replies and client.messages_for(asked), 1, "an answer")
+            return True
+
+        wait_until(answers, lambda: self.log.read_text()[-4000:], 20, errors=(AssertionError,))
+
+    def drop(self, client: Client) -> None:
+        """Close a client."""
+        self.clients.remove(client)
+        client.close()
+
+    def delete(self, kernel_id: str, client: Client) -> None:
+        """Close the client and end its kernel."""
+        self.drop(client)
+        self.ask("DELETE", f"/api/kernels/{kernel_id}")
+
+    def stop(self) -> None:
+        for client in self.clients:
+            client.close()
+        super().stop()
