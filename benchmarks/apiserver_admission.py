@@ -33,10 +33,11 @@ from typing import Any
 from benchmarks.measure import MILLISECOND, AtMost, AtMostMore, Row, Samples, Shown, percentile
 from benchmarks.table import format_table
 from tests.cluster.binaries import binaries
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import stateful_set_of
 from tests.cluster.notebooks import PROFILE, form_notebook
 from tests.notebook_controller_patch.installation import Installation
+from tests.support.waiting import wait_until
 
 TOPIC = "apiserver"
 NOTEBOOKS, STATEFULSETS, BARE = "notebooks.bitfusion.io", "statefulsets.bitfusion.io", "bare.example.com"
@@ -250,7 +251,7 @@ def opened() -> Iterator[Bench]:
         ):
             installed.started()
             bench = Bench(cluster)
-            eventually(bench.settled, 30)
+            wait_until(bench.settled, limit_s=30)
             yield bench
     finally:
         cluster.end()

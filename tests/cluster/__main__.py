@@ -13,8 +13,10 @@ from tests.cluster.components import ComponentFailed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when it went well (status: when it runs), 3 when nothing or not all of it runs, 1 for a failure,
-    130 after a Ctrl-C."""
+    """Run one command; returns the exit status.
+
+    0: it went well (status: the cluster runs); 3: nothing or not all of it runs; 1: a failure; 130: Ctrl-C.
+    """
     options = _parser().parse_args(arguments)
     file: Path = options.state or background.default_state_file()
     if options.action == "hold":

@@ -1,5 +1,7 @@
-"""A plain client of the apiserver for the harness and its stubs, so that they do not stand on the code under
-test. Raw dicts, kept connections, usable from several threads; it counts what it sends."""
+"""A plain client of the apiserver for the tests and their stubs, which must not depend on the code under test.
+
+It takes and returns raw dicts, keeps connections, can be used from several threads, and counts what it sends.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.support.machine import scaled
 
 Object = dict[str, Any]
 
@@ -109,7 +113,7 @@ class ApiClient:
         """An open watch; Watch.close() from another thread ends its iteration."""
         with self._lock:
             self.requests["WATCH"] += 1
-        connection = http.client.HTTPSConnection(self._host, self._port, timeout=60, context=self._context)
+        connection = self._new_connection()
         try:
             connection.request("GET", _with_query(path, {"watch": "true", **query}), headers=self._headers)
             response = connection.getresponse()
@@ -144,8 +148,10 @@ class ApiClient:
                 # It may have been closed this moment; only a read is safe to send again.
                 if method != "GET":
                     raise
-        fresh = http.client.HTTPSConnection(self._host, self._port, timeout=60, context=self._context)
-        return self._exchange(fresh, method, path, payload, headers)
+        return self._exchange(self._new_connection(), method, path, payload, headers)
+
+    def _new_connection(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, self._port, timeout=scaled(60), context=self._context)
 
     def _kept(self) -> http.client.HTTPSConnection | None:
         """An idle connection that the server has not closed."""

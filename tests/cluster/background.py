@@ -15,8 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.components import ComponentFailed
 from tests.cluster.guardian import end_all, start_time
 from tests.cluster.notebook_controller import Kubeflow
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline, wait_until
 
 _ROOT = Path(__file__).parent.parent.parent
 _START_LIMIT_S = 120.0
@@ -145,8 +147,8 @@ def _start_holder(file: Path, kubeflow: Kubeflow | None) -> State:
             command, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     try:
-        deadline = time.monotonic() + _START_LIMIT_S
-        while time.monotonic() < deadline:
+        deadline = Deadline(_START_LIMIT_S)
+        while not deadline.passed:
             state = read_state(file)
             if state is not None and state.holder == process.pid:
                 process.returncode = 0  # it stays; nobody waits for it
@@ -159,7 +161,7 @@ def _start_holder(file: Path, kubeflow: Kubeflow | None) -> State:
     except BaseException:
         if process.poll() is None:
             process.terminate()
-            process.wait(_END_LIMIT_S)
+            process.wait(scaled(_END_LIMIT_S))
         raise
 
 
@@ -168,20 +170,14 @@ def _end(state: State, file: Path) -> None:
     if start_time(pid) == start:
         os.kill(pid, signal.SIGTERM)
     # Where the holder was killed before, its guardian is at it already.
-    if not _until(lambda: not state.living, _END_LIMIT_S):
+    with suppress(AssertionError):
+        wait_until(lambda: not state.living, limit_s=_END_LIMIT_S)
+    if state.living:
         end_all(dict(state.living.values()))
-        _until(lambda: not state.living, 5.0)
+        with suppress(AssertionError):
+            wait_until(lambda: not state.living, limit_s=5)
     shutil.rmtree(state.folder, ignore_errors=True)
     file.unlink(missing_ok=True)
-
-
-def _until(check: Callable[[], bool], limit_s: float) -> bool:
-    deadline = time.monotonic() + limit_s
-    while not check():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def _write(file: Path, state: State) -> None:

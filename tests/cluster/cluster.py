@@ -7,7 +7,6 @@ Everything lies in one private temporary folder, every port is a free one of 127
 from __future__ import annotations
 
 import itertools
-import random
 import shutil
 import socket
 import ssl
@@ -19,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.binaries import Binaries
@@ -27,6 +26,9 @@ from tests.cluster.components import Component, ComponentFailed, Guardian, marke
 from tests.cluster.keys import Keys, write_keys, write_kubeconfig
 from tests.cluster.node_stub import NodeStub, translated
 from tests.cluster.notebook_controller import Kubeflow, NotebookController
+from tests.support.machine import scaled
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from notebook_controller_patch.kubernetes_api import KubernetesApi
@@ -103,7 +105,12 @@ class Cluster:
         for component in self.components.values():
             component.wait_ready()
         self.kubectl("apply", "--server-side", "--filename", str(_CRD))
-        eventually(lambda: self.client.get("/apis/kubeflow.org/v1beta1/notebooks"), 20, errors=(Refused,))
+        wait_until(
+            lambda: self.client.get("/apis/kubeflow.org/v1beta1/notebooks"),
+            "Notebooks are served",
+            20,
+            errors=(Refused,),
+        )
         self._wait_service_account("default")
         self.start_s = time.monotonic() - began
 
@@ -144,8 +151,10 @@ class Cluster:
         ready: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
     ) -> Component:
-        """Another process beside the cluster, not started yet: it may be started and stopped inside a test,
-        is none of the test's leftovers, and ends with the cluster at the latest."""
+        """Another process beside the cluster, not started yet.
+
+        A test may start and stop it; it is none of the test's leftovers, and ends with the cluster.
+        """
         return Component(name, command, self.folder, self._guardian, ready, environment)
 
     def api(self, kubeconfig: Path | None = None) -> KubernetesApi:
@@ -199,7 +208,7 @@ class Cluster:
             input=input if input is not None else "",
             capture_output=True,
             text=True,
-            timeout=limit_s,
+            timeout=scaled(limit_s),
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
         )
 
@@ -228,7 +237,7 @@ class Cluster:
     def _wait_service_account(self, namespace: str) -> None:
         # Its controller makes it; before, the apiserver refuses pods.
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-        eventually(lambda: self.client.exists(path), 30, f"ServiceAccount default in namespace {namespace}")
+        wait_until(lambda: self.client.exists(path), f"ServiceAccount default in namespace {namespace}", 30)
 
     def _own(self, name: str, options: list[str], ready: Callable[[], bool]) -> Component:
         return self.component(name, [str(self.binaries.path(name)), *options], ready)
@@ -300,44 +309,6 @@ class KubectlFailed(Exception):
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.stderr = done.stderr
         super().__init__(f"{' '.join(done.args[3:])}: exit status {done.returncode}: {done.stderr.strip()}")
-
-
-def eventually(
-    check: Callable[[], Any],
-    limit_s: float = 10.0,
-    what: str = "",
-    errors: tuple[type[BaseException], ...] = (),
-) -> Any:
-    """What `check` returns as soon as that is true; an assertion fails when it is not within `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        last: object
-        try:
-            last = result = check()
-            if result:
-                return result
-        except errors as error:
-            last = error
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {limit_s:g} s: {what or check}; last seen: {last!r}")
-        time.sleep(0.05)
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports of 127.0.0.1 outside the range of outgoing connections, so that one which is stopped can be
-    used again: a client that tries a dead port of that range may connect to itself and keep it."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20000, 32000)
-        if port in found:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
 
 
 def own_address() -> str:

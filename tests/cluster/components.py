@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster import guardian
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline
 
 CLUSTER_MARK = "BITFUSION_TEST_CLUSTER"
 """In the environment of every process of a cluster; its value is the cluster's folder."""
@@ -59,7 +61,7 @@ class Guardian:
         with self._lock, suppress(BrokenPipeError):
             assert self._process.stdin is not None
             self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(scaled(30))
 
     def _tell(self, line: str) -> None:
         with self._lock, suppress(BrokenPipeError):  # killed by somebody: what is left ends by our hand
@@ -127,16 +129,17 @@ class Component:
 
     def wait_ready(self, limit_s: float = 60.0) -> None:
         """Until it serves; raises ComponentFailed when it ends before, or takes longer than `limit_s`."""
-        deadline = time.monotonic() + limit_s
+        deadline = Deadline(limit_s)
         while True:
             ready = self._ready()
             if not self.running:  # whoever answered then was somebody else
                 raise ComponentFailed(f"{self.name} ended; its last lines:\n{self.last_lines()}")
             if ready:
                 return
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise ComponentFailed(
-                    f"{self.name} was not ready within {limit_s:.0f} s; its last lines:\n{self.last_lines()}"
+                    f"{self.name} was not ready within {deadline.limit_s:.0f} s; "
+                    f"its last lines:\n{self.last_lines()}"
                 )
             time.sleep(0.05)
 
@@ -151,11 +154,11 @@ class Component:
         if self._process.poll() is None:
             self._process.send_signal(number)
             try:
-                self._process.wait(limit_s)
+                self._process.wait(scaled(limit_s))
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait(10)
-                raise ComponentFailed(f"{self.name} did not end within {limit_s:.0f} s") from None
+                self._process.wait(scaled(10))
+                raise ComponentFailed(f"{self.name} did not end within {scaled(limit_s):.0f} s") from None
         self._guardian.remove(self._process.pid)
         return time.monotonic() - began
 

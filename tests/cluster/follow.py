@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from tests.cluster.api_client import ApiClient, Object, Refused, Watch
+from tests.support.machine import scaled
 
 TROUBLE = (Refused, OSError, http.client.HTTPException)
 """What a request can raise while the apiserver is away or refuses it."""
@@ -38,7 +39,7 @@ class Follower:
         with self._lock:
             if self._watch is not None:
                 self._watch.close()
-        self._thread.join(30)
+        self._thread.join(scaled(30))
         assert not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -14,8 +14,10 @@ _INJECTION = "auto-management/bitfusion"
 
 
 def translated(pod: Object) -> bool:
-    """Whether the pod could be scheduled beside a Bitfusion injector: one that asks for a size and carries no
-    annotation was not translated, and no node offers the size's key."""
+    """Whether the pod could be scheduled beside a Bitfusion injector.
+
+    One that asks for a size and carries no annotation was not translated, and no node offers the size's key.
+    """
     annotations = pod["metadata"].get("annotations") or {}
     return annotations.get(_INJECTION) == "injection" or not size_keys(pod)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.cluster.api_client import ApiClient, Object, Refused
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import STOPPED, NotebookController
+from tests.support.waiting import wait_until
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 """The label of a user's namespace in Kubeflow."""
@@ -127,7 +128,7 @@ class Room:
     def stop(self, name: str = "mine") -> None:
         """The form's stop button, until the pod is gone."""
         self.annotate_with({STOPPED: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}, name)
-        eventually(lambda: self.pod(name) is None, 30, "the pod of the stopped notebook gone")
+        wait_until(lambda: self.pod(name) is None, "the pod of the stopped notebook gone", 30)
 
     def start(self, name: str = "mine") -> Object:
         """The form's start button, until the notebook runs."""
@@ -141,14 +142,13 @@ class Room:
             pod = self.pod(name)
             return pod if pod and pod["status"].get("phase") == "Running" else None
 
-        pod: Object = eventually(running, limit_s, "the notebook's pod runs", errors=())
-        return pod
+        return wait_until(running, "the notebook's pod runs", limit_s)
 
     def wait_stateful_set(self, name: str = "mine", limit_s: float = 20) -> Object:
-        made: Object = eventually(
+        made: Object = wait_until(
             lambda: self.client.exists(f"{self.stateful_sets}/{name}") and self.stateful_set(name),
-            limit_s,
             "the notebook's StatefulSet",
+            limit_s,
         )
         return made
 
@@ -160,19 +160,6 @@ class Room:
             for each in self.client.get(path)["items"]
             if any(owner["name"] == name for owner in each["metadata"].get("ownerReferences") or [])
         }
-
-
-def settled(look: Callable[[], Any], quiet_s: float = 1.0, limit_s: float = 20.0) -> Any:
-    """What `look` returns once it has been the same for `quiet_s`."""
-    deadline = time.monotonic() + limit_s
-    last, since = look(), time.monotonic()
-    while time.monotonic() - since < quiet_s:
-        assert time.monotonic() < deadline, f"not settled within {limit_s:g} s; last seen: {last!r}"
-        time.sleep(0.1)
-        now = look()
-        if now != last:
-            last, since = now, time.monotonic()
-    return last
 
 
 def version(thing: Object) -> str:

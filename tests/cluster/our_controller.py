@@ -1,5 +1,7 @@
-"""This project's controller beside the cluster: its manifests applied, its command as a process of its own,
-with no more rights than the manifests' ServiceAccount has."""
+"""This project's controller beside the cluster: its manifests applied, its command as a process of its own.
+
+The process has no more rights than the manifests' ServiceAccount.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from typing import Any
 import yaml
 
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, eventually, fetch, free_ports
+from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 NAME = "bitfusion-notebook-controller"
 WEBHOOKS = "bitfusion-notebook-admission"
@@ -118,7 +122,7 @@ def _namespace(cluster: Cluster, name: str) -> Iterator[None]:
         yield
     finally:
         cluster.client.delete(path)
-        eventually(lambda: not cluster.client.exists(path), 60, f"namespace {name} gone")
+        wait_until(lambda: not cluster.client.exists(path), f"namespace {name} gone", 60)
 
 
 def _delete_webhooks(cluster: Cluster) -> None:

@@ -14,9 +14,10 @@ from tests.cluster import background
 from tests.cluster.__main__ import main
 from tests.cluster.background import State, read_state
 from tests.cluster.binaries import binaries
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.components import marked_processes
 from tests.cluster.guardian import start_time
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_up_gives_a_cluster_in_which_notebooks_run_and_down_ends_exactly_it(
     )
     subprocess.run([*kubectl, "apply", "-f", "-"], input=notebook.encode(), check=True, timeout=20)
     ready = [*kubectl, "wait", "--for=condition=Ready", "pod/n-0", "--timeout=20s"]
-    eventually(lambda: subprocess.run(ready, capture_output=True, timeout=25).returncode == 0, 20)
+    wait_until(lambda: subprocess.run(ready, capture_output=True, timeout=25).returncode == 0, limit_s=20)
 
     assert main(["up", "--notebook-controller", "1.7", "--state", str(state_file)]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -72,12 +73,12 @@ def test_a_killed_holder_or_guardian_leaves_nothing_behind(
     running: State, state_file: Path, victim: str
 ) -> None:
     os.kill(running.processes[victim][0], signal.SIGKILL)
-    eventually(lambda: not running.complete, 5)
+    wait_until(lambda: not running.complete, limit_s=5)
     if victim == "guardian":
         assert main(["status", "--state", str(state_file)]) == 3
         assert main(["down", "--state", str(state_file)]) == 0
-    eventually(lambda: not running.living, 10, "all processes gone")
-    eventually(lambda: not Path(running.folder).exists(), 10)
+    wait_until(lambda: not running.living, "all processes gone", 10)
+    wait_until(lambda: not Path(running.folder).exists(), limit_s=10)
     assert not marked_processes(Path(running.folder))
 
 
@@ -85,7 +86,7 @@ def test_status_tells_what_is_missing_and_up_starts_anew(
     running: State, state_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.kill(running.processes["kube-controller-manager"][0], signal.SIGKILL)
-    eventually(lambda: not running.complete, 5)
+    wait_until(lambda: not running.complete, limit_s=5)
     assert main(["status", "--state", str(state_file)]) == 3
     assert "cluster: not running any more: kube-controller-manager\n" in capsys.readouterr().out
     assert main(["up", "--state", str(state_file)]) == 0

@@ -20,7 +20,7 @@ from tests.cluster.binaries import (
     cached,
     why_unavailable,
 )
-from tests.cluster.cluster import eventually
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 WANTED = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
@@ -103,14 +103,14 @@ def test_a_killed_build_takes_go_and_its_compilers_along(
     builder = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    eventually(calls.read_text, 20)
+    wait_until(calls.read_text, limit_s=20)
     (folder,) = cache_folder().glob("building-*")
-    eventually((folder / "kube-apiserver").exists, 5)
+    wait_until((folder / "kube-apiserver").exists, limit_s=5)
     builder.send_signal(number)
     said = builder.communicate(timeout=20)[1]
     assert said == ("cluster: not started\n" if number == signal.SIGINT else "")
     # What still ran would be a leftover of this test.
-    eventually(lambda: not folder.exists(), 10)
+    wait_until(lambda: not folder.exists(), limit_s=10)
 
 
 def test_a_failed_build_leaves_nothing_and_tells_gos_words(

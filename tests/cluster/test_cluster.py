@@ -8,8 +8,9 @@ import socket
 import pytest
 
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, KubectlFailed, eventually
+from tests.cluster.cluster import Cluster, KubectlFailed
 from tests.cluster.components import ComponentFailed, marked_processes
+from tests.support.waiting import wait_until
 
 
 def notebook(version: str) -> dict[str, object]:
@@ -61,7 +62,7 @@ def test_the_controller_manager_makes_the_pod_of_a_stateful_set(cluster: Cluster
         "spec": {"selector": {"matchLabels": labels}, "serviceName": "", "template": template},
     }
     cluster.client.create(f"/apis/apps/v1/namespaces/{namespace}/statefulsets", body)
-    eventually(lambda: cluster.client.exists(f"/api/v1/namespaces/{namespace}/pods/s-0"), 20)
+    wait_until(lambda: cluster.client.exists(f"/api/v1/namespaces/{namespace}/pods/s-0"), limit_s=20)
 
 
 def test_a_service_account_has_no_right_that_it_was_not_given(cluster: Cluster) -> None:

@@ -26,11 +26,12 @@ import pytest
 
 from notebook_controller_patch.certificates.authority import issue, new_authority
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.node_stub import translated
 from tests.manifests.built import CONTROLLER, WEBHOOKS, Object
 from tests.manifests.installed import cert_manager, kubeflow_namespace, remove
 from tests.manifests.stand_in import StandIn
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "kubeflow.md"
@@ -239,7 +240,7 @@ def sign_as_cert_manager(cluster: Cluster, folder: Path) -> None:
     """The certificate that the Certificate asks for, and its CA where the annotation wants it."""
     path = f"/apis/cert-manager.io/v1/namespaces/kubeflow/certificates/{CONTROLLER}"
     # It comes after the Deployment, whose pods wait for the Secret meanwhile.
-    wanted: Object = eventually(lambda: cluster.client.get(path)["spec"], 20, errors=(Refused,))
+    wanted: Object = wait_until(lambda: cluster.client.get(path)["spec"], limit_s=20, errors=(Refused,))
     now = datetime.now(timezone.utc)
     authority = new_authority("cert-manager", now)
     pair = issue(authority, wanted["dnsNames"], now)
@@ -247,8 +248,8 @@ def sign_as_cert_manager(cluster: Cluster, folder: Path) -> None:
     (folder / "tls.key").write_bytes(pair.key)
     configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     annotation = "cert-manager.io/inject-ca-from"
-    found: Object = eventually(
-        lambda: _annotated(cluster.client.get(f"{configurations}/{WEBHOOKS}"), annotation), 20
+    found: Object = wait_until(
+        lambda: _annotated(cluster.client.get(f"{configurations}/{WEBHOOKS}"), annotation), limit_s=20
     )
     assert found["metadata"]["annotations"][annotation] == f"kubeflow/{CONTROLLER}"
     bundle = base64.b64encode(authority.certificate).decode()

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.node_stub import translated
 from tests.cluster.notebook_controller import STOPPED
 from tests.manifests.built import CONTROLLER
 from tests.manifests.installed import installed, kubeflow_namespace, remove
 from tests.manifests.picture import terminal
 from tests.manifests.stand_in import StandIn
+from tests.support.waiting import wait_until
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SAMPLE = (Path(__file__).parents[2] / "manifests" / "samples" / "notebook.yaml").read_text()
@@ -38,7 +39,7 @@ def test_pictures_show_what_is_printed(cluster: Cluster, tmp_path: Path) -> None
         around.enter_context(installed(cluster, "validating-policy"))
         wrong = SAMPLE.replace('gpu-50: "1"', 'gpu-amount: "0.5"').replace("bitfusion-sample", "mine")
         create = ("create", "-n", PROFILE, "--dry-run=server", "-f", "-")
-        eventually(lambda: cluster.try_kubectl(*create, input=wrong).returncode, 20, "the policy in force")
+        wait_until(lambda: cluster.try_kubectl(*create, input=wrong).returncode, "the policy in force", 20)
         by_policy = cluster.try_kubectl(*create, input=wrong).stderr
 
         around.enter_context(installed(cluster, "kubeflow"))
@@ -77,19 +78,21 @@ def told_of_a_pending_change(cluster: Cluster) -> list[str]:
         return name in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").split()
 
     cluster.kubectl("create", "-n", PROFILE, "-f", "-", input=SAMPLE.replace("bitfusion-sample", "mine"))
-    eventually(lambda: "mine" in kubectl("get", "statefulsets", "-o", "name"), 20)
+    wait_until(lambda: "mine" in kubectl("get", "statefulsets", "-o", "name"), limit_s=20)
     kubectl("rollout", "status", "statefulset/mine", "--timeout=30s")
     kubectl("annotate", "notebook", "mine", "bitfusion.io/request=-n 2")
     path = f"/apis/kubeflow.org/v1/namespaces/{PROFILE}/notebooks/mine"
-    eventually(lambda: "bitfusion.io/pending" in cluster.client.get(path)["metadata"]["annotations"], 20)
-    eventually(lambda: reason("BitfusionChangePending"), 20)
+    wait_until(
+        lambda: "bitfusion.io/pending" in cluster.client.get(path)["metadata"]["annotations"], limit_s=20
+    )
+    wait_until(lambda: reason("BitfusionChangePending"), limit_s=20)
     before = kubectl("describe", "notebook", "mine")
     # The form's stop and start buttons.
     cluster.client.merge(path, {"metadata": {"annotations": {STOPPED: "2026-01-01T00:00:00Z"}}})
-    eventually(lambda: "mine-0" not in kubectl("get", "pods", "-o", "name"), 20)
-    eventually(lambda: reason("BitfusionChangeApplied"), 20)
+    wait_until(lambda: "mine-0" not in kubectl("get", "pods", "-o", "name"), limit_s=20)
+    wait_until(lambda: reason("BitfusionChangeApplied"), limit_s=20)
     cluster.client.merge(path, {"metadata": {"annotations": {STOPPED: None}}})
-    eventually(lambda: "mine-0" in kubectl("get", "pods", "-o", "name"), 20)
+    wait_until(lambda: "mine-0" in kubectl("get", "pods", "-o", "name"), limit_s=20)
     after = kubectl("describe", "notebook", "mine")
     return [
         f"$ kubectl -n {PROFILE} annotate notebook mine bitfusion.io/request='-n 2'",

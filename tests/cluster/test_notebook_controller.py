@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.api_client import Object
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import (
     STOPPED,
     Kubeflow,
@@ -17,7 +17,8 @@ from tests.cluster.notebook_controller import (
     copy_stateful_set_fields,
     stateful_set_of,
 )
-from tests.cluster.notebooks import Room, generation, settled, version
+from tests.cluster.notebooks import Room, generation, version
+from tests.support.waiting import wait_until, wait_until_settled
 
 GENERATIONS: list[Kubeflow] = ["1.7", "1.8"]
 OURS = "auto-management/bitfusion"
@@ -169,7 +170,7 @@ def test_another_ones_metadata_on_the_stateful_set_is_removed(
     room.wait_running()
     metadata = {"annotations": {"third": "party"}, "labels": {"third": "party"}}
     room.client.merge(f"{room.stateful_sets}/mine", {"metadata": metadata})
-    eventually(lambda: not {"annotations", "labels"} & room.stateful_set()["metadata"].keys(), 10)
+    wait_until(lambda: not {"annotations", "labels"} & room.stateful_set()["metadata"].keys(), limit_s=10)
 
 
 def test_another_ones_change_of_the_pod_spec_is_reverted_and_rolls_the_pod(
@@ -184,7 +185,7 @@ def test_another_ones_change_of_the_pod_spec_is_reverted_and_rolls_the_pod(
         "value": {"name": "A", "value": "b"},
     }
     room.client.patch(f"{room.stateful_sets}/mine", [extra])
-    eventually(lambda: generation(room.stateful_set()) == before + 2, 10, "changed and changed back")
+    wait_until(lambda: generation(room.stateful_set()) == before + 2, "changed and changed back", 10)
     container = room.stateful_set()["spec"]["template"]["spec"]["containers"][0]
     assert [each["name"] for each in container["env"]] == ["NB_PREFIX"]
 
@@ -196,12 +197,12 @@ def test_its_perpetual_put_is_a_no_op_for_the_apiserver(controller: NotebookCont
     def look() -> tuple[str, str]:
         return version(room.stateful_set()), version(room.notebook())
 
-    before = settled(look)
+    before = wait_until_settled(look)
     puts = controller.puts
     for _ in range(3):
         controller.reconcile(room.namespace, "mine")
     assert controller.puts == puts + 3
-    assert settled(look, quiet_s=2) == before
+    assert wait_until_settled(look, quiet_s=2) == before
 
 
 def test_a_notebook_in_deletion_is_left_alone_and_its_objects_go(
@@ -210,7 +211,7 @@ def test_a_notebook_in_deletion_is_left_alone_and_its_objects_go(
     room.create()
     room.wait_running()
     room.client.delete(f"{room.notebooks}/mine", {"propagationPolicy": "Foreground"})
-    eventually(lambda: not room.client.exists(f"{room.notebooks}/mine"), 30)
+    wait_until(lambda: not room.client.exists(f"{room.notebooks}/mine"), limit_s=30)
     assert not room.client.exists(f"{room.stateful_sets}/mine")
     assert room.pod() is None
 
@@ -220,7 +221,7 @@ def test_it_goes_on_after_the_apiserver_was_killed(controller: NotebookControlle
     room.wait_running()
     room.cluster.apiserver.restart(signal.SIGKILL)
     room.annotate_with({STOPPED: "now"})
-    eventually(lambda: room.pod() is None, 40, "stopped")
+    wait_until(lambda: room.pod() is None, "stopped", 40)
 
 
 def test_the_node_lets_nothing_run_that_asks_for_a_size_untranslated(
@@ -235,7 +236,7 @@ def test_the_node_lets_nothing_run_that_asks_for_a_size_untranslated(
         conditions = (room.pod("asks") or {"status": {}})["status"].get("conditions") or [{}]
         return bool(conditions[0].get("message") == words)
 
-    eventually(told, 20)
+    wait_until(told, limit_s=20)
     pod = room.pod("asks")
     assert pod is not None
     assert "nodeName" not in pod["spec"]

@@ -15,10 +15,11 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.cluster.api_client import Object
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import STOPPED, Kubeflow
-from tests.cluster.notebooks import PROFILE, Room, form_notebook, generation, settled, version
+from tests.cluster.notebooks import PROFILE, Room, form_notebook, generation, version
 from tests.cluster.our_controller import OurController, our_controller
+from tests.support.waiting import wait_until, wait_until_settled
 
 INJECTION = "auto-management/bitfusion"
 OS, VERSION = "bitfusion-client/os", "bitfusion-client/version"
@@ -185,7 +186,7 @@ def test_nothing_is_written_while_nothing_happens(cluster: Cluster, ours: OurCon
                 room.controller.puts for room in rooms.values()
             ]
 
-        before = settled(versions, quiet_s=2)
+        before = wait_until_settled(versions, quiet_s=2)
         done = work()
         assert done[0]
         time.sleep(10)
@@ -196,7 +197,7 @@ def test_nothing_is_written_while_nothing_happens(cluster: Cluster, ours: OurCon
             for name in names:
                 room.controller.reconcile(room.namespace, name)
         assert work() != done
-        assert settled(versions, quiet_s=1) == before
+        assert wait_until_settled(versions, quiet_s=1) == before
 
 
 def test_the_life_of_a_notebook(room: Room) -> None:
@@ -205,7 +206,7 @@ def test_the_life_of_a_notebook(room: Room) -> None:
     room.wait_running()
     template = {"metadata": {"annotations": {"other.io/template": "kept"}}}
     room.client.merge(f"{room.stateful_sets}/mine", {"spec": {"template": template}})
-    eventually(lambda: len(room.revisions()) == 2, 10, "that tool's own change of the template")
+    wait_until(lambda: len(room.revisions()) == 2, "that tool's own change of the template", 10)
 
     # Another size in the limits: Kubeflow restarts the notebook by itself, once.
     revisions = room.revisions()
@@ -214,8 +215,8 @@ def test_the_life_of_a_notebook(room: Room) -> None:
         "path": "/spec/template/spec/containers/0/resources/limits/bitfusion.io~1gpu-amount",
     }
     room.client.patch(f"{room.notebooks}/mine", [{**change, "value": "4"}])
-    eventually(lambda: limits_of(room.stateful_set())["bitfusion.io/gpu-amount"] == "4", 20)
-    settled(lambda: generation(room.stateful_set()))
+    wait_until(lambda: limits_of(room.stateful_set())["bitfusion.io/gpu-amount"] == "4", limit_s=20)
+    wait_until_settled(lambda: generation(room.stateful_set()))
     assert len(room.revisions() - revisions) == 1
     room.wait_running()
 
@@ -228,16 +229,16 @@ def test_the_life_of_a_notebook(room: Room) -> None:
 
     # No GPU any more: what was ours goes from everywhere, what is another's stays.
     room.client.patch(f"{room.notebooks}/mine", [{"op": "remove", "path": change["path"]}])
-    eventually(lambda: not ours_of(notebook_annotations(room)), 20)
+    wait_until(lambda: not ours_of(notebook_annotations(room)), limit_s=20)
     assert REQUESTED not in room.notebook()["metadata"]["labels"]
-    eventually(lambda: not ours_of(room.template_annotations()), 20)
-    settled(lambda: generation(room.stateful_set()))
+    wait_until(lambda: not ours_of(room.template_annotations()), limit_s=20)
+    wait_until_settled(lambda: generation(room.stateful_set()))
     assert len(room.revisions() - revisions) == 2
     assert notebook_annotations(room)["other.io/tool"] == "kept"
     assert room.template_annotations()["other.io/template"] == "kept"
 
     room.client.delete(f"{room.notebooks}/mine", {"propagationPolicy": "Foreground"})
-    eventually(lambda: not room.client.exists(f"{room.notebooks}/mine"), 30)
+    wait_until(lambda: not room.client.exists(f"{room.notebooks}/mine"), limit_s=30)
     assert room.pod() is None
     assert not room.client.exists(f"{room.stateful_sets}/mine")
 
@@ -247,7 +248,7 @@ def test_applying_the_same_file_again_says_unchanged(room: Room) -> None:
     text = json.dumps(notebook)
     assert room.cluster.kubectl("apply", "-f", "-", input=text) == "notebook.kubeflow.org/mine created\n"
     room.wait_running()
-    settled(lambda: version(room.notebook()))
+    wait_until_settled(lambda: version(room.notebook()))
     for _ in range(2):
         said = room.cluster.kubectl("apply", "-f", "-", input=text)
         assert said == "notebook.kubeflow.org/mine unchanged\n"
@@ -279,7 +280,7 @@ def test_a_namespace_that_is_no_profile_is_left_alone(cluster: Cluster, ours: Ou
 def running_half(room: Room) -> Object:
     room.create(limits=SIZES["half a GPU"])
     pod = room.wait_running()
-    settled(lambda: (version(room.notebook()), version(room.stateful_set())))
+    wait_until_settled(lambda: (version(room.notebook()), version(room.stateful_set())))
     return pod
 
 
@@ -288,11 +289,11 @@ def test_another_size_waits_for_the_stop_and_comes_with_it_in_the_same_write(roo
     before, revisions = room.stateful_set(), room.revisions()
     room.annotate_with({REQUEST: "-n 2"})
 
-    eventually(lambda: PENDING in notebook_annotations(room), 10)
+    wait_until(lambda: PENDING in notebook_annotations(room), limit_s=10)
     words = "2 GPUs instead of 1 GPU × 50 %, from the next start on"
     assert notebook_annotations(room)[PENDING] == words
-    eventually(lambda: any(words in each for each in events(room)), 5)
-    settled(lambda: version(room.stateful_set()))
+    wait_until(lambda: any(words in each for each in events(room)), limit_s=5)
+    wait_until_settled(lambda: version(room.stateful_set()))
     running = room.stateful_set()
     assert generation(running) == generation(before)
     assert running["spec"]["template"] == before["spec"]["template"]
@@ -300,12 +301,12 @@ def test_another_size_waits_for_the_stop_and_comes_with_it_in_the_same_write(roo
 
     with history(room) as told:
         room.stop()
-        eventually(lambda: PENDING not in notebook_annotations(room), 10)
+        wait_until(lambda: PENDING not in notebook_annotations(room), limit_s=10)
     old, new = DEFAULTS, {**DEFAULTS, REQUEST: "-n 2"}
     assert told.replicas_and_annotations() == [(1, old), (0, new)]
     after = room.start()
     assert ours_of(after["metadata"]["annotations"]) == new
-    settled(lambda: version(room.stateful_set()))
+    wait_until_settled(lambda: version(room.stateful_set()))
     assert len(room.revisions() - revisions) == 1
     assert PENDING not in room.template_annotations()
 
@@ -322,7 +323,7 @@ def test_a_size_changed_while_stopped_comes_with_the_start(room: Room) -> None:
     # Before the start by the reconciler, or with it by admission: whoever comes first.
     assert told.replicas_and_annotations() in ([(0, DEFAULTS), (0, new), (1, new)], [(0, DEFAULTS), (1, new)])
     assert ours_of(after["metadata"]["annotations"]) == new
-    settled(lambda: version(room.stateful_set()))
+    wait_until_settled(lambda: version(room.stateful_set()))
     assert len(room.revisions() - revisions) == 1
     assert PENDING not in notebook_annotations(room)
 
@@ -331,7 +332,7 @@ def test_a_size_changed_while_stopped_is_there_before_the_start(room: Room) -> N
     running_half(room)
     room.stop()
     room.annotate_with({REQUEST: "-n 2"})
-    eventually(lambda: room.template_annotations().get(REQUEST) == "-n 2", 10)
+    wait_until(lambda: room.template_annotations().get(REQUEST) == "-n 2", limit_s=10)
     assert room.stateful_set()["spec"]["replicas"] == 0
     pod = room.start()
     assert pod["metadata"]["annotations"][REQUEST] == "-n 2"
@@ -341,9 +342,9 @@ def test_a_change_taken_back_is_pending_no_more(room: Room) -> None:
     pod = running_half(room)
     before = generation(room.stateful_set())
     room.annotate_with({REQUEST: "-n 2"})
-    eventually(lambda: PENDING in notebook_annotations(room), 10)
+    wait_until(lambda: PENDING in notebook_annotations(room), limit_s=10)
     room.annotate_with({REQUEST: None})
-    eventually(lambda: PENDING not in notebook_annotations(room), 10)
+    wait_until(lambda: PENDING not in notebook_annotations(room), limit_s=10)
     assert generation(room.stateful_set()) == before
     assert room.wait_running()["metadata"]["uid"] == pod["metadata"]["uid"]
 
@@ -352,8 +353,8 @@ def test_the_pending_change_shows_in_kubectl_describe(room: Room) -> None:
     running_half(room)
     room.annotate_with({REQUEST: "-n 2"})
     words = "2 GPUs instead of 1 GPU × 50 %, from the next start on"
-    eventually(lambda: any(words in each for each in events(room)), 10)
-    eventually(lambda: notebook_annotations(room).get(PENDING) == words, 10)
+    wait_until(lambda: any(words in each for each in events(room)), limit_s=10)
+    wait_until(lambda: notebook_annotations(room).get(PENDING) == words, limit_s=10)
     described = room.cluster.kubectl("describe", "notebook", "mine", "-n", room.namespace)
     assert described.count(words) >= 2  # the annotation, and the Event
 
@@ -369,9 +370,9 @@ def test_stop_and_start_while_the_pod_ends_gives_one_new_pod(
         first = running_half(room)
         revisions = room.revisions()
         room.annotate_with({REQUEST: "-n 2"})
-        eventually(lambda: PENDING in notebook_annotations(room), 10)
+        wait_until(lambda: PENDING in notebook_annotations(room), limit_s=10)
         room.annotate_with({STOPPED: "now"})
-        eventually(lambda: room.stateful_set()["spec"]["replicas"] == 0, 10)
+        wait_until(lambda: room.stateful_set()["spec"]["replicas"] == 0, limit_s=10)
         room.annotate_with({STOPPED: None})
 
         def another() -> Object | None:
@@ -379,9 +380,9 @@ def test_stop_and_start_while_the_pod_ends_gives_one_new_pod(
             ready = pod and pod["status"].get("phase") == "Running"
             return pod if pod and ready and pod["metadata"]["uid"] != first["metadata"]["uid"] else None
 
-        pod: Object = eventually(another, 20)
+        pod: Object = wait_until(another, limit_s=20)
         assert pod["metadata"]["annotations"][REQUEST] == "-n 2"
-        settled(lambda: version(room.stateful_set()), quiet_s=2)
+        wait_until_settled(lambda: version(room.stateful_set()), quiet_s=2)
         last = room.pod()
         assert last is not None
         assert last["metadata"]["uid"] == pod["metadata"]["uid"]

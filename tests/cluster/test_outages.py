@@ -26,11 +26,12 @@ from notebook_controller_patch.reconcile.election import LeaseTimes
 from notebook_controller_patch.reconcile.list_watch import Limits
 from notebook_controller_patch.reconcile.service import ReconcileService
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import Kubeflow
-from tests.cluster.notebooks import Room, generation, settled, version
+from tests.cluster.notebooks import Room, generation, version
 from tests.cluster.our_controller import OurController, our_controller, replica
 from tests.cluster.tcp_proxy import TcpProxy
+from tests.support.waiting import wait_until, wait_until_settled
 
 MANAGEMENT, OS, VERSION = "auto-management/bitfusion", "bitfusion-client/os", "bitfusion-client/version"
 REQUEST, PENDING, LABEL = "bitfusion.io/request", "bitfusion.io/pending", "bitfusion.io/requested"
@@ -132,7 +133,7 @@ def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
         assert ours_of(new["metadata"]["annotations"]) == {}
         room.wait_running("new-plain")
         # what asks was let in without the client: no node can take it
-        eventually(lambda: room.pod("new") and room.pod("new-half"), 20)
+        wait_until(lambda: room.pod("new") and room.pod("new-half"), limit_s=20)
         sets = {name: room.stateful_set(name) for name in ("runs", "changes", "plain", "new-plain", "wrong")}
 
         began = time.monotonic()
@@ -140,10 +141,12 @@ def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
         asked_at = time.monotonic() - began
         for name in ("new", "new-half"):
             room.wait_running(name)
-        eventually(lambda: notes(room, "stopped") == CLIENT and template(room, "stopped") == CLIENT, 20)
-        eventually(lambda: template(room, "stops") == {**CLIENT, REQUEST: "-n 1 -p 0.5"}, 20)
-        eventually(lambda: PENDING in notes(room, "changes"), 20)
-        eventually(lambda: told(room, "wrong") == ["BitfusionRequestRefused"], 20)
+        wait_until(
+            lambda: notes(room, "stopped") == CLIENT and template(room, "stopped") == CLIENT, limit_s=20
+        )
+        wait_until(lambda: template(room, "stops") == {**CLIENT, REQUEST: "-n 1 -p 0.5"}, limit_s=20)
+        wait_until(lambda: PENDING in notes(room, "changes"), limit_s=20)
+        wait_until(lambda: told(room, "wrong") == ["BitfusionRequestRefused"], limit_s=20)
         healed = time.monotonic() - began
         asked = round(ours.metric("bitfusion_watch_queries_total"))
         done = round(ours.metric("bitfusion_reconcile_actions_total"))
@@ -161,7 +164,9 @@ def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
         assert notes(room, "changes")[PENDING] == "1 GPU × 50 % instead of 2 GPUs, from the next start on"
         assert told(room, "changes") == ["BitfusionChangePending"]
         # as if nothing had been: what runs is what ran
-        settled(lambda: [version(room.notebook(name)) for name in ("runs", "changes", "new", "wrong")])
+        wait_until_settled(
+            lambda: [version(room.notebook(name)) for name in ("runs", "changes", "new", "wrong")]
+        )
         for name, before in pods.items():
             now = room.pod(name)
             assert now is not None
@@ -177,8 +182,10 @@ def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
         room.start("changes")
         assert template(room, "changes") == {**CLIENT, REQUEST: "-n 1 -p 0.5"}
         assert len(room.revisions("changes") - revisions) == 1
-        eventually(lambda: told(room, "changes") == ["BitfusionChangeApplied", "BitfusionChangePending"], 10)
-        eventually(lambda: PENDING not in notes(room, "changes"), 10)
+        wait_until(
+            lambda: told(room, "changes") == ["BitfusionChangeApplied", "BitfusionChangePending"], limit_s=10
+        )
+        wait_until(lambda: PENDING not in notes(room, "changes"), limit_s=10)
 
 
 def unrelated(room: Room) -> None:
@@ -230,10 +237,10 @@ def test_the_apiserver_ends_and_comes_back(cluster: Cluster, number: signal.Sign
             began = time.monotonic()
             # the reconciler's, without the webhooks' help
             room.annotate_with({REQUEST: "-n 4"}, "before")
-            eventually(lambda: PENDING in notes(room, "before"), 60)
+            wait_until(lambda: PENDING in notes(room, "before"), limit_s=60)
             told_after = time.monotonic() - began
-            eventually(lambda: room.create("after", limits=TWO), 30, errors=AWAY)
-            eventually(lambda: template(room, "after") == CLIENT, 60, errors=AWAY)
+            wait_until(lambda: room.create("after", limits=TWO), limit_s=30, errors=AWAY)
+            wait_until(lambda: template(room, "after") == CLIENT, limit_s=60, errors=AWAY)
             back = time.monotonic() - began
             say(
                 f"apiserver ended by {number.name} (took {down:.1f} s, then 5 s away): a change told "
@@ -258,7 +265,7 @@ def test_the_leader_is_killed(cluster: Cluster) -> None:
         second = replica(cluster, first)
         second.process.start(limit_s=30)
         try:
-            eventually(lambda: first.metric("bitfusion_reconcile_leader") == 1, 20)
+            wait_until(lambda: first.metric("bitfusion_reconcile_leader") == 1, limit_s=20)
             assert second.metric("bitfusion_reconcile_leader") == 0
             assert second.metric("bitfusion_watch_synced") == 1, (
                 "Notebooks only: the leader's work is not its"
@@ -268,7 +275,7 @@ def test_the_leader_is_killed(cluster: Cluster) -> None:
             # its webhooks too, in this test: what is made now is the reconciler's alone
             room.create("orphan", limits=TWO)
             began = time.monotonic()
-            eventually(lambda: notes(room, "orphan") == CLIENT, 60)
+            wait_until(lambda: notes(room, "orphan") == CLIENT, limit_s=60)
             took = time.monotonic() - began
             assert second.metric("bitfusion_reconcile_leader") == 1
             say(
@@ -290,11 +297,11 @@ def test_the_leader_is_told_to_end(cluster: Cluster) -> None:
         second = replica(cluster, first)
         second.process.start(limit_s=30)
         try:
-            eventually(lambda: first.metric("bitfusion_reconcile_leader") == 1, 20)
+            wait_until(lambda: first.metric("bitfusion_reconcile_leader") == 1, limit_s=20)
             took = first.process.stop()
             room.create("orphan", limits=TWO)
             began = time.monotonic()
-            eventually(lambda: notes(room, "orphan") == CLIENT, 60)
+            wait_until(lambda: notes(room, "orphan") == CLIENT, limit_s=60)
             healed = time.monotonic() - began
             say(f"leader told to end: gone after {took:.1f} s; the other one healed {healed:.1f} s later")
             assert took < 20
@@ -389,14 +396,14 @@ def test_connections_are_cut_again_and_again(
         reconciler(cluster, proxy, room, tmp_path, monkeypatch, Limits()) as ours,
     ):
         room.create("nb-0", limits=TWO)
-        eventually(lambda: notes(room, "nb-0") == CLIENT, 20)
+        wait_until(lambda: notes(room, "nb-0") == CLIENT, limit_s=20)
         sent, began = ours.sent, time.monotonic()
         times = []
         for number in range(1, 6):
             proxy.cut()
             cut = time.monotonic()
             room.create(f"nb-{number}", limits=TWO)
-            eventually(lambda name=f"nb-{number}": notes(room, name) == CLIENT, 60)
+            wait_until(lambda name=f"nb-{number}": notes(room, name) == CLIENT, limit_s=60)
             times.append(time.monotonic() - cut)
         passed = time.monotonic() - began
         sent = ours.sent - sent
@@ -429,19 +436,19 @@ def test_a_token_that_is_no_longer_valid_is_read_again(
             reconciler(cluster, proxy, room, tmp_path, monkeypatch, Limits(), token) as ours,
         ):
             room.create("before", limits=TWO)
-            eventually(lambda: notes(room, "before") == CLIENT, 20)
+            wait_until(lambda: notes(room, "before") == CLIENT, limit_s=20)
             sent, began = ours.sent, time.monotonic()
             # its tokens go with it; the apiserver believes one it has seen for 10 s more
             room.client.delete(f"{accounts}/runner")
             room.client.create(accounts, account)
             time.sleep(11)
             proxy.cut()
-            eventually(lambda: ours.restarts().get("notebooks: refused", 0) >= 2, 20)
+            wait_until(lambda: ours.restarts().get("notebooks: refused", 0) >= 2, limit_s=20)
             room.create("meanwhile", limits=TWO)
-            eventually(lambda: not ours.service.leading, 10)
+            wait_until(lambda: not ours.service.leading, limit_s=10)
             renewed = time.monotonic()
             token.write_text(cluster.service_account_token(room.namespace, "runner"))
-            eventually(lambda: notes(room, "meanwhile") == CLIENT, 40)
+            wait_until(lambda: notes(room, "meanwhile") == CLIENT, limit_s=40)
             healed, passed = time.monotonic() - renewed, time.monotonic() - began
             sent = ours.sent - sent
             say(f"token renewed: healed {healed:.1f} s after; {sent} requests in {passed:.0f} s")
@@ -462,19 +469,19 @@ def test_connections_stall_half_open(
         reconciler(cluster, proxy, room, tmp_path, monkeypatch, limits) as ours,
     ):
         room.create("before", limits=TWO)
-        eventually(lambda: notes(room, "before") == CLIENT, 20)
+        wait_until(lambda: notes(room, "before") == CLIENT, limit_s=20)
         assert ours.service.leading
         sent, began = ours.sent, time.monotonic()
         proxy.stall()
         room.create("meanwhile", limits=TWO)
-        eventually(lambda: not ours.service.leading, 6)
+        wait_until(lambda: not ours.service.leading, limit_s=6)
         lost = time.monotonic() - began
         time.sleep(12)
         assert notes(room, "meanwhile") == {}
         proxy.cut()
         proxy.flow()
         flowing = time.monotonic()
-        eventually(lambda: notes(room, "meanwhile") == CLIENT, 60)
+        wait_until(lambda: notes(room, "meanwhile") == CLIENT, limit_s=60)
         healed = time.monotonic() - flowing
         passed, sent = time.monotonic() - began, ours.sent - sent
         say(
@@ -495,7 +502,7 @@ def test_the_apiserver_freezes(cluster: Cluster, tmp_path: Path, monkeypatch: py
         reconciler(cluster, proxy, room, tmp_path, monkeypatch, limits) as ours,
     ):
         room.create("before", limits=TWO)
-        eventually(lambda: notes(room, "before") == CLIENT, 20)
+        wait_until(lambda: notes(room, "before") == CLIENT, limit_s=20)
         sent, began = ours.sent, time.monotonic()
         cluster.apiserver.freeze()
         try:
@@ -504,8 +511,8 @@ def test_the_apiserver_freezes(cluster: Cluster, tmp_path: Path, monkeypatch: py
         finally:
             cluster.apiserver.thaw()
         thawed = time.monotonic()
-        eventually(lambda: room.create("after", limits=TWO), 20, errors=AWAY)
-        eventually(lambda: notes(room, "after") == CLIENT, 60)
+        wait_until(lambda: room.create("after", limits=TWO), limit_s=20, errors=AWAY)
+        wait_until(lambda: notes(room, "after") == CLIENT, limit_s=60)
         healed, passed = time.monotonic() - thawed, time.monotonic() - began
         sent = ours.sent - sent
         say(f"apiserver frozen for 12 s: healed {healed:.1f} s after; {sent} requests in {passed:.0f} s")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import PROFILE
 from tests.manifests.built import CONTROLLER, MANIFESTS, NAMESPACES, WEBHOOKS
+from tests.support.waiting import wait_until
 
 RESTRICTED = {
     "pod-security.kubernetes.io/enforce": "restricted",
@@ -54,7 +55,7 @@ def namespaces(cluster: Cluster, wanted: Mapping[str, Mapping[str, str]]) -> Ite
         cluster.client.create(path, {"metadata": {"name": name, "labels": dict(labels)}})
     try:
         accounts = [f"{path}/{name}/serviceaccounts/default" for name in wanted]
-        eventually(lambda: all(cluster.client.exists(account) for account in accounts), 20)
+        wait_until(lambda: all(cluster.client.exists(account) for account in accounts), limit_s=20)
         yield
     finally:
         for name in wanted:
@@ -62,7 +63,7 @@ def namespaces(cluster: Cluster, wanted: Mapping[str, Mapping[str, str]]) -> Ite
             everything = ("notebooks,statefulsets,deployments,replicasets,pods", "--all", "-n", name)
             cluster.kubectl("delete", *everything, "--force", "--grace-period=0")
             cluster.client.delete(f"{path}/{name}")
-        eventually(lambda: not any(cluster.client.exists(f"{path}/{name}") for name in wanted), 40)
+        wait_until(lambda: not any(cluster.client.exists(f"{path}/{name}") for name in wanted), limit_s=40)
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def remove(cluster: Cluster, overlay: str) -> None:
     if overlay in NAMESPACES:
         # A pod that was given to a node which exists on paper only waits for its kubelet's word for ever.
         pods = ("pods", "-n", NAMESPACES[overlay], "-l", f"app.kubernetes.io/name={CONTROLLER}")
-        eventually(lambda: not cluster.client.get(deployments(overlay))["items"], 20)
+        wait_until(lambda: not cluster.client.get(deployments(overlay))["items"], limit_s=20)
         cluster.kubectl("delete", *pods, "--ignore-not-found", "--force", "--grace-period=0")
         # What the program made itself, as docs/kubeflow.md says.
         made = (f"secret/{CONTROLLER}-ca", f"lease/{CONTROLLER}")

@@ -10,10 +10,11 @@ from bitfusion_client.client_images import DEFAULT_RULES
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.review import parse_review
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.manifests.built import NOTEBOOKS, POLICY, Object
 from tests.manifests.installed import folder
 from tests.manifests.sizes import GPU, notebook
+from tests.support.waiting import wait_until
 
 DENIED = f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: "
 
@@ -62,7 +63,7 @@ def policy_in_force(cluster: Cluster) -> Iterator[Judge]:
     try:
         found = Judge(cluster)
         wrong = notebook("wrong", {f"{GPU}amount": "0"})
-        eventually(lambda: found.policy(wrong), 20, "the policy is in force")
+        wait_until(lambda: found.policy(wrong), "the policy is in force", 20)
         yield found
     finally:
         cluster.kubectl("delete", "--ignore-not-found", "-k", overlay)

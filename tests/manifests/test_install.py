@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, KubectlFailed, eventually
+from tests.cluster.cluster import Cluster, KubectlFailed
 from tests.manifests.built import (
     CONTROLLER,
     INSTALLED,
@@ -20,6 +20,7 @@ from tests.manifests.built import (
     rules,
 )
 from tests.manifests.installed import cert_manager, folder, installed, kubeflow_namespace, pods_path
+from tests.support.waiting import wait_until
 
 Overlays = Mapping[str, Objects]
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
@@ -68,7 +69,7 @@ def test_replicas_are_let_in_where_restricted_is_enforced(cluster: Cluster, over
         found = cluster.client.get(pods_path(overlay), labelSelector=selector)["items"]
         return found if len(found) == 2 else None
 
-    for pod in eventually(pods, 20, "both replicas' pods"):
+    for pod in wait_until(pods, "both replicas' pods", 20):
         assert pod["spec"]["priority"] == 1_000_000
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert len(pod["spec"]["containers"]) == 1

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.api_client import Refused
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.manifests.built import NOTEBOOKS, POLICY, Object, build, one
 from tests.manifests.judge import Judge, refusal
 from tests.manifests.sizes import COUNTS, GPU, KEYS, MEMORIES, PERCENTS, TABLE, notebook
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("limits", TABLE, ids=lambda limits: ",".join(f"{k}={v}" for k, v in limits.items()))
@@ -154,7 +155,7 @@ def test_a_notebook_older_than_the_policy_can_be_stopped_labelled_and_deleted(
     made = cluster.client.create(path, body)
     label = {"metadata": {"labels": {"bitfusion.io/admission": None}}}
     cluster.client.merge(f"/api/v1/namespaces/{namespace}", label)
-    eventually(lambda: refusal(cluster, path, notebook("new", {f"{GPU}amount": "0"})), 10, "looked after")
+    wait_until(lambda: refusal(cluster, path, notebook("new", {f"{GPU}amount": "0"})), "looked after", 10)
 
     old = f"{path}/old"
     cluster.client.merge(old, {"metadata": {"annotations": {"kubeflow-resource-stopped": "now"}}})
@@ -176,7 +177,7 @@ def test_a_notebook_older_than_the_policy_can_be_stopped_labelled_and_deleted(
         )
     cluster.client.delete(old)
     cluster.client.merge(old, {"metadata": {"finalizers": None}})
-    eventually(lambda: not cluster.client.exists(old), 10)
+    wait_until(lambda: not cluster.client.exists(old), limit_s=10)
 
 
 @pytest.mark.parametrize("where", ["namespace", "notebook"])
@@ -254,14 +255,14 @@ def test_expressions_fit_the_types_of_kubeflows_full_schema(cluster: Cluster) ->
     cluster.client.create(crds, crd)
     try:
         served = f"/apis/{group}/v1/notebooks"
-        eventually(lambda: cluster.client.get(served), 20, errors=(Refused,))
+        wait_until(lambda: cluster.client.get(served), limit_s=20, errors=(Refused,))
 
         def warnings(name: str, **changed: Any) -> Any:
             body = {**policy, "metadata": {"name": name}, "spec": {**policy["spec"], **changed}}
             cluster.client.create(policies, body)
             try:
-                status = eventually(
-                    lambda: _status_with(cluster.client.get(f"{policies}/{name}"), "typeChecking"), 10
+                status = wait_until(
+                    lambda: _status_with(cluster.client.get(f"{policies}/{name}"), "typeChecking"), limit_s=10
                 )
             finally:
                 cluster.client.delete(f"{policies}/{name}")
@@ -269,7 +270,7 @@ def test_expressions_fit_the_types_of_kubeflows_full_schema(cluster: Cluster) ->
 
         # A policy is checked once: not before the controller knows the resource's schema.
         wrong = [{"expression": "object.spec.colour == 'red'"}]
-        eventually(lambda: warnings("typed-wrong", validations=wrong), 25, "types are checked")
+        wait_until(lambda: warnings("typed-wrong", validations=wrong), "types are checked", 25)
         assert warnings("typed-sizes") == []
     finally:
         cluster.client.delete(f"{crds}/notebooks.{group}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import Kubeflow
 from tests.cluster.notebooks import Room
 from tests.manifests.built import CONTROLLER, OVERLAYS
@@ -20,6 +20,7 @@ from tests.manifests.installed import (
     remove,
 )
 from tests.manifests.stand_in import StandIn
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_removing_leaves_every_notebook_running_and_startable(
         room.stop("stopped")
 
         remove(cluster, "kubeflow")
-        eventually(lambda: ours.processes[0].process.poll() == 0, 25, "the controller has ended")
+        wait_until(lambda: ours.processes[0].process.poll() == 0, "the controller has ended", 25)
         for name in ("half", "plain"):
             pod = room.pod(name)
             assert pod is not None

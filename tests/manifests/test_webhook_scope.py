@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import PROFILE, Room
 from tests.manifests.built import WEBHOOKS, Object
 from tests.manifests.installed import installed, kubeflow_namespace
 from tests.manifests.stand_in import StandIn
 from tests.notebook_controller_patch.controller_process import ControllerProcess
+from tests.support.waiting import wait_until
 
 CONFIGURATION = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
 OPT_OUT = {"bitfusion.io/admission": "ignore"}
@@ -39,11 +40,11 @@ def asked(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         around.enter_context(installed(cluster, "kubeflow"))
         folder: Path = tmp_path_factory.mktemp("controller")
         ours = around.enter_context(StandIn(cluster, folder, "kubeflow"))
-        eventually(lambda: ours.served, 30, "the controller is ready")
+        wait_until(lambda: ours.served, "the controller is ready", 30)
         found = Asked(ours.processes[0])
         # The apiserver's own copy of the configuration may be a moment behind.
         room = Room(cluster)
-        eventually(lambda: _managed(room, "probe"), 20, "the webhooks are called")
+        wait_until(lambda: _managed(room, "probe"), "the webhooks are called", 20)
         yield found
 
 
@@ -159,7 +160,7 @@ def test_on_servers_that_drop_match_conditions_everything_is_asked_about_and_not
             room.client.create(room.stateful_sets, stateful_set("probe", {}), dryRun="All")
             return asked.times("statefulsets") > before
 
-        eventually(seen, 20, "the apiserver asks without conditions")
+        wait_until(seen, "the apiserver asks without conditions", 20)
         other = stateful_set("other", {"app": "database"})
         other["spec"]["template"]["metadata"]["annotations"] = {"a": "b", "bitfusion-client/os": "mine"}
         made = room.client.create(room.stateful_sets, other)

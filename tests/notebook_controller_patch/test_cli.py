@@ -13,8 +13,8 @@ import pytest
 from bitfusion_client.errors import BitfusionError, WrongSetting
 from notebook_controller_patch import cli
 from notebook_controller_patch.settings import GROUPS, TABLE
-from tests.cluster.cluster import eventually
 from tests.notebook_controller_patch.controller_process import ControllerProcess
+from tests.support.waiting import wait_until
 
 
 def test_help_names_every_option_and_how_to_give_it_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_a_signal_during_the_start_is_not_lost(tmp_path: Path, number: int) -> N
         "sys.modules['notebook_controller_patch.controller'] = slow"
     )
     with ControllerProcess(tmp_path, ["--namespace=kubeflow"], prepare=prepare) as controller:
-        eventually(lambda: controller.logged("starting"))
+        wait_until(lambda: controller.logged("starting"))
         assert controller.end(number)[0] == 0
     assert [line["message"] for line in controller.lines()] == ["starting"]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import eventually
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, serial, trusted
 from tests.notebook_controller_patch.controller_process import COMMAND, ControllerProcess
+from tests.support.waiting import wait_until
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -160,7 +160,7 @@ def test_without_its_apiserver_it_lives_says_what_is_missing_and_ends(tmp_path: 
             "the CA in caBundle of bitfusion-notebook-admission\n"
         )
         assert "bitfusion_certificate_expiry_timestamp_seconds 0.0" in controller.ask("/metrics")[1]
-        eventually(lambda: any("refused" in str(line).lower() for line in controller.lines()))
+        wait_until(lambda: any("refused" in str(line).lower() for line in controller.lines()))
         exit_status, seconds = controller.end(number)
     assert exit_status == 0
     assert seconds < 20
@@ -189,7 +189,7 @@ def test_a_stalled_apiserver_does_not_hold_up_the_end(tmp_path: Path, stalled: s
     ) as controller:
         assert controller.serving
         controller.process.send_signal(signal.SIGTERM)
-        eventually(lambda: controller.logged("ending: not ready any more"))
+        wait_until(lambda: controller.logged("ending: not ready any more"))
         assert "not about to end" in controller.ask("/readyz")[1]
         # the second signal ends the wait for other replicas to be found
         exit_status, seconds = controller.end()
@@ -210,8 +210,8 @@ def test_certificate_files_are_read_again_while_it_runs(tmp_path: Path) -> None:
         assert len([line for line in controller.lines() if line["message"].startswith(told)]) == 1
         assert controller.metric("bitfusion_certificate_expiry_timestamp_seconds") > 1e9
         mount.exchange(second)
-        eventually(lambda: _shown(controller.port) == serial(second.certificate))
-        eventually(lambda: controller.logged("certificate renewed"))
+        wait_until(lambda: _shown(controller.port) == serial(second.certificate))
+        wait_until(lambda: controller.logged("certificate renewed"))
 
 
 def test_a_variable_that_is_no_setting_is_told(tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ import pytest
 
 from notebook_controller_patch.certificates.authority import new_authority
 from notebook_controller_patch.certificates.authority_secret import Authorities, write_authorities
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import PROFILE, form_notebook
 from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
 from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation
+from tests.support.waiting import wait_until
 
 OS, VERSION = "bitfusion-client/os", "bitfusion-client/version"
 KINDS = ("RSA", "ECDSA", "ECDSA", "RSA")
@@ -87,7 +88,7 @@ def test_a_bundle_emptied_by_kubectl_replace_is_healed_within_seconds(
     for name in ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"):
         found["metadata"].pop(name, None)
     cluster.kubectl("replace", "-f", "-", input=json.dumps(found))
-    eventually(lambda: installed.bundles() == before, 8)
+    wait_until(lambda: installed.bundles() == before, limit_s=8)
     assert OS in dry_run(cluster, user)
     assert replica.ask("/readyz") == (200, "ok\n")
     assert len(replica.logged("caBundle written")) == 2
@@ -103,13 +104,13 @@ def test_two_replicas_that_start_together_share_one_authority(
     assert created["secret"] == f"{installed.namespace}/bitfusion-notebook-controller-ca"
     for replica in replicas:
         installed.call(replica, failurePolicy="Fail")
-        eventually(lambda: OS in dry_run(cluster, user), 5, errors=(Exception,))
+        wait_until(lambda: OS in dry_run(cluster, user), limit_s=5, errors=(Exception,))
     leading = [replica.metric("bitfusion_reconcile_leader") for replica in replicas]
     assert sorted(leading) == [0, 1]
     # the leader ends: the other one leads at once, since the lease was given back
     leader, other = replicas if leading[0] else reversed(replicas)
     assert leader.end()[0] == 0
-    eventually(lambda: other.metric("bitfusion_reconcile_leader") == 1, 10)
+    wait_until(lambda: other.metric("bitfusion_reconcile_leader") == 1, limit_s=10)
     assert other.ask("/readyz")[0] == 200
 
 
@@ -126,8 +127,8 @@ def test_an_old_authority_is_renewed_and_both_are_trusted(
     replica = installed.start()
     installed.call(replica, failurePolicy="Fail")
     replica.wait_ready()
-    eventually(lambda: replica.logged("certificate authority renewed"), 10)
-    eventually(lambda: [bundle.count(b"BEGIN") for bundle in installed.bundles()] == [2, 2], 10)
+    wait_until(lambda: replica.logged("certificate authority renewed"), limit_s=10)
+    wait_until(lambda: [bundle.count(b"BEGIN") for bundle in installed.bundles()] == [2, 2], limit_s=10)
     for bundle in installed.bundles():
         assert bundle.endswith(old.certificate)
     assert OS in dry_run(cluster, user)
@@ -145,14 +146,14 @@ def test_without_its_webhook_configuration_a_replica_says_so_and_is_ready_when_i
         "MutatingWebhookConfiguration bitfusion-notebook-admission does not exist; apply it, or name another "
         "by --webhook-configuration"
     )
-    eventually(lambda: replica.logged(told), 15)
+    wait_until(lambda: replica.logged(told), limit_s=15)
     missing = "not ready: the CA in caBundle of bitfusion-notebook-admission\n"
-    eventually(lambda: replica.ask("/readyz") == (503, missing), 10)
+    wait_until(lambda: replica.ask("/readyz") == (503, missing), limit_s=10)
     cluster.kubectl("apply", "-f", "-", input=json.dumps(installed.webhooks))
     replica.wait_ready()
     # an uninstallation begins with it: nobody becomes unready
     cluster.client.delete(WEBHOOKS_PATH)
-    eventually(lambda: len(replica.logged(told)) == 2, 10)
+    wait_until(lambda: len(replica.logged(told)) == 2, limit_s=10)
     assert replica.ask("/readyz")[0] == 200
 
 
@@ -163,7 +164,7 @@ def test_rights_that_are_missing_are_told_and_used_when_they_come(
     names = [f"{item['kind']}/{item['metadata']['name']}" for item in rights]
     cluster.kubectl("delete", "-n", installed.namespace, *names)
     replica = installed.start()
-    eventually(lambda: any("cannot get resource" in str(line) for line in replica.lines()), 15)
+    wait_until(lambda: any("cannot get resource" in str(line) for line in replica.lines()), limit_s=15)
     assert replica.ask("/readyz")[0] == 503
     cluster.kubectl("apply", "-f", "-", input=as_list(rights))
     replica.wait_ready(40)
@@ -177,9 +178,11 @@ def test_image_rules_are_read_again_and_a_broken_file_changes_nothing(
     replica = installed.started(f"--images={file}")
     assert dry_run(cluster, user, "team/notebook:v1")[OS] == "centos8"
     file.write_text("- {image: 'team/*', os: ubuntu20, version: 450}\n")
-    eventually(lambda: dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20", 10)
+    wait_until(lambda: dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20", limit_s=10)
     file.write_text("- {image: 'team/*'\n")
-    eventually(lambda: any("the old ones stay" in str(line["message"]) for line in replica.lines()), 10)
+    wait_until(
+        lambda: any("the old ones stay" in str(line["message"]) for line in replica.lines()), limit_s=10
+    )
     assert dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20"
 
 
@@ -192,16 +195,16 @@ def test_certificates_renewed_under_load_fail_no_request_of_the_apiserver(
     set_bundle(cluster, trusted())
     installed.call(replica, failurePolicy="Fail")  # a failure would be seen at once
     replica.wait_ready()
-    eventually(lambda: OS in dry_run(cluster, user), 5, errors=(Exception,))
+    wait_until(lambda: OS in dry_run(cluster, user), limit_s=5, errors=(Exception,))
     load = Load(cluster, user, threads=4)
     load.start()
     try:
         for number, kind in enumerate(KINDS, 1):
             mount.exchange(pair(kind))
-            eventually(lambda number=number: len(replica.logged("certificate renewed")) == number, 15)
+            wait_until(lambda number=number: len(replica.logged("certificate renewed")) == number, limit_s=15)
             # another caBundle makes the apiserver connect anew, as another replica of it would
             set_bundle(cluster, trusted() + "\n" * number)
-            eventually(lambda number=number: load.done >= CREATIONS * number / len(KINDS), 60)
+            wait_until(lambda number=number: load.done >= CREATIONS * number / len(KINDS), limit_s=60)
     finally:
         load.stop()
     with capsys.disabled():
@@ -223,7 +226,7 @@ def test_replicas_are_exchanged_under_load_without_a_failed_request(
     # stands for the Service: new connections go to a replica that is ready
     with TcpProxy(replica.port) as service:
         installed.call_port(service.port, failurePolicy="Fail")
-        eventually(lambda: OS in dry_run(cluster, user), 5, errors=(Exception,))
+        wait_until(lambda: OS in dry_run(cluster, user), limit_s=5, errors=(Exception,))
         load = Load(cluster, user, threads=4)
         load.start()
         try:
@@ -232,10 +235,10 @@ def test_replicas_are_exchanged_under_load_without_a_failed_request(
                 fresh.wait_ready()
                 before = load.done
                 replica.process.send_signal(signal.SIGTERM)
-                eventually(lambda old=replica: old.ask("/readyz")[0] == 503, 2)
+                wait_until(lambda old=replica: old.ask("/readyz")[0] == 503, limit_s=2)
                 service.target = fresh.port
                 assert replica.process.wait(20) == 0
-                eventually(lambda before=before: load.done >= before + 200, 30)
+                wait_until(lambda before=before: load.done >= before + 200, limit_s=30)
                 replica = fresh
         finally:
             load.stop()

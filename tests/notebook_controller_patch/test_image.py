@@ -20,9 +20,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.cluster import Cluster, eventually, fetch, free_ports
+from tests.cluster.cluster import Cluster, fetch
 from tests.conftest import MARK
 from tests.notebook_controller_patch.installation import NAME, Installation
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "manifests" / "image"
@@ -224,7 +226,7 @@ def test_it_runs_as_its_pod_would(image: Path, cluster: Cluster, tmp_path: Path)
             ) as process,
         ):
             try:
-                eventually(lambda: fetch(f"http://127.0.0.1:{ports[1]}/readyz") == "ok\n", 20, str(log))
+                wait_until(lambda: fetch(f"http://127.0.0.1:{ports[1]}/readyz") == "ok\n", str(log), 20)
                 lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
                 status = dict(line.split(":\t", 1) for line in lines)
                 mounts = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()

@@ -37,7 +37,6 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     FakeApi,
     Fault,
     Handler,
-    eventually,
     fake_api,
     raw,
     reset,
@@ -45,6 +44,7 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     status,
 )
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
+from tests.support.waiting import wait_until
 
 PATH = "/apis/kubeflow.org/v1/namespaces/ann/notebooks"
 WATCH_QUERY = {"watch": True, "timeoutSeconds": 60, "resourceVersion": "0"}
@@ -426,7 +426,7 @@ def test_a_stream_is_closed_from_another_thread(
         reader = threading.Thread(target=read)
         reader.start()
         assert opened.wait(5)
-        eventually(lambda: server.watching(NOTEBOOKS))
+        wait_until(lambda: server.watching(NOTEBOOKS))
         time.sleep(0.1)
         streams[0].close()
         streams[0].close()

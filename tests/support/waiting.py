@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from tests.support.machine import scaled
 
@@ -18,7 +18,7 @@ _LONGEST_PAUSE_S = 0.1
 
 
 def wait_until(
-    condition: Callable[[], T],
+    condition: Callable[[], T | Literal[False] | None],
     what: str | Callable[[], object] = "",
     limit_s: float | Deadline = 10.0,
     *,

@@ -18,8 +18,9 @@ from jupyter_ext.spawner.form_command import summary
 from jupyter_ext.spawner.form_config import form_gpus
 from jupyter_ext.spawner.sizes import example, parse_sizes
 from jupyter_ext.spawner.yaml_document import parse_document
-from tests.cluster.cluster import Cluster, eventually
+from tests.cluster.cluster import Cluster
 from tests.jupyter_ext.spawner.kubeflow_manifests import write_manifests
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def shell(tmp_path: Path, cluster: Cluster) -> Iterator[Path]:
     for version in ("1.7", "1.10"):
         write_manifests(place, version)
     # the namespace may be going still, with what another test had in it
-    eventually(lambda: not cluster.client.exists(NAMESPACE), 40)
+    wait_until(lambda: not cluster.client.exists(NAMESPACE), limit_s=40)
     cluster.client.create("/api/v1/namespaces", {"metadata": {"name": "kubeflow"}})
     try:
         cluster.kubectl(
@@ -77,7 +78,7 @@ def shell(tmp_path: Path, cluster: Cluster) -> Iterator[Path]:
         yield place
     finally:
         cluster.client.delete(NAMESPACE)
-        eventually(lambda: not cluster.client.exists(NAMESPACE), 40)
+        wait_until(lambda: not cluster.client.exists(NAMESPACE), limit_s=40)
 
 
 def run(place: Path, commands: str) -> subprocess.CompletedProcess[str]:

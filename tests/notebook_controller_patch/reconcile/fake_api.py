@@ -494,11 +494,3 @@ def fake_api(certificate: tuple[Path, Path] | None = None) -> Iterator[FakeApi]:
         yield server
     finally:
         server.close()
-
-
-def eventually(check: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait until `check` is true; the test fails when that takes too long."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.01)

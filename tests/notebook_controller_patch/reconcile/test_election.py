@@ -16,13 +16,13 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     POST,
     FakeApi,
     Handler,
-    eventually,
     fake_api,
     reset,
     stall,
     status,
 )
 from tests.notebook_controller_patch.reconcile.objects import LEASES
+from tests.support.waiting import wait_until
 
 QUICK = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
 
@@ -75,26 +75,26 @@ def spec(api: FakeApi) -> dict[str, Any]:
 
 def test_the_first_one_makes_the_lease_and_leads(api: FakeApi, candidates: Any) -> None:
     one = candidates("one")
-    eventually(lambda: one.leading)
+    wait_until(lambda: one.leading)
     assert one.told == ["began"]
     assert spec(api)["holderIdentity"] == "one"
     # microseconds: the API refuses a time without
     assert len(spec(api)["renewTime"]) == len("2026-11-21T07:30:00.000000Z")
     renewed = spec(api)["renewTime"]
-    eventually(lambda: spec(api)["renewTime"] != renewed)
+    wait_until(lambda: spec(api)["renewTime"] != renewed)
     assert spec(api)["leaseTransitions"] == 0
 
 
 def test_renewing_takes_one_request(api: FakeApi, candidates: Any) -> None:
     one = candidates("one")
-    eventually(lambda: one.leading and api.count(PATCH) >= 5)
+    wait_until(lambda: one.leading and api.count(PATCH) >= 5)
     assert api.count(GET) == 1
     assert api.count(POST) == 1
 
 
 def test_only_one_leads(api: FakeApi, candidates: Any) -> None:
     several = [candidates(name) for name in ("one", "two", "three")]
-    eventually(lambda: sum(candidate.leading for candidate in several) == 1)
+    wait_until(lambda: sum(candidate.leading for candidate in several) == 1)
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         assert sum(candidate.leading for candidate in several) == 1
@@ -103,12 +103,12 @@ def test_only_one_leads(api: FakeApi, candidates: Any) -> None:
 
 def test_the_lease_is_given_back_at_the_end(api: FakeApi, candidates: Any) -> None:
     one = candidates("one", LeaseTimes(duration=60, renew_within=40, retry=0.1))
-    eventually(lambda: one.leading)
+    wait_until(lambda: one.leading)
     two = candidates("two", LeaseTimes(duration=60, renew_within=40, retry=0.1))
-    eventually(lambda: api.count(GET) >= 3)
+    wait_until(lambda: api.count(GET) >= 3)
     assert one.election.stop(5)
     assert one.told == ["began", "ended"]
-    eventually(lambda: two.leading)
+    wait_until(lambda: two.leading)
     assert spec(api)["leaseTransitions"] == 1
 
 
@@ -117,7 +117,7 @@ def test_a_leader_that_vanished_is_followed_after_its_lease(api: FakeApi, candid
     api.put(LEASES, {"metadata": {"namespace": "kubeflow", "name": "lease"}, "spec": gone})
     began = time.monotonic()
     two = candidates("two")
-    eventually(lambda: two.leading)
+    wait_until(lambda: two.leading)
     # its clock is not believed: only what was seen to stand still for its duration is over
     assert time.monotonic() - began >= 1.0
 
@@ -137,16 +137,16 @@ def test_a_leader_that_cannot_renew_stops_in_time_and_comes_back(
     api: FakeApi, candidates: Any, fault: Any
 ) -> None:
     one = candidates("one")
-    eventually(lambda: one.leading)
+    wait_until(lambda: one.leading)
     asked = api.count()
     api.misbehave(fault, times=10_000)
     began = time.monotonic()
-    eventually(lambda: not one.leading)
-    eventually(lambda: one.told == ["began", "ended"])
+    wait_until(lambda: not one.leading)
+    wait_until(lambda: one.told == ["began", "ended"])
     passed = time.monotonic() - began
     assert api.count() - asked <= 4 + passed / 0.1, "and does not hammer"
     api.behave()
-    eventually(lambda: one.told == ["began", "ended", "began"])
+    wait_until(lambda: one.told == ["began", "ended", "began"])
 
 
 def test_the_servers_return_is_told_once(api: FakeApi) -> None:
@@ -182,21 +182,21 @@ def test_a_refused_connection_does_not_end_the_loop(api: FakeApi) -> None:
 
 def test_a_lease_taken_away_is_noticed(api: FakeApi, candidates: Any) -> None:
     one = candidates("one")
-    eventually(lambda: one.leading)
+    wait_until(lambda: one.leading)
     lease = api.object(LEASES, "kubeflow", "lease")
     assert lease is not None
     lease["spec"]["holderIdentity"] = "two"
     api.put(LEASES, lease)
-    eventually(lambda: one.told == ["began", "ended"])
+    wait_until(lambda: one.told == ["began", "ended"])
     assert spec(api)["holderIdentity"] == "two"
 
 
 def test_a_deleted_lease_is_made_again(api: FakeApi, candidates: Any) -> None:
     one = candidates("one")
-    eventually(lambda: one.leading)
+    wait_until(lambda: one.leading)
     api.remove(LEASES, "kubeflow", "lease")
-    eventually(lambda: api.object(LEASES, "kubeflow", "lease") is not None)
-    eventually(lambda: one.leading)
+    wait_until(lambda: api.object(LEASES, "kubeflow", "lease") is not None)
+    wait_until(lambda: one.leading)
 
 
 def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> None:
@@ -215,7 +215,7 @@ def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> 
     api.misbehave(as_it_was_before, GET)
     slow = threading.Thread(target=one.election.attempt)
     slow.start()
-    eventually(lambda: api.count(GET) == 1)
+    wait_until(lambda: api.count(GET) == 1)
     two.election.attempt()
     assert two.leading
     taken.set()

@@ -25,7 +25,6 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     Fault,
     Handler,
     bookmark,
-    eventually,
     fake_api,
     raw,
     reset,
@@ -33,6 +32,7 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     status,
 )
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
+from tests.support.waiting import wait_until
 
 QUICK = Limits(
     page=2,
@@ -114,7 +114,7 @@ def fill(api: FakeApi, count: int) -> list[str]:
 def test_everything_is_listed_in_pages_and_then_watched(api: FakeApi, loops: Any) -> None:
     names = fill(api, 5)
     loop = loops()
-    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
     assert loop.cache.synced()
     assert api.count(LIST) == 3
     lists = [request.query for request in api.requests if request.verb == LIST]
@@ -127,7 +127,7 @@ def test_everything_is_listed_in_pages_and_then_watched(api: FakeApi, loops: Any
     assert 30 <= int(watch["timeoutSeconds"]) <= 40
     api.put(NOTEBOOKS, notebook("more"))
     api.remove(NOTEBOOKS, "ann", "nb-0")
-    eventually(lambda: loop.names() == ["more", *names[1:]])
+    wait_until(lambda: loop.names() == ["more", *names[1:]])
     assert loop.changes[-2:] == [(("ann", "more"), "new"), (("ann", "nb-0"), "gone")]
     assert api.count(LIST, WATCH) == 4
     assert loop.metric("bitfusion_watch_objects") == 5
@@ -137,12 +137,12 @@ def test_everything_is_listed_in_pages_and_then_watched(api: FakeApi, loops: Any
 def test_what_does_not_concern_us_wakes_nobody(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
     loop = loops()
-    eventually(lambda: api.watching(NOTEBOOKS))
+    wait_until(lambda: api.watching(NOTEBOOKS))
     # the culler does this once a minute
     culled = notebook("nb-0", annotations={"notebooks.kubeflow.org/last-activity": "2026-11-21T07:00:00Z"})
     api.put(NOTEBOOKS, culled)
     api.put(NOTEBOOKS, notebook("nb-0", annotations={"bitfusion.io/request": "-n 2"}))
-    eventually(lambda: len(loop.changes) >= 2)
+    wait_until(lambda: len(loop.changes) >= 2)
     assert [what for _, what in loop.changes] == ["new", "changed"]
     assert loop.cache.get("ann", "nb-0").resource_version == str(api.version)
 
@@ -151,7 +151,7 @@ def test_bookmarks_move_the_place_a_watch_is_begun_again_at(api: FakeApi, loops:
     fill(api, 1)
     api.misbehave(raw(bookmark(900)), WATCH)
     loops()
-    eventually(lambda: api.watching(NOTEBOOKS))
+    wait_until(lambda: api.watching(NOTEBOOKS))
     versions = [request.query["resourceVersion"] for request in api.requests if request.verb == WATCH]
     assert versions == ["101", "900"]
     assert api.count(LIST) == 1
@@ -188,9 +188,9 @@ def test_a_broken_watch_is_begun_again(
     names = fill(api, 2)
     api.misbehave(fault, WATCH, times=times)
     loop = loops()
-    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
     api.put(NOTEBOOKS, notebook("new"))
-    eventually(lambda: "new" in loop.names())
+    wait_until(lambda: "new" in loop.names())
     assert loop.restarts(reason) == times
     assert api.count(LIST) == lists
     assert api.count(LIST, WATCH) <= most
@@ -220,7 +220,7 @@ def test_a_server_that_breaks_every_watch_is_not_hammered(api: FakeApi, loops: A
     assert api.count(LIST) <= watches + 1
     api.behave()
     api.put(NOTEBOOKS, notebook("after"))
-    eventually(lambda: "after" in loop.names())
+    wait_until(lambda: "after" in loop.names())
 
 
 def test_a_page_token_that_expired_is_followed_by_one_unpaged_list(api: FakeApi, loops: Any) -> None:
@@ -239,7 +239,7 @@ def test_a_page_token_that_expired_is_followed_by_one_unpaged_list(api: FakeApi,
 
     api.misbehave(compact_behind_the_first_page, LIST)
     loop = loops()
-    eventually(lambda: loop.names() == ["late", *names] and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == ["late", *names] and api.watching(NOTEBOOKS))
     lists = [request.query for request in api.requests if request.verb == LIST]
     assert lists == [{"limit": "2"}, {"limit": "2", "continue": "2:1"}, {}]
     assert ("ann", "stale") not in [key for key, _ in loop.changes]
@@ -253,8 +253,8 @@ def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, lo
     api.misbehave(status(410, "Expired"), WATCH)
     limits = replace(QUICK, first_delay=0.1, longest_delay=5.0)
     loop = loops(limits)
-    eventually(lambda: loop.restarts("gone") == 1 and loop.names() == names, 20)
-    eventually(lambda: api.count(LIST) == 2)
+    wait_until(lambda: loop.restarts("gone") == 1 and loop.names() == names, limit_s=20)
+    wait_until(lambda: api.count(LIST) == 2)
     back = [request for request in api.requests if request.verb == WATCH][5]
     again = [request for request in api.requests if request.verb == LIST][1]
     # 0.1 and 0.2 s; after five failures it would be 1.6 and 2.5 s at least, together
@@ -265,16 +265,16 @@ def test_a_loop_that_waits_for_a_server_that_was_away_can_be_hurried(api: FakeAp
     names = fill(api, 1)
     api.misbehave(reset, LIST)
     loop = loops(replace(QUICK, first_delay=60, longest_delay=60))
-    eventually(lambda: loop.restarts("broken") == 1)
+    wait_until(lambda: loop.restarts("broken") == 1)
     loop.watch.hurry()
-    eventually(lambda: loop.names() == names)
+    wait_until(lambda: loop.names() == names)
 
 
 def test_hurry_does_not_shorten_what_a_server_asked_for(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
     api.misbehave(status(429, "TooManyRequests", Retry_After="60"), LIST)
     loop = loops()
-    eventually(lambda: loop.restarts("refused") == 1)
+    wait_until(lambda: loop.restarts("refused") == 1)
     for _ in range(20):
         loop.watch.hurry()
         time.sleep(0.01)
@@ -286,7 +286,7 @@ def test_retry_after_is_waited_for(api: FakeApi, loops: Any) -> None:
     api.misbehave(status(429, "TooManyRequests", Retry_After="1"), LIST)
     api.misbehave(status(429, "TooManyRequests", Retry_After="1"), WATCH)
     loop = loops()
-    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
     at = [request.at for request in api.requests]
     assert len(at) == 4, "one refused list, one list, one refused watch, one watch"
     assert at[1] - at[0] >= 1
@@ -296,16 +296,16 @@ def test_retry_after_is_waited_for(api: FakeApi, loops: Any) -> None:
 def test_deletes_that_were_missed_are_told_by_the_next_list(api: FakeApi, loops: Any) -> None:
     names = fill(api, 4)
     loop = loops()
-    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
     api.misbehave(reset, WATCH, times=2)
     api.end_watches()
-    eventually(lambda: not api.watching(NOTEBOOKS))
+    wait_until(lambda: not api.watching(NOTEBOOKS))
     api.remove(NOTEBOOKS, "ann", "nb-1")
     api.put(NOTEBOOKS, notebook("nb-2", annotations={"bitfusion.io/request": "-n 3"}))
     api.compact()
     loop.changes.clear()
-    eventually(lambda: loop.names() == ["nb-0", "nb-2", "nb-3"])
-    eventually(lambda: loop.metric("bitfusion_watch_lists_total") == 2)
+    wait_until(lambda: loop.names() == ["nb-0", "nb-2", "nb-3"])
+    wait_until(lambda: loop.metric("bitfusion_watch_lists_total") == 2)
     assert loop.changes == [(("ann", "nb-1"), "gone"), (("ann", "nb-2"), "changed")]
 
 
@@ -314,7 +314,7 @@ def test_an_answer_that_never_begins_is_given_up(api: FakeApi, loops: Any, where
     names = fill(api, 1)
     api.misbehave(stall, where)
     loop = loops(replace(QUICK, list_timeout=(10, 1), watch_timeout=(10, 1)))
-    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
     assert loop.restarts("broken") >= 1
     assert api.count(LIST, WATCH) <= 5
 
@@ -324,8 +324,8 @@ def test_silence_beyond_the_servers_own_limit_ends_a_watch(api: FakeApi, loops: 
     api.misbehave(raw(then=stall), WATCH)
     limits = Limits(shortest_watch=0.4, longest_watch=0.5, margin=0.3, first_delay=0.1, steady=30)
     loop = loops(limits)
-    eventually(lambda: loop.names() == names and loop.restarts("broken") == 1)
-    eventually(lambda: api.count(WATCH) >= 2)
+    wait_until(lambda: loop.names() == names and loop.restarts("broken") == 1)
+    wait_until(lambda: api.count(WATCH) >= 2)
     first, second = [request for request in api.requests if request.verb == WATCH][:2]
     assert second.at - first.at >= 0.7
 
@@ -335,7 +335,7 @@ def test_once_bookmarks_are_seen_much_less_silence_is_enough(api: FakeApi, loops
     api.misbehave(raw(bookmark(300), then=stall), WATCH, times=2)
     limits = Limits(shortest_watch=300, longest_watch=300, margin=30, quiet=0.3, first_delay=0.1)
     loop = loops(limits)
-    eventually(lambda: loop.restarts("broken") == 2)
+    wait_until(lambda: loop.restarts("broken") == 2)
     assert api.count(LIST) == 1
 
 
@@ -343,7 +343,7 @@ def test_a_watch_that_ends_when_it_was_asked_to_is_followed_at_once(api: FakeApi
     fill(api, 1)
     limits = Limits(shortest_watch=1.0, longest_watch=1.0, steady=0.5, first_delay=20, longest_delay=20)
     loop = loops(limits)
-    eventually(lambda: loop.restarts("timeout") >= 2 and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.restarts("timeout") >= 2 and api.watching(NOTEBOOKS))
     assert api.count(LIST) == 1
 
 
@@ -356,19 +356,19 @@ def test_a_slow_list_is_waited_for(api: FakeApi, loops: Any) -> None:
 
     api.misbehave(slowly, LIST)
     loop = loops()
-    eventually(lambda: loop.names() == names)
+    wait_until(lambda: loop.names() == names)
     assert loop.restarts("broken") == 0
 
 
 def test_a_bug_in_what_is_called_does_not_end_the_loop(api: FakeApi, loops: Any) -> None:
     names = fill(api, 2)
     loop = loops()
-    eventually(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
     real, loop.watch._trim = loop.watch._trim, _raise
     api.put(NOTEBOOKS, notebook("while-broken"))
-    eventually(lambda: loop.restarts("failed") >= 1)
+    wait_until(lambda: loop.restarts("failed") >= 1)
     loop.watch._trim = real
-    eventually(lambda: "while-broken" in loop.names())
+    wait_until(lambda: "while-broken" in loop.names())
 
 
 def _raise(data: object) -> NotebookRecord | None:
@@ -390,14 +390,14 @@ def test_objects_of_any_shape_are_borne(api: FakeApi, loops: Any) -> None:
     for data in strange:
         api.put(NOTEBOOKS, data)
     loop = loops()
-    eventually(lambda: loop.names() == ["a", "b", "c"] and api.watching(NOTEBOOKS))
+    wait_until(lambda: loop.names() == ["a", "b", "c"] and api.watching(NOTEBOOKS))
     assert loop.restarts("failed") == 0
 
 
 def test_stop_ends_a_read_that_waits(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
     loop = loops()
-    eventually(lambda: api.watching(NOTEBOOKS))
+    wait_until(lambda: api.watching(NOTEBOOKS))
     threading.Timer(0.2, loop.watch.stop).start()
     began = time.monotonic()
     assert loop.watch.join(10)

@@ -29,7 +29,6 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     WATCH,
     FakeApi,
     Handler,
-    eventually,
     fake_api,
     reset,
     stall,
@@ -52,6 +51,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
     pod,
     statefulset,
 )
+from tests.support.waiting import wait_until
 
 TWO = {"bitfusion.io/gpu-amount": "2"}
 LIMITS = Limits(
@@ -172,8 +172,8 @@ def test_what_was_missed_while_nobody_was_there_is_healed(api: FakeApi, replicas
     api.put(NOTEBOOKS, notebook("plain"))
     api.put(STATEFULSETS, {"metadata": {"name": "web", "namespace": "ann"}, "spec": {"replicas": 0}})
     replica = replicas()
-    eventually(lambda: template(api, "missed") == CLIENT and PENDING in notes(api, "running"))
-    eventually(lambda: reasons(api) == ["BitfusionChangePending", "BitfusionRequestRefused"])
+    wait_until(lambda: template(api, "missed") == CLIENT and PENDING in notes(api, "running"))
+    wait_until(lambda: reasons(api) == ["BitfusionChangePending", "BitfusionRequestRefused"])
     asked = settled(api, replica)
     assert get(api, NOTEBOOKS, "missed")["metadata"]["labels"] == {LABEL: "true"}
     assert get(api, STATEFULSETS, "running")["metadata"] == before["metadata"], "a running notebook"
@@ -191,14 +191,14 @@ def test_a_change_waits_for_the_restart_and_is_told(api: FakeApi, replicas: Any)
     of = api.put(NOTEBOOKS, admitted())
     api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
     replica = replicas()
-    eventually(lambda: replica.leading and api.watching(STATEFULSETS))
+    wait_until(lambda: replica.leading and api.watching(STATEFULSETS))
     api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 1 -p 0.5"}))
-    eventually(lambda: notes(api).get(PENDING) == "1 GPU × 50 % instead of 2 GPUs, from the next start on")
+    wait_until(lambda: notes(api).get(PENDING) == "1 GPU × 50 % instead of 2 GPUs, from the next start on")
     settled(api, replica)
     assert template(api) == CLIENT
     restart(api)
-    eventually(lambda: PENDING not in notes(api))
-    eventually(lambda: reasons(api) == ["BitfusionChangeApplied", "BitfusionChangePending"])
+    wait_until(lambda: PENDING not in notes(api))
+    wait_until(lambda: reasons(api) == ["BitfusionChangeApplied", "BitfusionChangePending"])
     # Event and patch, twice
     assert 4 <= settled(api, replica) <= 7
 
@@ -208,8 +208,8 @@ def test_a_pod_that_can_never_start_is_made_again_once(api: FakeApi, replicas: A
     sts = api.put(STATEFULSETS, statefulset(of, ready=False, revising=True))
     api.put(PODS, pod(sts))
     replica = replicas()
-    eventually(lambda: api.object(PODS, "ann", "nb-0") is None)
-    eventually(lambda: template(api) == CLIENT)
+    wait_until(lambda: api.object(PODS, "ann", "nb-0") is None)
+    wait_until(lambda: template(api) == CLIENT)
     # the StatefulSet controller
     api.put(PODS, pod(get(api, STATEFULSETS), CLIENT) | {"spec": {"containers": []}})
     api.put(STATEFULSETS, statefulset(of, ready=False, annotations=CLIENT))
@@ -231,7 +231,7 @@ def test_a_pod_that_was_bound_meanwhile_is_not_deleted(api: FakeApi, replicas: A
 
     api.misbehave(bind_first, DELETE)
     replica = replicas()
-    eventually(lambda: api.count(DELETE) == 1)
+    wait_until(lambda: api.count(DELETE) == 1)
     settled(api, replica, 1.0)
     assert api.object(PODS, "ann", "nb-0") is not None
     assert api.count(DELETE) == 1
@@ -247,7 +247,7 @@ def test_a_notebook_that_starts_meanwhile_is_not_touched(api: FakeApi, replicas:
 
     api.misbehave(start_first, PATCH, STATEFULSETS.rpartition("/")[0] + "/namespaces")
     replica = replicas()
-    eventually(lambda: PENDING in notes(api))
+    wait_until(lambda: PENDING in notes(api))
     settled(api, replica)
     assert template(api) == {}
 
@@ -267,10 +267,10 @@ def test_foreign_writes_are_not_quarrelled_with_for_ever(api: FakeApi, replicas:
     quarreller = threading.Thread(target=undo)
     quarreller.start()
     try:
-        eventually(lambda: api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) >= 20)
+        wait_until(lambda: api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) >= 20)
         time.sleep(2.0)
         api.put(NOTEBOOKS, notebook("other", TWO))
-        eventually(lambda: OS in notes(api, "other"))
+        wait_until(lambda: OS in notes(api, "other"))
     finally:
         ending.set()
         quarreller.join(5)
@@ -293,7 +293,7 @@ def test_writes_that_fail_are_tried_again_later(api: FakeApi, replicas: Any, fau
     api.put(NOTEBOOKS, notebook("nb", TWO))
     api.misbehave(fault, PATCH, NOTEBOOKS.rpartition("/")[0], times=times)
     replica = replicas()
-    eventually(lambda: OS in notes(api), 20)
+    wait_until(lambda: OS in notes(api), limit_s=20)
     settled(api, replica)
     assert times + 1 <= work(api) <= times + 2
 
@@ -304,7 +304,7 @@ def test_retry_after_holds_back_every_worker(api: FakeApi, replicas: Any) -> Non
     path = NOTEBOOKS.rpartition("/")[0]
     api.misbehave(status(429, "TooManyRequests", Retry_After="2"), PATCH, path)
     replicas()
-    eventually(lambda: api.count(PATCH, path=path) >= 7, 20)
+    wait_until(lambda: api.count(PATCH, path=path) >= 7, limit_s=20)
     at = [request.at for request in api.requests if request.verb == PATCH and request.path.startswith(path)]
     # one more may have been on its way in the other worker
     assert sum(1 for moment in at if moment - at[0] < 1.8) <= 3
@@ -314,7 +314,7 @@ def test_many_notebooks_are_healed_at_a_limited_rate(api: FakeApi, replicas: Any
     for number in range(40):
         api.put(NOTEBOOKS, notebook(f"nb-{number}", TWO))
     replicas()
-    eventually(lambda: all(OS in notes(api, f"nb-{number}") for number in range(40)), 20)
+    wait_until(lambda: all(OS in notes(api, f"nb-{number}") for number in range(40)), limit_s=20)
     at = [request.at for request in api.requests if request.verb == PATCH and "notebooks" in request.path]
     assert len(at) == 40
     # 15 at once, then 15 a second
@@ -323,12 +323,12 @@ def test_many_notebooks_are_healed_at_a_limited_rate(api: FakeApi, replicas: Any
 
 def test_only_the_leader_reconciles_and_the_next_one_takes_over(api: FakeApi, replicas: Any) -> None:
     one = replicas("one")
-    eventually(lambda: one.leading)
+    wait_until(lambda: one.leading)
     two = replicas("two")
-    eventually(lambda: two.service.notebooks.synced())
+    wait_until(lambda: two.service.notebooks.synced())
     api.put(NOTEBOOKS, notebook("first", TWO))
-    eventually(lambda: OS in notes(api, "first"))
-    eventually(lambda: two.service.notebooks.get("ann", "first") is not None)
+    wait_until(lambda: OS in notes(api, "first"))
+    wait_until(lambda: two.service.notebooks.get("ann", "first") is not None)
     assert not two.leading
     assert api.watching(NOTEBOOKS) == 2
     assert api.watching(STATEFULSETS) == 1, "the leader's"
@@ -338,29 +338,29 @@ def test_only_the_leader_reconciles_and_the_next_one_takes_over(api: FakeApi, re
     assert asked <= 2, "by one of them"
     one.service.stop(5)
     api.put(NOTEBOOKS, notebook("second", TWO))
-    eventually(lambda: two.leading and OS in notes(api, "second"))
+    wait_until(lambda: two.leading and OS in notes(api, "second"))
     settled(api, two)
     assert work(api) - asked <= 2
 
 
 def test_a_leader_cut_off_stops_writing_before_the_next_one_begins(api: FakeApi, replicas: Any) -> None:
     one = replicas("one")
-    eventually(lambda: one.leading and api.watching(STATEFULSETS) == 1)
+    wait_until(lambda: one.leading and api.watching(STATEFULSETS) == 1)
     # its renewals stall half-open; its watches go on
     api.misbehave(stall, PATCH, WATCHED, times=1000)
-    eventually(lambda: not one.leading)
+    wait_until(lambda: not one.leading)
     api.put(NOTEBOOKS, notebook("while-cut-off", TWO))
     time.sleep(0.3)
     assert OS not in notes(api, "while-cut-off")
     api.behave()
     two = replicas("two")
-    eventually(lambda: OS in notes(api, "while-cut-off"))
+    wait_until(lambda: OS in notes(api, "while-cut-off"))
     assert one.leading != two.leading
 
 
 def test_every_connection_cut_again_and_again(api: FakeApi, replicas: Any) -> None:
     replica = replicas()
-    eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    wait_until(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
     asked = api.count(LIST, WATCH)
     for number in range(5):
         api.misbehave(reset, times=3)
@@ -368,7 +368,7 @@ def test_every_connection_cut_again_and_again(api: FakeApi, replicas: Any) -> No
         api.put(NOTEBOOKS, notebook(f"nb-{number}", TWO))
         if number == 2:
             api.compact()
-        eventually(lambda name=f"nb-{number}": OS in notes(api, name), 20)
+        wait_until(lambda name=f"nb-{number}": OS in notes(api, name), limit_s=20)
     settled(api, replica)
     assert api.count(LIST, WATCH) - asked <= 5 * 2 * 6
 
@@ -382,7 +382,7 @@ def test_a_token_that_ran_out_is_replaced(api: FakeApi, replicas: Any, tmp_path:
         configuration.api_key["BearerToken"] = f"Bearer {token.read_text()}"
 
     replica = replicas("one", read)
-    eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    wait_until(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
     asked = api.count()
     api.token = "second"
     api.end_watches()
@@ -393,14 +393,14 @@ def test_a_token_that_ran_out_is_replaced(api: FakeApi, replicas: Any, tmp_path:
     assert refused <= (time.monotonic() - began) / 0.1 * 3
     token.write_text("second")
     api.put(NOTEBOOKS, notebook("nb", TWO))
-    eventually(lambda: OS in notes(api))
+    wait_until(lambda: OS in notes(api))
 
 
 def test_an_api_that_is_not_there_yet_is_waited_for(api: FakeApi, replicas: Any) -> None:
     api.misbehave(reset, times=12)
     api.put(NOTEBOOKS, notebook("nb", TWO))
     replica = replicas()
-    eventually(lambda: OS in notes(api), 20)
+    wait_until(lambda: OS in notes(api), limit_s=20)
     assert replica.service.notebooks.synced()
 
 
@@ -409,7 +409,7 @@ def test_a_role_without_events_does_not_stop_the_rest(api: FakeApi, replicas: An
     of = api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 4"}))
     api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
     replica = replicas()
-    eventually(lambda: PENDING in notes(api))
+    wait_until(lambda: PENDING in notes(api))
     settled(api, replica)
     assert 4 <= api.count(POST, path="/api/v1/") <= 9, "an Event is not tried for ever"
     assert api.objects(EVENTS) == []
@@ -420,7 +420,7 @@ def test_an_event_is_not_lost_because_the_server_has_just_started(api: FakeApi, 
     of = api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 4"}))
     api.put(STATEFULSETS, statefulset(of, annotations=CLIENT))
     replicas()
-    eventually(lambda: PENDING in notes(api))
+    wait_until(lambda: PENDING in notes(api))
     assert reasons(api) == ["BitfusionChangePending"]
 
 
@@ -440,14 +440,14 @@ def test_a_bug_in_one_notebook_does_not_stop_the_others(
     api.put(NOTEBOOKS, notebook("bad", TWO))
     api.put(NOTEBOOKS, notebook("good", TWO))
     replica = replicas()
-    eventually(lambda: OS in notes(api, "good"))
-    eventually(lambda: replica.metric("bitfusion_reconcile_runs_total", result="error") >= 1)
+    wait_until(lambda: OS in notes(api, "good"))
+    wait_until(lambda: replica.metric("bitfusion_reconcile_runs_total", result="error") >= 1)
     assert replica.metric("bitfusion_reconcile_runs_total", result="error") <= 4
 
 
 def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> None:
     replica = replicas()
-    eventually(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    wait_until(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
     began = time.monotonic()
     replica.service.stop(5)
     assert time.monotonic() - began < 10, "its watches would go on for 30 s"
