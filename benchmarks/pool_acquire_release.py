@@ -41,9 +41,9 @@ def library_cycle(environ: Mapping[str, str]) -> float:
     """Open the ledger, take a GPU, give it back: what a program pays that uses the ledger directly."""
     started = time.perf_counter()
     with Ledger(environ) as ledger:
-        entry, lock = ledger.ask(GpuRequest(1, 0.5), HOLDER)
+        entry, lock = ledger.submit(GpuRequest(1, 0.5), HOLDER)
         lock.close()
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
     return time.perf_counter() - started
 
 
@@ -73,7 +73,7 @@ def killed_to_next(environ: Mapping[str, str]) -> float:
     with Ledger(environ) as ledger:
         while not ledger.entries():
             time.sleep(0.005)
-        entry, lock = ledger.ask(GpuRequest(1), HOLDER)
+        entry, lock = ledger.submit(GpuRequest(1), HOLDER)
         if entry.state != WAITING:
             raise RuntimeError("the holder does not hold the GPUs")
         killed = [0.0]
@@ -88,30 +88,33 @@ def killed_to_next(environ: Mapping[str, str]) -> float:
         passed = time.perf_counter() - killed[0]
         timer.join()
         holder.wait()
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
     return passed
 
 
 def queue_of_waiters(environ: Mapping[str, str], count: int = WAITERS) -> tuple[float, float, bool]:
-    """Seconds until `count` waiters were served one after the other, the share of a core they used while they
-    only waited, and whether the order was kept.
+    """Let `count` waiters wait, then serve them one after the other.
+
+    Returns:
+        Seconds until all were served, the share of a core they used while they only waited, and whether they
+        were served in the order they came.
     """
     queued: list[str] = []
     served: list[str] = []
 
     def wait(ready: threading.Event) -> None:
         with Ledger(environ) as own:
-            entry, lock = own.ask(GpuRequest(2), HOLDER)
+            entry, lock = own.submit(GpuRequest(2), HOLDER)
             queued.append(entry.entry_id)
             ready.set()
             wait_for_turn(own, entry, 120)
             served.append(entry.entry_id)
-            own.give_back(entry.entry_id)
+            own.release(entry.entry_id)
             lock.close()
 
     with Ledger(environ) as ledger:
-        entry, lock = ledger.ask(GpuRequest(2), HOLDER)
+        entry, lock = ledger.submit(GpuRequest(2), HOLDER)
         threads = []
         for _ in range(count):
             ready = threading.Event()
@@ -123,7 +126,7 @@ def queue_of_waiters(environ: Mapping[str, str], count: int = WAITERS) -> tuple[
         time.sleep(IDLE_SECONDS)
         busy = (time.process_time() - busy) / IDLE_SECONDS
         started = time.perf_counter()
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
         for thread in threads:
             thread.join()

@@ -9,7 +9,13 @@ if TYPE_CHECKING:
 
 
 def box(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
-    """A table with lines around it, each text as wide as it needs; columns in `right` are flush right."""
+    """A table with lines around it, its columns as wide as their longest text.
+
+    Args:
+        titles: Of the columns.
+        rows: The texts of each row.
+        right: The columns that are flush right, counted from 0.
+    """
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
 
     def line(left: str, middle: str, end: str) -> str:

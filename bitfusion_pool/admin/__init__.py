@@ -1,1 +1,6 @@
-"""The administrator's command `bitfusion-pool`: status, init, simulate, reap."""
+"""The administrator's command `bitfusion-pool`: status, init, simulate, reap.
+
+- ``cli``: arguments, output, exit status
+- ``setup``: `init` and `simulate`; ``reap``: `reap`
+- ``status``: `status` as tables; ``status_json``: `status --json`
+"""

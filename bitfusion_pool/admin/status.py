@@ -1,4 +1,4 @@
-"""What `bitfusion-pool status` prints: the pool as tables."""
+"""`bitfusion-pool status`: GPUs, leases and queue as text tables."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 def status_text(snapshot: Snapshot) -> str:
-    """GPUs, who holds them, who waits."""
+    """The tables of a snapshot: GPUs, who holds them, who waits."""
     simulated = ", simulated GPUs" if snapshot.simulated else ""
     parts = [f"GPU pool in {snapshot.folder}{simulated}\n\n", _gpus(snapshot)]
     parts += ["\n", _held(snapshot) if snapshot.held else "Nobody holds a GPU.\n"]
     if snapshot.waiting:
         parts += ["\n", _waiting(snapshot)]
-    if snapshot.lost:
+    if snapshot.without_lock_file:
         parts.append(
             "\nThe lock files of these were deleted; nobody can tell whether they still run:\n  "
-            + "\n  ".join(snapshot.lost)
+            + "\n  ".join(snapshot.without_lock_file)
             + "\nOnce you know that they have ended: bitfusion-pool reap --force LEASE\n"
         )
     return "".join(parts)
@@ -53,8 +53,8 @@ def _held(snapshot: Snapshot) -> str:
             entry.holder.label,
             size_text(entry.request),
             _where(entry),
-            short_duration(int(snapshot.taken - (entry.granted or snapshot.taken))),
-            _until(entry, snapshot.taken),
+            short_duration(int(snapshot.taken_at - (entry.granted_at or snapshot.taken_at))),
+            _until(entry, snapshot.taken_at),
             entry.entry_id,
         )
         for entry in snapshot.held
@@ -65,15 +65,15 @@ def _held(snapshot: Snapshot) -> str:
 def _waiting(snapshot: Snapshot) -> str:
     rows = [
         (
-            str(place),
+            str(position),
             entry.holder.user,
             entry.holder.label,
             size_text(entry.request),
-            short_duration(int(snapshot.taken - entry.asked)),
+            short_duration(int(snapshot.taken_at - entry.requested_at)),
         )
-        for entry, place in zip(snapshot.waiting, snapshot.places, strict=True)
+        for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
     ]
-    return box(("Place", "User", "Waiting", "Request", "for"), rows, frozenset((0, 4)))
+    return box(("Position", "User", "Waiting", "Request", "for"), rows, frozenset((0, 4)))
 
 
 def _where(entry: Entry) -> str:
@@ -82,7 +82,7 @@ def _where(entry: Entry) -> str:
 
 
 def _until(entry: Entry, now: float) -> str:
-    if entry.kind != RESERVED or entry.expires is None:
+    if entry.kind != RESERVED or entry.expires_at is None:
         return "it ends"
-    left = entry.expires - now
+    left = entry.expires_at - now
     return f"{short_duration(int(left))} unused" if left > 0 else "client ends"

@@ -1,1 +1,8 @@
-"""The `bitfusion` command: what users, kernels and scripts call to take GPUs and run programs with them."""
+"""The `bitfusion` command: what users, kernels and scripts call to take GPUs and to run programs with them.
+
+- ``cli``: the subcommands; ``signals``, ``log_output``: what all of them need
+- ``run``: `run`; ``reservations``: `request_gpus`, `client`, `release_gpus`
+- ``first_contact``, ``holder``, ``acquisition``, ``program``: the steps of these, in their order; ``lease``
+- ``allocation_file``, ``requested_gpus``, ``program_environment``, ``json_text``: what they write
+- ``reports``: `list_gpus`, `smi`; ``health``, ``machine_checks``, ``health_report``: `health`
+"""

@@ -1,4 +1,4 @@
-"""The stand-in `bitfusion` command: its sub-commands and what it says when something is wrong."""
+"""The `bitfusion` command: its subcommands, its help, its exit status and error lines."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 
 from bitfusion_client.errors import BitfusionError, InvalidRequest, TokenExpired, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.log_output import VERSION, Speaker, say
+from bitfusion_pool.client.log_output import VERSION, LogOutput, write_text
 from bitfusion_pool.client.signals import Interrupted, raise_on_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 HELP = """\
 NAME:
@@ -20,10 +20,10 @@ USAGE:
    bitfusion COMMAND [options] [arguments]
 
 COMMANDS:
-   run           Take GPUs, run a program with them, give them back
+   run           Take GPUs, run a program with them, release them
    request_gpus  Take GPUs and keep them until release_gpus
    client        Run a program with the GPUs of request_gpus
-   release_gpus  Give back the GPUs of request_gpus, or those of an allocation file (-f FILE)
+   release_gpus  Release the GPUs of request_gpus, or those of an allocation file (-f FILE)
    list_gpus     Servers, their GPUs and free memory
    smi           Who uses which GPU
    health        Check the pool and this machine
@@ -41,7 +41,7 @@ OPTIONS of run and request_gpus:
 
 
 def main(args: Sequence[str]) -> None:
-    """Run the command and end the process; never returns."""
+    """Run the command and end the process; called by `bin/bitfusion`, never returns."""
     status = 1
     try:
         raise_on_signals()
@@ -49,53 +49,105 @@ def main(args: Sequence[str]) -> None:
     except Interrupted as interruption:
         status = 128 + interruption.number
     except TokenExpired as error:
-        _speaker(os.environ).plain(str(error))
+        _log_output(os.environ).plain(str(error))
     except BitfusionError as error:
-        _speaker(os.environ).error(error)
+        _log_output(os.environ).error(error)
     except BaseException as error:
-        _speaker(os.environ).error(f"unexpected {type(error).__name__}: {error}")
+        _log_output(os.environ).error(f"unexpected {type(error).__name__}: {error}")
         if os.environ.get("BITFUSION_POOL_DEBUG"):
             import traceback
 
             traceback.print_exc()
     finally:
-        # nothing is buffered; taking the interpreter down in order costs some milliseconds
+        # nothing is buffered, and an orderly end of the interpreter costs some milliseconds
         os._exit(status)
 
 
 def _dispatch(args: Sequence[str], environ: Mapping[str, str]) -> int:
     name = args[0] if args else "help"
-    rest = args[1:]
-    if name == "run":
-        from bitfusion_pool.client.run import run
-
-        return run(rest, environ)
-    if name in ("request_gpus", "client", "release_gpus"):
-        from bitfusion_pool.client import reservations
-
-        return getattr(reservations, name)(rest, environ)  # type: ignore[no-any-return]  # all three return int
-    if name in ("list_gpus", "smi"):
-        from bitfusion_pool.client import reports
-
-        return reports.list_gpus(environ) if name == "list_gpus" else reports.smi(environ)
-    if name == "health":
-        from bitfusion_pool.client.health import health
-
-        return health(environ)
-    if name in ("version", "-v", "--version"):
-        say(1, f"bitfusion version {VERSION} (embedded pool, stand-in for the vSphere Bitfusion client)\n")
-        return 0
-    if name in ("help", "h", "-h", "--help"):
-        say(1, HELP)
-        return 0
-    raise UsageError(f'no such command: "{name}"; `bitfusion help` lists them')
+    subcommand = SUBCOMMANDS.get(name)
+    if subcommand is None:
+        raise UsageError(f'no such command: "{name}"; `bitfusion help` lists them')
+    return subcommand(args[1:], environ)
 
 
-def _speaker(environ: Mapping[str, str]) -> Speaker:
-    # the error may be that manners cannot be read: then the default stream must do
-    from bitfusion_pool.inventory.emulation import manners_from, split_manners
+def _log_output(environ: Mapping[str, str]) -> LogOutput:
+    from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 
     try:
-        return Speaker(manners_from(split_manners(environ.get("BITFUSION_POOL_MANNERS", ""))).stream)
-    except InvalidRequest:
-        return Speaker()
+        return LogOutput(emulation_from(environment_settings(environ)).stream)
+    except InvalidRequest:  # which may be the very error to write
+        return LogOutput()
+
+
+# Each subcommand imports what it needs, which the start of the others does not have to pay for.
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.run import run
+
+    return run(args, environ)
+
+
+def _request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.reservations import request_gpus
+
+    return request_gpus(args, environ)
+
+
+def _client(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.reservations import client
+
+    return client(args, environ)
+
+
+def _release_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.reservations import release_gpus
+
+    return release_gpus(args, environ)
+
+
+def _list_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.reports import list_gpus
+
+    return list_gpus(environ)
+
+
+def _smi(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.reports import smi
+
+    return smi(environ)
+
+
+def _health(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    from bitfusion_pool.client.health import health
+
+    return health(environ)
+
+
+def _version(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    write_text(1, f"bitfusion version {VERSION} (embedded pool, stand-in for the vSphere Bitfusion client)\n")
+    return 0
+
+
+def _help(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    write_text(1, HELP)
+    return 0
+
+
+SUBCOMMANDS: dict[str, Callable[[Sequence[str], Mapping[str, str]], int]] = {
+    "run": _run,
+    "request_gpus": _request_gpus,
+    "client": _client,
+    "release_gpus": _release_gpus,
+    "list_gpus": _list_gpus,
+    "smi": _smi,
+    "health": _health,
+    "version": _version,
+    "-v": _version,
+    "--version": _version,
+    "help": _help,
+    "h": _help,
+    "-h": _help,
+    "--help": _help,
+}

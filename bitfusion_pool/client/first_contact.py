@@ -1,4 +1,4 @@
-"""The words of the client's first contact with its servers, and its failures, as the manners have them."""
+"""The first contact with the servers: claiming a client id, asking for free GPUs, and how both can fail."""
 
 from __future__ import annotations
 
@@ -6,75 +6,68 @@ import os
 import time
 
 from bitfusion_client.errors import ServersUnreachable, TokenExpired
-from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.ledger.entries import Holder
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_pool.client.log_output import LogOutput
+from bitfusion_pool.inventory.filters import is_listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bitfusion_client.request import GpuRequest
-    from bitfusion_pool.client.log_output import Speaker
+    from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.ledger import Ledger
 
-EXPIRY = "2021-11-20T00:00:00Z"
+_EXPIRY = "2021-11-20T00:00:00Z"
 
 
-def claim(ledger: Ledger, speaker: Speaker) -> str:
-    """Say who we are to the servers; returns the client id. Raises ServersUnreachable, TokenExpired."""
-    manners = ledger.manners
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one command knows once the servers have accepted it; it outlives the connection to the ledger."""
+
+    client_id: str
+    log: LogOutput
+    emulation: Emulation
+
+
+def claim_client_id(ledger: Ledger) -> Session:
+    """Claim the user's client id, as the first step of every command that talks to the servers.
+
+    Raises:
+        TokenExpired: The emulation says so.
+        ServersUnreachable: No server answers, or none accepts the token.
+    """
+    emulation = ledger.emulation
+    log = LogOutput(emulation.stream)
     client_id = ledger.client_id(os.getuid())
-    if manners.token == "expired":
-        raise TokenExpired("", f"Token expired at: {EXPIRY}")
+    if emulation.token == "expired":
+        raise TokenExpired("", f"Token expired at: {_EXPIRY}")
     reason = ""
-    if manners.servers == "unreachable":
+    if emulation.servers == "unreachable":
         reason = "dial tcp {0}: i/o timeout"
-    elif manners.token == "refused":
+    elif emulation.token == "refused":
         reason = "context deadline exceeded"
     for server in ledger.servers:
-        speaker.log(f"Query server {server.key} to claim client id: {client_id}")
-        time.sleep(manners.slow)
+        log.log(f"Query server {server.key} to claim client id: {client_id}")
+        time.sleep(emulation.slow)
         if not reason:
-            break  # the first that answers will do
-        address = f"https://{server.key}/claim_id"
-        why = f"Get {address}: {reason.format(server.key)}"
-        speaker.log(f"Error contacting server {server.key} to verify client id: {why}", "WARN")
+            break  # one answer is enough
+        why = f"Get https://{server.key}/claim_id: {reason.format(server.key)}"
+        log.log(f"Error contacting server {server.key} to verify client id: {why}", "WARN")
     if reason:
         raise ServersUnreachable("", "none of the servers responded correctly to client id claim requests.")
-    if manners.backup_warning == "on":
+    if emulation.backup_warning == "on":
         file = f"{os.environ.get('HOME', '/root')}/.bitfusion/client.yaml"
         copy = f"{file}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
         why = f"rename {file} {copy}: device or resource busy"
-        speaker.log(f"Unable to backup old client config file: {why}", "WARN")
-    return client_id
+        log.log(f"Unable to backup old client config file: {why}", "WARN")
+    return Session(client_id, log, emulation)
 
 
-def query(ledger: Ledger, speaker: Speaker, request: GpuRequest) -> Sequence[Server]:
-    """Ask the servers of the request what they have; returns them."""
-    names = request.servers
-    chosen = [one for one in ledger.servers if not names or {one.key, one.address, one.name} & set(names)]
-    for server in chosen:
-        speaker.log(f"Query server {server.key} gpu availability")
-        time.sleep(ledger.manners.slow)
-    return chosen
-
-
-def holder_of(program: Sequence[str], environ: Mapping[str, str]) -> Holder:
-    """How the others will see us: label, user, pid, host."""
-    import pwd
-
-    label = environ.get("BITFUSION_LABEL") or os.path.basename(environ.get("JPY_SESSION_NAME", ""))
-    if not label:
-        label = " ".join([os.path.basename(program[0]), *program[1:3]]) if program else "request_gpus"
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = str(os.getuid())
-    return Holder(one_line(label), user, os.getpid(), os.uname().nodename, os.getuid())
-
-
-def one_line(label: str) -> str:
-    """At most 60 characters that cannot be mistaken for a separator or break a line."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in label)
-    flat = " ".join(printable.replace(";", ",").split())
-    return flat if len(flat) <= 60 else flat[:59] + "…"
+def query_servers(ledger: Ledger, session: Session, request: GpuRequest) -> Sequence[Server]:
+    """Ask the servers that the request accepts for free GPUs; returns these servers."""
+    listed = [server for server in ledger.servers if is_listed(request, server)]
+    for server in listed:
+        session.log.log(f"Query server {server.key} gpu availability")
+        time.sleep(session.emulation.slow)
+    return listed

@@ -1,36 +1,41 @@
-"""What the stand-in says: the client's log lines, on the stream its manners name."""
+"""Log output of the `bitfusion` command: the real client's log lines, on the stream the emulation names."""
 
 from __future__ import annotations
 
 import os
 import time
 
-VERSION = "4.0.0-00000000"  # the words are those of client 4.0.0; no real build has this number
+VERSION = "4.0.0-00000000"  # the lines are those of client 4.0.0; no real build has this number
 
 
-class Speaker:
-    """Writes lines. A reader that is gone is no reason to fail: the GPUs must still be given back."""
+class LogOutput:
+    """Writes the lines of one command.
 
-    __slots__ = ("_log", "_plain")
+    A reader that is gone is no reason to fail, because the GPUs must still be released.
+    """
+
+    __slots__ = ("_log_fd", "_plain_fd")
 
     def __init__(self, stream: str = "stderr") -> None:
-        self._log = 1 if stream == "stdout" else 2
-        self._plain = 2 if stream == "stderr" else 1
+        self._log_fd = 1 if stream == "stdout" else 2
+        self._plain_fd = 2 if stream == "stderr" else 1
 
     def log(self, message: str, level: str = "INFO") -> None:
+        """A line with level and time."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        say(self._log, f"[{level}] {stamp} {message}\n")
+        write_text(self._log_fd, f"[{level}] {stamp} {message}\n")
 
     def plain(self, text: str) -> None:
         """Lines without level and time."""
-        say(self._plain, f"{text}\n")
+        write_text(self._plain_fd, f"{text}\n")
 
     def error(self, text: object) -> None:
-        say(self._log, f"Error: {text}\n")
+        """The line of an error that ends the command."""
+        write_text(self._log_fd, f"Error: {text}\n")
 
 
-def say(fd: int, text: str) -> None:
-    """Write all of `text`; errors of the stream are dropped."""
+def write_text(fd: int, text: str) -> None:
+    """Write all of `text` without buffering; errors of the stream are ignored."""
     data = text.encode(errors="replace")
     try:
         while data:

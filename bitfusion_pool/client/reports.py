@@ -1,29 +1,31 @@
-"""`bitfusion list_gpus` and `bitfusion smi`."""
+"""`bitfusion list_gpus` and `bitfusion smi`: servers, GPUs, free memory and leases as text."""
 
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.first_contact import claim
-from bitfusion_pool.client.log_output import VERSION, Speaker, say
+from bitfusion_pool.client.first_contact import claim_client_id
+from bitfusion_pool.client.log_output import VERSION, write_text
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.snapshot import Snapshot, take_snapshot
+from bitfusion_pool.ledger.snapshot import take_snapshot
 from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bitfusion_pool.ledger.snapshot import Snapshot
+
 
 def list_gpus(environ: Mapping[str, str]) -> int:
-    """Servers, GPUs and free memory on stdout; what else the client says goes where its manners say."""
-    say(1, list_gpus_text(_snapshot(environ)))
+    """Servers, GPUs and free memory on stdout; log lines go where the emulation says."""
+    write_text(1, list_gpus_text(_snapshot(environ)))
     return 0
 
 
 def list_gpus_text(snapshot: Snapshot) -> str:
-    """In the shape remembered of the real client, the device's name added."""
+    """The report in the form remembered of the real client, with the device's name added."""
     lines = []
     for position, server in enumerate(snapshot.servers):
-        lines.append(f"- server {position} [{server.key}]: running {len(snapshot.tasks(server))} tasks")
+        lines.append(f"- server {position} [{server.key}]: running {len(snapshot.leases_on(server))} tasks")
         for device in server.devices:
             free = max(0, snapshot.free[server.key, device.number])
             memory = f"free memory {free} MiB / {device.memory_mib} MiB"
@@ -32,13 +34,13 @@ def list_gpus_text(snapshot: Snapshot) -> str:
 
 
 def smi(environ: Mapping[str, str]) -> int:
-    """A table of GPUs and one of leases on stdout."""
-    say(1, smi_text(_snapshot(environ)))
+    """A table of GPUs and one of leases on stdout; log lines go where the emulation says."""
+    write_text(1, smi_text(_snapshot(environ)))
     return 0
 
 
 def smi_text(snapshot: Snapshot) -> str:
-    """The same as text."""
+    """The tables as text."""
     gpus = []
     for server in snapshot.servers:
         for device in server.devices:
@@ -59,5 +61,5 @@ def smi_text(snapshot: Snapshot) -> str:
 
 def _snapshot(environ: Mapping[str, str]) -> Snapshot:
     with Ledger(environ) as ledger:
-        claim(ledger, Speaker(ledger.manners.stream))
+        claim_client_id(ledger)
         return take_snapshot(ledger)

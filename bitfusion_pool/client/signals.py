@@ -1,4 +1,7 @@
-"""The few signal functions the wrapper needs, without the enums of `signal` (3 ms of its start)."""
+"""Signals of the `bitfusion` command: end the wait, forward to the program, or die, as the emulation says.
+
+Uses the C module: the enums of `signal` cost 3 ms of every start.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ else:
 
 SIGHUP, SIGINT, SIGTERM, SIGCHLD = 1, 2, 15, 17
 SIGPIPE, SIGXFSZ = 13, 25
-FROM_KERNEL = 0x80  # si_code of what a terminal sends; the whole foreground group has got it then
-
 HANDLED = (SIGINT, SIGTERM, SIGHUP)
+_FROM_KERNEL = 0x80  # si_code of what a terminal sends, to the whole foreground process group
 
 
 class Interrupted(BaseException):
@@ -25,46 +27,57 @@ class Interrupted(BaseException):
         self.number = number
 
 
-def _raise(number: int, _: FrameType | None) -> None:
-    raise Interrupted(number)
-
-
-def manner_of(number: int, sigint: str, sigterm: str) -> str:
-    """forward, die or ignore; SIGHUP is treated as SIGTERM."""
+def reaction(number: int, sigint: str, sigterm: str) -> str:
+    """``forward``, ``die`` or ``ignore``, from the emulation settings; SIGHUP is treated as SIGTERM."""
     return sigint if number == SIGINT else sigterm
 
 
 def raise_on_signals(sigint: str = "forward", sigterm: str = "forward") -> None:
-    """While there is no program yet, these signals end the client (unless its manners say otherwise)."""
+    """Let signals end the command as long as there is no program to forward them to.
+
+    Args:
+        sigint: The emulation setting: ``forward`` raises Interrupted here.
+        sigterm: The same for SIGTERM and SIGHUP.
+    """
     for number in HANDLED:
         if _signal.getsignal(number) == _signal.SIG_IGN:
-            continue  # nohup, or a background job of a plain sh: as the one who started us wants it
-        manner = manner_of(number, sigint, sigterm)
-        if manner == "forward":
-            _signal.signal(number, _raise)
-        elif manner == "die":
+            continue  # nohup, or a background job of a plain sh: our parent wants it ignored
+        wanted = reaction(number, sigint, sigterm)
+        if wanted == "forward":
+            _signal.signal(number, _raise_interrupted)
+        elif wanted == "die":
             _signal.signal(number, _signal.SIG_DFL)
         else:
-            _signal.signal(number, lambda *_: None)  # a handler, since programs would inherit "ignore"
+            # an empty handler, because programs would inherit SIG_IGN
+            _signal.signal(number, lambda *_: None)
 
 
 def block() -> set[int]:
     """Keep the handled signals and SIGCHLD pending for `next_signal`; returns the mask from before."""
-    _signal.signal(SIGCHLD, _signal.SIG_DFL)  # ignored by some parents: then nobody would learn the status
+    # a parent may have set SIG_IGN, which would hide the child's status
+    _signal.signal(SIGCHLD, _signal.SIG_DFL)
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, (*HANDLED, SIGCHLD))
     return {int(number) for number in before}
 
 
 def next_signal() -> tuple[int, bool]:
-    """Wait for one of the blocked signals: its number, and whether a terminal sent it to everybody."""
+    """Wait for one of the blocked signals.
+
+    Returns:
+        Its number, and whether a terminal sent it to the whole foreground process group.
+    """
     info = _signal.sigwaitinfo((*HANDLED, SIGCHLD))
-    return info.si_signo, info.si_code == FROM_KERNEL
+    return info.si_signo, info.si_code == _FROM_KERNEL
 
 
 def die_of(number: int) -> None:
-    """End this process as if it had never heard of the signal."""
+    """End this process by the signal, as if it had no handler."""
     import os
 
     _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (number,))
     os.kill(os.getpid(), number)
+
+
+def _raise_interrupted(number: int, _: FrameType | None) -> None:
+    raise Interrupted(number)

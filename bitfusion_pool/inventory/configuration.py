@@ -1,13 +1,13 @@
-"""pool.toml: the servers and devices an admin describes, and the manners. Format: docs/pool.md."""
+"""pool.toml: servers, GPUs and emulation settings as an administrator describes them."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from bitfusion_client.errors import PoolUnreadable
-from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.inventory.emulation import manners_from
+from bitfusion_client.errors import InvalidRequest, PoolUnreadable
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_pool.inventory.emulation import TABLE, emulation_from
 from bitfusion_pool.inventory.servers import (
     DEFAULT_DEVICE_NAME,
     DEFAULT_MEMORY_MIB,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FILE = "pool.toml"
-MOST_DEVICES = 256  # of one server
+MAX_DEVICES = 256  # of one server
 
 _SERVER_FIELDS: dict[str, type] = {
     "name": str,
@@ -37,7 +37,7 @@ _SERVER_FIELDS: dict[str, type] = {
     "devices": list,
 }
 _DEVICE_FIELDS: dict[str, type] = {"name": str, "memory_mib": int, "count": int}
-_KINDS: dict[type, str] = {
+_TYPE_NAMES: dict[type, str] = {
     str: "a text",
     int: "a whole number",
     bool: "true or false",
@@ -45,52 +45,73 @@ _KINDS: dict[type, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What pool.toml says: servers (maybe none) and emulation settings, checked but still as text."""
+
+    servers: tuple[Server, ...]
+    emulation: Mapping[str, str]
+
+
 def configuration_path(folder: str, environ: Mapping[str, str]) -> str:
     """The file that describes the pool in `folder`; it need not exist unless the environment names it."""
     return environ.get("BITFUSION_POOL_CONFIG") or f"{folder}/{FILE}"
 
 
-def stamp(path: str, required: bool) -> str:
-    """Changes whenever the file does; empty if there is none. Raises PoolUnreadable if it is `required`."""
+def file_version(path: str, required: bool) -> str:
+    """A text that changes whenever the file does; empty if there is no file.
+
+    Raises:
+        PoolUnreadable: There is no file although it is `required`.
+    """
     try:
         found = os.stat(path)
     except OSError as error:
         if required:
-            raise wrong(path, error.strerror or str(error)) from error
+            raise wrong_configuration(path, error.strerror or str(error)) from error
         return ""
     return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
 
 
-def wrong(path: str, why: str) -> PoolUnreadable:
+def wrong_configuration(path: str, why: str) -> PoolUnreadable:
+    """The error for a file that cannot be read or says something wrong."""
     return PoolUnreadable("", f"pool configuration {path} is wrong: {why}")
 
 
-def read_configuration(path: str) -> tuple[tuple[Server, ...], dict[str, str]]:
-    """Servers and manners (as text, already checked). Raises PoolUnreadable naming the place of a mistake."""
+def read_configuration(path: str) -> Configuration:
+    """Read the file.
+
+    Raises:
+        PoolUnreadable: The file is wrong; the error names the key.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeError) as error:
-        raise wrong(path, getattr(error, "strerror", None) or str(error)) from error
+        raise wrong_configuration(path, getattr(error, "strerror", None) or str(error)) from error
     try:
         return parse_configuration(text)
     except ValueError as error:
-        raise wrong(path, str(error)) from error
+        raise wrong_configuration(path, str(error)) from error
 
 
-def parse_configuration(text: str) -> tuple[tuple[Server, ...], dict[str, str]]:
-    """The same from the text of the file. Raises ValueError in words for people."""
+def parse_configuration(text: str) -> Configuration:
+    """The configuration in the text of a file.
+
+    Raises:
+        ValueError: The text is wrong; the error names the key and what is allowed.
+    """
     data = _toml(text)
     for key in data:
-        if key not in ("servers", "manners"):
-            raise ValueError(f"unknown key {key!r}; known are servers, manners")
-    manners = data.get("manners", {})
-    if not isinstance(manners, dict):
-        raise ValueError("manners must be a table [manners]")
-    spelled = {name: _spelling(value) for name, value in manners.items()}
+        if key not in ("servers", TABLE):
+            raise ValueError(f"unknown key {key!r}; known are servers, {TABLE}")
+    settings = data.get(TABLE, {})
+    if not isinstance(settings, dict):
+        raise ValueError(f"{TABLE} must be a table [{TABLE}]")
+    emulation = {name: _setting_text(value) for name, value in settings.items()}
     try:
-        manners_from(spelled)
-    except Exception as error:
+        emulation_from(emulation)
+    except InvalidRequest as error:
         raise ValueError(str(error)) from error
     tables = data.get("servers", [])
     if not isinstance(tables, list):
@@ -100,18 +121,18 @@ def parse_configuration(text: str) -> tuple[tuple[Server, ...], dict[str, str]]:
     for key in keys:
         if keys.count(key) > 1:
             raise ValueError(f"two servers have the address {key}")
-    return servers, spelled
+    return Configuration(servers, emulation)
 
 
 def _toml(text: str) -> dict[str, Any]:
     from importlib import import_module
 
-    # by name: which of the two exists depends on the Python
+    # by name, because a type checker knows only one of the two
     name = "tomllib" if sys.version_info >= (3, 11) else "tomli"
     try:
         module = import_module(name)
     except ModuleNotFoundError:
-        # the command runs without site-packages, and in a checkout they do not lie beside this package
+        # `bitfusion` runs without site-packages, and in a checkout they are not beside this package either
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         sys.path.append(f"{os.path.dirname(os.path.dirname(sys.executable))}/lib/{version}/site-packages")
         try:
@@ -122,7 +143,7 @@ def _toml(text: str) -> dict[str, Any]:
     return data
 
 
-def _spelling(value: object) -> str:
+def _setting_text(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
@@ -135,7 +156,7 @@ def _checked(place: str, table: object, fields: Mapping[str, type]) -> dict[str,
         if key not in fields:
             raise ValueError(f"{place}: unknown key {key!r}; known are {', '.join(fields)}")
         if type(value) is not fields[key]:
-            raise ValueError(f"{place}: {key} must be {_KINDS[fields[key]]}, not {value!r}")
+            raise ValueError(f"{place}: {key} must be {_TYPE_NAMES[fields[key]]}, not {value!r}")
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise ValueError(f"{place}: {key} must be at least 1, not {value}")
         if isinstance(value, str) and not (value and value.isprintable()):
@@ -156,8 +177,8 @@ def _server(position: int, table: object) -> Server:
     devices: tuple[Device, ...] = ()
     for number, group in enumerate(fields.get("devices", [])):
         values = _checked(f"{place}.devices[{number}]", group, _DEVICE_FIELDS)
-        if len(devices) + values.get("count", 1) > MOST_DEVICES:
-            raise ValueError(f"{place}: a server has at most {MOST_DEVICES} devices")
+        if len(devices) + values.get("count", 1) > MAX_DEVICES:
+            raise ValueError(f"{place}: a server has at most {MAX_DEVICES} devices")
         devices += simulated_devices(
             values.get("count", 1),
             values.get("memory_mib", DEFAULT_MEMORY_MIB),

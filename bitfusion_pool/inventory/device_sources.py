@@ -1,4 +1,7 @@
-"""What kind of GPUs stand behind a lease, and what a program must find in its environment to use them."""
+"""Kinds of GPUs (simulated, real NVIDIA devices) and what a program needs to use them: CUDA_VISIBLE_DEVICES.
+
+Support for real devices belongs here: another source.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,32 @@ if TYPE_CHECKING:
 
     from bitfusion_pool.inventory.servers import Device
 else:
-    Protocol = object  # `typing` is not for the start-up path
+    Protocol = object  # importing `typing` would delay every `bitfusion run`
 
 
 class DeviceSource(Protocol):
-    """One kind of devices. Shares and queue are the ledger's business; a source only makes them usable."""
+    """One kind of devices. The ledger decides who gets which share; a source only makes it usable."""
 
     def environment(self, devices: Sequence[Device]) -> dict[str, str]:
         """Variables for a program that holds a share of each of these devices, in this order."""
 
 
 class SimulatedDevices:
-    """Devices without hardware: the program gets none of the real cards either, nobody leased it those."""
+    """Devices without hardware. The program must not use the machine's real GPUs: it has no lease on them."""
 
     def environment(self, devices: Sequence[Device]) -> dict[str, str]:
+        """Hide all real GPUs from CUDA."""
         return {"CUDA_VISIBLE_DEVICES": ""}
 
 
 class UnmanagedDevices:
-    """Real devices whose use is not arranged here: the environment stays as it is."""
+    """Real devices that the pool only counts: it leaves the program's environment as it is."""
 
     def environment(self, devices: Sequence[Device]) -> dict[str, str]:
+        """No variables."""
         return {}
 
 
 def source_of(devices: Sequence[Device]) -> DeviceSource:
-    """The source of the devices of one lease, which are all of one server and of one kind."""
+    """The source of the devices of one lease, which are all in one server and of one kind."""
     return SimulatedDevices() if all(device.simulated for device in devices) else UnmanagedDevices()

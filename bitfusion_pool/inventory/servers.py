@@ -1,11 +1,11 @@
-"""What the pool has: servers and the GPUs in them. Pure data, whatever the devices really are."""
+"""A server and the GPUs (devices) in it, as plain values; the default server of an unconfigured pool."""
 
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import dataclass
 
 DEFAULT_DEVICE_NAME = "Simulated Tesla V100-PCIE-16GB"
-DEFAULT_MEMORY_MIB = 16160  # what the vendor's logs show for this card
+DEFAULT_MEMORY_MIB = 16160  # as in the logs of the real client for this card
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Device:
 
     @property
     def shown_name(self) -> str:
-        """The name for people; a device that is not real always says so."""
+        """The name for people; it always says when the device is simulated."""
         if not self.simulated or "simulated" in self.name.lower():
             return self.name
         return f"{self.name} (simulated)"
@@ -28,7 +28,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One machine with GPUs. `key` (address:port) names it in the ledger, in requests and in log lines."""
+    """One machine with GPUs."""
 
     name: str
     address: str
@@ -43,14 +43,15 @@ class Server:
 
     @property
     def key(self) -> str:
+        """``address:port``, which identifies the server in the ledger, in requests and in log lines."""
         return f"{self.address}:{self.port}"
 
-    @property
-    def device_count(self) -> int:
-        return len(self.devices)
-
     def device(self, number: int) -> Device:
-        """The device with this number. Raises KeyError."""
+        """The device with this number.
+
+        Raises:
+            KeyError: The server has no such device.
+        """
         for device in self.devices:
             if device.number == number:
                 return device
@@ -63,7 +64,7 @@ def simulated_devices(count: int, memory_mib: int, name: str, first: int = 0) ->
 
 
 def stable_uuid(*words: str) -> str:
-    """A uuid that is the same for the same words: servers keep theirs without anybody storing it."""
+    """A uuid derived from `words`: a server keeps its uuid although nothing stores it."""
     from hashlib import md5
 
     digits = md5("\0".join(words).encode(), usedforsecurity=False).hexdigest()
@@ -71,6 +72,6 @@ def stable_uuid(*words: str) -> str:
 
 
 def default_servers() -> tuple[Server, ...]:
-    """One server on this machine with two simulated GPUs: what a pool is before anybody configured it."""
+    """The servers of a pool without a configuration: one on this machine, with two simulated GPUs."""
     devices = simulated_devices(2, DEFAULT_MEMORY_MIB, DEFAULT_DEVICE_NAME)
     return (Server("local", "127.0.0.1", 56001, devices, uuid=stable_uuid("local", "127.0.0.1:56001")),)

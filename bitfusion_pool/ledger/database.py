@@ -1,15 +1,17 @@
-"""The ledger's SQLite file: opening, making, schema. Nothing here knows about queues."""
+"""The ledger's SQLite file: its schema, creating it, opening it."""
 
 from __future__ import annotations
 
 import os
 
 from bitfusion_client.errors import PoolUnreadable
-from bitfusion_pool.ledger.pool_folder import LEDGER, ensure_folder, file_mode, unreadable
+from bitfusion_pool.ledger.pool_folder import DATABASE, ensure_folder, file_mode, unreadable
 from bitfusion_pool.ledger.sqlite import sqlite3
 
 VERSION = 1
-BUSY_S = 20.0  # one transaction takes about a millisecond; whoever needs longer is stopped or the disk hangs
+BUSY_S = (
+    20.0  # a transaction takes about a millisecond; longer means that a process is stopped or the disk hangs
+)
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -33,18 +35,22 @@ CREATE INDEX shares_by_entry ON shares (entry);
 """
 
 
-def open_store(folder: str) -> sqlite3.Connection:
-    """A connection to the ledger in `folder`, which is made if it does not exist. Raises PoolUnreadable."""
-    path = f"{folder}/{LEDGER}"
+def open_database(folder: str) -> sqlite3.Connection:
+    """A connection to the ledger in `folder`, which is created if it does not exist.
+
+    Raises:
+        PoolUnreadable: The file cannot be created or opened, or has another version.
+    """
+    path = f"{folder}/{DATABASE}"
     try:
         if not os.path.exists(path):
             ensure_folder(folder)
-            _make(folder, path)
+            _create(folder, path)
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise unreadable(folder, error) from error
     try:
-        # a crash of the machine voids all leases anyway: they are file locks
+        # a crash of the machine ends all leases anyway, because they are file locks
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("PRAGMA foreign_keys=ON")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -59,8 +65,8 @@ def open_store(folder: str) -> sqlite3.Connection:
     return connection
 
 
-def _make(folder: str, path: str) -> None:
-    # complete under another name first: nobody ever opens half a ledger
+def _create(folder: str, path: str) -> None:
+    # written under another name first, so that nobody opens half a ledger
     draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     connection = sqlite3.connect(draft, isolation_level=None)
     try:

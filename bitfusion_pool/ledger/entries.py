@@ -1,4 +1,4 @@
-"""What the ledger writes down: one entry per request, first waiting, then held."""
+"""An entry of the ledger (a request that waits or a lease), its holder and its queue position, as values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.placement import Share
 
+# the states of an entry
 WAITING = "waiting"
 HELD = "held"
 
-# how an entry shows that it is alive
-PROCESS = "process"  # its file lock
-RESERVED = "reserved"  # request_gpus: no process; a time to live, and the lock of clients that use it
-REMOTE = "remote"  # a holder that shares no file system with us: a time to live it renews
+# the kinds of entries, by what proves that their holder lives
+PROCESS = "process"  # its lease lock
+RESERVED = "reserved"  # of request_gpus: its time to live, or the lease lock of clients that use it
+REMOTE = "remote"  # a holder that shares no file system with us: the time to live that it renews
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks, for people to read: nothing here proves anything. `pid` as the holder sees it."""
+    """Who made the request, for people to read; it proves nothing. `pid` is the one the holder sees."""
 
     label: str
     user: str
@@ -31,9 +32,11 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A request in the ledger. Times are seconds since the epoch; `expires` is None for a file lock's life.
+    """A request in the ledger.
 
-    `number` counts up over the ledger's life: the order in the queue. `servers` are those that could serve.
+    `number` increases over the life of the ledger and is the order of the queue. `servers` are the keys of
+    the servers that could serve the request. Times are in seconds since the epoch; `expires_at` is None where
+    the lease lock alone decides.
     """
 
     number: int
@@ -43,45 +46,50 @@ class Entry:
     request: GpuRequest
     holder: Holder
     servers: tuple[str, ...]
-    asked: float
-    granted: float | None
-    expires: float | None
+    requested_at: float
+    granted_at: float | None
+    expires_at: float | None
     shares: tuple[Share, ...] = ()
 
-    def who(self, now: float) -> str:
+    def summary(self, now: float) -> str:
         """How others see this entry: ``root: digits.ipynb (1 GPUs, partial 0.5, 32s)``."""
-        since = max(0, int(now - (self.granted or self.asked)))
-        return f"{self.holder.user}: {self.holder.label} ({size_text(self.request)}, {short_duration(since)})"
+        size, since = (
+            size_text(self.request),
+            short_duration(int(now - (self.granted_at or self.requested_at))),
+        )
+        return f"{self.holder.user}: {self.holder.label} ({size}, {since})"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a waiter stands: place 1 is next. `of` counts all who compete, itself included.
+class QueuePosition:
+    """Where a waiting entry is in the queue, as of the time `seen_at`.
 
-    `in_the_way`: holders first, then earlier waiters, all as they were at the time `seen`.
+    `position` 1 is next; `of` counts all that compete for the same servers, this one included. `ahead`: the
+    entries that hold GPUs first, then those that wait before this one.
     """
 
-    place: int
+    position: int
     of: int
-    in_the_way: tuple[Entry, ...]
-    seen: float
+    ahead: tuple[Entry, ...]
+    seen_at: float
 
     def text(self) -> str:
-        """The message of the waiting line."""
+        """The message of the client's waiting line."""
         from bitfusion_client.client_output import format_waiting  # a millisecond only waiters pay
 
-        return format_waiting(self.place, self.of, [entry.who(self.seen) for entry in self.in_the_way])
+        return format_waiting(self.position, self.of, [entry.summary(self.seen_at) for entry in self.ahead])
 
 
 def size_text(request: GpuRequest) -> str:
-    """The size in the client's words: ``1 GPUs, partial 0.5``."""
+    """The size as the client writes it: ``1 GPUs, partial 0.5``."""
     if request.memory_mib is not None:
         return f"{request.gpus} GPUs, {request.memory_mib} MiB"
     return f"{request.gpus} GPUs, partial {plain_number(request.partial or 1)}"
 
 
 def short_duration(seconds: int) -> str:
-    """Whole seconds as people say it: 32s, 4m5s, 3h2m."""
+    """Whole seconds for people: 32s, 4m5s, 3h2m; a negative number is 0s."""
+    seconds = max(0, seconds)
     if seconds < 60:
         return f"{seconds}s"
     if seconds < 3600:

@@ -1,8 +1,9 @@
-"""Is the holder of a lease, or the owner of a queue ticket, still there? An OS file lock says so.
+"""The lease lock: an OS file lock (flock) that its holder keeps as long as it lives.
 
-Each has a file of its own, locked (flock) from before the ledger knows it until its end. The lock belongs to
-the open file, which wrapper and program share, and the kernel drops it with the last of them: no heartbeat,
-no pid, which means something else in every pid namespace. Works between containers on one local file system.
+Every entry of the ledger has a lock file of its own, locked from before the ledger knows the entry until its
+end. The lock belongs to the open file, which wrapper and program share; the kernel drops it with the last
+process that has the file open. There are no heartbeats, and no pids, which mean something else in every pid
+namespace. It works between containers on one local file system.
 """
 
 from __future__ import annotations
@@ -10,16 +11,13 @@ from __future__ import annotations
 import fcntl
 import os
 
-FOLDER = "locks"
-HIGH_FD = 200  # scripts use low numbers themselves (`exec 3>file`) and would close the lock by it
+from bitfusion_pool.ledger.pool_folder import LOCKS
+
+HIGH_FD = 200  # scripts use low numbers themselves (`exec 3>file`), which would close the lock
 
 
-def lock_path(folder: str, entry_id: str) -> str:
-    return f"{folder}/{FOLDER}/{entry_id}"
-
-
-class LifeLock:
-    """The lock of one entry, held while this object's descriptor, or an inherited copy, is open."""
+class LeaseLock:
+    """The lock of one entry, held while this object's descriptor `fd`, or an inherited copy, is open."""
 
     __slots__ = ("entry_id", "fd", "folder")
 
@@ -29,26 +27,26 @@ class LifeLock:
         self.fd = fd
 
     @classmethod
-    def create(cls, folder: str, entry_id: str, mode: int) -> LifeLock:
-        """Make the file with permission bits `mode`, and lock it. Raises OSError."""
-        path = lock_path(folder, entry_id)
+    def create(cls, folder: str, entry_id: str, mode: int) -> LeaseLock:
+        """Create the file with permission bits `mode`, and lock it. Raises OSError."""
+        path = _lock_path(folder, entry_id)
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             try:
-                os.fchmod(fd, mode)  # whatever the umask: others must be able to ask
+                os.fchmod(fd, mode)  # whatever the umask: other users must be able to look
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if os.fstat(fd).st_nlink:
                     return cls(folder, entry_id, _high(fd))
             except BaseException:
                 os.close(fd)
                 raise
-            # a cleaner took it for a leftover between open and flock
+            # `remove_leftover_locks` deleted it between open and flock
             os.close(fd)
 
     @classmethod
-    def join(cls, folder: str, entry_id: str) -> LifeLock:
+    def join(cls, folder: str, entry_id: str) -> LeaseLock:
         """Hold the lock of an existing entry together with others. Raises OSError."""
-        fd = os.open(lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(_lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
         except BaseException:
@@ -67,31 +65,28 @@ class LifeLock:
             self.fd = -1
 
     def remove(self) -> None:
-        """Forget the file: the ledger no longer knows the entry."""
+        """Drop this process's hold and delete the file: the ledger no longer knows the entry."""
         self.close()
-        remove_lock(self.folder, self.entry_id)
+        remove_lock_file(self.folder, self.entry_id)
 
 
-def _high(fd: int) -> int:
-    try:
-        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
-    except OSError:  # a low limit of open files
-        return fd
-    os.close(fd)
-    return high
+def is_held(folder: str, entry_id: str, shared: bool = False) -> bool:
+    """Whether any process holds the lock of this entry.
 
+    A file that is missing or may not be opened proves nothing, so it counts as held: better one GPU unused
+    than one handed out twice.
 
-def is_alive(folder: str, entry_id: str, shared: bool = False) -> bool:
-    """Whether anybody still holds the lock of this entry; `shared`: several may hold it together.
-
-    A missing or forbidden file proves nothing, so it counts as alive: better a GPU too few than one twice.
+    Args:
+        folder: The pool's folder.
+        entry_id: The entry.
+        shared: Whether several processes may hold the lock together (`LeaseLock.join`).
     """
     try:
-        fd = os.open(lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(_lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return True
     try:
-        # as weak as it may be: two that ask at the same moment should not take each other for the holder
+        # the weakest lock that tells: two processes that look at once must not take each other for the holder
         fcntl.flock(fd, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except OSError:
         return True
@@ -101,34 +96,57 @@ def is_alive(folder: str, entry_id: str, shared: bool = False) -> bool:
 
 
 def has_lock_file(folder: str, entry_id: str) -> bool:
-    """False for an entry whose file somebody deleted: nobody can tell any more whether it lives."""
-    return os.path.exists(lock_path(folder, entry_id))
+    """False for an entry whose file somebody deleted: nobody can tell any more whether its holder lives."""
+    return os.path.exists(_lock_path(folder, entry_id))
 
 
-def remove_lock(folder: str, entry_id: str) -> None:
+def remove_lock_file(folder: str, entry_id: str) -> None:
+    """Delete the file, if it is there."""
     try:
-        os.unlink(lock_path(folder, entry_id))
+        os.unlink(_lock_path(folder, entry_id))
     except OSError:
         pass
 
 
-def remove_leftovers(folder: str, known: set[str]) -> int:
-    """Delete lock files which no entry knows and nobody holds; returns how many there were."""
+def count_held_locks(folder: str) -> int:
+    """How many programs hold GPUs or wait for them, whatever the ledger says."""
+    try:
+        names = os.listdir(f"{folder}/{LOCKS}")
+    except OSError:
+        return 0
+    return sum(is_held(folder, name, shared=True) for name in names)
+
+
+def remove_leftover_locks(folder: str, known: set[str]) -> int:
+    """Delete unheld lock files of entries that are not `known`; returns how many. Raises OSError."""
     removed = 0
-    for name in os.listdir(f"{folder}/{FOLDER}"):
+    for name in os.listdir(f"{folder}/{LOCKS}"):
         if name in known:
             continue
         try:
-            fd = os.open(lock_path(folder, name), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(_lock_path(folder, name), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             continue
         try:
-            # exclusively: somebody between open and flock waits here and then sees that the file is gone
+            # exclusively: `create` between its open and its flock waits here, then sees that the file is gone
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(lock_path(folder, name))
+            os.unlink(_lock_path(folder, name))
             removed += 1
         except OSError:
             pass
         finally:
             os.close(fd)
     return removed
+
+
+def _lock_path(folder: str, entry_id: str) -> str:
+    return f"{folder}/{LOCKS}/{entry_id}"
+
+
+def _high(fd: int) -> int:
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    except OSError:  # a low limit of open files
+        return fd
+    os.close(fd)
+    return high

@@ -1,7 +1,7 @@
-"""The ledger: who holds which GPUs and who waits for them, in the order they came.
+"""The ledger: submit a request for GPUs, release it, renew it, look at what there is.
 
-Every change is one SQLite transaction in which the queue is settled: whatever fits now is granted, strictly
-from the front, whoever's process happens to do it. Nobody needs to be running for others to get on.
+Every change is one SQLite transaction that also grants whatever fits afterwards (see `queue`), whichever
+process makes it. No process needs to run for others to get their turn.
 """
 
 from __future__ import annotations
@@ -9,52 +9,65 @@ from __future__ import annotations
 import os
 import time
 
-from bitfusion_client.errors import NoGpusAvailable
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.inventory.configuration import configuration_path, read_configuration, stamp
-from bitfusion_pool.inventory.emulation import Manners, join_manners, manners_from, split_manners
-from bitfusion_pool.inventory.placement import candidates, choose, never
+from bitfusion_pool.inventory.configuration import configuration_path, file_version, read_configuration
+from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
+from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.servers import default_servers
-from bitfusion_pool.ledger import lease_lock as liveness
-from bitfusion_pool.ledger.database import open_store
-from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder, Standing
-from bitfusion_pool.ledger.pool_folder import file_mode, pool_folder
-from bitfusion_pool.ledger.rows import (
-    COLUMNS,
-    entry_from_row,
+from bitfusion_pool.ledger.database import open_database
+from bitfusion_pool.ledger.entries import HELD, PROCESS, WAITING
+from bitfusion_pool.ledger.entry_table import (
+    all_entries,
+    count_states,
     insert_entry,
-    read_servers,
-    shares_by_entry,
-    write_servers,
+    read_entry,
+    read_state,
+    set_expiry,
 )
+from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
+from bitfusion_pool.ledger.meta_table import read_meta, write_meta_once
+from bitfusion_pool.ledger.pool_folder import file_mode, pool_folder
+from bitfusion_pool.ledger.queue import Queue
 from bitfusion_pool.ledger.sqlite import sqlite3
-from bitfusion_pool.ledger.transaction import Change, Telling
+from bitfusion_pool.ledger.stored_inventory import StoredInventory
+from bitfusion_pool.ledger.transaction import Transaction, TranslatedErrors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.ledger.entries import Entry, Holder, QueuePosition
 
 
 class Ledger:
-    """One user's view of the ledger. Not to be shared by threads. Methods raise PoolUnreadable."""
+    """A connection to the ledger of the pool that the environment names; creates what is missing.
+
+    Not to be shared by threads. Every method raises PoolUnreadable if the pool's files cannot be used.
+
+    Attributes:
+        folder: The pool's folder.
+        mode: Permission bits of new files in it.
+        emulation: The emulation settings of the configuration and of the environment.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.folder = pool_folder(environ)
-        self._db = open_store(self.folder)
-        self._servers: tuple[Server, ...] | None = None
-        self._inventory: str | None = None
+        self._db = open_database(self.folder)
+        self._inventory = StoredInventory(self._db)
+        self._queue = Queue(self._db, self.folder, self._inventory)
         try:
-            with self._telling():
+            with self._translated_errors():
                 self.mode = file_mode(self.folder)
                 self._follow_configuration(environ)
-                self.manners = self._read_manners(environ)
+                settings = self._inventory.emulation_settings
+                self.emulation = emulation_from(settings, environment_settings(environ))
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
+        """Close the connection; leases are not affected."""
         self._db.close()
 
     def __enter__(self) -> Ledger:
@@ -63,283 +76,165 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # --- requests and leases ---------------------------------------------------------------------------
+
+    def submit(
+        self, request: GpuRequest, holder: Holder, wait: bool = True, kind: str = PROCESS
+    ) -> tuple[Entry, LeaseLock]:
+        """Take GPUs, or a position in the queue.
+
+        Args:
+            request: What is wanted.
+            holder: Who wants it, for others to read.
+            wait: Whether the request may stay in the queue.
+            kind: PROCESS, RESERVED or REMOTE: what proves that the holder lives.
+
+        Returns:
+            The entry, whose `state` tells whether it holds GPUs or waits, and its lock for the caller to
+            keep.
+
+        Raises:
+            NeverSatisfiable: No server could serve the request even if the pool were empty.
+            NoGpusAvailable: The request would have to wait but may not.
+            InvalidRequest: A filter has an unknown key.
+        """
+        possible = candidates(request, self.servers)
+        if not possible:
+            from bitfusion_pool.inventory.refusals import never_satisfiable
+
+            raise never_satisfiable(request, self.servers)
+        entry_id = os.urandom(8).hex()
+        with self._translated_errors():
+            # locked before the ledger knows the entry: an entry without a locked file is dead
+            lock = LeaseLock.create(self.folder, entry_id, self.mode)
+            try:
+                with self._transaction() as transaction:
+                    insert_entry(self._db, entry_id, kind, request, possible, holder, time.time())
+                    self._queue.grant(transaction)
+                    must_wait = read_state(self._db, entry_id) == WAITING
+                    if must_wait and self._queue.remove_dead(transaction, but=entry_id):
+                        self._queue.grant(transaction)
+                    entry = read_entry(self._db, entry_id)
+                    if entry is None:  # cannot be: it was written in this transaction
+                        raise sqlite3.DatabaseError("the entry vanished")
+                    if entry.state == WAITING and not wait:
+                        from bitfusion_pool.inventory.refusals import not_enough_free
+
+                        self._queue.remove(transaction, entry_id)
+                        raise not_enough_free(request, possible, self._queue.free_memory())
+            except BaseException:
+                # the lock first: should even the release fail, the entry is dead and others remove it
+                lock.close()
+                self.release(entry_id)
+                raise
+        return entry, lock
+
+    def release(self, entry_id: str) -> bool:
+        """End a lease, or leave the queue. False if there is no such entry (any more)."""
+        with self._translated_errors(), self._transaction() as transaction:
+            found = self._queue.remove(transaction, entry_id)
+            if found:
+                self._queue.grant(transaction)
+        return found
+
+    def renew(self, entry_id: str, ttl: float) -> bool:
+        """Let a reserved or remote entry live `ttl` seconds from now without a lock. False if it is gone."""
+        with self._translated_errors(), self._transaction():
+            return set_expiry(self._db, entry_id, time.time() + ttl)
+
+    def reap(self) -> int:
+        """Remove the entries of dead holders and waiters; returns how many. Cheap if there are none."""
+        with self._translated_errors():
+            if not self._queue.dead():
+                return 0
+            with self._transaction() as transaction:
+                # another process may have been faster, and has granted then
+                removed = self._queue.remove_dead(transaction)
+                self._queue.grant(transaction)
+            return removed
+
     # --- what there is ---------------------------------------------------------------------------------
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        if self._servers is None:
-            with self._telling():
-                self._servers = read_servers(self._db)
-        return self._servers
+        """The servers, in the order of the configuration."""
+        with self._translated_errors():
+            return self._inventory.servers
 
-    def _follow_configuration(self, environ: Mapping[str, str]) -> None:
-        path = configuration_path(self.folder, environ)
-        found = stamp(path, required="BITFUSION_POOL_CONFIG" in environ)
-        known = self._meta("configuration")
-        if known == found or (known is not None and not found):
-            return  # a pool keeps its description when the file is gone
-        servers, manners = read_configuration(path) if found else ((), {})
-        self.describe(servers or default_servers(), manners, found)
-
-    def describe(self, servers: tuple[Server, ...], manners: Mapping[str, str], found: str = "") -> None:
-        """Replace the inventory. Leases stay; what they hold of devices that are gone no longer counts."""
-        with self._change() as change:
-            write_servers(self._db, servers)
-            self._servers, self._inventory = servers, os.urandom(8).hex()
-            for key, value in (
-                ("inventory", self._inventory),
-                ("configuration", found),
-                ("manners", join_manners(manners)),
-            ):
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-            for entry in self._entries("state = ?", WAITING):
-                possible = " ".join(candidates(entry.request, servers))
-                self._db.execute("UPDATE entries SET possible = ? WHERE number = ?", (possible, entry.number))
-            self._settle(change)
-
-    def _follow_inventory(self) -> None:
-        # somebody may have described the pool anew since we looked
-        inventory = self._meta("inventory")
-        if inventory != self._inventory:
-            self._servers, self._inventory = None, inventory
-
-    def _meta(self, key: str) -> str | None:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
-
-    def _read_manners(self, environ: Mapping[str, str]) -> Manners:
-        stored = split_manners(self._meta("manners") or "")
-        return manners_from(stored, split_manners(environ.get("BITFUSION_POOL_MANNERS", "")))
-
-    def client_id(self, uid: int) -> str:
-        """The uuid under which this user is known to the servers: made once, then kept."""
-        with self._telling():
-            known = self._meta(f"client {uid}")
-            if known is None:
-                digits = os.urandom(16).hex()
-                fresh = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
-                with self._change():
-                    self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (f"client {uid}", fresh))
-                known = self._meta(f"client {uid}")
-            return known or ""
-
-    # --- asking, waiting, giving back ------------------------------------------------------------------
-
-    def ask(
-        self, request: GpuRequest, holder: Holder, wait: bool = True, kind: str = PROCESS
-    ) -> tuple[Entry, liveness.LifeLock]:
-        """Take GPUs, or a place in the queue; `entry.state` tells which. The lock is the caller's to keep.
-
-        Raises NeverSatisfiable, InvalidRequest, and NoGpusAvailable if it may not `wait`.
-        """
-        possible = candidates(request, self.servers)
-        if not possible:
-            raise never(request, self.servers)
-        entry_id = os.urandom(8).hex()
-        # the lock comes first: whoever is in the ledger is alive
-        with self._telling():
-            lock = liveness.LifeLock.create(self.folder, entry_id, self.mode)
-            try:
-                with self._change() as change:
-                    insert_entry(self._db, entry_id, kind, request, tuple(possible), holder, time.time())
-                    self._settle(change)
-                    if self._state(entry_id) == WAITING and self._bury(change, self._dead(but=entry_id)):
-                        self._settle(change)
-                    entry = self._one(entry_id)
-                    if entry is None:  # cannot be: it was written in this transaction
-                        raise sqlite3.DatabaseError("the entry vanished")
-                    if entry.state == WAITING and not wait:
-                        self._delete(entry.number)
-                        raise NoGpusAvailable(request, self._shortage(request, possible))
-            except BaseException:
-                # unlocked first: should even giving back fail, the entry is dead and others take it back
-                lock.close()
-                self.give_back(entry_id)
-                raise
-        return entry, lock
-
-    def _shortage(self, request: GpuRequest, possible: Mapping[str, list[tuple[int, int]]]) -> str:
-        free = self._free()
-        most = max(
-            sum(free.get((key, number), 0) >= needed for number, needed in devices)
-            for key, devices in possible.items()
-        )
-        needed = max(needed for devices in possible.values() for _, needed in devices)
-        return (
-            f"not enough GPUs available: {request.gpus} GPUs with {needed} MiB of memory each requested, "
-            f"{min(most, request.gpus)} available on one server"
-        )
-
-    def look(self, entry_id: str) -> Entry | None:
+    def entry(self, entry_id: str) -> Entry | None:
         """The entry as it is now; None if it is gone."""
-        with self._telling():
-            self._follow_inventory()
-            return self._one(entry_id)
-
-    def version(self) -> int:
-        """A number that changes when another process changed the ledger."""
-        with self._telling():
-            (version,) = self._db.execute("PRAGMA data_version").fetchone()
-            return int(version)
-
-    def standing(self, entry: Entry) -> Standing:
-        """The place of a waiting entry among those that want the same servers, and who is in its way."""
-        wanted = set(entry.servers)
-        with self._telling():
-            waiting = [one for one in self._entries("state = ?", WAITING) if wanted.intersection(one.servers)]
-            earlier = [one for one in waiting if one.number < entry.number]
-            marks = ",".join("?" * len(entry.servers))
-            holding = self._entries(
-                f"state = '{HELD}' AND number IN (SELECT entry FROM shares WHERE server IN ({marks}))",
-                *entry.servers,
-            )
-        holding.sort(key=lambda one: one.granted or 0)
-        place = len(earlier) + 1
-        return Standing(place, max(len(waiting), place), (*holding, *earlier), time.time())
-
-    def reap(self) -> int:
-        """Take back what dead holders and waiters left; returns how many. Cheap if there are none."""
-        with self._telling():
-            if not self._dead():
-                return 0
-            with self._change() as change:
-                # looked at again: whoever was faster has settled the queue already
-                buried = self._bury(change, self._dead())
-                self._settle(change)
-            return buried
-
-    def give_back(self, entry_id: str) -> bool:
-        """End a lease, or leave the queue. False if the entry was gone already."""
-        with self._telling(), self._change() as change:
-            found = self._db.execute("SELECT number FROM entries WHERE entry_id = ?", (entry_id,))
-            row = found.fetchone()
-            if row is not None:
-                self._delete(row[0])
-                self._settle(change)
-            change.forget.append(entry_id)
-        return row is not None
-
-    def renew(self, entry_id: str, ttl: float) -> bool:
-        """Let a reserved or remote entry live `ttl` seconds from now without a lock. False if it is gone."""
-        with self._telling(), self._change():
-            changed = self._db.execute(
-                "UPDATE entries SET expires = ? "
-                "WHERE entry_id = ? AND (kind = ? OR (kind = ? AND state = ?))",
-                (time.time() + ttl, entry_id, REMOTE, RESERVED, HELD),
-            )
-            return changed.rowcount > 0
+        with self._translated_errors():
+            self._inventory.refresh()
+            return read_entry(self._db, entry_id)
 
     def entries(self) -> list[Entry]:
-        """Everybody in the ledger, in the order they came; may include some who are dead."""
-        with self._telling():
-            return self._entries("1")
+        """All entries in the order they came; may include some whose holders are dead."""
+        with self._translated_errors():
+            return all_entries(self._db)
 
-    def free(self) -> dict[tuple[str, int], int]:
-        """Free MiB of each (server, device number); negative if a device shrank below what is held of it."""
-        with self._telling():
-            return self._free()
+    def queue_position(self, entry: Entry) -> QueuePosition:
+        """The position of a waiting entry, and the entries ahead of it."""
+        with self._translated_errors():
+            return self._queue.position(entry)
+
+    def free_memory(self) -> dict[tuple[str, int], int]:
+        """Free MiB by (server key, device number); negative if a device shrank below what is leased of it."""
+        with self._translated_errors():
+            return self._queue.free_memory()
 
     def is_alive(self, entry: Entry) -> bool:
-        """Whether the entry's holder is there, or its time has not run out."""
-        return self._lives(entry.entry_id, entry.kind, entry.expires, time.time())
+        """Whether the holder of the entry lives."""
+        return self._queue.is_alive(entry)
 
-    def in_use(self, entry_id: str) -> bool:
-        """Whether any process holds the entry's lock; a file that is gone is held by nobody we know."""
-        return liveness.has_lock_file(self.folder, entry_id) and liveness.is_alive(self.folder, entry_id)
+    def is_in_use(self, entry_id: str) -> bool:
+        """Whether any process holds the entry's lock. A deleted file is held by nobody we know."""
+        return has_lock_file(self.folder, entry_id) and is_held(self.folder, entry_id)
 
-    def check(self) -> str:
-        """Let SQLite look at the whole file; returns what there is. Raises PoolUnreadable."""
-        with self._telling():
+    def change_counter(self) -> int:
+        """A number that changes when another connection has changed the ledger."""
+        with self._translated_errors():
+            (counter,) = self._db.execute("PRAGMA data_version").fetchone()
+            return int(counter)
+
+    def check_integrity(self) -> str:
+        """Let SQLite check the whole file; returns how many entries there are, as text."""
+        with self._translated_errors():
             (answer,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
             if answer != "ok":
                 raise sqlite3.DatabaseError(answer)
-            rows = self._db.execute("SELECT state, count(*) FROM entries GROUP BY state").fetchall()
-        counts = dict(rows)
+            counts = count_states(self._db)
         return f"{counts.get(HELD, 0)} leases, {counts.get(WAITING, 0)} waiting"
 
-    # --- inside a transaction --------------------------------------------------------------------------
+    def client_id(self, uid: int) -> str:
+        """The uuid by which the servers know this user; made once, then kept."""
+        key = f"client {uid}"
+        with self._translated_errors():
+            known = read_meta(self._db, key)
+            if known is None:
+                digits = os.urandom(16).hex()
+                fresh = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+                with self._transaction():
+                    write_meta_once(self._db, key, fresh)
+                known = read_meta(self._db, key)
+            return known or ""
 
-    def _settle(self, change: Change) -> None:
-        """Grant what can be granted, from the front; a server somebody waits for is closed to all behind."""
-        self._follow_inventory()
-        closed: set[str] = set()
-        free: dict[tuple[str, int], int] | None = None
-        by_arrival = f"SELECT {COLUMNS} FROM entries WHERE state = ? ORDER BY number"
-        for row in self._db.execute(by_arrival, (WAITING,)).fetchall():
-            if len(closed) == len(self.servers):
-                break
-            entry = entry_from_row(row)
-            if closed.issuperset(entry.servers):
-                continue
-            if not self.is_alive(entry):
-                self._bury(change, [(entry.number, entry.entry_id)])
-                continue
-            free = self._free() if free is None else free
-            possible = candidates(entry.request, self.servers)
-            shares = choose(entry.request.gpus, possible, free, closed)
-            if shares is None:
-                closed.update(possible)
-                change.wake.append(entry.entry_id)  # it may have become the next one
-                continue
-            for share in shares:
-                free[share.server, share.number] -= share.memory_mib
-                self._db.execute(
-                    "INSERT INTO shares VALUES (?, ?, ?, ?)",
-                    (entry.number, share.server, share.number, share.memory_mib),
-                )
-            self._db.execute(
-                "UPDATE entries SET state = ?, granted = ? WHERE number = ?",
-                (HELD, time.time(), entry.number),
-            )
-            change.wake.append(entry.entry_id)
+    # --- inside ----------------------------------------------------------------------------------------
 
-    def _free(self) -> dict[tuple[str, int], int]:
-        free = {(server.key, one.number): one.memory_mib for server in self.servers for one in server.devices}
-        held = self._db.execute("SELECT server, device, sum(memory_mib) FROM shares GROUP BY server, device")
-        for server, device, taken in held:
-            if (server, device) in free:
-                free[server, device] -= taken
-        return free
+    def _follow_configuration(self, environ: Mapping[str, str]) -> None:
+        path = configuration_path(self.folder, environ)
+        version = file_version(path, required="BITFUSION_POOL_CONFIG" in environ)
+        known = self._inventory.configuration_version
+        if known == version or (known is not None and not version):
+            return  # a pool whose file is removed keeps its last configuration
+        found = read_configuration(path) if version else None
+        servers = (found.servers if found else ()) or default_servers()
+        with self._transaction() as transaction:
+            # leases stay; what they hold of devices that are gone no longer counts
+            self._inventory.replace(servers, found.emulation if found else {}, version)
+            self._queue.inventory_replaced(transaction)
 
-    def _dead(self, but: str = "") -> list[tuple[int, str]]:
-        now = time.time()
-        rows = self._db.execute("SELECT number, entry_id, kind, expires FROM entries ORDER BY number")
-        return [
-            (number, entry_id)
-            for number, entry_id, kind, expires in rows.fetchall()
-            if entry_id != but and not self._lives(entry_id, kind, expires, now)
-        ]
+    def _transaction(self) -> Transaction:
+        return Transaction(self._db, self.folder)
 
-    def _lives(self, entry_id: str, kind: str, expires: float | None, now: float) -> bool:
-        if expires is not None and (expires > now or kind == REMOTE):
-            return expires > now
-        return liveness.is_alive(self.folder, entry_id, kind == RESERVED)
-
-    def _bury(self, change: Change, dead: list[tuple[int, str]]) -> int:
-        for number, entry_id in dead:
-            self._delete(number)
-            change.forget.append(entry_id)
-        return len(dead)
-
-    def _delete(self, number: int) -> None:
-        self._db.execute("DELETE FROM entries WHERE number = ?", (number,))
-
-    def _state(self, entry_id: str) -> str | None:
-        row = self._db.execute("SELECT state FROM entries WHERE entry_id = ?", (entry_id,)).fetchone()
-        return row[0] if row else None
-
-    def _one(self, entry_id: str) -> Entry | None:
-        found = self._entries("entry_id = ?", entry_id)
-        return found[0] if found else None
-
-    def _entries(self, where: str, *values: object) -> list[Entry]:
-        query = f"SELECT {COLUMNS} FROM entries WHERE {where} ORDER BY number"
-        rows = self._db.execute(query, values).fetchall()
-        shares = shares_by_entry(self._db) if any(row[2] == HELD for row in rows) else {}
-        return [entry_from_row(row, shares.get(row[0], ())) for row in rows]
-
-    def _change(self) -> Change:
-        return Change(self._db, self.folder)
-
-    def _telling(self) -> Telling:
-        return Telling(self.folder)
+    def _translated_errors(self) -> TranslatedErrors:
+        return TranslatedErrors(self.folder)

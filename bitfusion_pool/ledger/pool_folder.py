@@ -1,8 +1,8 @@
-"""Where the pool's state lies, and who may write there.
+"""Where the pool keeps its files, and who may write there: the folder, its permissions and subfolders.
 
-One folder a machine (all its users share the GPUs), unless BITFUSION_POOL_DIR names another. Its permission
-bits decide for everything in it: 0777 lets every user take GPUs, 0770 the members of its group.
-It has no sticky bit: with one, Linux (fs.protected_regular) forbids the users each other's SQLite files.
+There is one folder a machine (its users share the GPUs), unless BITFUSION_POOL_DIR names another. Its
+permission bits apply to everything in it: 0777 lets every user take GPUs, 0770 the members of its group. It
+has no sticky bit: with one, Linux (fs.protected_regular) keeps users from opening each other's SQLite files.
 """
 
 from __future__ import annotations
@@ -15,24 +15,30 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT = "/var/tmp/bitfusion-pool"
-LEDGER = "ledger.db"
-SUBFOLDERS = ("locks", "bells")
+DEFAULT_FOLDER = "/var/tmp/bitfusion-pool"
+DATABASE = "ledger.db"
+LOCKS = "locks"
+WAKE_UPS = "bells"  # the name is older than the code's; folders of running pools have it
+SUBFOLDERS = (LOCKS, WAKE_UPS)
 
 
 def pool_folder(environ: Mapping[str, str]) -> str:
-    """The folder to use; it may not exist yet."""
-    return os.path.abspath(environ.get("BITFUSION_POOL_DIR") or DEFAULT)
+    """The pool's folder; it may not exist yet."""
+    return os.path.abspath(environ.get("BITFUSION_POOL_DIR") or DEFAULT_FOLDER)
 
 
 def unreadable(folder: str, why: object) -> PoolUnreadable:
-    """The error for a pool that cannot be used; `str()` of it is the client's `Error:` line."""
+    """The error for a pool whose files cannot be used; its text is the client's `Error:` line."""
     text = getattr(why, "strerror", None) or str(why)
-    return PoolUnreadable("", f"pool ledger {folder}/{LEDGER} is unreadable: {text}")
+    return PoolUnreadable("", f"pool ledger {folder}/{DATABASE} is unreadable: {text}")
 
 
 def ensure_folder(folder: str, mode: int = 0o777, group: int = -1) -> None:
-    """Make the folder and what must be in it; leaves an existing one's permissions alone. Raises OSError."""
+    """Create the folder and its subfolders. Leaves the permissions of existing ones alone.
+
+    Raises:
+        OSError: One of them cannot be created.
+    """
     try:
         os.mkdir(folder)
     except FileExistsError:
@@ -40,19 +46,20 @@ def ensure_folder(folder: str, mode: int = 0o777, group: int = -1) -> None:
     except FileNotFoundError:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
         os.mkdir(folder)
-        _give(folder, mode, group)
+        set_permissions(folder, mode, group)
     else:
-        _give(folder, mode, group)
+        set_permissions(folder, mode, group)
     for name in SUBFOLDERS:
         path = f"{folder}/{name}"
         try:
             os.mkdir(path)
         except FileExistsError:
             continue
-        _give(path, mode, group)
+        set_permissions(path, mode, group)
 
 
-def _give(path: str, mode: int, group: int) -> None:
+def set_permissions(path: str, mode: int, group: int = -1) -> None:
+    """Set the group (-1 leaves it) and the permission bits, whatever the umask. Raises OSError."""
     if group != -1:
         os.chown(path, -1, group)
     os.chmod(path, mode)

@@ -1,4 +1,4 @@
-"""SQLite, without what the standard package adds for dates (1.5 ms of every command's start)."""
+"""SQLite without the date converters of the standard package, whose import costs every command 1.5 ms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 else:
     try:
         import _sqlite3 as sqlite3
-    except ImportError:  # an interpreter that arranges it differently
+    except ImportError:  # not every interpreter has the C module under this name
         import sqlite3
 
 __all__ = ["sqlite3"]

@@ -1,59 +1,60 @@
-"""Write transactions of the ledger, and what must happen only after they are safe on disk."""
+"""Write transactions of the ledger, and what must wait for their commit: wake-ups, deleting lock files."""
 
 from __future__ import annotations
 
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.ledger.lease_lock import remove_lock
+from bitfusion_pool.ledger.lease_lock import remove_lock_file
 from bitfusion_pool.ledger.pool_folder import unreadable
 from bitfusion_pool.ledger.sqlite import sqlite3
-from bitfusion_pool.ledger.wake_up import ring
+from bitfusion_pool.ledger.wake_up import wake
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Change:
-    """A write transaction. After it the entries in `wake` are woken, lock files of those in `forget` go.
+class Transaction:
+    """A write transaction.
 
-    A refusal (BitfusionError) is an answer: what was tidied up on the way to it is kept. Anything else that
-    ends the block undoes it.
+    After its commit the lock files of the entries in `removed` are deleted and those in `to_wake` are woken.
+    A refusal (BitfusionError) is an answer and commits, so that what was cleaned up before stays cleaned up.
+    Any other exception rolls back.
     """
 
-    __slots__ = ("_db", "_folder", "forget", "wake")
+    __slots__ = ("_db", "_folder", "removed", "to_wake")
 
     def __init__(self, db: sqlite3.Connection, folder: str) -> None:
         self._db = db
         self._folder = folder
-        self.wake: list[str] = []
-        self.forget: list[str] = []
+        self.to_wake: list[str] = []
+        self.removed: list[str] = []
 
-    def __enter__(self) -> Change:
+    def __enter__(self) -> Transaction:
         self._db.execute("BEGIN IMMEDIATE")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, BitfusionError):
-            self._undo()
+            self._roll_back()
             return
         try:
             self._db.execute("COMMIT")
         except sqlite3.Error:
-            self._undo()
+            self._roll_back()
             raise
-        # not earlier: an entry that stayed, without its file, could never be found dead
-        for entry_id in self.forget:
-            remove_lock(self._folder, entry_id)
-        for entry_id in self.wake:
-            ring(self._folder, entry_id)
+        # not before the commit: an entry that stayed without its file could never be found dead
+        for entry_id in self.removed:
+            remove_lock_file(self._folder, entry_id)
+        for entry_id in self.to_wake:
+            wake(self._folder, entry_id)
 
-    def _undo(self) -> None:
+    def _roll_back(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
 
-class Telling:
-    """Turns whatever the disk or SQLite say into PoolUnreadable."""
+class TranslatedErrors:
+    """Turns errors of SQLite and of the operating system into PoolUnreadable."""
 
     __slots__ = ("_folder",)
 

@@ -1,4 +1,4 @@
-"""Waiting in the queue for one's turn."""
+"""Waiting in the queue until a request is granted, and reporting the queue position meanwhile."""
 
 from __future__ import annotations
 
@@ -6,99 +6,146 @@ import time
 
 from bitfusion_client.errors import PoolUnreadable, WaitTimedOut
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.inventory.placement import never
-from bitfusion_pool.ledger.entries import HELD, Entry, Standing
-from bitfusion_pool.ledger.wake_up import Bell
+from bitfusion_pool.ledger.entries import HELD
+from bitfusion_pool.ledger.wake_up import WakeUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bitfusion_pool.ledger.entries import Entry, QueuePosition
     from bitfusion_pool.ledger.ledger import Ledger
 
-DEFAULT_TIMEOUT_S = 1800.0  # the client's 30m
-FIRST_PAUSE_S = 0.02  # the next in line asks this often whether a holder died
-TELL_AGAIN_S = 10.0
+DEFAULT_TIMEOUT_S = 1800.0  # 30m, as the real client has it
+FIRST_PAUSE_S = 0.02
+REFRESH_S = 10.0  # how often a waiter looks at everything, and reports its position again
+FRONT = 4  # so many in front watch all that are ahead of them
 
 
-def pause(place: int) -> float:
-    """Seconds until a waiter looks again although nobody rang. Those behind only refresh what they show."""
-    if place <= 1:
+def pause(position: int) -> float:
+    """Seconds until a waiter at this position looks again although nobody woke it.
+
+    Those in front notice by this that a holder died. Those behind only refresh what they show.
+    """
+    if position <= 1:
         return FIRST_PAUSE_S
-    return 0.1 if place <= 4 else min(2.0, 0.05 * place)
+    return 0.1 if position <= FRONT else min(2.0, 0.05 * position)
 
 
-def watched(standing: Standing) -> tuple[Entry, ...]:
-    """Whose death this waiter looks out for: those in front all, the others only who stands before them."""
-    return standing.in_the_way if standing.place <= 4 else standing.in_the_way[-1:]
+def watched(position: QueuePosition) -> tuple[Entry, ...]:
+    """The entries whose death this waiter looks for: in front all that are ahead, behind only the next."""
+    return position.ahead if position.position <= FRONT else position.ahead[-1:]
 
 
 def wait_for_turn(
     ledger: Ledger,
     entry: Entry,
     timeout: float | None,
-    tell: Callable[[Standing], None] | None = None,
+    on_position: Callable[[QueuePosition], None] | None = None,
 ) -> Entry:
-    """Wait until a waiting entry holds its GPUs; returns it as it is then.
+    """Wait until a waiting entry holds its GPUs. If the wait ends in any other way, the entry is released.
 
-    `timeout` in seconds from now, None for the default. `tell` is called at once, when the place or those
-    ahead change, and every ten seconds. If anything else ends the wait, an exception of `tell` or a
-    signal handler included, the ticket is given back. Raises WaitTimedOut, PoolUnreadable,
-    NeverSatisfiable.
+    Args:
+        ledger: The ledger.
+        entry: The entry, as `Ledger.submit` returned it.
+        timeout: Seconds from now, None for the default.
+        on_position: Called at once, when the position or the entries ahead change, and every ten seconds. An
+            exception that it raises ends the wait.
+
+    Returns:
+        The entry as it is once it holds GPUs.
+
+    Raises:
+        WaitTimedOut: The timeout is over.
+        NeverSatisfiable: The pool was configured anew, and no server can serve the request any more.
+        PoolUnreadable: The pool's files cannot be used, or somebody else ended the entry.
     """
     limit = DEFAULT_TIMEOUT_S if timeout is None else timeout
     deadline = time.monotonic() + limit
-    bell = Bell(ledger.folder, entry.entry_id, ledger.mode)
+    wake_up = WakeUp(ledger.folder, entry.entry_id, ledger.mode)
     try:
-        # looked at after the bell is there, so that no grant falls between
-        return _wait(ledger, entry, deadline, limit, bell, tell)
+        # the pipe exists before the first look, so no grant is missed
+        return _wait(_View(ledger, entry), wake_up, deadline, limit, on_position)
     except BaseException:
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         raise
     finally:
-        bell.close()
+        wake_up.close()
+
+
+class _View:
+    """What one waiter knows of the queue; reads the ledger again only after changes."""
+
+    def __init__(self, ledger: Ledger, entry: Entry) -> None:
+        self.ledger = ledger
+        self.entry = entry
+        self.position: QueuePosition | None = None
+        self._seen = -1  # the change counter at the last look
+        self._reap_at = 0.0
+
+    def update(self, now: float) -> QueuePosition | None:
+        """The position in the queue; None once the entry holds GPUs."""
+        if now >= self._reap_at or self._somebody_ahead_died():
+            self._reap_at = now + REFRESH_S
+            self.ledger.reap()
+            self.changed()
+        # first the counter, then the data: a change between the two is seen next time
+        counter = self.ledger.change_counter()
+        if counter != self._seen or self.position is None:
+            self._seen = counter
+            self._look()
+        return self.position
+
+    def changed(self) -> None:
+        """Look again at the next `update`; the change counter leaves out changes by this connection."""
+        self._seen = -1
+
+    def refreshed(self) -> QueuePosition:
+        """The position with current times."""
+        self.position = self.ledger.queue_position(self.entry)
+        return self.position
+
+    def _look(self) -> None:
+        entry = self.ledger.entry(self.entry.entry_id)
+        if entry is None:
+            raise PoolUnreadable("", f"pool ledger {self.ledger.folder} lost a waiting request")
+        self.entry = entry
+        if entry.state == HELD:
+            self.position = None
+            return
+        if not entry.servers:
+            from bitfusion_pool.inventory.refusals import never_satisfiable
+
+            raise never_satisfiable(entry.request, self.ledger.servers)
+        self.refreshed()
+
+    def _somebody_ahead_died(self) -> bool:
+        return self.position is not None and not all(map(self.ledger.is_alive, watched(self.position)))
 
 
 def _wait(
-    ledger: Ledger,
-    entry: Entry,
+    view: _View,
+    wake_up: WakeUp,
     deadline: float,
     limit: float,
-    bell: Bell,
-    tell: Callable[[Standing], None] | None,
+    on_position: Callable[[QueuePosition], None] | None,
 ) -> Entry:
-    version = -1
-    standing = told = None
-    next_tale = 0.0
-    next_reap = 0.0
+    reported: object = None
+    report_at = 0.0
     while True:
         now = time.monotonic()
-        if now >= next_reap or (standing and not all(map(ledger.is_alive, watched(standing)))):
-            next_reap = now + TELL_AGAIN_S
-            if ledger.reap():
-                version = -1  # which tells of changes by others only
-            version = -1  # it may have granted this very entry, and `version` counts others' changes only
-        # first the version, then the data: a change between the two is seen next time
-        found = ledger.version()
-        if found != version or standing is None:
-            version = found
-            current = ledger.look(entry.entry_id)
-            if current is None:
-                raise PoolUnreadable("", f"pool ledger {ledger.folder} lost a waiting request")
-            if current.state == HELD:
-                return current
-            if not current.servers:  # the pool was described anew meanwhile
-                raise never(current.request, ledger.servers)
-            standing = ledger.standing(current)
+        position = view.update(now)
+        if position is None:
+            return view.entry
         if now >= deadline:
-            raise _timed_out(entry, limit)
-        shown = standing.place, standing.of, [one.entry_id for one in standing.in_the_way]
-        if tell and (shown != told or now >= next_tale):
-            if shown == told:
-                standing = ledger.standing(entry)  # their times have moved on
-            told, next_tale = shown, now + TELL_AGAIN_S
-            tell(standing)
-        if bell.wait(min(pause(standing.place), deadline - now)):
-            version = -1
+            raise _timed_out(view.entry, limit)
+        shown = position.position, position.of, [entry.entry_id for entry in position.ahead]
+        if on_position and (shown != reported or now >= report_at):
+            if shown == reported:
+                position = view.refreshed()
+            reported, report_at = shown, now + REFRESH_S
+            on_position(position)
+        if wake_up.wait(min(pause(position.position), deadline - now)):
+            view.changed()
 
 
 def _timed_out(entry: Entry, limit: float) -> WaitTimedOut:

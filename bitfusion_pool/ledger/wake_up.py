@@ -1,62 +1,63 @@
-"""Wakes one waiter from another process, across users and pid namespaces: a named pipe per waiter.
+"""Wake-ups: wakes one waiter in the queue from another process, through a named pipe per waiter.
 
-Only a hurry-up. Whoever misses it looks again by itself a little later.
+It works across users and pid namespaces. It is only an optimisation: a waiter that misses its wake-up looks
+at the ledger by itself a little later.
 """
 
 from __future__ import annotations
 
 import os
 
-FOLDER = "bells"
+from bitfusion_pool.ledger.pool_folder import WAKE_UPS
 
 
-def _path(folder: str, entry_id: str) -> str:
-    return f"{folder}/{FOLDER}/{entry_id}"
+class WakeUp:
+    """The waiter's end of the pipe.
 
+    Where the pipe cannot be made (a full disk, a file system without pipes), `wait` just sleeps.
+    """
 
-class Bell:
-    """The waiter's end. Without one (a full disk, a file system without pipes) `wait` just sleeps."""
-
-    __slots__ = ("_poll", "fd", "path")
+    __slots__ = ("_fd", "_path", "_poll")
 
     def __init__(self, folder: str, entry_id: str, mode: int) -> None:
         from select import POLLIN, poll
 
-        self.path = _path(folder, entry_id)
-        self.fd = -1
+        self._path = _pipe_path(folder, entry_id)
+        self._fd = -1
         self._poll = poll()
         try:
-            os.mkfifo(self.path, mode)
-            os.chmod(self.path, mode)
-            self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            self._poll.register(self.fd, POLLIN)
+            os.mkfifo(self._path, mode)
+            os.chmod(self._path, mode)  # whatever the umask
+            self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._poll.register(self._fd, POLLIN)
         except OSError:
             pass
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until it rings; False if `seconds` passed without that."""
+        """Sleep until somebody calls `wake`; False if `seconds` passed without that."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return False
         try:
-            os.read(self.fd, 512)
+            os.read(self._fd, 512)
         except OSError:
             pass
         return True
 
     def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Remove the pipe."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
         try:
-            os.unlink(self.path)
+            os.unlink(self._path)
         except OSError:
             pass
 
 
-def ring(folder: str, entry_id: str) -> None:
-    """Wake the waiter with this id, if it has a bell."""
+def wake(folder: str, entry_id: str) -> None:
+    """Wake the waiter with this entry, if it has a pipe."""
     try:
-        fd = os.open(_path(folder, entry_id), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(_pipe_path(folder, entry_id), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return
     try:
@@ -67,11 +68,15 @@ def ring(folder: str, entry_id: str) -> None:
         os.close(fd)
 
 
-def remove_leftovers(folder: str, known: set[str]) -> None:
-    """Delete the pipes of waiters that are gone."""
-    for name in os.listdir(f"{folder}/{FOLDER}"):
+def remove_leftover_pipes(folder: str, known: set[str]) -> None:
+    """Delete the pipes of entries that are not `known`: their waiters are gone. Raises OSError."""
+    for name in os.listdir(f"{folder}/{WAKE_UPS}"):
         if name not in known:
             try:
-                os.unlink(_path(folder, name))
+                os.unlink(_pipe_path(folder, name))
             except OSError:
                 pass
+
+
+def _pipe_path(folder: str, entry_id: str) -> str:
+    return f"{folder}/{WAKE_UPS}/{entry_id}"

@@ -10,10 +10,10 @@ def held_leases(folder: Path) -> set[str]:
     """The leases in the ledger under `folder`; empty while nobody has used that pool, or nobody can."""
     from bitfusion_client.errors import BitfusionError
     from bitfusion_pool.ledger.ledger import Ledger
-    from bitfusion_pool.ledger.pool_folder import LEDGER
+    from bitfusion_pool.ledger.pool_folder import DATABASE
     from bitfusion_pool.ledger.snapshot import take_snapshot
 
-    if not (folder / LEDGER).exists():
+    if not (folder / DATABASE).exists():
         return set()
     environ = {"BITFUSION_POOL_DIR": str(folder), "HOME": os.environ.get("HOME", "/")}
     try:

@@ -38,14 +38,14 @@ def test_status_shows_who_holds_and_who_waits(
     client: PoolClient, everything_taken: subprocess.Popen[str]
 ) -> None:
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(1, memory_mib=5461), somebody("train.py"))
+        entry, lock = ledger.submit(GpuRequest(1, memory_mib=5461), somebody("train.py"))
         text = client.admin("status").stdout
         data = json.loads(client.admin("status", "--json").stdout)
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
     assert "│ ████████████ │   16,160 │ 16,160 │" in text
     assert "│ boss.ipynb │ 2 GPUs, partial 1 │ 127.0.0.1:56001 GPU 0 1 │" in text
-    assert "│     1 │ tester │ train.py │ 1 GPUs, 5461 MiB │" in text
+    assert "│        1 │ tester │ train.py │ 1 GPUs, 5461 MiB │" in text
     assert data["folder"] == str(client.folder)
     assert data["simulated"] is True
     assert data["servers"] == [
@@ -85,7 +85,7 @@ def test_status_shows_until_when_a_reservation_lives(client: PoolClient) -> None
 
 def test_a_lease_without_lock_file_is_pointed_out_and_can_be_ended(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        entry, lock = ledger.submit(GpuRequest(2), somebody())
     lock.remove()
     assert client.admin("status").stdout.endswith(
         "\nThe lock files of these were deleted; nobody can tell whether they still run:\n"
@@ -100,12 +100,12 @@ def test_a_lease_without_lock_file_is_pointed_out_and_can_be_ended(client: PoolC
 
 def test_reap_takes_back_what_the_dead_left_and_tidies_the_folder(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        _, lock = ledger.ask(GpuRequest(2), somebody())
+        _, lock = ledger.submit(GpuRequest(2), somebody())
     lock.close()
     (client.folder / "locks" / "leftover").touch()
     os.mkfifo(client.folder / "bells" / "leftover")
     done = client.admin("reap")
-    assert done.stdout == "took back 1 leases and places in the queue, removed 1 leftover lock files\n"
+    assert done.stdout == "released 1 leases and queue positions, removed 1 leftover lock files\n"
     assert os.listdir(client.folder / "locks") == os.listdir(client.folder / "bells") == []
 
 
@@ -169,7 +169,7 @@ def test_init_can_keep_the_pool_to_a_group(client: PoolClient) -> None:
 
 def test_simulate_replaces_the_devices_and_keeps_leases(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(1, 0.5), somebody())
+        entry, lock = ledger.submit(GpuRequest(1, 0.5), somebody())
         done = client.admin(
             "simulate", "--servers", "2", "--gpus", "3", "--memory", "15109", "--name", "Tesla T4"
         )
@@ -177,7 +177,7 @@ def test_simulate_replaces_the_devices_and_keeps_leases(client: PoolClient) -> N
         assert done.stdout.count("Tesla T4 (simulated)") == 6
         assert "│ server2 127.0.0.2:56001 │" in done.stdout
         assert "│    8,080 │ 15,109 │" in done.stdout
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
     wrong = client.admin("simulate", "--gpus", "300")
     assert wrong.stderr == "Error: servers[0]: a server has at most 256 devices\n"

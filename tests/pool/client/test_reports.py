@@ -76,10 +76,10 @@ def half_of_gpu_1() -> GpuRequest:
 def test_list_gpus_and_smi(client: PoolClient) -> None:
     client.configure(CONFIGURATION)
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(half_of_gpu_1(), somebody())
+        entry, lock = ledger.submit(half_of_gpu_1(), somebody())
         listed = client.do("list_gpus")
         shown = client.do("smi")
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
     assert (listed.returncode, listed.stdout) == (0, LISTED)
     assert uniform(listed.stderr) == "[INFO] TIME Query server 10.0.0.1:56001 to claim client id: UUID\n"
@@ -114,11 +114,11 @@ def test_a_healthy_pool(client: PoolClient, everything_taken: subprocess.Popen[s
 
 def test_leases_that_no_longer_fit_and_lock_files_that_are_gone(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        entry, lock = ledger.submit(GpuRequest(2), somebody())
         client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 1000\n")
         (client.folder / "locks" / entry.entry_id).unlink()
         done = client.do("health")
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
     assert done.returncode == 1
     assert "[FATAL   ] Check GPU memory handed out: more than there is on GPU 0\n" in done.stdout

@@ -47,7 +47,7 @@ def test_request_use_release(client: PoolClient) -> None:
     requested = client.do("request_gpus", "-n", "1", "-m", "2048")
     assert (requested.returncode, requested.stdout, uniform(requested.stderr)) == (0, "", REQUESTED)
     (entry,) = client.entries(HELD)
-    assert client.admin("reap").stdout.startswith("took back 0 ")
+    assert client.admin("reap").stdout.startswith("released 0 ")
     for _ in range(2):
         used = client.do("client", "--", "printenv", "BITFUSION_POOL_LEASE")
         assert (used.returncode, used.stdout) == (0, f"{entry.entry_id}\n")
@@ -114,7 +114,7 @@ def test_a_request_that_is_used_is_not_forgotten(client: PoolClient) -> None:
     env = {"BITFUSION_POOL_MANNERS": "auto_release=0.2"}
     client.do("request_gpus", "1", env=env)
     used = client.start("client", "--", "sleep", "0.8", env=env)
-    until(lambda: used.poll() is not None or client.admin("reap").stdout.startswith("took back 1"))
+    until(lambda: used.poll() is not None or client.admin("reap").stdout.startswith("released 1"))
     assert used.wait(20) == 0
     used.communicate()
     until(lambda: client.admin("reap") and not client.entries(HELD))

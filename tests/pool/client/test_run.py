@@ -214,7 +214,7 @@ def test_a_killed_wrapper_keeps_the_gpus_as_long_as_its_program_lives(client: Po
     process.wait()
     waiting = client.start("run", "-n", "1", "--", "true")
     client.until_waiting(1)
-    assert client.admin("reap").stdout.startswith("took back 0 ")
+    assert client.admin("reap").stdout.startswith("released 0 ")
     os.kill(program, signal.SIGKILL)
     assert waiting.wait(20) == 0
     waiting.communicate()
@@ -229,7 +229,7 @@ def test_a_killed_waiter_leaves_no_ticket(
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert client.admin("reap").stdout == (
-        "took back 1 leases and places in the queue, removed 0 leftover lock files\n"
+        "released 1 leases and queue positions, removed 0 leftover lock files\n"
     )
     assert client.entries(WAITING) == []
 
@@ -243,7 +243,7 @@ def test_gpus_stay_taken_while_something_the_program_left_behind_may_use_them(cl
     )
     assert len(client.entries(HELD)) == 1
     os.kill(int(out), signal.SIGKILL)
-    until(lambda: client.admin("reap").stdout.startswith("took back 1 ") or not client.entries(HELD))
+    until(lambda: client.admin("reap").stdout.startswith("released 1 ") or not client.entries(HELD))
 
 
 @pytest.mark.parametrize("stream", ["stderr", "stdout"])
@@ -342,7 +342,8 @@ def test_help_lists_all_commands(client: PoolClient, words: list[str]) -> None:
 
 def test_what_a_run_needs_from_its_start_is_little(client: PoolClient) -> None:
     script = (
-        "import sys; sys.path.append(sys.argv[1]); import bitfusion_pool.client.run, bitfusion_pool.client.cli; "
+        "import sys; sys.path.append(sys.argv[1]); "
+        "import bitfusion_pool.client.run, bitfusion_pool.client.cli; "
         "print(' '.join(sorted(sys.modules)))"
     )
     root = str(Path(COMMAND).parent.parent.parent)

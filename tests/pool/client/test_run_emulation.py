@@ -1,4 +1,4 @@
-"""Every switch of the manners, seen from outside."""
+"""Every emulation setting, seen from outside."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Error: none of the servers responded correctly to client id claim requests.
 """
 
 
-def with_manners(text: str) -> dict[str, str]:
+def emulating(text: str) -> dict[str, str]:
     return {"BITFUSION_POOL_MANNERS": text}
 
 
 @pytest.mark.parametrize(
-    ("manners", "reason"),
+    ("settings", "reason"),
     [
         ("servers=unreachable", "dial tcp 127.0.0.1:56001: i/o timeout"),
         ("token=refused", "context deadline exceeded"),
     ],
 )
 @pytest.mark.parametrize("words", [["run", "-n", "1", "true"], ["list_gpus"], ["request_gpus", "1"], ["smi"]])
-def test_no_server_answers(client: PoolClient, manners: str, reason: str, words: list[str]) -> None:
-    done = client.do(*words, env=with_manners(manners))
+def test_no_server_answers(client: PoolClient, settings: str, reason: str, words: list[str]) -> None:
+    done = client.do(*words, env=emulating(settings))
     assert (done.returncode, done.stdout) == (1, "")
     assert uniform(done.stderr) == UNREACHABLE.format(reason=reason)
 
 
 def test_an_expired_token(client: PoolClient) -> None:
-    done = client.do("run", "-n", "1", "true", env=with_manners("token=expired"))
+    done = client.do("run", "-n", "1", "true", env=emulating("token=expired"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Token expired at: 2021-11-20T00:00:00Z\n"
 
@@ -46,7 +46,7 @@ def test_an_expired_token(client: PoolClient) -> None:
 def test_failing_at_once_instead_of_waiting(
     client: PoolClient, everything_taken: subprocess.Popen[str]
 ) -> None:
-    done = client.do("run", "-n", "1", "true", env=with_manners("when_full=fail"))
+    done = client.do("run", "-n", "1", "true", env=emulating("when_full=fail"))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "Error: not enough GPUs available: 1 GPUs with 16160 MiB of memory each requested, "
@@ -56,18 +56,18 @@ def test_failing_at_once_instead_of_waiting(
 
 
 def test_waiting_without_a_word(client: PoolClient, everything_taken: subprocess.Popen[str]) -> None:
-    done = client.do("run", "-n", "1", "--timeout", "0.2", "true", env=with_manners("waiting_text=none"))
+    done = client.do("run", "-n", "1", "--timeout", "0.2", "true", env=emulating("waiting_text=none"))
     assert "Waiting" not in done.stderr
     assert "Error: timed out after 200ms" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("manner", "statuses"), [("child", [0, 1, 7, 137]), ("one", [0, 1, 1, 1]), ("zero", [0, 0, 0, 0])]
+    ("exit_codes", "statuses"), [("child", [0, 1, 7, 137]), ("one", [0, 1, 1, 1]), ("zero", [0, 0, 0, 0])]
 )
-def test_exit_codes(client: PoolClient, manner: str, statuses: list[int]) -> None:
+def test_exit_codes(client: PoolClient, exit_codes: str, statuses: list[int]) -> None:
     scripts = ["exit 0", "exit 1", "exit 7", "kill -9 $$"]
     found = [
-        client.do("run", "-n", "1", "--", "sh", "-c", script, env=with_manners(f"exit_codes={manner}"))
+        client.do("run", "-n", "1", "--", "sh", "-c", script, env=emulating(f"exit_codes={exit_codes}"))
         for script in scripts
     ]
     assert [done.returncode for done in found] == statuses
@@ -77,12 +77,12 @@ def test_exit_codes(client: PoolClient, manner: str, statuses: list[int]) -> Non
     ("stream", "on_stdout", "on_stderr"), [("stderr", 0, 14), ("stdout", 14, 0), ("split", 4, 10)]
 )
 def test_the_stream_of_the_log(client: PoolClient, stream: str, on_stdout: int, on_stderr: int) -> None:
-    done = client.do("run", "-n", "1", "true", env=with_manners(f"stream={stream}"))
+    done = client.do("run", "-n", "1", "true", env=emulating(f"stream={stream}"))
     assert (len(done.stdout.splitlines()), len(done.stderr.splitlines())) == (on_stdout, on_stderr)
 
 
 def test_an_error_goes_to_the_same_stream_as_the_log(client: PoolClient) -> None:
-    done = client.do("run", "-n", "9", "true", env=with_manners("stream=stdout"))
+    done = client.do("run", "-n", "9", "true", env=emulating("stream=stdout"))
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1].startswith("Error: no server can satisfy")
 
@@ -90,7 +90,7 @@ def test_an_error_goes_to_the_same_stream_as_the_log(client: PoolClient) -> None
 @pytest.mark.parametrize(("telemetry", "lines", "helpers"), [("line", 1, 0), ("on", 1, 1), ("off", 0, 0)])
 def test_the_telemetry_process(client: PoolClient, telemetry: str, lines: int, helpers: int) -> None:
     script = "sleep 0.2; echo $PPID; cat /proc/$PPID/task/$PPID/children"
-    done = client.do("run", "-n", "1", "--", "sh", "-c", script, env=with_manners(f"telemetry={telemetry}"))
+    done = client.do("run", "-n", "1", "--", "sh", "-c", script, env=emulating(f"telemetry={telemetry}"))
     children = done.stdout.split()[1:]
     assert len(children) == 1 + helpers
     assert done.stderr.count("launching telemetry process") == lines
@@ -101,12 +101,12 @@ def test_the_telemetry_process(client: PoolClient, telemetry: str, lines: int, h
 
 def test_slow_servers(client: PoolClient) -> None:
     started = time.monotonic()
-    assert client.do("run", "-n", "1", "true", env=with_manners("slow=0.2")).returncode == 0
+    assert client.do("run", "-n", "1", "true", env=emulating("slow=0.2")).returncode == 0
     assert time.monotonic() - started >= 0.4
 
 
 def test_the_warning_about_a_backup(client: PoolClient) -> None:
-    done = client.do("run", "-n", "1", "true", env=with_manners("backup_warning=on"))
+    done = client.do("run", "-n", "1", "true", env=emulating("backup_warning=on"))
     file = f"{client.environ['HOME']}/.bitfusion/client.yaml"
     warning = done.stderr.splitlines()[1]
     assert warning.startswith("[WARN] ")
@@ -114,15 +114,15 @@ def test_the_warning_about_a_backup(client: PoolClient) -> None:
     assert warning.endswith(": device or resource busy")
 
 
-def test_manners_of_the_configuration_and_the_environment(client: PoolClient) -> None:
+def test_the_environment_wins_over_the_configuration_key_by_key(client: PoolClient) -> None:
     client.configure('[manners]\nstream = "stdout"\nexit_codes = "one"\n')
-    done = client.do("run", "-n", "1", "--", "sh", "-c", "exit 9", env=with_manners("stream=stderr"))
+    done = client.do("run", "-n", "1", "--", "sh", "-c", "exit 9", env=emulating("stream=stderr"))
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_wrong_manners_are_told(client: PoolClient) -> None:
-    done = client.do("run", "-n", "1", "true", env=with_manners("stream=nowhere"))
+def test_a_wrong_setting_is_an_error(client: PoolClient) -> None:
+    done = client.do("run", "-n", "1", "true", env=emulating("stream=nowhere"))
     assert done.returncode == 1
     assert done.stderr == (
-        'Error: invalid value "nowhere" for manner stream: must be stderr or stdout or split\n'
+        'Error: invalid value "nowhere" for manners.stream: must be stderr or stdout or split\n'
     )

@@ -41,13 +41,13 @@ def test_a_signal_ends_the_wait_and_leaves_no_ticket(
     assert len(os.listdir(client.folder / "locks")) == 1
 
 
-@pytest.mark.parametrize("manner", ["sigint", "sigterm"])
+@pytest.mark.parametrize("setting", ["sigint", "sigterm"])
 def test_an_ignored_signal_does_not_end_the_wait(
-    client: PoolClient, everything_taken: subprocess.Popen[str], manner: str
+    client: PoolClient, everything_taken: subprocess.Popen[str], setting: str
 ) -> None:
-    number = signal.SIGINT if manner == "sigint" else signal.SIGTERM
+    number = signal.SIGINT if setting == "sigint" else signal.SIGTERM
     process = client.start(
-        "run", "-n", "1", "--", "echo", "ran", env={"BITFUSION_POOL_MANNERS": f"{manner}=ignore"}
+        "run", "-n", "1", "--", "echo", "ran", env={"BITFUSION_POOL_MANNERS": f"{setting}=ignore"}
     )
     client.until_waiting(1)
     os.kill(process.pid, number)
@@ -68,8 +68,8 @@ def test_a_signal_that_kills_the_waiter_leaves_nothing_either(
     assert client.entries(WAITING) == []
 
 
-def talking(client: PoolClient, manners: str) -> subprocess.Popen[str]:
-    env = {"BITFUSION_POOL_MANNERS": manners}
+def talking(client: PoolClient, settings: str) -> subprocess.Popen[str]:
+    env = {"BITFUSION_POOL_MANNERS": settings}
     process = client.start("run", "-n", "1", "--", sys.executable, "-c", TALKER, env=env)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -96,11 +96,11 @@ def test_ignored_signals_reach_neither_wrapper_nor_program(client: PoolClient) -
     assert (process.returncode, out) == (3, "got TERM\n")
 
 
-@pytest.mark.parametrize(("manner", "number"), [("sigint", signal.SIGINT), ("sigterm", signal.SIGTERM)])
+@pytest.mark.parametrize(("setting", "number"), [("sigint", signal.SIGINT), ("sigterm", signal.SIGTERM)])
 def test_a_wrapper_that_dies_leaves_the_program_and_its_gpus(
-    client: PoolClient, manner: str, number: signal.Signals
+    client: PoolClient, setting: str, number: signal.Signals
 ) -> None:
-    process = talking(client, f"{manner}=die")
+    process = talking(client, f"{setting}=die")
     os.kill(process.pid, number)
     assert process.wait(20) == -number
     client.admin("reap")

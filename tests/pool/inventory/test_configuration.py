@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.errors import ClientFailed, NeverSatisfiable, PoolUnreadable
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.client.run import server_of
+from bitfusion_pool.client.lease import server_of
 from bitfusion_pool.inventory.configuration import parse_configuration, read_configuration
 from bitfusion_pool.inventory.servers import default_servers
 from bitfusion_pool.ledger.entries import HELD
@@ -48,7 +48,8 @@ backup_warning = true
 
 
 def test_everything_that_can_be_described() -> None:
-    servers, manners = parse_configuration(FULL)
+    found = parse_configuration(FULL)
+    servers = found.servers
     first, second = servers
     assert first.key == "10.0.0.1:56002"
     assert (first.name, first.hostname, first.uuid, first.dispatcher_port) == ("one", "bf-one", "u-1", 55002)
@@ -65,12 +66,12 @@ def test_everything_that_can_be_described() -> None:
         "server1",
         (),
     )
-    assert manners == {"stream": "stdout", "slow": "0.5", "backup_warning": "on"}
+    assert found.emulation == {"stream": "stdout", "slow": "0.5", "backup_warning": "on"}
 
 
 def test_a_server_without_a_uuid_keeps_the_same_one() -> None:
     text = '[[servers]]\naddress = "10.0.0.9"\n'
-    assert parse_configuration(text)[0][0].uuid == parse_configuration(text)[0][0].uuid != ""
+    assert parse_configuration(text).servers[0].uuid == parse_configuration(text).servers[0].uuid != ""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_server_without_a_uuid_keeps_the_same_one() -> None:
         ("manners = 1", "manners must be a table [manners]"),
         (
             '[manners]\nstream = "up"',
-            'invalid value "up" for manner stream: must be stderr or stdout or split',
+            'invalid value "up" for manners.stream: must be stderr or stdout or split',
         ),
         ("[[servers]]\nport = 0", "servers[0]: port must be at least 1, not 0"),
         ("[[servers]]\nport = 65536", "servers[0]: ports go up to 65535"),
@@ -138,10 +139,10 @@ def test_without_a_file_the_pool_is_the_default_one(client: PoolClient) -> None:
 
 def test_a_changed_file_is_followed_and_leases_stay(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        entry, lock = ledger.submit(GpuRequest(2), somebody())
         client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 20000\ncount = 3\n")
         with client.ledger() as later:
-            assert later.free() == {
+            assert later.free_memory() == {
                 ("127.0.0.1:56001", 0): 3840,
                 ("127.0.0.1:56001", 1): 3840,
                 ("127.0.0.1:56001", 2): 20000,
@@ -149,21 +150,21 @@ def test_a_changed_file_is_followed_and_leases_stay(client: PoolClient) -> None:
             (client.folder / "pool.toml").unlink()
             with client.ledger() as without:
                 assert without.servers == later.servers
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
 
 
 def test_a_server_that_is_added_serves_who_waits(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        first, lock = ledger.ask(GpuRequest(2), somebody())
-        second, other = ledger.ask(GpuRequest(2), somebody())
+        first, lock = ledger.submit(GpuRequest(2), somebody())
+        second, other = ledger.submit(GpuRequest(2), somebody())
         client.configure('[[servers]]\nname = "new"\naddress = "10.0.0.2"\n[[servers.devices]]\ncount = 2\n')
         with client.ledger() as later:
-            found = later.look(second.entry_id)
+            found = later.entry(second.entry_id)
             assert found is not None
             assert found.state == HELD
             for entry_id in (first.entry_id, second.entry_id):
-                later.give_back(entry_id)
+                later.release(entry_id)
         lock.close()
         other.close()
 
@@ -177,8 +178,8 @@ def test_a_configuration_named_in_the_environment_must_exist(client: PoolClient)
 
 def test_a_waiter_whom_the_changed_pool_can_never_serve_is_told(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        held, lock = ledger.ask(GpuRequest(2), somebody())
-        waiting, other = ledger.ask(GpuRequest(2), somebody())
+        held, lock = ledger.submit(GpuRequest(2), somebody())
+        waiting, other = ledger.submit(GpuRequest(2), somebody())
         client.configure("[[servers]]\n[[servers.devices]]\n")
         client.ledger().close()
         with pytest.raises(NeverSatisfiable) as caught:
@@ -187,29 +188,29 @@ def test_a_waiter_whom_the_changed_pool_can_never_serve_is_told(client: PoolClie
             "no server can satisfy the request: 2 GPUs with 16160 MiB of memory each; "
             "the largest server has 1 GPUs with 16160 MiB"
         )
-        ledger.give_back(held.entry_id)
+        ledger.release(held.entry_id)
         lock.close()
         other.close()
 
 
 def test_a_waiter_grants_by_the_pool_as_it_is_now(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        held, lock = ledger.ask(GpuRequest(2), somebody())
-        waiting, other = ledger.ask(GpuRequest(1), somebody())
+        held, lock = ledger.submit(GpuRequest(2), somebody())
+        waiting, other = ledger.submit(GpuRequest(1), somebody())
         client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 9000\n")
         client.ledger().close()
         lock.close()
         granted = wait_for_turn(ledger, waiting, 10)
         assert [share.memory_mib for share in granted.shares] == [9000]
-        assert ledger.look(held.entry_id) is None
-        ledger.give_back(granted.entry_id)
+        assert ledger.entry(held.entry_id) is None
+        ledger.release(granted.entry_id)
         other.close()
 
 
 def test_a_server_that_vanishes_between_grant_and_start_is_told(client: PoolClient) -> None:
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(2), somebody())
-        ledger.give_back(entry.entry_id)
+        entry, lock = ledger.submit(GpuRequest(2), somebody())
+        ledger.release(entry.entry_id)
         lock.close()
     with pytest.raises(ClientFailed) as caught:
         server_of((), entry)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest, NeverSatisfiable
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.inventory.placement import Share, candidates, choose, never
+from bitfusion_pool.inventory.placement import Share, candidates, choose
+from bitfusion_pool.inventory.refusals import never_satisfiable
 from bitfusion_pool.inventory.servers import Device, Server, default_servers
 
 V100 = tuple(Device(number, "Tesla V100-PCIE-16GB", 16160) for number in range(2))
@@ -117,7 +118,7 @@ def test_what_no_server_can_ever_give_is_refused_saying_why(
     request_: GpuRequest, servers: tuple[Server, ...], problem: str
 ) -> None:
     assert not candidates(request_, servers)
-    refusal = never(request_, servers)
+    refusal = never_satisfiable(request_, servers)
     assert isinstance(refusal, NeverSatisfiable)
     assert str(refusal) == f"no server can satisfy the request: {problem}"
 

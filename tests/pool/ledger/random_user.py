@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))
 from bitfusion_client.errors import NoGpusAvailable, WaitTimedOut
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.ledger.entries import WAITING, Entry, Holder
-from bitfusion_pool.ledger.lease_lock import LifeLock
+from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.waiting import wait_for_turn
 
@@ -48,7 +48,7 @@ class Proof:
 
 def main(operations: int, seed: int, proofs: str, log: str) -> None:
     chance = random.Random(seed)
-    held: list[tuple[Entry, LifeLock, Proof]] = []
+    held: list[tuple[Entry, LeaseLock, Proof]] = []
     with Ledger(os.environ) as ledger:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         for _ in range(operations):
@@ -59,12 +59,12 @@ def main(operations: int, seed: int, proofs: str, log: str) -> None:
                 if chance.random() < 0.2:
                     lock.close()  # gone without a word
                 else:
-                    ledger.give_back(entry.entry_id)
+                    ledger.release(entry.entry_id)
                     lock.remove()
                 continue
             wait = chance.random() < 0.5
             try:
-                entry, lock = ledger.ask(a_request(chance), Holder("random", "tester"), wait)
+                entry, lock = ledger.submit(a_request(chance), Holder("random", "tester"), wait)
             except NoGpusAvailable:
                 continue
             if entry.state == WAITING:
@@ -77,7 +77,7 @@ def main(operations: int, seed: int, proofs: str, log: str) -> None:
             held.append((entry, lock, Proof(proofs, entry)))
         for entry, lock, proof in held:
             proof.remove()
-            ledger.give_back(entry.entry_id)
+            ledger.release(entry.entry_id)
             lock.remove()
 
 

@@ -21,7 +21,7 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.ledger import transaction
 from bitfusion_pool.ledger.entries import HELD, REMOTE, RESERVED, WAITING, Entry
-from bitfusion_pool.ledger.lease_lock import LifeLock, is_alive
+from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.waiting import pause, wait_for_turn
 from tests.pool.pool_client import PoolClient, somebody
@@ -44,15 +44,15 @@ class Party:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.locks: dict[str, LifeLock] = {}
+        self.locks: dict[str, LeaseLock] = {}
 
     def ask(self, request: GpuRequest, label: str = "x", kind: str = "process") -> Entry:
-        entry, lock = self.ledger.ask(request, somebody(label), kind=kind)
+        entry, lock = self.ledger.submit(request, somebody(label), kind=kind)
         self.locks[entry.entry_id] = lock
         return entry
 
     def leave(self, entry: Entry) -> None:
-        self.ledger.give_back(entry.entry_id)
+        self.ledger.release(entry.entry_id)
         self.locks.pop(entry.entry_id).close()
 
     def die(self, entry: Entry) -> None:
@@ -60,12 +60,12 @@ class Party:
 
     def end(self) -> None:
         for entry in self.ledger.entries():
-            self.ledger.give_back(entry.entry_id)
+            self.ledger.release(entry.entry_id)
         for lock in self.locks.values():
             lock.close()
 
     def state(self, entry: Entry) -> str | None:
-        found = self.ledger.look(entry.entry_id)
+        found = self.ledger.entry(entry.entry_id)
         return found.state if found else None
 
 
@@ -85,7 +85,7 @@ def test_shares_are_packed_until_nothing_is_left(party: Party) -> None:
         (Share(KEY, 0, 8080),),
         (Share(KEY, 1, 4040),),
     ]
-    assert party.ledger.free() == {(KEY, 0): 0, (KEY, 1): 12120}
+    assert party.ledger.free_memory() == {(KEY, 0): 0, (KEY, 1): 12120}
 
 
 def test_the_smallest_share_seen_in_the_wild_fits_fifty_times_a_gpu(party: Party) -> None:
@@ -114,27 +114,27 @@ def test_who_wants_another_server_does_not_wait_for_those_before(client: PoolCli
         assert [one.state for one in (on_a, next_a, either)] == [HELD, WAITING, HELD]
         assert either.shares[0].server == "10.0.0.2:56001"
         again = party.ask(GpuRequest(1, servers=("b",)))
-        assert ledger.standing(again).place == 1
+        assert ledger.queue_position(again).position == 1
         last = party.ask(GpuRequest(1))
-        standing = ledger.standing(last)
-        assert (standing.place, standing.of) == (3, 3)
+        position = ledger.queue_position(last)
+        assert (position.position, position.of) == (3, 3)
         party.end()
 
 
 def test_places_count_from_one_and_name_who_is_ahead(party: Party) -> None:
     party.ask(GpuRequest(2, 0.6), "digits.ipynb")
     waiting = [party.ask(GpuRequest(1, memory_mib=16000), f"w{number}") for number in range(7)]
-    standing = party.ledger.standing(waiting[0])
-    assert standing.text() == (
+    position = party.ledger.queue_position(waiting[0])
+    assert position.text() == (
         "Waiting for GPUs: place 1 of 7, ahead: tester: digits.ipynb (2 GPUs, partial 0.6, 0s)"
     )
-    assert party.ledger.standing(waiting[6]).text() == (
+    assert party.ledger.queue_position(waiting[6]).text() == (
         "Waiting for GPUs: place 7 of 7, ahead: tester: digits.ipynb (2 GPUs, partial 0.6, 0s); "
         + "; ".join(f"tester: w{number} (1 GPUs, 16000 MiB, 0s)" for number in range(4))
         + "; and 2 more"
     )
     party.leave(waiting[0])
-    assert party.ledger.standing(waiting[6]).place == 6
+    assert party.ledger.queue_position(waiting[6]).position == 6
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_places_count_from_one_and_name_who_is_ahead(party: Party) -> None:
 )
 def test_others_see_for_how_long_somebody_holds(party: Party, seconds: float, shown: str) -> None:
     entry = party.ask(GpuRequest(1, 0.5), "a.py")
-    assert entry.granted is not None
-    assert entry.who(entry.granted + seconds) == f"tester: a.py (1 GPUs, partial 0.5, {shown})"
+    assert entry.granted_at is not None
+    assert entry.summary(entry.granted_at + seconds) == f"tester: a.py (1 GPUs, partial 0.5, {shown})"
 
 
 def test_what_can_never_be_served_leaves_nothing_behind(party: Party, client: PoolClient) -> None:
@@ -157,7 +157,7 @@ def test_who_may_not_wait_is_refused_and_leaves_no_ticket(party: Party, client: 
     party.ask(GpuRequest(1, 0.75))
     party.ask(GpuRequest(1, 0.75))
     with pytest.raises(NoGpusAvailable) as caught:
-        party.ledger.ask(GpuRequest(2, 0.5), somebody(), wait=False)
+        party.ledger.submit(GpuRequest(2, 0.5), somebody(), wait=False)
     assert str(caught.value) == (
         "not enough GPUs available: 2 GPUs with 8080 MiB of memory each requested, 0 available on one server"
     )
@@ -208,7 +208,7 @@ def test_clients_together_keep_an_expired_reservation_alive(party: Party, client
     entry = party.ask(GpuRequest(2), kind=RESERVED)
     party.die(entry)
     assert party.ledger.renew(entry.entry_id, 60)
-    users = [LifeLock.join(str(client.folder), entry.entry_id) for _ in range(2)]
+    users = [LeaseLock.join(str(client.folder), entry.entry_id) for _ in range(2)]
     assert party.ledger.renew(entry.entry_id, 0)
     for user in users:
         assert party.ledger.reap() == 0
@@ -240,9 +240,9 @@ def test_a_signal_right_after_the_grant_leaves_nothing_behind(
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transaction, "ring", interrupt)
+    monkeypatch.setattr(transaction, "wake", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        party.ledger.ask(GpuRequest(2), somebody())
+        party.ledger.submit(GpuRequest(2), somebody())
     with client.ledger() as other:
         assert other.entries() == []
     assert os.listdir(client.folder / "locks") == []
@@ -278,8 +278,8 @@ def test_a_change_that_cannot_be_written_keeps_the_lock_files(
 
 def test_giving_back_twice_is_no_error(party: Party) -> None:
     entry = party.ask(GpuRequest(1))
-    assert party.ledger.give_back(entry.entry_id)
-    assert not party.ledger.give_back(entry.entry_id)
+    assert party.ledger.release(entry.entry_id)
+    assert not party.ledger.release(entry.entry_id)
     party.locks.pop(entry.entry_id).remove()
 
 
@@ -294,17 +294,17 @@ def test_a_wait_ends_with_the_grant(party: Party, client: PoolClient) -> None:
     told = []
 
     with client.ledger() as own:
-        entry, lock = own.ask(GpuRequest(1), somebody("waiter"))
+        entry, lock = own.submit(GpuRequest(1), somebody("waiter"))
 
-        def tell(standing: object) -> None:
-            told.append(standing)
+        def tell(position: object) -> None:
+            told.append(position)
             party.leave(holder)
 
         granted = wait_for_turn(own, entry, 10, tell)
         assert (granted.state, granted.shares) == (HELD, holder.shares)
         assert len(told) == 1
         assert os.listdir(client.folder / "bells") == []
-        own.give_back(entry.entry_id)
+        own.release(entry.entry_id)
         lock.close()
 
 
@@ -335,7 +335,7 @@ def test_a_wait_that_fails_leaves_no_ticket(party: Party) -> None:
 def test_a_waiter_whose_entry_was_removed_is_told(party: Party) -> None:
     party.ask(GpuRequest(2))
     entry = party.ask(GpuRequest(1))
-    party.ledger.give_back(entry.entry_id)
+    party.ledger.release(entry.entry_id)
     with pytest.raises(PoolUnreadable, match="lost a waiting request"):
         wait_for_turn(party.ledger, entry, 10)
 
@@ -361,10 +361,10 @@ def test_a_lock_made_while_a_cleaner_was_faster_is_made_again(
             removed.append(path)
 
     monkeypatch.setattr(os, "fchmod", fchmod)
-    lock = LifeLock.create(str(client.folder), "name", 0o666)
+    lock = LeaseLock.create(str(client.folder), "name", 0o666)
     assert removed
     assert path.exists()
-    assert is_alive(str(client.folder), "name")
+    assert is_held(str(client.folder), "name")
     lock.remove()
 
 
@@ -415,9 +415,9 @@ def test_a_folder_that_cannot_be_made_is_told_too(client: PoolClient) -> None:
 
 
 def test_everybody_may_use_the_default_pool(ledger: Ledger, client: PoolClient) -> None:
-    entry, lock = ledger.ask(GpuRequest(1), somebody())
+    entry, lock = ledger.submit(GpuRequest(1), somebody())
     assert client.folder.stat().st_mode & 0o7777 == 0o777
     assert (client.folder / "ledger.db").stat().st_mode & 0o777 == 0o666
     assert (client.folder / "locks" / entry.entry_id).stat().st_mode & 0o777 == 0o666
-    ledger.give_back(entry.entry_id)
+    ledger.release(entry.entry_id)
     lock.close()

@@ -36,12 +36,12 @@ class Waiters:
     def _wait(self, request: GpuRequest, ready: threading.Event) -> None:
         try:
             with self.client.ledger() as ledger:
-                entry, lock = ledger.ask(request, somebody())
+                entry, lock = ledger.submit(request, somebody())
                 self.queued.append(entry.entry_id)
                 ready.set()
                 wait_for_turn(ledger, entry, 50)
                 self.served.append(entry.entry_id)
-                ledger.give_back(entry.entry_id)
+                ledger.release(entry.entry_id)
                 lock.close()
         except BaseException as error:
             self.failures.append(error)
@@ -55,14 +55,14 @@ class Waiters:
 def test_two_hundred_waiters_are_served_strictly_in_order(client: PoolClient) -> None:
     waiters = Waiters(client)
     with client.ledger() as ledger:
-        entry, lock = ledger.ask(GpuRequest(2), somebody())
+        entry, lock = ledger.submit(GpuRequest(2), somebody())
         for _ in range(MANY):
             waiters.add(GpuRequest(2))
         time.sleep(1.5)
         before = time.process_time()
         time.sleep(1)
         busy = time.process_time() - before
-        ledger.give_back(entry.entry_id)
+        ledger.release(entry.entry_id)
         lock.close()
         waiters.join()
         assert ledger.entries() == []

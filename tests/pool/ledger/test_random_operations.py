@@ -99,7 +99,7 @@ def test_nobody_ever_gets_what_somebody_else_has(
                 running.append(subprocess.Popen(words, env=client.environ))
             held = really_held(proofs)
             assert all(memory <= total[place] for place, memory in held.items()), held
-            free = ledger.free()
+            free = ledger.free_memory()
             assert all(0 <= free[place] <= total[place] for place in total), free
             if running and chance.random() < 0.3:
                 chance.choice(running).kill()
@@ -111,8 +111,8 @@ def test_nobody_ever_gets_what_somebody_else_has(
             time.sleep(0.02)
         ledger.reap()
         assert ledger.entries() == []
-        assert ledger.free() == total
-        assert ledger.check() == "0 leases, 0 waiting"
+        assert ledger.free_memory() == total
+        assert ledger.check_integrity() == "0 leases, 0 waiting"
     assert killed > 5
     assert client.admin("reap").returncode == 0
     assert os.listdir(client.folder / "locks") == os.listdir(client.folder / "bells") == []

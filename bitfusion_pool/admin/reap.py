@@ -1,0 +1,42 @@
+"""`bitfusion-pool reap`: release what dead programs left, delete leftover files, end a lease by force."""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import ClientFailed
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.ledger.lease_lock import remove_leftover_locks
+from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.pool_folder import unreadable
+from bitfusion_pool.ledger.wake_up import remove_leftover_pipes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def reap(environ: Mapping[str, str]) -> str:
+    """Remove the entries of dead programs, which every command does, too, and files without an entry.
+
+    Returns:
+        What to tell the administrator.
+    """
+    with Ledger(environ) as ledger:
+        removed = ledger.reap()
+        known = {entry.entry_id for entry in ledger.entries()}
+        try:
+            files = remove_leftover_locks(ledger.folder, known)
+            remove_leftover_pipes(ledger.folder, known)
+        except OSError as error:
+            raise unreadable(ledger.folder, error) from None
+    return f"released {removed} leases and queue positions, removed {files} leftover lock files\n"
+
+
+def end_lease(environ: Mapping[str, str], lease: str) -> str:
+    """End a lease, whoever holds it; returns what to tell the administrator.
+
+    Raises:
+        ClientFailed: There is no such lease.
+    """
+    with Ledger(environ) as ledger:
+        if not ledger.release(lease):
+            raise ClientFailed("", f"there is no lease {lease}")
+    return f"ended lease {lease}\n"

@@ -1,0 +1,65 @@
+"""`bitfusion-pool status --json`: the pool as JSON, for programs."""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.ledger.entries import Entry
+    from bitfusion_pool.ledger.snapshot import Snapshot
+
+
+def status_json(snapshot: Snapshot) -> dict[str, Any]:
+    """The object to write. Times are in seconds since the epoch, memory is in MiB."""
+    return {
+        "folder": snapshot.folder,
+        "simulated": snapshot.simulated,
+        "servers": [_server(snapshot, server) for server in snapshot.servers],
+        "leases": [_entry(snapshot, entry) for entry in snapshot.held],
+        "waiting": [
+            {**_entry(snapshot, entry), "place": position}
+            for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
+        ],
+    }
+
+
+def _server(snapshot: Snapshot, server: Server) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "address": server.key,
+        "tasks": len(snapshot.leases_on(server)),
+        "devices": [
+            {
+                "id": device.number,
+                "name": device.name,
+                "memory_mib": device.memory_mib,
+                "free_mib": snapshot.free[server.key, device.number],
+                "simulated": device.simulated,
+            }
+            for device in server.devices
+        ],
+    }
+
+
+def _entry(snapshot: Snapshot, entry: Entry) -> dict[str, Any]:
+    since = entry.granted_at or entry.requested_at
+    return {
+        "id": entry.entry_id,
+        "kind": entry.kind,
+        "user": entry.holder.user,
+        "label": entry.holder.label,
+        "host": entry.holder.host,
+        "pid": entry.holder.pid,
+        "request": entry.request.to_json(),
+        "since": since,
+        "seconds": round(snapshot.taken_at - since, 1),
+        "expires": entry.expires_at,
+        "devices": [
+            {"server": share.server, "id": share.number, "memory_mib": share.memory_mib}
+            for share in entry.shares
+        ],
+        "lock_file_missing": entry.entry_id in snapshot.without_lock_file,
+    }

@@ -1,0 +1,100 @@
+"""Taking GPUs for a command: query the servers, wait in the queue, write the allocation file, log it."""
+
+from __future__ import annotations
+
+from bitfusion_client.decimals import plain_number
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.client.allocation_file import write_allocation
+from bitfusion_pool.client.first_contact import query_servers
+from bitfusion_pool.client.lease import Lease, server_of
+from bitfusion_pool.client.log_output import VERSION
+from bitfusion_pool.ledger.entries import PROCESS, WAITING
+
+if TYPE_CHECKING:
+    from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.client.first_contact import Session
+    from bitfusion_pool.ledger.entries import Entry, Holder, QueuePosition
+    from bitfusion_pool.ledger.ledger import Ledger
+
+
+def acquire(
+    ledger: Ledger, session: Session, request: GpuRequest, holder: Holder, kind: str = PROCESS
+) -> Lease:
+    """Submit the request and wait until it is granted; releases it if that fails.
+
+    Args:
+        ledger: The ledger.
+        session: From `claim_client_id`.
+        request: What is wanted.
+        holder: Who wants it.
+        kind: PROCESS or RESERVED.
+
+    Raises:
+        BitfusionError: There are no GPUs for this request.
+    """
+    listed = query_servers(ledger, session, request)
+    entry, lock = ledger.submit(request, holder, session.emulation.when_full == "wait", kind)
+    try:
+        if entry.state == WAITING:
+            entry = _wait(ledger, session, entry, request.timeout)
+        session.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
+        return Lease(entry, server_of(ledger.servers, entry), lock)
+    except BaseException:
+        lock.close()
+        ledger.release(entry.entry_id)
+        raise
+
+
+def announce(session: Session, lease: Lease, folder: str, path: str = "") -> str:
+    """Write the allocation file and the log lines from `Requesting` to `Locked`.
+
+    Args:
+        session: From `claim_client_id`.
+        lease: The lease.
+        folder: The pool's folder.
+        path: Where to write the file; by default a new name.
+
+    Returns:
+        The path of the allocation file.
+
+    Raises:
+        PoolUnreadable: The file cannot be written.
+    """
+    shares = lease.entry.shares
+    numbers = " ".join(str(share.number) for share in shares)
+    asked = (
+        f"GPUs [{numbers}] with {shares[0].memory_mib} MiB of memory from server 0, with version {VERSION}"
+    )
+    session.log.log(f"Requesting {asked}...")
+    session.log.plain(f"Requested resources:\nServer List: {lease.server.key}\nClient idle timeout: 0 min")
+    try:
+        path = write_allocation(lease.entry, folder, path)
+    except OSError as error:
+        from bitfusion_pool.ledger.pool_folder import unreadable
+
+        raise unreadable(folder, error) from error
+    partial = partial_text(lease.entry.request, lease.server.device(shares[0].number).memory_mib)
+    session.log.log(
+        f"Locked {len(shares)} GPUs with partial memory {partial}, configuration saved to '{path}'"
+    )
+    return path
+
+
+def partial_text(request: GpuRequest, total_mib: int) -> str:
+    """The share of memory in the `Locked` line.
+
+    With `-m` it is computed from the device's memory: what the real client writes then is unknown.
+    """
+    if request.memory_mib is not None:
+        return plain_number(round(request.memory_mib / total_mib, 6))
+    return plain_number(request.partial or 1)
+
+
+def _wait(ledger: Ledger, session: Session, entry: Entry, timeout: float | None) -> Entry:
+    from bitfusion_pool.ledger.waiting import wait_for_turn
+
+    def log_position(position: QueuePosition) -> None:
+        if session.emulation.waiting_text == "places":
+            session.log.log(position.text())
+
+    return wait_for_turn(ledger, entry, timeout, log_position)

@@ -1,0 +1,46 @@
+"""A health report: groups of checks with their results (PASS, MARGINAL, FATAL, …) and totals, as text."""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import BitfusionError
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TAGS = ("PASS", "INFO", "SKIPPED", "MARGINAL", "FATAL")
+
+
+class Report:
+    """The report about one machine."""
+
+    def __init__(self, title: str) -> None:
+        self.totals = dict.fromkeys(TAGS, 0)
+        self._lines = [title, "=====", ""]
+        self._groups = 0
+
+    def group(self, name: str) -> None:
+        """Begin a group of checks."""
+        if self._groups:
+            self._lines.append("")
+        self._groups += 1
+        self._lines += [f"{name} checks:", "====="]
+
+    def add(self, tag: str, text: str) -> None:
+        """Add a result; `tag` is one of TAGS."""
+        self.totals[tag] += 1
+        self._lines.append(f"[{tag:<8}] {text}")
+
+    def check(self, text: str, examine: Callable[[], str]) -> None:
+        """Make a check: PASS with what `examine` returns, FATAL with its OSError or BitfusionError."""
+        try:
+            found = examine()
+        except (OSError, BitfusionError) as error:
+            self.add("FATAL", f"{text}: {getattr(error, 'strerror', None) or error}")
+        else:
+            self.add("PASS", f"{text}: {found}" if found else text)
+
+    def text(self) -> str:
+        """The whole report."""
+        totals = [f"{tag}: {count}" for tag, count in self.totals.items()]
+        return "\n".join([*self._lines, "", *totals, "", ""])

@@ -1,0 +1,128 @@
+"""What `bitfusion health` checks on this machine: pool folder, file system, locks, pipes, ledger."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.client.health_report import Report
+from bitfusion_pool.inventory.configuration import configuration_path, read_configuration
+from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
+from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.pool_folder import pool_folder
+from bitfusion_pool.ledger.wake_up import WakeUp, wake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIN_FREE_MIB = 16  # the ledger stays far below a megabyte; a disk as full as this is about to fail
+MIN_OPEN_FILES = 4096
+NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
+
+
+def machine_report(environ: Mapping[str, str]) -> Report:
+    """The report for localhost. Every check is really made."""
+    folder = pool_folder(environ)
+    report = Report("Health report for localhost")
+    report.group("Software Versions")
+    current = ".".join(map(str, sys.version_info[:3]))
+    report.add("PASS" if sys.version_info >= (3, 10) else "FATAL", f"Check Python version >= 3.10: {current}")
+    report.group("System Resources")
+    report.check("Check pool folder", lambda: _try_to_write(folder))
+    report.check("Check file locks", lambda: _try_locks(folder))
+    report.check("Check named pipes", lambda: _try_pipes(folder))
+    _check_file_system(report, folder)
+    _check_free_space(report, folder)
+    _check_open_files(report)
+    report.group("Consistency")
+    report.check("Check pool ledger", lambda: _check_ledger(environ))
+    report.check("Check pool configuration", lambda: _check_configuration(folder, environ))
+    return report
+
+
+def _try_to_write(folder: str) -> str:
+    probe = f"{folder}/.health-{os.getpid()}"
+    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(fd, b"health")
+    finally:
+        os.close(fd)
+        os.unlink(probe)
+    return folder
+
+
+def _try_locks(folder: str) -> str:
+    name = f"health-{os.getpid()}"
+    lock = LeaseLock.create(folder, name, 0o600)
+    try:
+        if not is_held(folder, name):
+            raise OSError("a lock that is held is not seen")
+        lock.close()
+        if is_held(folder, name):
+            raise OSError("a lock that is free is taken for held")
+    finally:
+        lock.remove()
+    return ""
+
+
+def _try_pipes(folder: str) -> str:
+    name = f"health-{os.getpid()}"
+    wake_up = WakeUp(folder, name, 0o600)
+    try:
+        wake(folder, name)
+        if not wake_up.wait(1):
+            raise OSError("a waiter cannot be woken; it notices its turn late")
+    finally:
+        wake_up.close()
+    return ""
+
+
+def _check_file_system(report: Report, folder: str) -> None:
+    best, kind = "", ""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                _, place, found, *_ = line.split()
+                inside = place == "/" or folder == place or folder.startswith(place + "/")
+                if inside and len(place) >= len(best):
+                    best, kind = place, found
+    except (OSError, ValueError):
+        report.add("SKIPPED", "Check file system: /proc/self/mounts cannot be read")
+        return
+    if kind in NETWORK_FILE_SYSTEMS:
+        report.add("MARGINAL", f"Check file system: {kind} is a network file system, which may lose locks")
+    else:
+        report.add("PASS", f"Check file system: {kind}")
+
+
+def _check_free_space(report: Report, folder: str) -> None:
+    try:
+        found = os.statvfs(folder)
+    except OSError as error:
+        report.add("SKIPPED", f"Check free space >= {MIN_FREE_MIB} MiB: {error.strerror}")
+        return
+    free = found.f_bavail * found.f_frsize >> 20
+    tag = "PASS" if free >= MIN_FREE_MIB else "MARGINAL"
+    report.add(tag, f"Check free space >= {MIN_FREE_MIB} MiB: {free} MiB")
+
+
+def _check_open_files(report: Report) -> None:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = soft == resource.RLIM_INFINITY or soft >= MIN_OPEN_FILES
+    report.add("PASS" if enough else "MARGINAL", f"Check ulimit -n >= {MIN_OPEN_FILES}: {soft}")
+
+
+def _check_ledger(environ: Mapping[str, str]) -> str:
+    with Ledger(environ) as ledger:
+        return ledger.check_integrity()
+
+
+def _check_configuration(folder: str, environ: Mapping[str, str]) -> str:
+    path = configuration_path(folder, environ)
+    if "BITFUSION_POOL_CONFIG" not in environ and not os.path.exists(path):
+        return "none, the pool is the default one"
+    read_configuration(path)
+    return path

@@ -1,0 +1,62 @@
+"""Which allocation files of `request_gpus` this user has: the newest is meant where no `-f FILE` is given.
+
+The list is `~/.bitfusion/requested_gpus`, one path a line, the newest last.
+"""
+
+from __future__ import annotations
+
+import os
+
+from bitfusion_client.errors import UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def remember(path: str, environ: Mapping[str, str]) -> None:
+    """Put the file at the end of the list, as the newest."""
+    path = os.path.abspath(path)
+    _write([*(known for known in _read(environ) if known != path), path], environ)
+
+
+def forget(path: str, environ: Mapping[str, str]) -> None:
+    """Take the file off the list."""
+    path = os.path.abspath(path)
+    _write([known for known in _read(environ) if known != path], environ)
+
+
+def newest(environ: Mapping[str, str]) -> str:
+    """The path of the newest allocation file that still exists.
+
+    Raises:
+        UsageError: There is none.
+    """
+    known = _read(environ)
+    if not known:
+        raise UsageError("no GPUs are requested: use request_gpus first, or name the allocation with -f FILE")
+    return known[-1]
+
+
+def _list_path(environ: Mapping[str, str]) -> str:
+    return f"{environ.get('HOME') or '/root'}/.bitfusion/requested_gpus"
+
+
+def _read(environ: Mapping[str, str]) -> list[str]:
+    try:
+        with open(_list_path(environ), encoding="utf-8") as file:
+            return [line for line in file.read().splitlines() if os.path.exists(line)]
+    except OSError:
+        return []
+
+
+def _write(paths: Sequence[str], environ: Mapping[str, str]) -> None:
+    path = _list_path(environ)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        draft = f"{path}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write("".join(f"{known}\n" for known in paths))
+        os.replace(draft, path)
+    except OSError:
+        pass  # a home that cannot be written: then -f FILE is needed

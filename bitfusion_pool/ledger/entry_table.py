@@ -1,0 +1,149 @@
+"""The ledger's tables of entries and of the shares they hold: every SQL statement about them."""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.inventory.placement import Share
+from bitfusion_pool.ledger.entries import HELD, REMOTE, RESERVED, WAITING, Entry, Holder
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+_COLUMNS = (
+    "number, entry_id, state, kind, gpus, partial, memory_mib, filters, servers, possible, "
+    "label, user, pid, host, uid, asked, granted, expires"
+)
+
+
+def insert_entry(
+    db: sqlite3.Connection,
+    entry_id: str,
+    kind: str,
+    request: GpuRequest,
+    possible: Iterable[str],
+    holder: Holder,
+    now: float,
+) -> None:
+    """Write a new entry at the end of the queue; `possible`: the keys of the servers that could serve it."""
+    names = _COLUMNS.partition(", ")[2]  # the number is counted by SQLite
+    values = (
+        entry_id,
+        WAITING,
+        kind,
+        request.gpus,
+        request.partial,
+        request.memory_mib,
+        "\n".join(f"{key}={value}" for key, value in request.filters),
+        "\n".join(request.servers),
+        " ".join(possible),
+        holder.label,
+        holder.user,
+        holder.pid,
+        holder.host,
+        holder.uid,
+        now,
+        None,
+        None,
+    )
+    db.execute(f"INSERT INTO entries ({names}) VALUES ({','.join('?' * len(values))})", values)
+
+
+def read_entry(db: sqlite3.Connection, entry_id: str) -> Entry | None:
+    """The entry with this id, or None."""
+    found = _entries(db, "entry_id = ?", entry_id)
+    return found[0] if found else None
+
+
+def read_state(db: sqlite3.Connection, entry_id: str) -> str | None:
+    """The state of the entry with this id, or None."""
+    row = db.execute("SELECT state FROM entries WHERE entry_id = ?", (entry_id,)).fetchone()
+    return row[0] if row else None
+
+
+def all_entries(db: sqlite3.Connection) -> list[Entry]:
+    """Every entry, in the order of the queue."""
+    return _entries(db, "1")
+
+
+def waiting_entries(db: sqlite3.Connection) -> Iterator[Entry]:
+    """The entries that wait, in the order of the queue. The caller may change the table meanwhile."""
+    statement = f"SELECT {_COLUMNS} FROM entries WHERE state = ? ORDER BY number"
+    for row in db.execute(statement, (WAITING,)).fetchall():
+        yield _entry(row)
+
+
+def entries_holding(db: sqlite3.Connection, servers: Sequence[str]) -> list[Entry]:
+    """The entries that hold GPUs of any of these servers."""
+    marks = ",".join("?" * len(servers))
+    return _entries(
+        db, f"state = '{HELD}' AND number IN (SELECT entry FROM shares WHERE server IN ({marks}))", *servers
+    )
+
+
+def liveness_columns(db: sqlite3.Connection) -> list[tuple[str, str, float | None]]:
+    """Id, kind and expiry of every entry, in the order of the queue."""
+    return db.execute("SELECT entry_id, kind, expires FROM entries ORDER BY number").fetchall()
+
+
+def count_states(db: sqlite3.Connection) -> dict[str, int]:
+    """How many entries are in each state."""
+    return dict(db.execute("SELECT state, count(*) FROM entries GROUP BY state").fetchall())
+
+
+def grant_entry(db: sqlite3.Connection, number: int, shares: Iterable[Share], now: float) -> None:
+    """Turn a waiting entry into one that holds these shares."""
+    for share in shares:
+        db.execute(
+            "INSERT INTO shares VALUES (?, ?, ?, ?)", (number, share.server, share.number, share.memory_mib)
+        )
+    db.execute("UPDATE entries SET state = ?, granted = ? WHERE number = ?", (HELD, now, number))
+
+
+def set_possible_servers(db: sqlite3.Connection, number: int, possible: Iterable[str]) -> None:
+    """Replace the keys of the servers that could serve an entry."""
+    db.execute("UPDATE entries SET possible = ? WHERE number = ?", (" ".join(possible), number))
+
+
+def set_expiry(db: sqlite3.Connection, entry_id: str, expires_at: float) -> bool:
+    """Set until when a reserved or remote entry lives without a lock. False if there is no such entry."""
+    changed = db.execute(
+        "UPDATE entries SET expires = ? WHERE entry_id = ? AND (kind = ? OR (kind = ? AND state = ?))",
+        (expires_at, entry_id, REMOTE, RESERVED, HELD),
+    )
+    return changed.rowcount > 0
+
+
+def delete_entry(db: sqlite3.Connection, entry_id: str) -> bool:
+    """Delete the entry and its shares. False if there is no such entry."""
+    return db.execute("DELETE FROM entries WHERE entry_id = ?", (entry_id,)).rowcount > 0
+
+
+def memory_held(db: sqlite3.Connection) -> Iterable[tuple[str, int, int]]:
+    """Server key, device number and leased MiB of every device of which something is leased."""
+    return db.execute("SELECT server, device, sum(memory_mib) FROM shares GROUP BY server, device")
+
+
+def _entries(db: sqlite3.Connection, where: str, *values: object) -> list[Entry]:
+    rows = db.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number", values).fetchall()
+    shares = _shares_by_entry(db) if any(row[2] == HELD for row in rows) else {}
+    return [_entry(row, shares.get(row[0], ())) for row in rows]
+
+
+def _shares_by_entry(db: sqlite3.Connection) -> dict[int, list[Share]]:
+    found: dict[int, list[Share]] = {}
+    for number, server, device, memory_mib in db.execute("SELECT * FROM shares ORDER BY server, device"):
+        found.setdefault(number, []).append(Share(server, device, memory_mib))
+    return found
+
+
+def _entry(row: tuple[Any, ...], shares: Iterable[Share] = ()) -> Entry:
+    number, entry_id, state, kind, gpus, partial, memory_mib, filters, servers, possible = row[:10]
+    label, user, pid, host, uid, asked, granted, expires = row[10:]
+    pairs = tuple((key, value) for key, _, value in (line.partition("=") for line in filters.splitlines()))
+    request = GpuRequest(gpus, partial, memory_mib, pairs, tuple(servers.splitlines()))
+    holder = Holder(label, user, pid, host, uid)
+    keys = tuple(possible.split())
+    return Entry(number, entry_id, state, kind, request, holder, keys, asked, granted, expires, tuple(shares))

@@ -1,0 +1,120 @@
+"""The queue: grants requests strictly in the order they came, removes dead entries, knows queue positions."""
+
+from __future__ import annotations
+
+import time
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.inventory.placement import candidates, choose
+from bitfusion_pool.ledger.entries import QueuePosition
+from bitfusion_pool.ledger.entry_table import (
+    delete_entry,
+    entries_holding,
+    grant_entry,
+    liveness_columns,
+    memory_held,
+    set_possible_servers,
+    waiting_entries,
+)
+from bitfusion_pool.ledger.liveness import lives
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from bitfusion_pool.ledger.entries import Entry
+    from bitfusion_pool.ledger.stored_inventory import StoredInventory
+    from bitfusion_pool.ledger.transaction import Transaction
+
+
+class Queue:
+    """The queue of one ledger. Methods that take a transaction must be called within it."""
+
+    def __init__(self, db: sqlite3.Connection, folder: str, inventory: StoredInventory) -> None:
+        self._db = db
+        self._folder = folder
+        self._inventory = inventory
+
+    def grant(self, transaction: Transaction) -> None:
+        """Grant every request that can be served now, from the front of the queue.
+
+        A server for which an entry waits is closed to all entries behind it. Called after every change of the
+        ledger, by whichever process makes it, so no process needs to run for others to get their turn.
+        """
+        self._inventory.refresh()
+        servers = self._inventory.servers
+        closed: set[str] = set()
+        free: dict[tuple[str, int], int] | None = None
+        for entry in waiting_entries(self._db):
+            if len(closed) == len(servers):
+                break
+            if closed.issuperset(entry.servers):
+                continue
+            if not self.is_alive(entry):
+                self.remove(transaction, entry.entry_id)
+                continue
+            free = self.free_memory() if free is None else free
+            possible = candidates(entry.request, servers)
+            shares = choose(entry.request.gpus, possible, free, closed)
+            if shares is None:
+                closed.update(possible)
+                transaction.to_wake.append(entry.entry_id)  # it may have become the next one
+                continue
+            for share in shares:
+                free[share.server, share.number] -= share.memory_mib
+            grant_entry(self._db, entry.number, shares, time.time())
+            transaction.to_wake.append(entry.entry_id)
+
+    def remove(self, transaction: Transaction, entry_id: str) -> bool:
+        """End a lease or leave the queue, and delete the lock file. False if there is no such entry."""
+        found = delete_entry(self._db, entry_id)
+        transaction.removed.append(entry_id)
+        return found
+
+    def remove_dead(self, transaction: Transaction, but: str = "") -> int:
+        """Remove the entries whose holders are dead, except the entry `but`; returns how many."""
+        dead = self.dead(but)
+        for entry_id in dead:
+            self.remove(transaction, entry_id)
+        return len(dead)
+
+    def dead(self, but: str = "") -> list[str]:
+        """The ids of the entries whose holders are dead, except the entry `but`."""
+        now = time.time()
+        return [
+            entry_id
+            for entry_id, kind, expires_at in liveness_columns(self._db)
+            if entry_id != but and not lives(self._folder, entry_id, kind, expires_at, now)
+        ]
+
+    def is_alive(self, entry: Entry) -> bool:
+        """Whether the entry's holder lives."""
+        return lives(self._folder, entry.entry_id, entry.kind, entry.expires_at, time.time())
+
+    def free_memory(self) -> dict[tuple[str, int], int]:
+        """Free MiB by (server key, device number); negative if a device shrank below what is leased of it."""
+        free = {
+            (server.key, device.number): device.memory_mib
+            for server in self._inventory.servers
+            for device in server.devices
+        }
+        for server, device, leased in memory_held(self._db):
+            if (server, device) in free:
+                free[server, device] -= leased
+        return free
+
+    def position(self, entry: Entry) -> QueuePosition:
+        """The position of a waiting entry among those that compete for the same servers."""
+        wanted = set(entry.servers)
+        waiting = [other for other in waiting_entries(self._db) if wanted.intersection(other.servers)]
+        earlier = [other for other in waiting if other.number < entry.number]
+        holding = entries_holding(self._db, entry.servers)
+        holding.sort(key=lambda other: other.granted_at or 0)
+        position = len(earlier) + 1
+        return QueuePosition(position, max(len(waiting), position), (*holding, *earlier), time.time())
+
+    def inventory_replaced(self, transaction: Transaction) -> None:
+        """Find the servers for every waiting request anew, and grant what fits now."""
+        for entry in waiting_entries(self._db):
+            possible = candidates(entry.request, self._inventory.servers)
+            set_possible_servers(self._db, entry.number, possible)
+        self.grant(transaction)
