@@ -102,7 +102,7 @@ def _subcommand(
     return add
 
 
-@_subcommand("status", "what this kernel asks for, holds, and waits for (also without a word)")
+@_subcommand("status", "what this kernel asks for, holds, and waits for (the default)")
 def _status(kernel: KernelView, _: list[str]) -> Answer:
     return Text(status_text.render(kernel, time.monotonic()))
 
@@ -121,7 +121,7 @@ def _acquire(kernel: KernelView, _: list[str]) -> Answer:
 
 @_subcommand(
     "request",
-    "show or change the size, spelled as the client spells it: request -n 2 -p 0.5",
+    "show or change the size, in the options of `bitfusion run`: request -n 2 -p 0.5",
     takes_words=True,
 )
 def _request(kernel: KernelView, words: list[str]) -> Answer:

@@ -35,7 +35,7 @@ def _kernel_rows(kernel: KernelView, now: float) -> Rows:
         ("Request", acquisition.request.describe()),
     ]
     if acquisition.place is not None:
-        rows.append(("Place", f"{acquisition.place} of {acquisition.of}"))
+        rows.append(("Position", f"{acquisition.place} of {acquisition.of} in the queue"))
     rows += [("Ahead", who) for who in acquisition.ahead]
     rows.append(("Waiting", elapsed_text(now - acquisition.asked_at)))
     return rows

@@ -157,9 +157,9 @@ SETTINGS = (
         parse=values.absolute_path,
         config_types=(str,),
         example="/usr/bin/bitfusion",
-        default="found by itself",
+        default="found automatically",
         allowed="must be the absolute path of the `bitfusion` command",
-        help="the client to use",
+        help="path of the bitfusion client",
     ),
     Setting(
         name="silent_wait",

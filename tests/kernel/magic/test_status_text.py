@@ -57,12 +57,12 @@ def test_a_wait_is_told_with_position_who_is_ahead_and_time() -> None:
     assert "waiting for a GPU" in status_text.render(kernel, 0.0)
     kernel.acquisition.on_line(f"{STAMP} Waiting for GPUs: place 2 of 3, ahead: ada; bob")
     assert status_text.render(kernel, 65.0).splitlines()[:-1] == [
-        "Kernel    waiting for a GPU",
-        "Request   1 GPU",
-        "Place     2 of 3",
-        "Ahead     ada",
-        "Ahead     bob",
-        "Waiting   1 min 05 s",
+        "Kernel     waiting for a GPU",
+        "Request    1 GPU",
+        "Position   2 of 3 in the queue",
+        "Ahead      ada",
+        "Ahead      bob",
+        "Waiting    1 min 05 s",
     ]
 
 
