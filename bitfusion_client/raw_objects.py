@@ -8,7 +8,7 @@ it answers as if nothing stood there. None raises, and none changes what it is g
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.kubernetes_contract import is_size_resource
+from bitfusion_client.kubernetes_names import is_size_resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import ALLOWED_PAIR, ALLOWED_SIZE_KEY, SIZE_PREFIX
+from bitfusion_client.kubernetes_names import SIZE_PREFIX
+from bitfusion_client.kubernetes_sizes import ALLOWED_PAIR, ALLOWED_SIZE_KEY
 from bitfusion_client.quantities import parse_quantity
 from bitfusion_client.request_rules import ALLOWED_GPUS
 

@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import (
-    ANNOTATION_PENDING,
-    is_copied_annotation,
-    is_size_resource,
-    request_from_kubernetes,
-)
-from bitfusion_client.notebook_contract import notebook_request
+from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, is_carried_annotation, is_size_resource
+from bitfusion_client.kubernetes_request import request_from_kubernetes
+from bitfusion_client.notebook_request import notebook_request
 
 Object = Mapping[str, Any]
 
@@ -33,7 +29,7 @@ def template_annotations(template: Object | None, notebook: Object | None) -> di
     carried = {
         name: value
         for name, value in (notebook or {}).items()
-        if is_copied_annotation(name) and isinstance(value, str)
+        if is_carried_annotation(name) and isinstance(value, str)
     }
     return {**kept, **carried}
 
@@ -57,7 +53,7 @@ def is_ours_in_template(name: str) -> bool:
 
     ``bitfusion.io/pending`` is none that is carried, but Kubeflow from 1.8 on copies it when it creates.
     """
-    return is_copied_annotation(name) or name == ANNOTATION_PENDING
+    return is_carried_annotation(name) or name == ANNOTATION_PENDING
 
 
 def annotations_of_template(statefulset: Object | None) -> Object | None:
@@ -106,7 +102,7 @@ def pending_change(notebook: Object, statefulset: Object) -> str | None:
     names = sorted(
         name
         for name in {*current, *wanted}
-        if is_copied_annotation(name) and current.get(name) != wanted.get(name)
+        if is_carried_annotation(name) and current.get(name) != wanted.get(name)
     )
     if not names:
         return None

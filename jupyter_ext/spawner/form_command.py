@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
 from bitfusion_client.errors import UsageError
-from bitfusion_client.kubernetes_contract import GROUP
+from bitfusion_client.kubernetes_names import GROUP
 from jupyter_ext.spawner import kustomize
 from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
 from jupyter_ext.spawner.hook_bundle import hook_file

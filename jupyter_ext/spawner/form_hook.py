@@ -101,7 +101,7 @@ def load_changed() -> Callable[[Any], tuple[Any, str]]:
     load_sources()
     from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
     from bitfusion_client.errors import InvalidRequest
-    from bitfusion_client.notebook_contract import apply_changes, notebook_changes
+    from bitfusion_client.notebook_changes import apply_changes, notebook_changes
     from bitfusion_client.refusals import refusal
 
     rules = DEFAULT_RULES if IMAGE_RULES is None else tuple(ImageRule(*rule) for rule in IMAGE_RULES)

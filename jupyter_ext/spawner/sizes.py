@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from importlib import resources
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import GROUP, request_to_kubernetes
+from bitfusion_client.kubernetes_names import GROUP
+from bitfusion_client.kubernetes_request import request_to_kubernetes
 from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
 from bitfusion_client.request_rules import ALLOWED_GPUS

@@ -7,16 +7,14 @@ from typing import Any
 
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import ANNOTATION_REQUEST
-from bitfusion_client.notebook_contract import (
+from bitfusion_client.kubernetes_names import ANNOTATION_REQUEST
+from bitfusion_client.notebook_changes import (
     DEFAULTED,
     NotebookChanges,
-    bitfusion_part,
     default_annotations,
-    has_size,
     notebook_changes,
-    notebook_image,
 )
+from bitfusion_client.notebook_request import bitfusion_part, has_size, notebook_image
 from bitfusion_client.refusals import refusal
 from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from bitfusion_client.notebook_contract import is_left_alone
+from bitfusion_client.notebook_request import is_left_alone
 from notebook_controller_patch.metrics import HIT, MISS, UNKNOWN, AdmissionMetrics
 
 LONGEST_LOOKUP = 0.5  # seconds; the apiserver waits 5 s for the whole review

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.notebook_contract import is_left_alone
+from bitfusion_client.notebook_request import is_left_alone
 from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
 from notebook_controller_patch.propagation import (

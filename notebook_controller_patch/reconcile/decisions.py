@@ -12,13 +12,14 @@ from typing import Any
 
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_contract import (
+from bitfusion_client.kubernetes_names import (
     ADMISSION_IGNORE,
     ANNOTATION_MANAGEMENT,
     ANNOTATION_PENDING,
     LABEL_ADMISSION,
+    carried_annotations,
 )
-from bitfusion_client.notebook_contract import NotebookChanges, carried_annotations, notebook_changes
+from bitfusion_client.notebook_changes import NotebookChanges, notebook_changes
 from bitfusion_client.refusals import refusal
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer
 from notebook_controller_patch.propagation import pending_change, template_annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bitfusion_client.client_images import ImageRule
-from bitfusion_client.kubernetes_contract import ANNOTATION_PENDING
+from bitfusion_client.kubernetes_names import ANNOTATION_PENDING
 from notebook_controller_patch.kubernetes_api import (
     ApiFailure,
     Conflict,

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from bitfusion_client.kubernetes_contract import (
+from bitfusion_client.kubernetes_names import (
     ANNOTATION_PENDING,
     LABEL_ADMISSION,
     LABEL_REQUESTED,
-    is_copied_annotation,
+    is_carried_annotation,
     is_size_resource,
 )
 
@@ -241,7 +241,7 @@ def _own(annotations: Mapping[str, Any]) -> Mapping[str, str]:
         tuple(
             (name, _text(annotations[name]))
             for name in sorted(annotations)
-            if is_copied_annotation(name) or name == ANNOTATION_PENDING
+            if is_carried_annotation(name) or name == ANNOTATION_PENDING
         )
     )
 

@@ -30,7 +30,9 @@ def requests() -> st.SearchStrategy[GpuRequest]:
         st.tuples(st.none(), st.integers(1, 1 << 40)),
     )
     return st.builds(
-        lambda gpus, size, filters, servers, timeout: GpuRequest(gpus, *size, filters, servers, timeout),
+        lambda gpus, size, filters, servers, timeout: GpuRequest(
+            gpus, size[0], size[1], filters, servers, timeout
+        ),
         st.integers(1, 1024),
         sizes,
         st.lists(FILTERS, max_size=3).map(tuple),

@@ -1,3 +1,5 @@
+"""The error that a failed client's last lines and exit status mean."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,8 +19,8 @@ ASK_LESS = (
     "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); `%bitfusion list_gpus` shows the servers."
 )
 UNREACHABLE = (
-    "try again; `%bitfusion health` shows what is wrong. If that does not help, your administrator must check "
-    "the network and this client's token."
+    "try again; `%bitfusion health` shows what is wrong. If that does not help, your administrator must "
+    "check the network and this client's token."
 )
 LONGER = (
     "run the cell again, ask for less, or wait longer (`%bitfusion request --timeout 2h`); "
@@ -112,7 +114,9 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
         ),
     ],
 )
-def test_meanings(text, kind, headline, answer, next_step):
+def test_meanings(
+    text: str, kind: type[errors.BitfusionError], headline: str, answer: str, next_step: str
+) -> None:
     error = error_from_output(text.splitlines(), 3, REQUEST)
     assert type(error) is kind
     assert error.user_message == (
@@ -120,7 +124,7 @@ def test_meanings(text, kind, headline, answer, next_step):
     )
 
 
-def test_wrong_values_keep_the_client_s_words():
+def test_wrong_values_keep_the_client_s_words() -> None:
     text = 'invalid value "1.5" for -p: must be greater than 0.0 and at most 1.0'
     error = error_from_output(["Error: " + text], 1, REQUEST)
     assert isinstance(error, errors.InvalidRequest)
@@ -137,12 +141,12 @@ def test_wrong_values_keep_the_client_s_words():
         assert usage.user_message == text
 
 
-def test_the_last_fatal_line_counts():
+def test_the_last_fatal_line_counts() -> None:
     error = error_from_output(["Error: first", "Error: timed out after 1s waiting for 1 GPUs", "bye"], 1)
     assert type(error) is errors.WaitTimedOut
 
 
-def test_the_exit_status_is_kept():
+def test_the_exit_status_is_kept() -> None:
     error = error_from_output([], -9, REQUEST)
     assert isinstance(error, errors.ClientFailed)
     assert error.exit_status == -9
@@ -159,7 +163,7 @@ BEGINNINGS = st.sampled_from(
     st.one_of(st.none(), st.integers(-300, 300)),
     st.one_of(st.none(), st.just(REQUEST)),
 )
-def test_no_text_crashes_the_reader(lines, status, request_):
+def test_no_text_crashes_the_reader(lines: list[str], status: int | None, request_: GpuRequest) -> None:
     error = error_from_output(lines, status, request_)
     message = error.user_message
     assert 1 <= len(message.splitlines()) <= 4

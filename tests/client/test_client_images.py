@@ -1,4 +1,8 @@
+"""Which client an image gets, by the default rules and by an administrator's."""
+
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -41,12 +45,12 @@ DIGEST = "@sha256:" + "0" * 64
         (7, JAMMY),
     ],
 )
-def test_the_client_for_an_image(image, client):
+def test_the_client_for_an_image(image: object, client: tuple[str, str]) -> None:
     rule = client_for_image(image, DEFAULT_RULES)
     assert (rule.client_os, rule.client_version) == client
 
 
-def test_the_admins_rules_go_first_in_their_order():
+def test_the_admins_rules_go_first_in_their_order() -> None:
     rules = parse_image_rules(
         [
             {"image": "team/old:*", "os": "centos7", "version": 401},
@@ -65,11 +69,11 @@ def test_the_admins_rules_go_first_in_their_order():
 
 
 @pytest.mark.parametrize("nothing", [None, [], ()])
-def test_an_empty_file_leaves_the_defaults(nothing):
+def test_an_empty_file_leaves_the_defaults(nothing: Any) -> None:
     assert parse_image_rules(nothing) == DEFAULT_RULES
 
 
-def test_without_a_rule_for_everything_the_default_holds():
+def test_without_a_rule_for_everything_the_default_holds() -> None:
     assert client_for_image("other:1", (ImageRule("team/*", "centos7", "401"),)) == DEFAULT_RULES[-1]
 
 
@@ -126,7 +130,7 @@ WORD = "must be letters, digits, dots, - or _, at most 63"
         ),
     ],
 )
-def test_a_wrong_item_is_named(data, message):
+def test_a_wrong_item_is_named(data: Any, message: str) -> None:
     with pytest.raises(WrongSetting) as caught:
         parse_image_rules(data, "images.yaml")
     assert caught.value.user_message == message

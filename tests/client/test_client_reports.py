@@ -1,3 +1,5 @@
+"""What `list_gpus` and `health` print is read, whatever stands between."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -16,13 +18,13 @@ from bitfusion_client.client_reports import (
 LOGS = Path(__file__).parent / "logs"
 
 
-def test_list_gpus():
+def test_list_gpus() -> None:
     assert parse_list_gpus((LOGS / "list_gpus.txt").read_text()) == [
         ServerStatus(0, "10.202.8.209:56001", 0, (GpuStatus(0, 16160, 16160), GpuStatus(1, 16160, 16160)))
     ]
 
 
-def test_list_gpus_between_other_lines():
+def test_list_gpus_between_other_lines() -> None:
     text = """[INFO] 2021-03-27T04:26:40Z Query server a:1 to claim client id: x
    |- GPU 7: free memory 1 MiB / 2 MiB
 - server 0 [a:1]: running 1 tasks
@@ -48,7 +50,7 @@ def test_list_gpus_between_other_lines():
     assert [gpu.simulated for gpu in servers[0].gpus] == [True, False]
 
 
-def test_health():
+def test_health() -> None:
     report = parse_health((LOGS / "health.txt").read_text(encoding="utf-8"))
     server, localhost = report.sections
     assert (server.name, localhost.name) == ("172.16.31.206:56001", "localhost")
@@ -63,13 +65,13 @@ def test_health():
     assert report.totals == {"PASS": 17, "INFO": 0, "SKIPPED": 1, "MARGINAL": 4, "FATAL": 0}
 
 
-def test_health_without_a_report():
+def test_health_without_a_report() -> None:
     assert parse_health("PASS: 3\n[PASS ] x").sections == ()
     assert parse_health("").totals == {}
 
 
 @given(st.lists(st.one_of(st.text(), st.text("-|[]: PASFGU0123server running task MiB/free memory"))))
-def test_no_text_crashes_the_readers(lines):
+def test_no_text_crashes_the_readers(lines: list[str]) -> None:
     text = "- server 0 [a:1]: running 1 tasks\nHealth report for localhost\n" + "\n".join(lines)
     assert parse_list_gpus(text)[0].address == "a:1"
     assert parse_health(text).sections[0].name == "localhost"

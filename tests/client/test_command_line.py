@@ -1,3 +1,5 @@
+"""Options read back as they are written; every wrong one is named."""
+
 from __future__ import annotations
 
 import shlex
@@ -54,7 +56,7 @@ OPTIONS = (
         ),
     ],
 )
-def test_read(line, request_, rest):
+def test_read(line: str, request_: GpuRequest, rest: int) -> None:
     words = shlex.split(line)
     assert parse_options(words) == (request_, words[len(words) - rest :] if rest else [])
 
@@ -104,19 +106,19 @@ def test_read(line, request_, rest):
         ("---n 1", f"flag provided but not defined: ---n\nWhat to do: {OPTIONS}"),
     ],
 )
-def test_wrong_options(line, message):
+def test_wrong_options(line: str, message: str) -> None:
     with pytest.raises((InvalidRequest, UsageError)) as caught:
         parse_options(shlex.split(line))
     assert caught.value.user_message == message
 
 
 @given(requests(), st.lists(st.text(max_size=5), max_size=3))
-def test_options_read_back(request_, program):
+def test_options_read_back(request_: GpuRequest, program: list[str]) -> None:
     assert parse_options([*format_options(request_), "--", *program]) == (request_, program)
 
 
 @given(requests())
-def test_a_line_reads_back(request_):
+def test_a_line_reads_back(request_: GpuRequest) -> None:
     assert parse_request_text(shlex.join(format_options(request_))) == request_
 
 
@@ -126,7 +128,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(st.one_of(WORDS, st.text(max_size=6)), max_size=8))
-def test_no_words_crash_the_reader(words):
+def test_no_words_crash_the_reader(words: list[str]) -> None:
     if refusal(parse_options, words) is None:
         request_, rest = parse_options(words)
         assert rest == words[len(words) - len(rest) :]
@@ -134,11 +136,11 @@ def test_no_words_crash_the_reader(words):
 
 
 @given(st.text(max_size=20))
-def test_no_line_crashes_the_reader(text):
+def test_no_line_crashes_the_reader(text: str) -> None:
     refusal(parse_request_text, text)
 
 
-def test_a_line_may_not_continue():
+def test_a_line_may_not_continue() -> None:
     with pytest.raises(UsageError) as caught:
         parse_request_text("-n 1 python")
     assert caught.value.user_message == f"unexpected word after the options: python\nWhat to do: {OPTIONS}"
@@ -147,7 +149,7 @@ def test_a_line_may_not_continue():
     assert caught.value.user_message == """cannot split "-n '1" into words: No closing quotation"""
 
 
-def test_options_change_an_earlier_request():
+def test_options_change_an_earlier_request() -> None:
     base = GpuRequest(2, 0.5, filters=(("a", "b"),), timeout=60)
     assert parse_request_text("", base) == base
     assert parse_request_text("-n 1", base) == GpuRequest(1, 0.5, filters=(("a", "b"),), timeout=60)
@@ -156,7 +158,7 @@ def test_options_change_an_earlier_request():
     assert parse_request_text("-p 1", GpuRequest(memory_mib=8)) == GpuRequest(1, 1.0)
 
 
-def test_options_of_the_two_step_commands():
+def test_options_of_the_two_step_commands() -> None:
     found = {"f": ""}
     assert parse_options(["-n", "1", "-f", "/tmp/x"], other=found) == (GpuRequest(), [])
     assert found == {"f": "/tmp/x"}
@@ -165,7 +167,7 @@ def test_options_of_the_two_step_commands():
         parse_options(["-n", "1", "-f", "/tmp/x"])
 
 
-def test_write():
+def test_write() -> None:
     request_ = GpuRequest(2, 0.5, None, (("k", "v"),), ("a:1", "b:2"), 1800)
     options = ["-n", "2", "-p", "0.5", "--filter", "k=v", "--server_list", "a:1;b:2", "--timeout", "30m"]
     assert format_options(request_) == options
@@ -188,7 +190,7 @@ def test_write():
     ]
 
 
-def test_a_single_word_reaches_the_program_whole():
+def test_a_single_word_reaches_the_program_whole() -> None:
     command = run_command("bitfusion", GpuRequest(), ["/home/a b/train"])
     program = command[command.index("--") + 1 :]
     assert program == ["/usr/bin/env", "/home/a b/train"]
@@ -196,13 +198,13 @@ def test_a_single_word_reaches_the_program_whole():
 
 
 @pytest.mark.parametrize("program", [[], [""]])
-def test_nothing_to_run(program):
+def test_nothing_to_run(program: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         run_command("bitfusion", GpuRequest(), program)
     assert caught.value.user_message == "there is no program to run"
 
 
-def test_the_one_string_form():
+def test_the_one_string_form() -> None:
     assert split_program(["python x.py --batch='2'"]) == ["python", "x.py", "--batch=2"]
     assert split_program(["python", "x y"]) == ["python", "x y"]
     assert split_program([]) == []
@@ -210,5 +212,5 @@ def test_the_one_string_form():
         split_program(["python '"])
 
 
-def test_fields_of_options():
+def test_fields_of_options() -> None:
     assert [field_of(flag) for flag in ("-p", "--server_list", "-x")] == ["partial", "servers", "-x"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 
 from bitfusion_client.decimals import plain_number, shift_point
@@ -9,14 +11,14 @@ from tests.client.strategies import PARTIALS
 
 
 @given(PARTIALS)
-def test_numbers_without_exponents(value):
+def test_numbers_without_exponents(value: Any) -> None:
     text = plain_number(value)
     assert "e" not in text
     assert float(text) == value
     assert float(shift_point(shift_point(text, 2), -2)) == value
 
 
-def test_numbers_as_the_client_writes_them():
+def test_numbers_as_the_client_writes_them() -> None:
     assert [plain_number(value) for value in (1, 0.5, 0.37, 1e-05, 1e22)] == [
         "1",
         "0.5",

@@ -1,3 +1,5 @@
+"""Durations read back as they are written, as the Go client spells them."""
+
 from __future__ import annotations
 
 import pytest
@@ -30,12 +32,12 @@ from tests.client.strategies import refusal
         ("0s", 0),
     ],
 )
-def test_read(text, seconds):
+def test_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "30 m", "-5s", "1d", "5s3", "1..2s", ".", "1e3", "9" * 70, "٣s"])
-def test_what_is_no_duration(text):
+def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_duration(text)
     assert str(caught.value) == (
@@ -62,19 +64,19 @@ def test_what_is_no_duration(text):
         (-90, "-1m30s", "-1m30s"),
     ],
 )
-def test_write(seconds, long, short):
+def test_write(seconds: float, long: str, short: str) -> None:
     assert format_duration(seconds) == long
     assert format_duration_short(seconds) == short
 
 
 @given(st.integers(0, 2400 * 3600 * 10**9))
-def test_read_back(nanoseconds):
+def test_read_back(nanoseconds: int) -> None:
     seconds = nanoseconds / 1e9
     assert parse_duration(format_duration(seconds)) == seconds
     assert parse_duration(format_duration_short(seconds)) == seconds
 
 
 @given(st.one_of(st.text(), st.text("0123456789.hmsnuµ ")))
-def test_no_text_crashes_the_reader(text):
+def test_no_text_crashes_the_reader(text: str) -> None:
     if refusal(parse_duration, text) is None:
         assert parse_duration(text) >= 0

@@ -1,3 +1,5 @@
+"""What a person reads of every error, and the tree the errors form."""
+
 from __future__ import annotations
 
 import copy
@@ -10,7 +12,7 @@ from bitfusion_client import errors
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.request import GpuRequest
 
-GROUPS = {
+GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
     errors.WrongInput: {errors.InvalidRequest, errors.UsageError, errors.WrongSetting},
     errors.NoGpuGiven: {
         errors.NeverSatisfiable,
@@ -30,15 +32,15 @@ GROUPS = {
 KINDS = sorted({BitfusionError}.union(*GROUPS.values()), key=lambda kind: kind.__name__)
 
 
-def made(kind):
+def made(kind: type[BitfusionError]) -> BitfusionError:
     if kind is errors.InvalidRequest:
-        return kind("partial", "2", "must be less")
+        return errors.InvalidRequest("partial", "2", "must be less")
     if kind is errors.WrongSetting:
-        return kind("partial", "2", "must be less", "BITFUSION_PARTIAL")
+        return errors.WrongSetting("partial", "2", "must be less", "BITFUSION_PARTIAL")
     if kind is errors.UsageError:
-        return kind("what is that", "ask again")
+        return errors.UsageError("what is that", "ask again")
     if kind is errors.ClientNotFound:
-        return kind(["PATH", "/bitfusion"])
+        return errors.ClientNotFound(["PATH", "/bitfusion"])
     return kind(GpuRequest(2), "words of the pool")
 
 
@@ -113,7 +115,7 @@ def test_every_error_has_its_group_and_stands_in_the_tree_of_the_docstring() -> 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_what_a_person_reads(kind):
+def test_what_a_person_reads(kind: type[BitfusionError]) -> None:
     if kind.__name__ in MESSAGES:
         headline, answer, next_step = MESSAGES[kind.__name__]
         expected = f"{headline}\nAsked for: 2 GPUs\nAnswer: {answer}"
@@ -134,7 +136,7 @@ def test_what_a_person_reads(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_errors_travel(kind):
+def test_errors_travel(kind: type[BitfusionError]) -> None:
     error = made(kind)
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(other) is kind
@@ -143,7 +145,7 @@ def test_errors_travel(kind):
         assert "\n" not in str(error)
 
 
-def test_nothing_makes_a_message_longer_than_four_lines():
+def test_nothing_makes_a_message_longer_than_four_lines() -> None:
     error = BitfusionError("two\nlines", "x\n" * 10_000, "do\nthis")
     assert len(error.user_message.splitlines()) == 4
     assert max(map(len, error.user_message.splitlines())) <= 420
@@ -151,7 +153,7 @@ def test_nothing_makes_a_message_longer_than_four_lines():
     assert str(BitfusionError()) == "The GPU pool could not do this."
 
 
-def test_nothing_of_others_controls_a_terminal():
+def test_nothing_of_others_controls_a_terminal() -> None:
     assert BitfusionError(answered="a\x1b[31m\u202eb").answered == "a\\x1b[31m\\u202eb"
     wrong = errors.InvalidRequest("x", "1", "must not be", "a\r\n\x07b")
     assert wrong.user_message == 'Invalid value "1" for a \\x07b: must not be'
@@ -159,13 +161,13 @@ def test_nothing_of_others_controls_a_terminal():
     assert setting.user_message == 'Wrong setting a b="c d" (from e f): must be one line'
 
 
-def test_a_step_of_ones_own():
+def test_a_step_of_ones_own() -> None:
     error = errors.WaitCancelled("1 GPU", "interrupted", "nothing")
     assert error.user_message == (
         "Waiting for GPUs was cancelled.\nAsked for: 1 GPU\nAnswer: interrupted\nWhat to do: nothing"
     )
 
 
-def test_a_setting_without_a_source():
+def test_a_setting_without_a_source() -> None:
     error = errors.WrongSetting("gpus", 0, "must be at least 1")
     assert str(error) == 'wrong setting gpus="0": must be at least 1'

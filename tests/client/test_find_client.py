@@ -1,6 +1,9 @@
+"""The client is found in the documented order, and a configured one is never replaced."""
+
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,27 +16,27 @@ CENTOS = "bitfusion-client-centos7-4.5.0-4.x86_64.rpm"
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any client: no PATH, no package beside the vocabulary."""
     monkeypatch.setattr("bitfusion_client.find_client._beside_us", lambda: str(tmp_path / "nowhere"))
     return tmp_path
 
 
-def command(path, mode=0o755):
+def command(path: Path, mode: int = 0o755) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(mode)
     return str(path)
 
 
-def found_in(machine, explicit=None, **environ):
+def found_in(machine: Path, explicit: str | None = None, **environ: str) -> FoundClient:
     site = [str(machine / "site")]
     return find_client(
         explicit, {"PATH": str(machine / "bin"), **environ}, root=str(machine), import_path=site
     )
 
 
-def test_the_order(machine):
+def test_the_order(machine: Path) -> None:
     embedded = command(machine / "site/bitfusion_pool/bin/bitfusion")
     assert found_in(machine) == FoundClient(embedded, "embedded", True)
     package = command(machine / "opt/bitfusion/bin/bitfusion")
@@ -50,7 +53,7 @@ def test_the_order(machine):
     assert found_in(machine, "bitfusion") == FoundClient(on_path, "configured", False)
 
 
-def test_the_embedded_command_is_recognised_on_path(machine):
+def test_the_embedded_command_is_recognised_on_path(machine: Path) -> None:
     embedded = command(machine / "site/bitfusion_pool/bin/bitfusion")
     assert found_in(machine, PATH=os.path.dirname(embedded)) == FoundClient(embedded, "embedded", True)
     (machine / "bin").mkdir()
@@ -58,11 +61,11 @@ def test_the_embedded_command_is_recognised_on_path(machine):
     assert found_in(machine) == FoundClient(str(machine / "bin/bitfusion"), "embedded", True)
 
 
-def test_the_checkout_needs_no_import_path(tmp_path):
+def test_the_checkout_needs_no_import_path(tmp_path: Path) -> None:
     assert find_client(None, {"PATH": ""}, root=str(tmp_path), import_path=[]).kind == "embedded"
 
 
-def test_the_client_for_this_system(machine):
+def test_the_client_for_this_system(machine: Path) -> None:
     for name in (UBUNTU, OLD_UBUNTU, CENTOS):
         command(machine / "bitfusion" / name / "usr/bin/bitfusion")
     assert UBUNTU in found_in(machine).path
@@ -75,7 +78,7 @@ def test_the_client_for_this_system(machine):
     assert UBUNTU in found_in(machine).path
 
 
-def test_files_that_are_no_commands(machine):
+def test_files_that_are_no_commands(machine: Path) -> None:
     command(machine / "bin/bitfusion", 0o644)
     (machine / "bitfusion" / UBUNTU / "usr/bin/bitfusion").mkdir(parents=True)
     with pytest.raises(ClientNotFound) as caught:
@@ -96,7 +99,7 @@ def test_files_that_are_no_commands(machine):
 
 
 @pytest.mark.parametrize("configured", ["/no/such/bitfusion", "no-such-command", "~/no-such-command"])
-def test_a_configured_client_is_never_replaced(machine, configured):
+def test_a_configured_client_is_never_replaced(machine: Path, configured: str) -> None:
     command(machine / "bin/bitfusion")
     with pytest.raises(ClientNotFound) as caught:
         found_in(machine, configured)
@@ -108,7 +111,9 @@ def test_a_configured_client_is_never_replaced(machine, configured):
     )
 
 
-def test_an_empty_entry_of_path_is_not_the_current_folder(machine, monkeypatch):
+def test_an_empty_entry_of_path_is_not_the_current_folder(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command(machine / "bitfusion-here/bitfusion")
     monkeypatch.chdir(machine / "bitfusion-here")
     with pytest.raises(ClientNotFound):

@@ -1,6 +1,9 @@
+"""Amounts of memory, in Kubernetes' spelling and in people's."""
+
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,7 +49,7 @@ COUNT = "must be a whole number from 1 to 1024"
         (1e-07, Fraction(1, 10**7)),
     ],
 )
-def test_quantities(text, value):
+def test_quantities(text: Any, value: Any) -> None:
     assert Fraction(*parse_quantity(text)) == value
 
 
@@ -77,7 +80,7 @@ def test_quantities(text, value):
         pytest.param(10**6000, id="huge"),
     ],
 )
-def test_what_is_no_quantity(text):
+def test_what_is_no_quantity(text: Any) -> None:
     with pytest.raises(ValueError, match=r"quantity|suffix|exponent|digits"):
         parse_quantity(text)
 
@@ -96,12 +99,12 @@ def test_what_is_no_quantity(text):
         (8589934592, 8192),
     ],
 )
-def test_decimal_is_decimal_and_binary_is_binary(text, mib):
+def test_decimal_is_decimal_and_binary_is_binary(text: Any, mib: int) -> None:
     assert quantity_to_mib(text) == mib
 
 
 @pytest.mark.parametrize("text", ["0", "1", "-8Gi", "1048575", "much", None])
-def test_wrong_amounts(text):
+def test_wrong_amounts(text: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         quantity_to_mib(text, "bitfusion.io/gpu-memory")
     assert caught.value.user_message == f'Invalid value "{text}" for bitfusion.io/gpu-memory: {QUANTITY}'
@@ -110,12 +113,12 @@ def test_wrong_amounts(text):
 @pytest.mark.parametrize(
     ("text", "count"), [("2", 2), (2, 2), ("2000m", 2), ("1k", 1000), ("0", 0), ("2.0", 2)]
 )
-def test_counts(text, count):
+def test_counts(text: Any, count: int) -> None:
     assert quantity_to_count(text) == count
 
 
 @pytest.mark.parametrize("text", ["1.5", "500m", "-1", "two", "", None])
-def test_wrong_counts(text):
+def test_wrong_counts(text: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         quantity_to_count(text, "bitfusion.io/gpu-50")
     assert caught.value.user_message == f'Invalid value "{text}" for bitfusion.io/gpu-50: {COUNT}'
@@ -136,29 +139,29 @@ def test_wrong_counts(text):
         ("0.5Gi", 512),
     ],
 )
-def test_memory_in_settings(text, mib):
+def test_memory_in_settings(text: Any, mib: int) -> None:
     assert parse_memory(text) == mib
 
 
 @pytest.mark.parametrize("text", ["", "0", "8 G B", "lots", "8 Gib i", "-5", "8B", True, None, 0.5, -1])
-def test_wrong_memory_in_settings(text):
+def test_wrong_memory_in_settings(text: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_memory(text)
     assert caught.value.user_message == f'Invalid value "{text}" for memory: {MEMORY}'
 
 
 @given(st.integers(1, 1 << 40))
-def test_amounts_read_back(mib):
+def test_amounts_read_back(mib: int) -> None:
     assert quantity_to_mib(format_mib(mib)) == mib
     assert parse_memory(str(mib)) == parse_memory(f"{mib} MiB") == parse_memory(mib) == mib
 
 
-def test_amounts_as_people_like_them():
+def test_amounts_as_people_like_them() -> None:
     assert [format_mib(mib) for mib in (8192, 8000, 1)] == ["8Gi", "8000Mi", "1Mi"]
 
 
 @given(st.one_of(st.text(), st.text("0123456789.eE+-kKMGTiBm "), st.integers(), st.floats(), st.none()))
-def test_no_value_crashes_the_readers(value):
+def test_no_value_crashes_the_readers(value: Any) -> None:
     refusal(quantity_to_mib, value)
     refusal(quantity_to_count, value)
     refusal(parse_memory, value)

@@ -1,8 +1,11 @@
+"""Every wrong value of a request is named; text and JSON say what was asked."""
+
 from __future__ import annotations
 
 import copy
 import json
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -55,7 +58,9 @@ DURATION = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 
         ({"timeout": 1e9}, f'Invalid value "1000000000.0" for timeout: {DURATION}'),
     ],
 )
-def test_a_wrong_value_names_the_field_the_value_and_what_is_allowed(values, message):
+def test_a_wrong_value_names_the_field_the_value_and_what_is_allowed(
+    values: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         GpuRequest(**values)
     assert caught.value.user_message == message
@@ -80,16 +85,16 @@ def test_a_wrong_value_names_the_field_the_value_and_what_is_allowed(values, mes
         ),
     ],
 )
-def test_the_text_a_person_reads(request_, text):
+def test_the_text_a_person_reads(request_: GpuRequest, text: str) -> None:
     assert request_.describe() == text
 
 
 @given(requests())
-def test_json_reads_back(request_):
+def test_json_reads_back(request_: GpuRequest) -> None:
     assert GpuRequest.from_json(json.loads(json.dumps(request_.to_json()))) == request_
 
 
-def test_json_names():
+def test_json_names() -> None:
     full = GpuRequest(2, 0.5, None, (("a", "b=c"),), ("s:1",), 60)
     assert full.to_json() == {
         "gpus": 2,
@@ -120,7 +125,7 @@ def test_json_names():
         ({"gpus": "2"}, f'Invalid value "2" for gpus: {COUNT}'),
     ],
 )
-def test_wrong_json(data, message):
+def test_wrong_json(data: Any, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         GpuRequest.from_json(data)
     assert caught.value.user_message == message
@@ -135,7 +140,7 @@ FIELDS = st.sampled_from(["gpus", "partial", "memory_mib", "filters", "servers",
 
 
 @given(st.dictionaries(st.one_of(FIELDS, st.text()), JSON, max_size=6))
-def test_no_json_crashes_the_reader(data):
+def test_no_json_crashes_the_reader(data: Any) -> None:
     refusal(GpuRequest.from_json, data)
 
 
@@ -143,22 +148,22 @@ def test_no_json_crashes_the_reader(data):
     ("partial", "total", "mib"),
     [(0.5, 16160, 8080), (0.8, 32510, 26008), (0.29, 100, 29), (0.02, 32510, 650), (1.0, 16160, 16160)],
 )
-def test_shares_of_memory_are_rounded_down(partial, total, mib):
+def test_shares_of_memory_are_rounded_down(partial: float, total: int, mib: int) -> None:
     assert GpuRequest(1, partial).memory_per_gpu(total) == mib
 
 
-def test_memory_of_other_sizes():
+def test_memory_of_other_sizes() -> None:
     assert GpuRequest().memory_per_gpu(16160) == 16160
     assert GpuRequest(memory_mib=8000).memory_per_gpu(16160) == 8000
 
 
 @given(PARTIALS, st.integers(1, 1 << 20))
-def test_a_share_never_exceeds_the_card(partial, total):
+def test_a_share_never_exceeds_the_card(partial: float, total: int) -> None:
     assert 0 <= GpuRequest(1, partial).memory_per_gpu(total) <= total
 
 
-def test_requests_are_values():
-    request_ = GpuRequest(2, 0.5)
+def test_requests_are_values() -> None:
+    request_: Any = GpuRequest(2, 0.5)
     assert request_ == GpuRequest(gpus=2, partial=0.5)
     assert hash(request_) == hash(GpuRequest(2, 0.5))
     assert request_ != GpuRequest(2)

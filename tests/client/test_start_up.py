@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ print(*sorted(name for name in sys.modules))
 """
 
 
-def modules_after_importing(name):
+def modules_after_importing(name: str) -> Any:
     command = [sys.executable, "-I", "-S", "-c", PROBE, str(ROOT), name]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
@@ -38,12 +39,12 @@ def modules_after_importing(name):
     "module",
     ["errors", "request", "command_line", "client_output", "find_client", "quantities", "exit_status"],
 )
-def test_nothing_heavy(module):
+def test_nothing_heavy(module: str) -> None:
     loaded = modules_after_importing(f"bitfusion_client.{module}")
     assert f"bitfusion_client.{module}" in loaded
     assert not loaded & (HEAVY | {"subprocess", "bitfusion_pool", "bitfusion_kernel"})
 
 
-def test_the_package_itself_imports_none_of_its_modules():
+def test_the_package_itself_imports_none_of_its_modules() -> None:
     loaded = modules_after_importing("bitfusion_client")
     assert [name for name in loaded if name.startswith("bitfusion_client.")] == []

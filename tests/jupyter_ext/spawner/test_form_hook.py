@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
-from bitfusion_client.notebook_contract import apply_changes, notebook_changes
+from bitfusion_client.notebook_changes import apply_changes, notebook_changes
 from jupyter_ext.spawner import form_hook
 from jupyter_ext.spawner.hook_bundle import hook_file
 from notebook_controller_patch.admission.notebook import admit_notebook

@@ -28,7 +28,7 @@ from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
 from bitfusion_client.client_images import DEFAULT_RULES
-from bitfusion_client.notebook_contract import apply_changes, notebook_changes
+from bitfusion_client.notebook_changes import apply_changes, notebook_changes
 from notebook_controller_patch.admission.review import Review, answer, parse_review
 from tests.notebook_controller_patch.admission.random_reviews import Case, case, decide
 from tests.notebook_controller_patch.admission.reviews import (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from bitfusion_client.client_images import DEFAULT_RULES
-from bitfusion_client.kubernetes_contract import LABEL_ADMISSION
+from bitfusion_client.kubernetes_names import LABEL_ADMISSION
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.review import Review, Verdict, answer, parse_review
 from notebook_controller_patch.admission.statefulset import admit_statefulset, needs_owner

@@ -1,0 +1,65 @@
+"""The annotations ``bitfusion.io/request`` and ``bitfusion-client/filter``: parse and format."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from bitfusion_client.command_line import format_options, parse_request_text
+from bitfusion_client.errors import InvalidRequest, UsageError
+from bitfusion_client.kubernetes_names import ANNOTATION_FILTER, ANNOTATION_REQUEST
+from bitfusion_client.request import GpuRequest
+from bitfusion_client.request_rules import ALLOWED_FILTER
+
+LONGEST_REQUEST = 4096  # characters: nobody may keep admission busy with one annotation
+
+ALLOWED_TEXT = "must be text"
+ALLOWED_LENGTH = f"must be at most {LONGEST_REQUEST} characters"
+ALLOWED_JSON = "is not JSON"
+HOW_TO_REQUEST = "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5"
+
+
+def parse_request_annotation(text: object) -> GpuRequest:
+    """``-n 2 -p 0.5`` or ``{"gpus": 2, "partial": 0.5}``. Raises InvalidRequest that names the annotation."""
+    if not isinstance(text, str):
+        raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_TEXT)
+    if len(text) > LONGEST_REQUEST:
+        raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_LENGTH)
+    try:
+        if text.lstrip().startswith("{"):
+            return GpuRequest.from_json(json.loads(text))
+        return parse_request_text(text)
+    except UsageError as error:
+        raise InvalidRequest(ANNOTATION_REQUEST, text, f"{error}; {HOW_TO_REQUEST}") from None
+    except InvalidRequest as error:
+        raise InvalidRequest(ANNOTATION_REQUEST, text, str(error)) from None
+    except (ValueError, RecursionError):
+        raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_JSON) from None
+
+
+def format_request_annotation(request: GpuRequest) -> str:
+    """One line of options that `parse_request_annotation` reads."""
+    return shlex.join(format_options(request))
+
+
+def parse_filter_annotation(text: object) -> tuple[tuple[str, str], ...]:
+    """``key=value`` items separated by blanks, as VMware's injector splits them.
+
+    Raises InvalidRequest that names the annotation. The items are checked where they become a GpuRequest.
+    """
+    if not isinstance(text, str):
+        raise InvalidRequest(ANNOTATION_FILTER, text, ALLOWED_FILTER)
+    pairs = []
+    for item in text.split():
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise InvalidRequest(ANNOTATION_FILTER, item, ALLOWED_FILTER)
+        pairs.append((key, value))
+    return tuple(pairs)
+
+
+def format_filter_annotation(filters: tuple[tuple[str, str], ...]) -> str | None:
+    """The opposite of `parse_filter_annotation`; None if a value has a blank, which it cannot say."""
+    if any(" " in value for _, value in filters):
+        return None
+    return " ".join(f"{key}={value}" for key, value in filters)

@@ -1,0 +1,53 @@
+"""Names in Kubernetes: resources, annotations, labels, and which annotations are carried to StatefulSets."""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP = "bitfusion.io/"
+
+# Resources. The unit, percent × amount, is what is scheduled and counted in quotas; nobody asks by it.
+RESOURCE_UNITS = "bitfusion.io/gpu"
+SIZE_PREFIX = "bitfusion.io/gpu-"
+RESOURCE_AMOUNT = "bitfusion.io/gpu-amount"
+RESOURCE_PERCENT = "bitfusion.io/gpu-percent"
+RESOURCE_MEMORY = "bitfusion.io/gpu-memory"
+
+# Annotations that VMware's injector reads.
+ANNOTATION_MANAGEMENT = "auto-management/bitfusion"
+ANNOTATION_STATUS = "auto-management/status"
+ANNOTATION_CLIENT_OS = "bitfusion-client/os"
+ANNOTATION_CLIENT_VERSION = "bitfusion-client/version"
+ANNOTATION_FILTER = "bitfusion-client/filter"
+MANAGEMENT_INJECTION = "injection"  # inject the client, leave the command alone
+STATUS_INJECTED = "injected"
+
+# Annotations and labels of this project.
+ANNOTATION_REQUEST = "bitfusion.io/request"
+ANNOTATION_PENDING = "bitfusion.io/pending"  # on a Notebook: the change that its next start will apply
+ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a refused pod again
+LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs, for object selectors
+LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
+ADMISSION_IGNORE = "ignore"
+
+# Annotations of a Notebook that its StatefulSet's template takes over.
+CARRIED_PREFIXES = ("auto-management/", "bitfusion-client/")
+CARRIED_ANNOTATIONS = (ANNOTATION_REQUEST,)
+
+
+def is_size_resource(name: str) -> bool:
+    """Whether a resource asks for Bitfusion GPUs, in a known size or not. The scheduled unit does not."""
+    return name.startswith(SIZE_PREFIX)
+
+
+def is_carried_annotation(name: str) -> bool:
+    """Whether a Notebook's annotation is carried to the template of its StatefulSet."""
+    return name.startswith(CARRIED_PREFIXES) or name in CARRIED_ANNOTATIONS
+
+
+def carried_annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    """Those annotations of a Notebook that are carried to the template of its StatefulSet."""
+    return {name: value for name, value in (annotations or {}).items() if is_carried_annotation(name)}
