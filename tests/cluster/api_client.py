@@ -1,4 +1,4 @@
-"""A plain client of the apiserver for the tests and their stubs, which must not depend on the code under test.
+"""A plain client of the apiserver for tests and stubs, which must not depend on the code under test.
 
 It takes and returns raw dicts, keeps connections, can be used from several threads, and counts what it sends.
 """
