@@ -5,8 +5,9 @@ that was not there before, no private folder may lie in ``XDG_RUNTIME_DIR``, and
 pool (`tests.support.place`). In a pool that a test has for itself a lease lives as long as its process, which
 is looked for, or is thrown away with the pool's folder.
 
-Tests may run in several processes (``-n``, pytest-xdist). Each has its own place, and makes its own session
-fixtures; tests that share something dear are kept together in a group (`_group`).
+Tests may run in several processes (``-n``, pytest-xdist). Each has its own place and makes its own session
+fixtures. Tests that share what takes long to make, as a browser or a controller on the cluster, are marked as
+one `xdist_group`, which runs in one process.
 
 Helpers of a package's tests are imported as ``tests.<package>.<helper>``, those of all as
 ``tests.support.<helper>``.
@@ -72,6 +73,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """The workers of ``-n auto``: tests wait half of their time, for processes or the clock."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker, before it starts, where its place is."""
     node.workerinput["place"] = node.config.stash[_place_key].address
@@ -87,11 +94,17 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give every test its time limit on this machine and its group; start the slowest groups first."""
+    """Give every test its time limit on this machine; with workers, let groups and slow tests begin first."""
     for item in items:
         marker = item.get_closest_marker("timeout")
         limit_s = float(marker.args[0] if marker else config.getini("timeout"))
         item.add_marker(pytest.mark.timeout(scaled(limit_s)), append=False)
+    if hasattr(config, "workerinput"):
+        items.sort(key=_begins_late)
+
+
+def _begins_late(item: pytest.Item) -> bool:
+    return not any(item.get_closest_marker(name) for name in ("xdist_group", "slow", "long"))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

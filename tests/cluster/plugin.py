@@ -1,13 +1,16 @@
-"""The fixture `cluster` for every test that names it: one real Kubernetes for the whole run, started lazily.
+"""The fixture `cluster` for every test that names it: a real Kubernetes, started once a test process, lazily.
 
-Registered by `tests/conftest.py`, so the standard library must do until a test asks for the cluster.
+Under pytest-xdist the tests of one file that use it run in one worker, so what a file's fixtures install on
+the cluster is there once. A worker that gets such tests starts its own cluster. `tests/conftest.py` registers
+this plugin, so it uses the standard library only until a test asks for the cluster.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,10 +31,12 @@ def needs_cluster(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marked, so that ``-m "not cluster"`` leaves them out."""
+    """Mark them, so that ``-m "not cluster"`` leaves them out, and group them by file."""
     for item in items:
         if needs_cluster(item):
             item.add_marker("cluster")
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(f"cluster: {item.path.stem}"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,6 +44,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Build before the first test, in no test's time limit, when a test of this run needs the cluster."""
     config = session.config
     config.stash[_lines_key] = []
+    worker_output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if worker_output is not None:
+        worker_output["cluster_lines"] = config.stash[_lines_key]
     if session.config.option.collectonly:
         return
     if not any(needs_cluster(item) for item in session.items):
@@ -54,7 +62,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     capture = config.pluginmanager.get_plugin("capturemanager")
 
     def say(line: str) -> None:
-        if reporter is not None:
+        if reporter is None:  # in a worker
+            print(line, file=sys.stderr, flush=True)
+        else:
             reporter.ensure_newline()
             reporter.write_line(line)
             reporter.flush()
@@ -85,6 +95,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over the lines of a worker that has ended."""
+    output: dict[str, Any] = getattr(node, "workeroutput", {})
+    node.config.stash[_lines_key] += output.get("cluster_lines", [])
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for line in config.stash.get(_lines_key, []):
         terminalreporter.write_line(line)
@@ -92,7 +109,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    """A real Kubernetes with the Notebook CRD, for the whole run; see `tests/cluster/README.md`.
+    """A real Kubernetes with the Notebook CRD, for all tests of this process; see `tests/cluster/README.md`.
 
     Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
     """

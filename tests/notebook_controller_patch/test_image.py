@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from tests.cluster.cluster import Cluster, fetch
-from tests.conftest import MARK
 from tests.notebook_controller_patch.installation import NAME, Installation
+from tests.support.place import MARK
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
