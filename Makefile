@@ -29,7 +29,7 @@ help: ## show this list
 	@echo "make bench   the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make fuzz    100,000 random admission reviews"
 	@echo "make lint    ruff, mypy, import-linter"
-	@echo "make lock    requirements/*.txt anew (needs uv); make clean: remove $(FOLDER)/"
+	@echo "make lock    requirements/*.txt anew; make clean: remove $(FOLDER)/"
 
 demo:
 	@$(ENVIRONMENT) demo
@@ -37,7 +37,6 @@ demo:
 	@$(BIN)/python examples/run_demo.py
 
 lab:
-	@$(ENVIRONMENT) demo
 	@$(ENVIRONMENT) lab
 	@$(KERNEL)
 	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(ROOT_TOO) $(LAB)
@@ -92,7 +91,8 @@ lint:
 	@$(BIN)/lint-imports
 
 lock:
-	@tools/lock.sh $(LOCK)
+	@$(ENVIRONMENT) test
+	@$(BIN)/python tools/lock.py $(LOCK)
 
 clean:
 	rm -rf $(FOLDER) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

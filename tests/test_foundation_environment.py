@@ -1,8 +1,8 @@
-"""`tools/environment.py`, which `make` calls with any Python it finds."""
+"""`tools/environment.py`, which `make` calls with any Python that the machine has."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +11,49 @@ import pytest
 
 from tools import environment
 
-TOOL = Path(environment.__file__)
+TOOL = environment.__file__
 
 
-def test_a_missing_python_is_told_by_its_own_status(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small project in place of this one; nothing is installed from it."""
+    root = tmp_path / "project"
+    (root / "requirements").mkdir(parents=True)
+    (root / "requirements" / "lock.txt").write_text("a==1\n")
+    (root / "requirements" / "uv.txt").write_text("uv==1\n")
+    (root / "pyproject.toml").write_text("[project]\n")
+    (root / "package").mkdir()
+    (root / "package" / "__init__.py").write_text("")
+    (root / "package" / "module.py").write_text("x = 1\n")
+    monkeypatch.setattr(environment, "ROOT", str(root))
+    return root
+
+
+@pytest.fixture
+def installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The arguments of every call of `uv pip install`, which are not carried out."""
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(environment, "uv", lambda python, *arguments: calls.append(arguments))
+    return calls
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    path = tmp_path / "venv"
+    path.mkdir()
+    return str(path)
+
+
+def fake_python(path: Path, *, venv: str = "exit 0", pip: str = "exit 0") -> str:
+    """A program that says it is Python 3.11 and does these shell commands for `-m venv` and `-m pip`."""
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in\n"-m venv"*) {venv};;\n"-m pip"*) {pip};;\n*) echo 3.11;;\nesac\n'
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_missing_python_is_told_by_its_own_status() -> None:
     command = [sys.executable, TOOL, "packages", "--python", "3.99", "--if-found"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 3
@@ -43,43 +82,107 @@ def test_a_file_that_is_no_python_has_no_version(tmp_path: Path) -> None:
     assert environment.version_of(str(tmp_path / "nothing")) is None
 
 
+def test_a_python_without_venv_says_which_package_has_it(project: Path, tmp_path: Path) -> None:
+    python = fake_python(tmp_path / "python3", venv="echo ensurepip is not available; exit 1")
+    with pytest.raises(environment.EnvironmentFailure, match=r"apt-get install python3-venv.*\n.*ensurepip"):
+        environment.create(str(tmp_path / "venv"), python)
+    assert not (tmp_path / "venv").exists()
+
+
+def test_the_last_words_of_pip_are_told_where_it_cannot_install_uv(project: Path, tmp_path: Path) -> None:
+    python = fake_python(
+        tmp_path / "python3",
+        venv='mkdir -p "$3/bin"; cp "$0" "$3/bin/python"',
+        pip="echo No matching distribution found for uv; exit 1",
+    )
+    with pytest.raises(environment.EnvironmentFailure, match=r"pip cannot install uv.*\n.*No matching"):
+        environment.create(str(tmp_path / "venv"), python)
+
+
+def test_an_environment_is_created_once_for_each_interpreter_and_uv(project: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    python = fake_python(
+        tmp_path / "python3", venv=f'echo >> {made}; mkdir -p "$3/bin"; cp "$0" "$3/bin/python"'
+    )
+    inside = environment.create(str(tmp_path / "venv"), python)
+    assert inside == environment.create(str(tmp_path / "venv"), python)
+    assert made.read_text() == "\n"
+    (project / "requirements" / "uv.txt").write_text("uv==2\n")
+    environment.create(str(tmp_path / "venv"), python)
+    assert made.read_text() == "\n\n"
+
+
 @pytest.mark.parametrize(("present", "asked", "enough"), [("test", "demo", True), ("demo", "test", False)])
 def test_the_tests_environment_serves_every_purpose(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: str, asked: str, enough: bool
+    installed: list[tuple[str, ...]], folder: str, present: str, asked: str, enough: bool
 ) -> None:
-    content = Path(environment.lock_file(present)).read_bytes()
-    (tmp_path / f".has-{present}").write_text(hashlib.sha256(content).hexdigest())
-    project = (Path(environment.ROOT) / "pyproject.toml").read_bytes()
-    (tmp_path / ".has-this-project").write_text(hashlib.sha256(project).hexdigest())
-    calls = []
-    monkeypatch.setattr(environment, "pip", lambda *arguments: calls.append(arguments))
-    environment.install("python", str(tmp_path), asked)
-    assert (not calls) == enough
+    environment.install(sys.executable, folder, present)
+    assert len(installed) == 2, "the packages, then this project"
+    environment.install(sys.executable, folder, asked)
+    assert (len(installed) == 2) == enough
 
 
-def test_an_older_lock_is_no_longer_enough(tmp_path: Path) -> None:
-    (tmp_path / ".has-demo").write_text("of another lock")
-    assert not environment.has(str(tmp_path), "demo")
+@pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/lock.txt"])
+def test_another_lock_or_pyproject_is_installed_anew(
+    installed: list[tuple[str, ...]], folder: str, project: Path, changed: str
+) -> None:
+    environment.install(sys.executable, folder, "demo")
+    (project / changed).write_text("# changed\n")
+    environment.install(sys.executable, folder, "demo")
+    assert len(installed) == 4
 
 
-def test_a_log_shows_few_lines_of_pips_many(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = environment.Progress(41, "demo")
-    progress.see("Ignoring tomli: markers 'python_version < \"3.11\"' don't match your environment")
-    for number in range(40):
-        progress.see(f"Collecting package{number}==1.0 (from -r requirements/demo.txt (line 1))")
-        progress.see(f"  Downloading package{number}-1.0-py3-none-any.whl (12 kB)")
-    progress.see("  Downloading tensorflow_cpu-2.21.0-cp311-cp311-linux.whl (273.8 MB)")
-    progress.see("Installing collected packages: a, b")
-    progress.end()
-    assert capsys.readouterr().out.splitlines() == [
-        "· fetching the packages for demo",
-        "   20/40  package19",
-        "   40/40  package39",
-        "   40/40  tensorflow_cpu, 273.8 MB",
-        "   40/40  unpacking 40 packages",
-    ]
+def test_every_package_has_a_hash_and_is_compiled(installed: list[tuple[str, ...]], folder: str) -> None:
+    environment.install(sys.executable, folder, "test")
+    packages, project = installed
+    assert {"--require-hashes", "--compile-bytecode", "--constraint=requirements/lock.txt"} <= set(packages)
+    assert "--no-deps" in project
 
 
-def test_what_pip_said_last_is_told_when_it_fails() -> None:
-    with pytest.raises(environment.Trouble, match=r"pip install failed:\n(.*\n)*.*nothing-of-this-name"):
-        environment.pip(sys.executable, ["install", "--no-index", "nothing-of-this-name"], None)
+def test_a_failed_installation_is_tried_again(
+    project: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: str) -> None:
+        raise environment.EnvironmentFailure("no network")
+
+    monkeypatch.setattr(environment, "uv", fail)
+    for _ in range(2):
+        with pytest.raises(environment.EnvironmentFailure):
+            environment.install(sys.executable, folder, "demo")
+
+
+def test_this_projects_bytecode_is_compiled_where_python_would_not_write_it(
+    installed: list[tuple[str, ...]], folder: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    environment.install(sys.executable, folder, "demo")
+    cached = project / "package" / "__pycache__" / f"module.{sys.implementation.cache_tag}.pyc"
+    assert cached.exists()
+    before = cached.read_bytes()
+    (project / "package" / "module.py").write_text("x = 1\ny = 2\n")
+    os.utime(project / "package" / "module.py", (0, 0))  # another second than before
+    environment.install(sys.executable, folder, "demo")
+    assert cached.read_bytes() != before, "a module that was edited is compiled again"
+
+
+def test_uv_is_told_where_pip_would_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_INDEX_URL", "PIP_CERT", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    configuration = tmp_path / "pip.conf"
+    configuration.write_text(
+        "[global]\nindex-url = file:///mirror\nextra-index-url =\n  file:///a\n  file:///b\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
+    monkeypatch.setenv("PIP_CERT", "/etc/own.pem")
+    settings = environment.pip_settings(sys.executable)
+    assert settings["UV_DEFAULT_INDEX"] == "file:///mirror"
+    assert settings["UV_INDEX"] == "file:///a file:///b"
+    assert settings["SSL_CERT_FILE"] == "/etc/own.pem"
+
+
+def test_a_failure_of_uv_is_a_failure_of_make(project: Path, tmp_path: Path) -> None:
+    python = fake_python(tmp_path / "python", pip="exit 1")
+    (tmp_path / "uv").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "uv").chmod(0o755)
+    with pytest.raises(environment.EnvironmentFailure, match="uv cannot install the packages, see above"):
+        environment.uv(python, "--editable=.")

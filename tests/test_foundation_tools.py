@@ -1,4 +1,4 @@
-"""The project's own rules, kept by its tools: style, types, imports, locked versions, what is packed."""
+"""The project's own rules, checked by its tools: style, types, imports, locked versions, what is packed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from tools.lock import can_be_installed
+
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = (
+PACKAGES = (
     "bitfusion_client",
     "bitfusion_kernel",
     "bitfusion_pool",
     "jupyter_ext",
     "notebook_controller_patch",
 )
-LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+LOCK = ROOT / "requirements" / "lock.txt"
+LOCKS = sorted(LOCK.parent.glob("*.txt"))
 
 
 def run(*command: str | Path) -> str:
@@ -46,10 +49,10 @@ def test_imports_go_down_only() -> None:
     run(Path(sys.executable).with_name("lint-imports"), "--no-cache")
 
 
-@pytest.mark.parametrize("room", ["bitfusion_client", "bitfusion_pool"])
-def test_the_room_needs_the_standard_library_only(room: str) -> None:
-    allowed = {*sys.stdlib_module_names, "tomllib", "tomli", *ROOMS}
-    for path in (ROOT / room).rglob("*.py"):
+@pytest.mark.parametrize("package", ["bitfusion_client", "bitfusion_pool"])
+def test_the_package_needs_the_standard_library_only(package: str) -> None:
+    allowed = {*sys.stdlib_module_names, "tomllib", "tomli", *PACKAGES}
+    for path in (ROOT / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.Import):
@@ -60,28 +63,57 @@ def test_the_room_needs_the_standard_library_only(room: str) -> None:
             assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
 
 
+def pins(lock: Path) -> dict[str, set[str]]:
+    """What a lock file holds: `name==version ; marker` and its hashes."""
+    found = re.findall(r"(?m)^(\S+==[^\\\n]+?) \\\n((?:    --hash=sha256:.*\n)+)", lock.read_text())
+    return {pin: set(re.findall(r"sha256:([0-9a-f]{64})\b", hashes)) for pin, hashes in found}
+
+
+def names(lock: Path) -> set[str]:
+    return {pin.split("==")[0] for pin in pins(lock)}
+
+
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
 def test_locked_versions_have_hashes_and_name_no_place(lock: Path) -> None:
     text = lock.read_text()
     assert "://" not in text
-    pins = re.split(r"(?m)^(?=[A-Za-z0-9])", text)[1:]
-    assert pins
-    assert not [pin.split()[0] for pin in pins if "--hash=sha256:" not in pin]
+    assert pins(lock)
+    assert all(pins(lock).values())
+    assert len(pins(lock)) == len(re.findall(r"(?m)^[^ #\n]", text)), "there is a line of another kind"
 
 
-def test_lock_files_agree() -> None:
-    whole = set(re.findall(r"(?m)^[A-Za-z0-9].*?==\S+", (ROOT / "requirements/test.txt").read_text()))
-    for lock in LOCKS:
-        pins = set(re.findall(r"(?m)^[A-Za-z0-9].*?==\S+", lock.read_text()))
-        assert pins <= whole, f"{lock.name} has {pins - whole}, test.txt has not"
+@pytest.mark.parametrize("part", [lock for lock in LOCKS if lock != LOCK], ids=lambda path: path.stem)
+def test_lock_files_agree(part: Path) -> None:
+    whole = {pin.split(" ;")[0]: hashes for pin, hashes in pins(LOCK).items()}
+    for pin, hashes in pins(part).items():
+        assert whole.get(pin.split(" ;")[0]) == hashes, f"{part.name} has {pin}, lock.txt has not"
 
 
 def test_every_dependency_is_locked() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    names = {name.lower() for name in re.findall(r'(?m)^  "([A-Za-z0-9-]+)>=', text)}
-    locked = set(re.findall(r"(?m)^([A-Za-z0-9-]+)==", (ROOT / "requirements/test.txt").read_text()))
-    assert names
-    assert names <= locked
+    listed = {name.lower() for name in re.findall(r'(?m)^  "([A-Za-z0-9-]+)>=', text)}
+    assert listed
+    assert listed <= names(LOCK)
+
+
+def test_only_wheels_that_can_be_installed_are_locked() -> None:
+    for tags, fits in [
+        ("py3-none-any", True),
+        ("py2.py3-none-any", True),
+        ("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64", True),
+        ("cp310-cp310-manylinux2014_aarch64.manylinux_2_17_aarch64", True),
+        ("cp313-cp313-musllinux_1_2_x86_64", True),
+        ("cp39-abi3-manylinux_2_28_x86_64", True),
+        ("cp313-cp313t-manylinux_2_28_x86_64", False),
+        ("cp314-cp314-manylinux_2_28_x86_64", False),
+        ("cp315-abi3.abi3t-manylinux_2_28_x86_64", False),
+        ("cp39-cp39-manylinux_2_28_x86_64", False),
+        ("pp310-pypy310_pp73-manylinux_2_28_x86_64", False),
+        ("cp311-cp311-macosx_11_0_arm64", False),
+        ("cp311-cp311-manylinux2014_ppc64le", False),
+        ("cp311-cp311-win_amd64", False),
+    ]:
+        assert can_be_installed(f"name-1.0-{tags}.whl") == fits, tags
 
 
 def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:
@@ -92,9 +124,11 @@ def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        assert not [name for name in names if name.split("/")[0] not in ROOMS and ".dist-info/" not in name]
+        assert not [
+            name for name in names if name.split("/")[0] not in PACKAGES and ".dist-info/" not in name
+        ]
         assert any(name.endswith("licenses/LICENSE") for name in names)
-        assert {f"{room}/__init__.py" for room in ROOMS} <= names
+        assert {f"{package}/__init__.py" for package in PACKAGES} <= names
         client = archive.getinfo("bitfusion_pool/bin/bitfusion")
         assert client.external_attr >> 16 & 0o111 == 0o111, "the command would not be executable"
         for path in (ROOT / "bitfusion_kernel/install/logo").iterdir():
@@ -103,9 +137,9 @@ def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:
 
 
 def test_the_controllers_lock_has_no_package_of_the_kernel() -> None:
-    pins = re.findall(r"(?m)^([A-Za-z0-9-]+)==", (ROOT / "requirements/controller.txt").read_text())
-    assert "kubernetes" in pins
-    assert not {"ipykernel", "pyzmq", "jupyter-client", "traitlets"} & set(pins)
+    locked = names(ROOT / "requirements" / "controller.txt")
+    assert "kubernetes" in locked
+    assert not {"ipykernel", "pyzmq", "jupyter-client", "traitlets"} & locked
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.name)

@@ -1,19 +1,20 @@
-"""Make an environment for one purpose, from a lock file with hashes, with nothing but Python's own pip.
+"""Creates the virtual environment that `make` uses: uv, locked packages, this project, compiled bytecode.
 
-    python3 tools/environment.py demo            # build/venv with requirements/demo.txt and this project
+    python3 tools/environment.py demo
     python3 tools/environment.py packages --python 3.13 --folder build/venv-3.13
 
-A stamp in the environment tells what is in it, so a second call returns at once. Purposes share one
-environment: their lock files agree with each other.
+Called by every target of the Makefile, with any Python that the machine has. pip installs uv, and uv installs
+what pyproject.toml lists for the purpose, in the versions and with the hashes of requirements/lock.txt. All
+purposes share one environment. A stamp in it says what is installed, so a second call returns at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import glob
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,15 +22,29 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUPPORTED = ("3.13", "3.12", "3.11", "3.10")
-PURPOSES = ("demo", "kernel", "lab", "lint", "packages", "test")
+# The extras and dependency groups of pyproject.toml that each purpose needs. `test` includes all others.
+PURPOSES = {
+    "demo": ["--extra=demo"],
+    "lab": ["--extra=demo", "--extra=lab"],
+    "packages": ["--extra=form", "--extra=controller", "--group=packages"],
+    "test": ["--all-extras", "--group=test"],
+}
+# uv does not read pip's configuration; these environment variables tell it the same.
+UV_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "timeout": "UV_HTTP_TIMEOUT",
+}
 
 
-class Trouble(Exception):
-    """What keeps the environment from being made, in words for the person who typed `make`."""
+class EnvironmentFailure(Exception):
+    """Why the environment cannot be created, in words for the person who typed `make`."""
 
 
 def version_of(python: str) -> str | None:
-    """`3.11` for an interpreter that runs, None for anything else (a pyenv shim of nothing, say)."""
+    """Return `3.11` for an interpreter that runs, None for anything else (a pyenv shim without a version)."""
     try:
         answer = subprocess.run(
             [python, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
@@ -44,7 +59,7 @@ def version_of(python: str) -> str | None:
 
 
 def find_python(version: str) -> str | None:
-    """An interpreter of that version: $PYTHON313 and the like, this one, PATH, then pyenv's folder."""
+    """Look for an interpreter of that version: $PYTHON313, the running one, PATH, then pyenv's folder."""
     named = os.environ.get("PYTHON" + version.replace(".", ""))
     places = [named, sys.executable, shutil.which("python" + version)]
     pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
@@ -56,11 +71,12 @@ def find_python(version: str) -> str | None:
 
 
 def choose_python(wanted: str | None) -> str:
+    """Return the interpreter of the wanted version, else the running one, else any supported one."""
     if wanted:
         found = find_python(wanted)
         if not found:
             variable = "PYTHON" + wanted.replace(".", "")
-            raise Trouble(f"Python {wanted} was not found; name it: {variable}=/path/to/python3")
+            raise EnvironmentFailure(f"Python {wanted} was not found; name it: {variable}=/path/to/python3")
         return found
     running = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if running in SUPPORTED:
@@ -69,125 +85,109 @@ def choose_python(wanted: str | None) -> str:
         found = find_python(version)
         if found:
             return found
-    raise Trouble(
+    raise EnvironmentFailure(
         f"Python 3.10 to 3.13 is needed, {sys.executable} is {running}; "
         "name another one: make PYTHON=/path/to/python3"
     )
 
 
-def make_folder(folder: str, python: str) -> str:
-    """A fresh virtual environment, unless one of this interpreter and place is there; its python."""
+def create(folder: str, python: str) -> str:
+    """Create a virtual environment with uv in it, unless there is one, and return its interpreter."""
     inside = os.path.join(folder, "bin", "python")
-    identity = f"{os.path.realpath(python)} {folder}"
-    note = os.path.join(folder, ".made-from")
-    if os.path.exists(note) and version_of(inside):
-        with open(note) as file:
-            if file.read() == identity:
-                return inside
-    say(f"making {os.path.relpath(folder, ROOT)} with Python {version_of(python)}")
+    identity = f"{os.path.realpath(python)} {folder} {digest('requirements/uv.txt')}"
+    stamp = os.path.join(folder, ".created")
+    if read(stamp) == identity and version_of(inside):
+        return inside
+    say(f"creating {os.path.relpath(folder, ROOT)} with Python {version_of(python)}")
     shutil.rmtree(folder, ignore_errors=True)
-    made = subprocess.run([python, "-m", "venv", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if made.returncode != 0:
+    status, output = call([python, "-m", "venv", folder])
+    if status != 0:
         shutil.rmtree(folder, ignore_errors=True)
-        raise Trouble(
-            f"{python} cannot make a virtual environment (Debian and Ubuntu: apt-get install python3-venv):\n"
-            + made.stdout.decode(errors="replace").strip()
+        raise EnvironmentFailure(
+            f"{python} cannot create a virtual environment "
+            f"(Debian and Ubuntu: apt-get install python3-venv):\n{output}"
         )
-    with open(note, "w") as file:
-        file.write(identity)
+    options = [
+        "--disable-pip-version-check",
+        "--no-input",
+        "--quiet",
+        "--require-hashes",
+        "--only-binary=:all:",
+    ]
+    uv = os.path.join(ROOT, "requirements", "uv.txt")
+    status, output = call([inside, "-m", "pip", "install", *options, "-r", uv])
+    if status != 0:
+        raise EnvironmentFailure("pip cannot install uv, which installs everything else:\n" + output)
+    write(stamp, identity)
     return inside
 
 
 def install(python: str, folder: str, purpose: str) -> None:
-    # requirements/test.txt has all that the others have.
-    if not (has(folder, "test") or has(folder, purpose)):
-        with open(lock_file(purpose), "rb") as file:
-            text = file.read()
-        pins = len(re.findall(rb"(?m)^[A-Za-z0-9][^ ]*==", text))
+    """Install the packages for a purpose and this project, unless they are there; compile what changed."""
+    content = digest("requirements/lock.txt") + digest("pyproject.toml")
+    if content not in (read(stamp_of(folder, "test")), read(stamp_of(folder, purpose))):
         started = time.monotonic()
-        # The lock is complete: no dependencies to look for. Bytecode is written at the first import.
-        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile"]
-        pip(python, ["install", *options, "-r", lock_file(purpose)], Progress(pins, purpose))
-        write(stamp(folder, purpose), hashlib.sha256(text).hexdigest())
-        say(f"packages for {purpose} are in place ({time.monotonic() - started:.0f} s)")
-    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
-        project = hashlib.sha256(file.read()).hexdigest()
-    if purpose != "lint" and read(stamp(folder, "this-project")) != project:
-        pip(python, ["install", "--no-deps", "--no-build-isolation", "--no-index", "-e", ROOT], None)
-        write(stamp(folder, "this-project"), project)
-        say("this project is in place")
+        say(f"installing the packages for `make {purpose}`")
+        # Bytecode is compiled now: with PYTHONDONTWRITEBYTECODE set, every process would compile its imports.
+        uv(
+            python,
+            *("--require-hashes", "--only-binary=:all:", "--compile-bytecode"),
+            *("--constraint=requirements/lock.txt", "--requirement=pyproject.toml"),
+            *("--group=build", *PURPOSES[purpose]),
+        )
+        uv(python, "--no-deps", "--no-index", "--no-build-isolation", "--editable=.")
+        write(stamp_of(folder, purpose), content)
+        say(f"installed in {time.monotonic() - started:.0f} s")
+    packages = sorted(os.path.dirname(path) for path in glob.glob(os.path.join(ROOT, "*", "__init__.py")))
+    subprocess.run([python, "-m", "compileall", "-q", *packages], cwd=ROOT, check=False)
 
 
-def has(folder: str, purpose: str) -> bool:
-    with open(lock_file(purpose), "rb") as file:
-        return read(stamp(folder, purpose)) == hashlib.sha256(file.read()).hexdigest()
+def uv(python: str, *arguments: str) -> None:
+    """Run `uv pip install` in the project's folder; what it prints is for the person at the terminal."""
+    command = [os.path.join(os.path.dirname(python), "uv"), "pip", "install", "--python", python, *arguments]
+    variables = {**pip_settings(python), **os.environ}
+    if subprocess.run(command, cwd=ROOT, env=variables).returncode != 0:
+        raise EnvironmentFailure("uv cannot install the packages, see above")
 
 
-def lock_file(purpose: str) -> str:
-    return os.path.join(ROOT, "requirements", purpose + ".txt")
+def pip_settings(python: str) -> dict[str, str]:
+    """Return pip's configuration (files and PIP_*), as far as it says where packages come from, for uv."""
+    _, output = call([python, "-m", "pip", "config", "list"])
+    lines = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    settings = {}
+    for section in ("global", "install", ":env:"):  # the last one wins
+        for name, variable in UV_VARIABLES.items():
+            value = lines.get(f"{section}.{name}")
+            if value:
+                settings[variable] = " ".join(ast.literal_eval(value).split())
+    return settings
 
 
-def stamp(folder: str, content: str) -> str:
-    return os.path.join(folder, ".has-" + content)
+def stamp_of(folder: str, purpose: str) -> str:
+    """Return the path of the file that says for which lock and pyproject.toml a purpose is installed."""
+    return os.path.join(folder, ".installed-" + purpose)
 
 
-def pip(python: str, arguments: list[str], progress: Progress | None) -> None:
-    command = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
-    command += ["--progress-bar", "off"]
-    said = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
-        for raw in process.stdout:
-            line = raw.decode(errors="replace").rstrip()
-            said.append(line)
-            if progress:
-                progress.see(line)
-    if progress:
-        progress.end()
-    if process.returncode != 0:
-        raise Trouble(f"pip {arguments[0]} failed:\n" + "\n".join(said[-25:]))
+def digest(path: str) -> str:
+    """Return the hash of one of the project's files."""
+    with open(os.path.join(ROOT, path), "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
-class Progress:
-    """pip's many lines as a few: one that changes in a terminal, one every 20 packages in a log."""
-
-    def __init__(self, pins: int, purpose: str) -> None:
-        self.total = pins
-        self.done = 0
-        self.live = sys.stdout.isatty()
-        say(f"fetching the packages for {purpose}")
-
-    def see(self, line: str) -> None:
-        words = line.split()
-        if line.startswith("Ignoring "):
-            self.total -= 1  # for another Python or system
-        elif line.startswith("Collecting ") and len(words) > 1:
-            self.done += 1
-            self.show(words[1].split("==")[0])
-        elif words[:1] == ["Downloading"] and line.endswith("MB)"):
-            size = line.rsplit("(", 1)[1][:-1]
-            if float(size.split()[0]) > 50:
-                self.show(f"{words[1].rsplit('/', 1)[-1].split('-')[0]}, {size}", always=True)
-        elif line.startswith("Installing collected packages"):
-            self.show(f"unpacking {self.done} packages", always=True)
-
-    def show(self, what: str, always: bool = False) -> None:
-        text = f"  {self.done:3d}/{self.total}  {what}"
-        if self.live:
-            print("\r\033[K" + text, end="", flush=True)
-        elif always or self.done % 20 == 0:
-            print(text, flush=True)
-
-    def end(self) -> None:
-        if self.live:
-            print("\r\033[K", end="", flush=True)
+def call(command: list[str]) -> tuple[int, str]:
+    """Run a command without showing its output; return its status and the last lines of its output."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return done.returncode, "\n".join(lines[-25:])
 
 
 def say(text: str) -> None:
+    """Print one step."""
     print("· " + text, flush=True)
 
 
 def read(path: str) -> str | None:
+    """Return a file's text, None where it does not exist."""
     try:
         with open(path) as file:
             return file.read()
@@ -196,13 +196,15 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str) -> None:
+    """Write a file."""
     with open(path, "w") as file:
         file.write(text)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make an environment from a lock file.")
-    parser.add_argument("purpose", choices=PURPOSES)
+    """Create the environment that the command line asks for."""
+    parser = argparse.ArgumentParser(description="Create a virtual environment from requirements/lock.txt.")
+    parser.add_argument("purpose", choices=sorted(PURPOSES))
     parser.add_argument("--python", metavar="X.Y", help="the version to use (default: the running one)")
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "venv"))
     parser.add_argument("--if-found", action="store_true", help="end with 3 where --python is missing")
@@ -212,9 +214,9 @@ def main() -> int:
         if options.if_found and not find_python(options.python or ""):
             print(f"· Python {options.python} is not on this machine")
             return 3
-        install(make_folder(folder, choose_python(options.python)), folder, options.purpose)
-    except Trouble as trouble:
-        print(f"make: {trouble}", file=sys.stderr)
+        install(create(folder, choose_python(options.python)), folder, options.purpose)
+    except EnvironmentFailure as failure:
+        print(f"make: {failure}", file=sys.stderr)
         return 1
     return 0
 

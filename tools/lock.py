@@ -1,0 +1,90 @@
+"""Writes requirements/*.txt: exact versions of every package, with the hashes of the wheels for Linux.
+
+    make lock                              # keeps the versions that there are
+    make lock LOCK=--upgrade               # takes the newest that pyproject.toml allows
+    make lock LOCK='--upgrade-package=ruff'
+
+uv resolves for every supported Python at once. Only wheels are installed, so only their hashes are kept: for
+CPython 3.10 to 3.13 on x86_64 and aarch64. No address of a registry is written, the machine's own is used.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import parse_wheel_filename
+
+tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIREMENTS = ROOT / "requirements"
+LOCK = REQUIREMENTS / "lock.txt"
+HEADER = "# Written by `make lock`.\n"
+TAG = re.compile(
+    r"(py3\d*-none|cp3(\d|1[0-3])-abi3|(cp31[0-3])-(\3|none))"
+    r"-(any|(many|musl)?linux.*_(x86_64|aarch64))"
+)
+
+
+def compile_lock(*arguments: str | Path, given: str = "") -> None:
+    """Run `uv pip compile` for all supported Pythons."""
+    uv = Path(sys.executable).with_name("uv")
+    options = ["--quiet", "--universal", "--python-version=3.10", "--only-binary=:all:", "--generate-hashes"]
+    options += ["--no-emit-index-url", "--no-annotate", "--no-header"]
+    subprocess.run([uv, "pip", "compile", *options, *arguments], cwd=ROOT, input=given, text=True, check=True)
+
+
+def can_be_installed(wheel: str) -> bool:
+    """Say whether a wheel's tags fit a CPython and a platform that this project supports."""
+    return any(TAG.fullmatch(str(tag)) for tag in parse_wheel_filename(wheel)[3])
+
+
+def hashes_of_wheels(lock: dict[str, Any]) -> set[str]:
+    """Return the hashes of all wheels in a pylock.toml that this project can install."""
+    wheels = [wheel for package in lock["packages"] for wheel in package.get("wheels", ())]
+    return {
+        wheel["hashes"]["sha256"] for wheel in wheels if can_be_installed(wheel["url"].rpartition("/")[2])
+    }
+
+
+def keep_only(path: Path, hashes: set[str]) -> None:
+    """Drop all other hashes from a lock file, and the packages that have none left."""
+    text = HEADER
+    for name, *lines in re.findall(r"(?m)^([^ #].*) \\\n((?:    --hash=.*\n)+)", path.read_text()):
+        kept = [digest for digest in re.findall(r"sha256:(\w+)", lines[0]) if digest in hashes]
+        if kept:
+            text += name + "".join(f" \\\n    --hash=sha256:{digest}" for digest in kept) + "\n"
+    path.write_text(text)
+
+
+def main() -> None:
+    """Write the lock of everything, then its parts that are installed by pip alone."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    everything = ["pyproject.toml", "--all-extras", "--group=test", "--group=build", "--group=installer"]
+    compile_lock(*everything, "--output-file", LOCK, *sys.argv[1:])
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "pylock.toml"
+        compile_lock(*everything, "--constraint", LOCK, "--format=pylock.toml", "--output-file", files)
+        hashes = hashes_of_wheels(tomllib.loads(files.read_text()))
+    parts = {
+        # What tools/environment.py lets pip install.
+        "uv.txt": project["dependency-groups"]["installer"],
+        # What the controller's image holds: that extra alone, without the kernel's packages.
+        "controller.txt": project["project"]["optional-dependencies"]["controller"],
+    }
+    for name, wanted in parts.items():
+        part = REQUIREMENTS / name
+        part.unlink(missing_ok=True)
+        compile_lock("-", "--constraint", LOCK, "--output-file", part, given="\n".join(wanted))
+        keep_only(part, hashes)
+    keep_only(LOCK, hashes)
+
+
+if __name__ == "__main__":
+    main()
