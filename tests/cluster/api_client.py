@@ -193,6 +193,7 @@ class Watch:
     def __init__(self, response: http.client.HTTPResponse, connection: socket.socket) -> None:
         self._response = response
         self._connection = connection
+        self._closing = False
 
     def __iter__(self) -> Iterator[Object]:
         while True:
@@ -200,13 +201,15 @@ class Watch:
                 line = self._response.readline()
             except (OSError, ValueError, http.client.HTTPException):
                 return
-            if not line.endswith(b"\n"):
+            if self._closing or not line.endswith(b"\n"):
                 return  # the end, perhaps in the middle of an event
             event: Object = json.loads(line)
             yield event
 
     def close(self) -> None:
         """End the iteration, from any thread."""
+        # First, because a TLS socket that is shut down hands out what comes as it comes, encrypted.
+        self._closing = True
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -116,6 +116,10 @@ class Room:
                 return None
             raise
 
+    def running_pod(self, name: str = "mine") -> Object:
+        """The notebook's pod, which must be there."""
+        return self.client.get(f"{self.pods}/{name}-0")
+
     def template_annotations(self, name: str = "mine") -> dict[str, str]:
         metadata = self.stateful_set(name)["spec"]["template"]["metadata"]
         annotations: dict[str, str] = metadata.get("annotations") or {}
