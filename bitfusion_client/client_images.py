@@ -1,8 +1,8 @@
-"""Which Bitfusion client fits a notebook's image: an ordered list of rules that an admin can extend.
+"""Which Bitfusion client fits a notebook's image: an ordered list of rules that an administrator can extend.
 
-VMware's injector looks its client up by the annotations ``bitfusion-client/os`` and
-``bitfusion-client/version``. Kubeflow's own images are Ubuntu 20.04 up to 1.7 and 22.04 from 1.8 on; 4.5.4 is
-the only client that exists for 22.04, 4.5.0 the last one for 20.04.
+VMware's injector chooses the client by the annotations ``bitfusion-client/os`` and
+``bitfusion-client/version``. Kubeflow's own images are Ubuntu 20.04 up to 1.7 and 22.04 from 1.8 on. Client
+4.5.4 is the only one for 22.04, 4.5.0 the last one for 20.04.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Characters of a registry, name and tag: registries take no more than 255 + 128. The time of a pattern grows
-# with the square of what it is matched against, and images are written by anybody.
+# Characters of registry, name and tag; registries accept 255 + 128 at most. The time of matching grows with
+# the square of the length, and anybody may write an image.
 LONGEST_REFERENCE = 512
-LONGEST = 63  # characters of an os or a version: they become parts of a path in the pod
+LONGEST = 63  # characters of an os or a version, which become parts of a path in the pod
 
 ALLOWED_LIST = "must be a list of items, each with image, os and version"
 ALLOWED_ITEM = "must have image, os and version, such as {image: 'team/*:v2*', os: ubuntu22, version: 454}"
@@ -32,8 +32,11 @@ ALLOWED_WORD = f"must be letters, digits, dots, - or _, at most {LONGEST}"
 class ImageRule:
     """Images and the client for them.
 
-    `image` is a shell pattern (``*`` also crosses ``/``) over a reference without digest; a registry or a
-    mirror's prefix in front of what it names matches too.
+    Attributes:
+        image: A shell pattern for references without their digest; ``*`` also matches ``/``. A registry or
+            the prefix of a mirror may precede what it matches.
+        client_os: Value of the annotation ``bitfusion-client/os``.
+        client_version: Value of the annotation ``bitfusion-client/version``.
     """
 
     image: str
@@ -54,10 +57,14 @@ DEFAULT_RULES = (
 
 
 def parse_image_rules(data: object, source: str = "") -> tuple[ImageRule, ...]:
-    """The rules of an admin's file, ``[{image, os, version}, …]`` as YAML reads it, then `DEFAULT_RULES`.
+    """The rules of an administrator's file, followed by `DEFAULT_RULES`.
 
-    None (an empty file) is no rule. Raises WrongSetting that names the item and its field; `source` is the
-    file's path, for that message.
+    Args:
+        data: ``[{image, os, version}, …]`` as YAML reads it; None for an empty file.
+        source: The path of the file, for the message of an error.
+
+    Raises:
+        WrongSetting: Names the item and its field.
     """
     if data is None:
         return DEFAULT_RULES
@@ -67,7 +74,7 @@ def parse_image_rules(data: object, source: str = "") -> tuple[ImageRule, ...]:
 
 
 def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> ImageRule:
-    """The first rule whose pattern the image matches; the last default for what nobody names."""
+    """The first rule whose pattern the image matches; the last default rule if none does."""
     reference = image.partition("@")[0] if isinstance(image, str) else ""
     if len(reference) > LONGEST_REFERENCE:
         reference = ""
@@ -77,7 +84,7 @@ def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) 
     return DEFAULT_RULES[-1]
 
 
-@lru_cache(maxsize=1024)  # more rules than anybody writes; admission asks for every notebook
+@lru_cache(maxsize=1024)  # admission asks for every Notebook; nobody writes so many rules
 def _matches(pattern: str) -> Callable[[str], object]:
     return re.compile("(?:.*/)?" + translate(pattern), re.DOTALL).match
 
@@ -91,7 +98,7 @@ def _rule(item: object, place: str, source: str) -> ImageRule:
     words = []
     for name in ("os", "version"):
         value = item[name]
-        # YAML reads 454 as a number
+        # YAML reads 454 as a number.
         text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
         plain = text.replace(".", "").replace("-", "").replace("_", "")
         if not (plain.isascii() and plain.isalnum()) or len(text) > LONGEST:

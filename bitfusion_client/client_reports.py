@@ -1,7 +1,7 @@
-"""What `bitfusion list_gpus` and `bitfusion health` print.
+"""Parses what `bitfusion list_gpus` and `bitfusion health` print: servers, GPUs, health checks.
 
-The form of `list_gpus` is remembered, no log of it is known; whatever follows the two numbers of a GPU is
-kept as its name.
+No log of `list_gpus` is known, its form is known from memory; whatever follows the two numbers of a GPU is
+taken as its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class GpuStatus:
 
     @property
     def simulated(self) -> bool:
-        """Only the embedded pool has such, and says so in the name."""
+        """Whether the embedded pool simulates it, which its name says."""
         return "simulated" in self.name.lower()
 
 
@@ -71,7 +71,7 @@ TAGS = ("PASS", "INFO", "SKIPPED", "MARGINAL", "FATAL")
 
 
 def parse_list_gpus(text: str) -> list[ServerStatus]:
-    """The servers and their GPUs; lines of other kinds (log lines, warnings) are passed over."""
+    """The servers and their GPUs; lines of other kinds, such as log lines, are skipped."""
     servers: list[tuple[int, str, int, list[GpuStatus]]] = []
     for line in text.splitlines():
         line = line.strip()
@@ -101,7 +101,7 @@ def _gpu(text: str) -> GpuStatus | None:
 
 
 def parse_health(text: str) -> HealthReport:
-    """The sections of a health report; a section without printed totals gets them counted."""
+    """The sections of a health report; totals that a section does not print are counted."""
     sections: list[tuple[str, list[HealthCheck], dict[str, int]]] = []
     for line in text.splitlines():
         line = line.strip()

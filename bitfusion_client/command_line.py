@@ -1,8 +1,8 @@
-"""The options of `bitfusion run` and `request_gpus`, read and written; always lists, never a shell string.
+"""The options of `bitfusion run` and `request_gpus`: parse and format, as lists and never as a shell string.
 
 Grammar: options in any order, ``--flag value``, ``--flag=value`` or with one dash, up to the first word that
-is no option or to ``--``. `-n -p -m --filter --server_list` are documented or seen with the real client; the
-long names, `-l` and `--timeout` are remembered only.
+is no option or to ``--``. `-n -p -m --filter --server_list` are documented or were seen with the real client;
+the long names, `-l` and `--timeout` are known from memory only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from bitfusion_client.request_rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping, Sequence
+    from collections.abc import Callable, MutableMapping, Sequence
+    from typing import Any
 
-_NAMES = {
+_FIELD_OF_NAME = {
     "n": "gpus",
     "num_gpus": "gpus",
     "p": "partial",
@@ -36,6 +37,11 @@ _NAMES = {
     "l": "servers",
     "timeout": "timeout",
 }
+_REPEATABLE = ("filters", "servers")
+
+ALL_OPTIONS = (
+    "the options are -n GPUS, -p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, --timeout 30m."
+)
 
 
 def parse_options(
@@ -45,103 +51,93 @@ def parse_options(
     other: MutableMapping[str, str] | None = None,
     count_may_be_a_word: bool = False,
 ) -> tuple[GpuRequest, list[str]]:
-    """The request at the front of `args`, and the words after it (the program, not yet split).
+    """The request at the front of a command line, and the words after it.
 
-    Without `base` the number of GPUs is required, as in the client. With `base` (``%bitfusion request``)
-    options not given keep its values. `other` names further options with a value (``{"f": ""}``); those given
-    are put into it. `count_may_be_a_word` reads ``request_gpus 1``. Raises InvalidRequest, UsageError.
+    Args:
+        args: Options and then the program, which is not yet split.
+        base: A request whose values are kept where no option replaces them (``%bitfusion request``). Without
+            it the number of GPUs is required, as in the client.
+        other: Names of further options with a value (``{"f": ""}``); the values given are put into it.
+        count_may_be_a_word: Whether the number of GPUs may stand without an option (``request_gpus 1``).
+
+    Raises:
+        InvalidRequest: A value is wrong.
+        UsageError: The options cannot be understood.
     """
-    given: dict[str, object] = {}
-    filters: list[tuple[str, str]] = []
-    servers: list[str] = []
+    given: dict[str, Any] = {}
     spelled: dict[str, str] = {}
+
+    def take(field: str, text: str, flag: str) -> None:
+        parsed = _PARSERS[field](text, flag)
+        given[field] = (*given.get(field, ()), *parsed) if field in _REPEATABLE else parsed
+        spelled[field] = flag
+
     position = 0
     while position < len(args):
         word = args[position]
         if word == "--":
             position += 1
             break
-        if len(word) < 2 or not word.startswith("-"):
-            if not (count_may_be_a_word and "gpus" not in given and word.isascii() and word.isdigit()):
-                break
-            given["gpus"], spelled["gpus"] = _parse_whole("gpus", word, "num_gpus", ALLOWED_GPUS), "num_gpus"
-            position += 1
-            continue
-        position += 1
-        flag, equals, value = word.partition("=")
-        name = flag[1:] if not flag.startswith("--") else flag[2:]
-        field = _NAMES.get(name)
-        if field is None and (other is None or name not in other):
-            raise UsageError(f"flag provided but not defined: {flag}", _NEXT_USAGE)
-        if not equals:
-            if position == len(args):
-                raise UsageError(f"flag needs an argument: {flag}", _NEXT_USAGE)
-            value = args[position]
-            position += 1
-        if field is None:
-            assert other is not None
-            other[name] = value
-            continue
-        spelled[field] = flag
-        if field == "gpus":
-            given[field] = _parse_whole(field, value, flag, ALLOWED_GPUS)
-        elif field == "partial":
-            given[field] = _parse_partial(value, flag)
-        elif field == "memory_mib":
-            given[field] = _parse_whole(field, value, flag, ALLOWED_MEMORY)
-        elif field == "timeout":
-            given[field] = _parse_timeout(value, flag)
-        elif field == "filters":
-            filters.append(_parse_filter(value, flag))
+        if len(word) > 1 and word.startswith("-"):
+            flag, equals, value = word.partition("=")
+            name = flag[2:] if flag.startswith("--") else flag[1:]
+            field = _FIELD_OF_NAME.get(name)
+            if field is None and (other is None or name not in other):
+                raise UsageError(f"flag provided but not defined: {flag}", ALL_OPTIONS)
+            if not equals:
+                position += 1
+                if position == len(args):
+                    raise UsageError(f"flag needs an argument: {flag}", ALL_OPTIONS)
+                value = args[position]
+            if field is not None:
+                take(field, value, flag)
+            elif other is not None:
+                other[name] = value
+        elif count_may_be_a_word and "gpus" not in given and word.isascii() and word.isdigit():
+            take("gpus", word, "num_gpus")
         else:
-            servers += parse_servers(value, flag)
-    rest = list(args[position:])
+            break
+        position += 1
     if base is None and "gpus" not in given:
-        raise UsageError("the number of GPUs is missing: -n", _NEXT_USAGE)
+        raise UsageError("the number of GPUs is missing: -n", ALL_OPTIONS)
     if "partial" in given and "memory_mib" in given:
         raise InvalidRequest("memory_mib", given["memory_mib"], ALLOWED_ONE_SIZE, spelled["memory_mib"])
-    if filters:
-        given["filters"] = tuple(filters)
-    if servers:
-        given["servers"] = tuple(servers)
-    return _request(base, given, spelled), rest
+    return _request(base, given, spelled), list(args[position:])
 
 
-_NEXT_USAGE = (
-    "the options are -n GPUS, -p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, --timeout 30m."
-)
-
-
-def _request(base: GpuRequest | None, given: dict[str, object], spelled: dict[str, str]) -> GpuRequest:
-    values: dict[str, object] = {}
+def _request(base: GpuRequest | None, given: dict[str, Any], spelled: dict[str, str]) -> GpuRequest:
+    values: dict[str, Any] = {}
     if base is not None:
         values = {name: getattr(base, name) for name in GpuRequest.__match_args__}
         if "partial" in given or "memory_mib" in given:
             values["partial"] = values["memory_mib"] = None
     values.update(given)
     try:
-        return GpuRequest(**values)  # type: ignore[arg-type]  # the types are what the parsers above return
+        return GpuRequest(**values)
     except InvalidRequest as error:
         name = spelled.get(error.field, "")
         raise InvalidRequest(error.field, error.value, error.allowed, name) from None
 
 
 def field_of(flag: str) -> str:
-    """The field of GpuRequest an option sets; the option itself if it sets none."""
-    return _NAMES.get(flag.lstrip("-"), flag)
+    """The field of GpuRequest that an option sets; the option itself if it sets none."""
+    return _FIELD_OF_NAME.get(flag.lstrip("-"), flag)
 
 
 def parse_request_text(text: str, base: GpuRequest | None = None) -> GpuRequest:
-    """A request written as one line of options: ``-n 2 -p 0.5``. Quotes as in a shell; nothing may follow."""
+    """The request of one line of options, ``-n 2 -p 0.5``, with a shell's quotes. Nothing else may follow.
+
+    Options that are not given keep the values of `base`. Raises InvalidRequest and UsageError.
+    """
     request, rest = parse_options(split_words(text), base=base)
     if rest:
-        raise UsageError(f"unexpected word after the options: {rest[0]}", _NEXT_USAGE)
+        raise UsageError(f"unexpected word after the options: {rest[0]}", ALL_OPTIONS)
     return request
 
 
 def split_words(text: str) -> list[str]:
-    """Words of a line, with a shell's quoting but nothing else of a shell. Raises UsageError."""
-    import shlex  # brings `re`: only when somebody typed a line
+    """The words of a line, with a shell's quotes and nothing else of a shell. Raises UsageError."""
+    import shlex  # brings re; only lines that somebody typed are split
 
     try:
         return shlex.split(text)
@@ -150,11 +146,19 @@ def split_words(text: str) -> list[str]:
 
 
 def split_program(rest: Sequence[str]) -> list[str]:
-    """The program as a list: ``bitfusion run -n 1 "cmd a b"`` gives it as one word with a shell's quoting."""
+    """The program after the options. A single word is split: ``bitfusion run -n 1 "cmd a b"`` is allowed."""
     return split_words(rest[0]) if len(rest) == 1 else list(rest)
 
 
-def _parse_whole(field: str, text: str, flag: str, allowed: str) -> int:
+def _parse_gpus(text: str, flag: str) -> int:
+    return _whole("gpus", text, flag, ALLOWED_GPUS)
+
+
+def _parse_memory(text: str, flag: str) -> int:
+    return _whole("memory_mib", text, flag, ALLOWED_MEMORY)
+
+
+def _whole(field: str, text: str, flag: str, allowed: str) -> int:
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
         raise InvalidRequest(field, text, allowed, flag)
@@ -178,23 +182,33 @@ def _parse_timeout(text: str, flag: str) -> float:
         raise InvalidRequest("timeout", text, error.allowed, flag) from None
 
 
-def _parse_filter(text: str, flag: str) -> tuple[str, str]:
+def _parse_filter(text: str, flag: str) -> list[tuple[str, str]]:
     key, equals, value = text.partition("=")
     if not equals:
         raise InvalidRequest("filters", text, ALLOWED_FILTER, flag)
-    return key, value
+    return [(key, value)]
 
 
-def parse_servers(text: str, spelled: str = "--server_list") -> list[str]:
-    """The addresses of ``a:56001;b:56001``; commas and blanks separate as well. Raises InvalidRequest."""
+def _parse_servers(text: str, flag: str) -> list[str]:
+    # the client's separator is ";", but nothing else can be meant by commas and blanks
     servers = text.replace(";", " ").replace(",", " ").split()
     if not servers:
-        raise InvalidRequest("servers", text, ALLOWED_SERVER, spelled)
+        raise InvalidRequest("servers", text, ALLOWED_SERVER, flag)
     return servers
 
 
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
+    "gpus": _parse_gpus,
+    "partial": _parse_partial,
+    "memory_mib": _parse_memory,
+    "filters": _parse_filter,
+    "servers": _parse_servers,
+    "timeout": _parse_timeout,
+}
+
+
 def format_options(request: GpuRequest) -> list[str]:
-    """The options of `request`; `parse_options` gives the same request back."""
+    """The options of a request; `parse_options` gives the same request back."""
     options = ["-n", str(request.gpus)]
     if request.partial is not None:
         options += ["-p", plain_number(request.partial)]
@@ -210,12 +224,12 @@ def format_options(request: GpuRequest) -> list[str]:
 
 
 def run_command(client: str | Sequence[str], request: GpuRequest, program: Sequence[str]) -> list[str]:
-    """Argument list that runs `program` under the client: ``[client, "run", …, "--", *program]``."""
+    """The argument list that runs `program` under the client: ``[client, "run", …, "--", *program]``."""
     if not program or not program[0]:
         raise UsageError("there is no program to run")
     words = list(program)
     if len(words) == 1 and any(not (letter.isalnum() or letter in "/._-+") for letter in words[0]):
-        # a single word would be split at its blanks and quotes by the client
+        # The client splits a single word at its blanks and quotes.
         words = ["/usr/bin/env", *words]
-    front = [client] if isinstance(client, str) else list(client)
-    return [*front, "run", *format_options(request), "--", *words]
+    start = [client] if isinstance(client, str) else list(client)
+    return [*start, "run", *format_options(request), "--", *words]

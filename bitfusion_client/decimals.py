@@ -1,10 +1,10 @@
-"""Decimal numbers as exact text without an exponent: 0.5, 1, 0.00001; shares as percent and back."""
+"""Decimal numbers as text without an exponent: format a float, move the decimal point."""
 
 from __future__ import annotations
 
 
 def plain_number(value: float) -> str:
-    """The shortest decimal text that reads back as the same float, without an exponent: 0.5, 1, 0.00001."""
+    """The shortest text without an exponent that reads back as the same float: 0.5, 1, 0.00001."""
     text = repr(float(value))
     mantissa, e, exponent = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -15,7 +15,7 @@ def plain_number(value: float) -> str:
 
 
 def shift_point(number: str, places: int) -> str:
-    """Move the decimal point of a plain non-negative number without losing a digit: ("0.37", 2) -> "37"."""
+    """A plain non-negative number with its decimal point moved to the right: ("0.37", 2) is "37"."""
     whole, _, fraction = number.partition(".")
     whole, fraction = _shifted(whole, fraction, places)
     whole = whole.lstrip("0") or "0"

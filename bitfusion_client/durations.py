@@ -5,7 +5,7 @@ from __future__ import annotations
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.request_rules import ALLOWED_TIMEOUT
 
-# nanoseconds; two-letter units first, so that "ms" is not read as minutes and a stray "s"
+# In nanoseconds. Units of two letters first, so that "ms" is not read as minutes and a stray "s".
 _UNITS = (
     ("ns", 1),
     ("us", 1_000),
@@ -44,7 +44,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """As Go prints it: ``2m30s``, ``30m0s``, ``1h0m0s``, ``1.5s``, ``0s``; to the nanosecond."""
+    """Seconds as Go prints a duration, to the nanosecond: ``2m30s``, ``30m0s``, ``1h0m0s``, ``1.5s``."""
     nanoseconds = round(seconds * 1_000_000_000)
     if nanoseconds < 0:
         return "-" + format_duration(-seconds)
@@ -61,7 +61,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_duration_short(seconds: float) -> str:
-    """The same without zero parts at the end: ``30m``, ``2h``. For command lines and people."""
+    """As `format_duration`, without zero parts at the end: ``30m``, ``2h``. For command lines and people."""
     shown = format_duration(seconds)
     if shown.endswith("m0s"):
         shown = shown[:-2]

@@ -1,4 +1,4 @@
-"""Finding the `bitfusion` command of this machine."""
+"""Finds the `bitfusion` command: configured, on PATH, injected into the pod, or the embedded pool's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COMMAND = "bitfusion"
 ENVIRONMENT_NAME = "BITFUSION_CLIENT"
-# where pods have the client's folders copied to, one per operating system, and where the package's own lie
+# Where the injector copies the client's folders to, one per operating system, and where packages install it.
 INJECTED_FOLDER = "/bitfusion"
 INJECTED_COMMANDS = (
     "/opt/bitfusion/bin/bitfusion",
@@ -25,9 +25,12 @@ EMBEDDED_COMMAND = os.path.join("bitfusion_pool", "bin", COMMAND)
 
 @dataclass(frozen=True, slots=True)
 class FoundClient:
-    """The command's absolute path and how it was found: configured, path, injected or embedded.
+    """A `bitfusion` command.
 
-    `is_simulated_pool`: it is the embedded stand-in, wherever it was found.
+    Attributes:
+        path: Absolute.
+        kind: How it was found: ``configured``, ``path``, ``injected`` or ``embedded``.
+        is_simulated_pool: Whether it is the embedded pool's, wherever it was found.
     """
 
     path: str
@@ -42,10 +45,16 @@ def find_client(
     root: str = "/",
     import_path: Sequence[str] | None = None,
 ) -> FoundClient:
-    """The client to use: `explicit` or BITFUSION_CLIENT, else PATH, else injected places, else the embedded.
+    """The client to use: configured, else on PATH, else injected, else the embedded one. Starts nothing.
 
-    A configured one that cannot be executed is an error, never silently replaced. `root` and `import_path`
-    (default: sys.path) are for tests. Starts nothing. Raises ClientNotFound.
+    Args:
+        explicit: The value of a setting; wins over BITFUSION_CLIENT.
+        environ: The environment of the kernel or command.
+        root: The root of the file system; tests replace it.
+        import_path: Where to look for the embedded one instead of in ``sys.path``.
+
+    Raises:
+        ClientNotFound: There is none, or a configured one cannot be executed; that is never replaced.
     """
     configured = explicit or environ.get(ENVIRONMENT_NAME)
     path = environ.get("PATH", os.defpath)
@@ -89,13 +98,13 @@ def _is_embedded(path: str) -> bool:
 
 
 def _beside_us() -> str:
-    # under `python -I -S` neither site-packages nor the checkout is on sys.path
+    # Under `python -I -S` neither site-packages nor the checkout is on sys.path.
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _on_path(name: str, path: str) -> Iterator[str]:
     for folder in path.split(os.pathsep):
-        if folder:  # an empty entry means the current folder: no place to trust
+        if folder:  # an empty entry means the current folder, which cannot be trusted
             yield os.path.join(os.path.abspath(folder), name)
 
 
@@ -109,7 +118,7 @@ def _injected(root: str, environ: Mapping[str, str]) -> Iterator[str]:
     system = _system_name(root)
 
     def unlikely(name: str) -> tuple[bool, bool]:
-        # the injector names the right folder in LD_LIBRARY_PATH; failing that, the one made for this system
+        # The injector names the right folder in LD_LIBRARY_PATH. Otherwise take the one made for this system.
         return f"/{name}/" not in libraries, not system or system not in name
 
     for name in sorted(names, key=unlikely):
@@ -119,7 +128,7 @@ def _injected(root: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _system_name(root: str) -> str:
-    """`ubuntu2004` or `centos7`, as the client's packages are named; "" if unknown."""
+    """``ubuntu2004`` or ``centos7``, as the client's packages are named; "" if unknown."""
     values = {}
     try:
         with open(os.path.join(root, "etc", "os-release"), encoding="utf-8", errors="replace") as lines:

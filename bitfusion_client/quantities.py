@@ -1,9 +1,9 @@
-"""Amounts of memory: Kubernetes quantities and what people write, to MiB.
+"""Amounts of memory in MiB, from Kubernetes quantities (``8Gi``, ``8000M``) and from what people write.
 
 Decimal suffixes are decimal and binary ones binary, as everywhere in Kubernetes: ``8000M`` is 8·10⁹ bytes,
-7629 MiB, and ``8Gi`` is 8192 MiB. Rounded down to whole MiB, so that the memory of a whole card never asks
-for more than the card has. Upstream's injector passed ``8000M`` on as ``-m 8000``, which the client takes as
-MiB: write ``8000Mi`` to get that.
+7629 MiB, and ``8Gi`` is 8192 MiB. Amounts are rounded down to whole MiB, so that the memory of a whole GPU
+never becomes more than the GPU has. VMware's injector passes ``8000M`` on as ``-m 8000``, which the client
+reads as MiB; here that is ``8000Mi``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def quantity_to_mib(value: object, field: str = "memory_mib") -> int:
 
 
 def quantity_to_count(value: object, field: str = "gpus") -> int:
-    """A whole, non-negative number of things from a Kubernetes quantity. Raises InvalidRequest(field)."""
+    """The whole number, 0 or more, that a Kubernetes quantity stands for. Raises InvalidRequest(field)."""
     try:
         numerator, denominator = parse_quantity(value)
     except ValueError:
@@ -99,14 +99,14 @@ def quantity_to_count(value: object, field: str = "gpus") -> int:
 
 
 def format_mib(mib: int) -> str:
-    """The quantity of so many MiB: ``8Gi``, ``8000Mi``."""
+    """The shortest quantity of an amount in MiB: ``8Gi``, ``8000Mi``."""
     return f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
 def parse_memory(value: object, field: str = "memory") -> int:
-    """MiB of what a person wrote in a setting: ``8Gi``, ``8000M``, ``8 GB``, ``8192 MiB``, or just ``8192``.
+    """MiB of what a person wrote in a setting: ``8Gi``, ``8000M``, ``8 GB``, ``8192 MiB`` or ``8192``.
 
-    Bare numbers are MiB because the client's ``-m`` counts so. Raises InvalidRequest(field).
+    Numbers without a unit are MiB, as for the client's ``-m``. Raises InvalidRequest(field).
     """
     words = value.split() if isinstance(value, str) else []
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 60:

@@ -1,4 +1,7 @@
-"""The words of a refused size: in the form's error bar by admission or hook, as Events by the reconciler."""
+"""The message of a refused size: which value, what is allowed, what to do instead.
+
+Admission and the hook show it in the form's error bar, the reconciler in an Event.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ LEAVE_ONE = "Leave one of the two out."
 
 
 def refusal(error: InvalidRequest) -> str:
-    """One line: which value, what is allowed, what to do instead."""
+    """One line for the person who chose the size."""
     message = error.user_message
     if message[-1] not in ".!?":
         message += "."

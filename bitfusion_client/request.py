@@ -1,4 +1,4 @@
-"""What somebody asks of the pool: how many GPUs, what share of each, from where, waiting how long."""
+"""`GpuRequest`: how many GPUs, what share or memory of each, from which servers, waiting how long."""
 
 from __future__ import annotations
 
@@ -27,11 +27,17 @@ _JSON_FIELDS = ("gpus", "partial", "memory_mib", "filters", "servers", "timeout"
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """A request for GPUs of one server. Immutable, validated when it is made (InvalidRequest).
+    """A request for GPUs of one server. Immutable; the constructor raises InvalidRequest.
 
-    `partial` is the share of each GPU's memory, `memory_mib` an amount of it; with neither the whole GPU is
-    meant, both together are refused. `filters` keeps order and repeats. `timeout` is in seconds, None means
-    the client's default.
+    With neither `partial` nor `memory_mib` whole GPUs are meant; both together are refused.
+
+    Attributes:
+        gpus: How many.
+        partial: The share of each GPU's memory, above 0 and at most 1.
+        memory_mib: The memory of each GPU in MiB.
+        filters: Pairs of key and value that servers or devices must have; order and repeats are kept.
+        servers: Addresses as host:port; empty for all servers that the client knows.
+        timeout: How long to wait at most, in seconds; None for the client's default.
     """
 
     gpus: int = 1
@@ -46,7 +52,7 @@ class GpuRequest:
         if not _is_whole(self.gpus) or not 1 <= self.gpus <= MOST_GPUS:
             raise InvalidRequest("gpus", self.gpus, ALLOWED_GPUS)
         if self.partial is not None:
-            # `not 0 < x` instead of `x <= 0`: catches nan
+            # `not 0 < x` instead of `x <= 0` refuses nan too.
             if not _is_number(self.partial) or not 0 < self.partial <= 1:
                 raise InvalidRequest("partial", self.partial, ALLOWED_PARTIAL)
             put(self, "partial", float(self.partial))
@@ -60,7 +66,7 @@ class GpuRequest:
         if self.timeout is not None:
             if not _is_number(self.timeout) or not 1e-9 <= self.timeout <= LONGEST_TIMEOUT:
                 raise InvalidRequest("timeout", self.timeout, ALLOWED_TIMEOUT)
-            # the client counts nanoseconds; rounding here makes every spelling give the same number back
+            # The client counts nanoseconds. Rounded here, every spelling reads back as the same number.
             put(self, "timeout", round(self.timeout * 1e9) / 1e9)
 
     def describe(self) -> str:
@@ -78,7 +84,7 @@ class GpuRequest:
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON values; fields with their default are left out, except `gpus`."""
+        """JSON values of the request; fields with their default are left out, except `gpus`."""
         answer: dict[str, object] = {"gpus": self.gpus}
         if self.partial is not None:
             answer["partial"] = self.partial
@@ -94,7 +100,7 @@ class GpuRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> GpuRequest:
-        """The opposite of `to_json`. Filters may also be [key, value] pairs. Raises InvalidRequest."""
+        """The request of JSON values. Filters may also be [key, value] pairs. Raises InvalidRequest."""
         for name in data:
             if name not in _JSON_FIELDS:
                 allowed = "is no field; fields are " + ", ".join(_JSON_FIELDS)
@@ -111,15 +117,15 @@ class GpuRequest:
         return cls(**values)  # type: ignore[arg-type]  # the types are what __post_init__ checks
 
     def memory_per_gpu(self, total_mib: int) -> int:
-        """MiB this request takes of a GPU that has `total_mib`; shares are rounded down.
+        """MiB that this request takes of a GPU with `total_mib`; shares are rounded down.
 
-        The vendor's logs (16160 × 0.5 = 8080, 32510 × 0.8 = 26008) leave the rounding open.
+        The client's logs (16160 × 0.5 = 8080, 32510 × 0.8 = 26008) do not show how it rounds.
         """
         if self.memory_mib is not None:
             return self.memory_mib
         if self.partial is None:
             return total_mib
-        # rounding away the binary error first: 100 × 0.29 must be 29, not 28.999…
+        # Rounds the binary error away first: 100 × 0.29 is 29, not 28.999….
         return int(round(total_mib * self.partial, 6))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from bitfusion_client.errors import BitfusionError, UsageError, WrongSetting
+from bitfusion_client.errors import BitfusionError, UsageError, WrongInput
 from notebook_controller_patch.settings import GROUPS, PREFIX, TABLE, Settings, read_settings
 
 PROGRAM = "bitfusion-notebook-controller"
@@ -36,14 +36,14 @@ def main(args: Sequence[str] | None = None) -> int:
             signal.signal(number, _leave)
     try:
         settings = settings_of(sys.argv[1:] if args is None else args, os.environ)
-    except (WrongSetting, UsageError) as error:
+    except WrongInput as error:
         return _told(error, 2)
     # The client of the cluster and the server take a third of a second to import: not for --help.
     from notebook_controller_patch.controller import run
 
     try:
         run(settings)
-    except WrongSetting as error:
+    except WrongInput as error:
         return _told(error, 2)
     except BitfusionError as error:
         return _told(error, 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bitfusion_client.errors import BitfusionError
+from bitfusion_client.errors import WrongInput
 
 LONGEST_VALUE = 60
 
 
-class WrongFile(BitfusionError):
+class WrongFile(WrongInput):
     """One line for a person: the file, the entry, the value, what is allowed.
 
     `place` is the entry in the file's own words with its line, ``size 2 (line 7): share``; `value` is what
@@ -25,11 +25,6 @@ class WrongFile(BitfusionError):
         if value is not None:
             parts.append(shown(value))
         self.headline = " ".join([*parts, allowed])
-
-    @property
-    def user_message(self) -> str:
-        """The one line."""
-        return super().user_message
 
     def __str__(self) -> str:
         return self.user_message
