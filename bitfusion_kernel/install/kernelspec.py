@@ -1,6 +1,6 @@
 """What stands in the Bitfusion kernel's specification: its kernel.json and the two files beside it. Pure.
 
-Used by `bitfusion-kernel install` (cli), and by doctor to compare.
+`spec_store` writes it for `bitfusion-kernel install`; the doctor reads it back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from bitfusion_kernel.settings.values import ACQUIRE
 KERNEL_JSON = "kernel.json"
 DEFAULT_NAME = "bitfusion"
 DEFAULT_DISPLAY_NAME = "Bitfusion"
-MARK = "bitfusion"  # the key in metadata by which our own specs are recognised
+MARK = "bitfusion"
+"""The key in `metadata` by which our own specs are recognised."""
+
+SPEC_OPTION = f"{OPTION_PREFIX}spec="
+"""The option that tells the proxy the folder of its spec."""
+
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -78,7 +83,7 @@ def kernel_json(
     return {
         "argv": [
             *(python, "-I", "-S", entry, "-f", "{connection_file}"),
-            f"{OPTION_PREFIX}spec={folder}",
+            f"{SPEC_OPTION}{folder}",
             *setting_options(request, acquire),
         ],
         "display_name": display_name,

@@ -1,4 +1,7 @@
-"""Kernelspecs on disk: writing, finding and removing ours through jupyter_client. Used by cli and doctor."""
+"""Bitfusion kernelspecs on disk: writes, finds and removes them, where jupyter_client looks for kernels.
+
+Used by `bitfusion-kernel install | list | remove | doctor`.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,7 @@ class InstalledSpec:
 
     def content(self, file: str) -> dict[str, Any]:
         """A JSON file of the spec's folder. Raises OSError, ValueError."""
-        with open(os.path.join(self.folder, file), encoding="utf-8") as stream:
-            content = json.load(stream)
-        if not isinstance(content, dict):
-            raise ValueError(f"{file} holds no JSON object")
-        return content
+        return _read(self.folder, file)
 
 
 def install(
@@ -52,7 +51,10 @@ def install(
     """Write the spec that wraps the running interpreter's ipykernel; returns its folder.
 
     Starts that kernel once, to cache its kernel_info. An older spec of ours with this name is replaced.
-    Raises UsageError (foreign spec of that name, folder not writable), KernelDied (no ipykernel).
+
+    Raises:
+        UsageError: A spec of this name is not ours, or its folder is not writable.
+        KernelDied: The interpreter has no ipykernel that starts.
     """
     from ipykernel.kernelspec import get_kernel_dict
 
@@ -61,13 +63,14 @@ def install(
     folder = spec_folder(name, user=user, prefix=prefix)
     _refuse_foreign(name, folder)
     wrapped = get_kernel_dict(python_arguments=["-Xfrozen_modules=off"])
-    kernel_info = ask_kernel(wrapped["argv"], wrapped.get("env", {}))
-    kernel = kernelspec.kernel_json(
+    argv, env, language = wrapped["argv"], wrapped.get("env", {}), wrapped["language"]
+    files = WrappedKernel(argv, env, language, kernel_info=ask_kernel(argv, env)).files()
+    files[kernelspec.KERNEL_JSON] = kernelspec.kernel_json(
         python=sys.executable,
         entry=ENTRY,
         folder=folder,
         display_name=display_name,
-        language=wrapped["language"],
+        language=language,
         wrapped_metadata=wrapped.get("metadata", {}),
         request=request,
         acquire=acquire,
@@ -75,11 +78,7 @@ def install(
     staged = tempfile.mkdtemp(prefix="bitfusion-kernel-install-")
     try:
         shutil.copytree(LOGOS, staged, dirs_exist_ok=True)
-        _write(staged, kernelspec.KERNEL_JSON, kernel)
-        kernel_files = WrappedKernel(
-            wrapped["argv"], wrapped.get("env", {}), wrapped["language"], kernel_info
-        ).files()
-        for file, content in kernel_files.items():
+        for file, content in files.items():
             _write(staged, file, content)
         os.chmod(staged, 0o755)  # mkdtemp's 0700 would hide a system-wide spec from everybody else
         KernelSpecManager().install_kernel_spec(staged, kernel_name=name, user=user, prefix=prefix)
@@ -105,21 +104,20 @@ def spec_folder(name: str, *, user: bool = False, prefix: str | None = None) -> 
 
 
 def installed_specs() -> list[InstalledSpec]:
-    """Our specs that Jupyter sees, by name. Broken kernel.json of others are passed over."""
+    """Our specs that Jupyter sees, in the order of their names; an unreadable kernel.json is skipped."""
     found = []
     for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
         try:
-            with open(os.path.join(folder, kernelspec.KERNEL_JSON), encoding="utf-8") as stream:
-                kernel = json.load(stream)
+            kernel = _read(folder, kernelspec.KERNEL_JSON)
         except (OSError, ValueError):
             continue
-        if isinstance(kernel, dict) and kernelspec.is_ours(kernel):
+        if kernelspec.is_ours(kernel):
             found.append(InstalledSpec(name, folder, kernel))
     return found
 
 
 def find(name: str) -> InstalledSpec:
-    """Raises UsageError if there is no such spec, or it is not ours."""
+    """One of our specs by its name. Raises UsageError if there is none, or it is not ours."""
     ours = installed_specs()
     for spec in ours:
         if spec.name == name.lower():
@@ -154,16 +152,24 @@ def remove(name: str) -> str:
 
 def _refuse_foreign(name: str, folder: str) -> None:
     try:
-        with open(os.path.join(folder, kernelspec.KERNEL_JSON), encoding="utf-8") as stream:
-            kernel = json.load(stream)
+        kernel = _read(folder, kernelspec.KERNEL_JSON)
     except FileNotFoundError:
         return
     except (OSError, ValueError):
         kernel = {}
-    if not isinstance(kernel, dict) or not kernelspec.is_ours(kernel):
+    if not kernelspec.is_ours(kernel):
         raise UsageError(
             f'{folder} holds another kernel called "{name}"', "choose another name: --name bitfusion"
         )
+
+
+def _read(folder: str, name: str) -> dict[str, Any]:
+    """A file that holds a JSON object. Raises OSError, ValueError."""
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        content = json.load(file)
+    if not isinstance(content, dict):
+        raise ValueError(f"{name} holds no JSON object")
+    return content
 
 
 def _write(folder: str, name: str, content: dict[str, Any]) -> None:

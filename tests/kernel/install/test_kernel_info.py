@@ -28,7 +28,7 @@ def test_asks_ipykernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     [
         ([sys.executable, "-c", "import no_such_kernel"], "No module named 'no_such_kernel'"),
         (["/no/such/python", "-m", "ipykernel_launcher"], "No such file"),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "it ended with exit code 3"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "it ended with exit code 3: it printed nothing"),
     ],
 )
 def test_a_kernel_that_cannot_start(argv: list[str], words: str) -> None:

@@ -1,0 +1,91 @@
+"""The doctor's checks of this Python environment: private folder for sockets, compiled bytecode."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib.util import MAGIC_NUMBER, cache_from_source, find_spec
+
+from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
+from bitfusion_kernel.processes import private_folder
+
+PACKAGES = (
+    *("bitfusion_client", "bitfusion_kernel", "bitfusion_pool"),
+    *("ipykernel", "IPython", "jupyter_client", "tornado", "traitlets", "zmq"),
+)
+"""Packages that the processes of one kernel import at every start."""
+
+
+def check_private_folder() -> Finding:
+    """Whether a proxy could make its folder for sockets."""
+    try:
+        path = private_folder.create(os.environ)
+    except OSError as error:
+        next_step = "make /tmp writable or set XDG_RUNTIME_DIR to a short path of yours"
+        return Finding(FAIL, "private folder", str(error), next_step)
+    private_folder.remove(path)
+    return Finding(PASS, "private folder", f"sockets fit into {os.path.dirname(path)}")
+
+
+def check_bytecode(packages: Iterable[str] = PACKAGES) -> Finding:
+    """Whether Python keeps the packages compiled, or each process of a kernel compiles every import anew.
+
+    The second is so where nothing was compiled at install and Python must not or can't write it later:
+    PYTHONDONTWRITEBYTECODE is set, as most container images do, or the folder belongs to somebody else.
+    """
+    subject = "bytecode"
+    found = {name: spec.origin for name in packages if (spec := find_spec(name)) and spec.origin}
+    missing = {name: source for name, source in found.items() if not has_bytecode(source)}
+    forbidden = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    if not forbidden:
+        missing = {name: source for name, source in missing.items() if not _can_be_written(source)}
+    if not missing:
+        return Finding(PASS, subject, "packages are compiled, or will be when they are first used")
+    because = "PYTHONDONTWRITEBYTECODE is set" if forbidden else "their folders are not writable"
+    return Finding(
+        WARN,
+        subject,
+        f"{', '.join(missing)} have none and {because}: every process compiles them anew at its start",
+        f"run `{compile_command(missing.values())}`" + ("" if forbidden else " as the owner of the folders"),
+    )
+
+
+def has_bytecode(source: str) -> bool:
+    """Whether Python would take a module from its compiled file, as `importlib` decides (PEP 552)."""
+    try:
+        with open(cache_from_source(source), "rb") as file:
+            header = file.read(16)
+        of_source = os.stat(source)
+    except (OSError, NotImplementedError):
+        return False
+    if header[:4] != MAGIC_NUMBER or len(header) < 16:
+        return False
+    if int.from_bytes(header[4:8], "little"):
+        return True  # checked by the source's hash, or not at all
+    mtime, size = int.from_bytes(header[8:12], "little"), int.from_bytes(header[12:16], "little")
+    return (mtime, size) == (int(of_source.st_mtime) & 0xFFFFFFFF, of_source.st_size & 0xFFFFFFFF)
+
+
+def compile_command(sources: Iterable[str]) -> str:
+    """The shell command that compiles the packages with these `__init__.py`.
+
+    For one in site-packages this is all of site-packages: their own imports are wanted, too.
+    """
+    installed = sysconfig.get_path("purelib")
+    folders = []
+    for source in sources:
+        package = os.path.dirname(source)
+        folder = installed if os.path.dirname(package) == installed else package
+        if folder not in folders:
+            folders.append(folder)
+    return shlex.join([sys.executable, "-m", "compileall", "-q", *folders])
+
+
+def _can_be_written(source: str) -> bool:
+    folder = os.path.dirname(cache_from_source(source))
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.access(folder, os.W_OK | os.X_OK)

@@ -1,0 +1,88 @@
+"""The doctor's checks of an installed kernelspec: its files, interpreter, settings and cached kernel_info."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from bitfusion_client.errors import BitfusionError
+from bitfusion_kernel.install import kernelspec
+from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
+from bitfusion_kernel.install.kernel_info import ask_kernel
+from bitfusion_kernel.install.spec_store import InstalledSpec
+from bitfusion_kernel.settings.resolve import current_settings
+from bitfusion_kernel.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
+
+
+def check_kernelspec(spec: InstalledSpec) -> Iterator[Finding]:
+    """All that can be said of one spec; ends at the first finding that makes the others meaningless."""
+    subject = f"kernelspec {spec.name}"
+    again = f"bitfusion-kernel install --name {spec.name} (with the options it was installed with)"
+    yield Finding(PASS, subject, f"Jupyter sees it in {spec.folder}")
+    damage = _damage(spec)
+    if damage:
+        yield Finding(FAIL, subject, damage, again)
+        return
+    yield check_settings(spec, f"{subject} settings")
+    yield check_cached_information(spec, f"{subject} ipykernel", again)
+
+
+def _damage(spec: InstalledSpec) -> str:
+    """Why Jupyter could not start the proxy from this spec; empty if it could."""
+    argv = spec.kernel.get("argv")
+    if not isinstance(argv, list) or len(argv) < 4 or not all(isinstance(word, str) for word in argv):
+        return "its command line is damaged"
+    for path in (argv[0], argv[3]):
+        if not os.path.exists(path):
+            return f"{path} is gone"
+    folders = [word.partition("=")[2] for word in argv if word.startswith(kernelspec.SPEC_OPTION)]
+    if folders and os.path.realpath(folders[-1]) != os.path.realpath(spec.folder):
+        return f"it was moved here from {folders[-1]}"
+    return ""
+
+
+def check_settings(spec: InstalledSpec, subject: str) -> Finding:
+    """Whether the spec's options, the environment and the config files together are valid."""
+    try:
+        settings = current_settings(kernelspec.entry_options(spec.kernel), os.environ)
+    except BitfusionError as error:
+        return Finding.from_error(subject, error)
+    return Finding(PASS, subject, f"{settings.request.describe()}, acquire {settings.acquire}")
+
+
+def check_cached_information(spec: InstalledSpec, subject: str, again: str) -> Finding:
+    """Whether the wrapped kernel starts, and is still the one whose kernel_info was cached."""
+    try:
+        wrapped = spec.content(KERNEL_FILE)
+        cached = spec.content(KERNEL_INFO_FILE)
+        real = ask_kernel(wrapped["argv"], wrapped.get("env") or {})
+    except (OSError, ValueError, KeyError) as error:
+        return Finding(FAIL, subject, f"the spec's files cannot be read ({error})", again)
+    except BitfusionError as error:
+        return Finding.from_error(subject, error)
+    different = differences(cached, real)
+    if different:
+        changes = "; ".join(different)
+        return Finding(WARN, subject, f"the kernel has changed since it was installed: {changes}", again)
+    version = real.get("implementation_version", "")
+    answer = f"{wrapped['argv'][0]} answers as cached ({real.get('implementation')} {version})"
+    return Finding(PASS, subject, answer)
+
+
+def differences(cached: dict[str, Any], real: dict[str, Any]) -> list[str]:
+    """In words, what differs in two kernel_info contents; IPython's tip of the day does not count."""
+    found = []
+    for key in sorted({*cached, *real}):
+        before, now = cached.get(key), real.get(key)
+        if key == "banner":
+            before, now = _without_tip(before), _without_tip(now)
+        if before != now:
+            short = isinstance(before, (str, int, type(None))) and isinstance(now, (str, int, type(None)))
+            found.append(f"{key} {before} → {now}" if short and key != "banner" else f"{key} differs")
+    return found
+
+
+def _without_tip(banner: object) -> str:
+    return re.sub(r"(?m)^Tip: .*\n?", "", str(banner or "")).strip()

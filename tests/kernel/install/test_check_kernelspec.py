@@ -1,0 +1,84 @@
+"""The doctor on a kernelspec: damaged, moved, wrongly set, or around a kernel that has changed since."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitfusion_kernel.install import check_kernelspec
+
+Report = Callable[..., tuple[int, str]]
+
+
+def _change(spec: Path, name: str, **values: Any) -> None:
+    content = json.loads((spec / name).read_text())
+    content.update(values)
+    (spec / name).write_text(json.dumps(content))
+
+
+def test_interpreter_gone(spec: Path, report: Report) -> None:
+    argv = json.loads((spec / "kernel.json").read_text())["argv"]
+    _change(spec, "kernel.json", argv=["/no/python", *argv[1:]])
+    status, said = report("--name", "bitfusion")
+    assert status == 1
+    assert "/no/python is gone" in said
+    assert "bitfusion-kernel install --name bitfusion" in said
+
+
+@pytest.mark.parametrize("argv", [[], "python", [1, 2, 3, 4]])
+def test_damaged_command_line(spec: Path, argv: object, report: Report) -> None:
+    _change(spec, "kernel.json", argv=argv)
+    status, said = report("--name", "bitfusion")
+    assert status == 1
+    assert "damaged" in said
+
+
+def test_moved_spec(spec: Path, report: Report) -> None:
+    os.rename(spec, spec.with_name("moved"))
+    status, said = report("--name", "moved")
+    assert status == 1
+    assert f"moved here from {spec}" in said
+
+
+def test_wrong_setting(spec: Path, monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
+    monkeypatch.setenv("BITFUSION_PARTIAL", "2")
+    status, said = report()
+    assert status == 1
+    assert "BITFUSION_PARTIAL" in said
+
+
+def test_kernel_has_changed(spec: Path, report: Report) -> None:
+    _change(spec, "kernel_info.json", implementation_version="8", banner="IPython\nTip: two\n")
+    status, said = report()
+    assert status == 0
+    assert "[WARN]" in said
+    assert "implementation_version 8 → 9" in said
+    assert "banner" not in said
+
+
+def test_kernel_cannot_start(spec: Path, monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
+    from bitfusion_kernel.install.kernel_info import ask_kernel
+
+    monkeypatch.setattr(check_kernelspec, "ask_kernel", ask_kernel)
+    _change(spec, "wrapped_kernel.json", argv=[sys.executable, "-m", "no_such_kernel"])
+    status, said = report()
+    assert status == 1
+    assert "No module named no_such_kernel" in said
+
+
+@pytest.mark.parametrize("name", ["kernel_info.json", "wrapped_kernel.json"])
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_spec_files_unreadable(spec: Path, name: str, text: str | None, report: Report) -> None:
+    if text is None:
+        (spec / name).unlink()
+    else:
+        (spec / name).write_text(text)
+    status, said = report()
+    assert status == 1
+    assert "cannot be read" in said
