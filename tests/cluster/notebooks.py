@@ -9,59 +9,11 @@ from typing import Any
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import STOPPED, NotebookController
+from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 """The label of a user's namespace in Kubeflow."""
-
-
-def form_notebook(
-    namespace: str,
-    name: str = "mine",
-    limits: Mapping[str, Any] | None = None,
-    annotations: Mapping[str, str] | None = None,
-) -> Object:
-    """The Notebook that the form's backend posts for a user's choice; `limits` besides cpu and memory.
-
-    As seen from the backends of 1.4 to 1.11: v1beta1, GPUs in the limits only, no command, no security
-    context.
-    """
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Notebook",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {"app": name},
-            "annotations": {
-                "notebooks.kubeflow.org/server-type": "jupyter",
-                "notebooks.kubeflow.org/creator": "user@example.com",
-                **(annotations or {}),
-            },
-        },
-        "spec": {
-            "template": {
-                "spec": {
-                    "serviceAccountName": "default-editor",
-                    "containers": [
-                        {
-                            "name": name,
-                            "image": "kubeflownotebookswg/jupyter-tensorflow-full:v1.8.0",
-                            "imagePullPolicy": "IfNotPresent",
-                            "resources": {
-                                "requests": {"cpu": "0.5", "memory": "1Gi"},
-                                "limits": {"cpu": "0.6", "memory": "1.2Gi", **(limits or {})},
-                            },
-                            "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
-                            "env": [],
-                        }
-                    ],
-                    "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
-                    "tolerations": [],
-                }
-            }
-        },
-    }
 
 
 class Room:
@@ -100,7 +52,7 @@ class Room:
         limits: Mapping[str, Any] | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> Object:
-        return self.post(form_notebook(self.namespace, name, limits, annotations))
+        return self.post(form_notebook(name, limits, annotations, namespace=self.namespace))
 
     def notebook(self, name: str = "mine") -> Object:
         return self.client.get(f"{self.notebooks}/{name}")

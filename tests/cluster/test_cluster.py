@@ -10,18 +10,8 @@ import pytest
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, KubectlFailed
 from tests.cluster.components import ComponentFailed, marked_processes
+from tests.support.notebooks import bare_notebook, container
 from tests.support.waiting import wait_until
-
-
-def notebook(version: str) -> dict[str, object]:
-    return {
-        "apiVersion": f"kubeflow.org/{version}",
-        "kind": "Notebook",
-        "metadata": {"name": f"made-as-{version}"},
-        "spec": {
-            "template": {"spec": {"containers": [{"name": "n", "image": "i", "anything": {"goes": 1}}]}}
-        },
-    }
 
 
 def test_kubectl_speaks_with_a_kubernetes_of_the_stated_version(cluster: Cluster) -> None:
@@ -37,7 +27,7 @@ def test_kubectl_that_fails_raises_with_its_words(cluster: Cluster) -> None:
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_a_notebook_of_each_served_version_is_stored_as_v1(cluster: Cluster, version: str) -> None:
     namespace = cluster.new_namespace()
-    made = notebook(version)
+    made = bare_notebook({**container(), "anything": {"goes": 1}}, name=f"made-as-{version}", version=version)
     cluster.client.create(f"/apis/kubeflow.org/{version}/namespaces/{namespace}/notebooks", made)
     stored = cluster.client.get(f"/apis/kubeflow.org/v1/namespaces/{namespace}/notebooks/made-as-{version}")
     assert stored["spec"] == made["spec"]

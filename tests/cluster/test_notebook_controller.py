@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -18,18 +19,15 @@ from tests.cluster.notebook_controller import (
     stateful_set_of,
 )
 from tests.cluster.notebooks import Room, generation, version
+from tests.support.notebooks import bare_notebook, container
 from tests.support.waiting import wait_until, wait_until_settled
 
 GENERATIONS: list[Kubeflow] = ["1.7", "1.8"]
 OURS = "auto-management/bitfusion"
 
 
-def a_notebook(**metadata: object) -> Object:
-    container = {"name": "n", "image": "i"}
-    return {
-        "metadata": {"name": "mine", "namespace": "user", "uid": "u", **metadata},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-    }
+def a_notebook(**metadata: Any) -> Object:
+    return bare_notebook(container(), **{"name": "mine", "namespace": "user", "uid": "u", **metadata})
 
 
 # What is wanted of a StatefulSet, without a cluster.

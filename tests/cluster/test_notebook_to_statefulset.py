@@ -17,8 +17,9 @@ import pytest
 from tests.cluster.api_client import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import STOPPED, Kubeflow
-from tests.cluster.notebooks import PROFILE, Room, form_notebook, generation, version
+from tests.cluster.notebooks import PROFILE, Room, generation, version
 from tests.cluster.our_controller import OurController, our_controller
+from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until, wait_until_settled
 
 INJECTION = "auto-management/bitfusion"
@@ -142,14 +143,14 @@ def test_a_size_reaches_the_pod(room: Room, size: dict[str, str | int]) -> None:
 
 
 def test_the_dry_run_of_the_form_is_answered_alike_and_leaves_nothing(room: Room) -> None:
-    body = form_notebook(room.namespace, limits=SIZES["two GPUs"])
+    body = form_notebook("mine", SIZES["two GPUs"], namespace=room.namespace)
     dry = room.client.create(room.notebooks, body, dryRun="All")
     assert ours_of(dry["metadata"]["annotations"]) == DEFAULTS
     assert room.client.get(room.notebooks)["items"] == []
 
 
 def test_a_notebook_without_gpus_is_left_as_it_was_posted(room: Room) -> None:
-    posted = form_notebook(room.namespace)
+    posted = form_notebook("mine", namespace=room.namespace)
     made = room.post(posted)
     assert made["metadata"]["annotations"] == posted["metadata"]["annotations"]
     assert made["metadata"]["labels"] == posted["metadata"]["labels"]
@@ -244,7 +245,9 @@ def test_the_life_of_a_notebook(room: Room) -> None:
 
 
 def test_applying_the_same_file_again_says_unchanged(room: Room) -> None:
-    notebook = form_notebook(room.namespace, limits=SIZES["half a GPU"], annotations={"own/note": "1"})
+    notebook = form_notebook(
+        "mine", SIZES["half a GPU"], annotations={"own/note": "1"}, namespace=room.namespace
+    )
     text = json.dumps(notebook)
     assert room.cluster.kubectl("apply", "-f", "-", input=text) == "notebook.kubeflow.org/mine created\n"
     room.wait_running()

@@ -18,11 +18,12 @@ import pytest
 from notebook_controller_patch.certificates.authority import new_authority
 from notebook_controller_patch.certificates.authority_secret import Authorities, write_authorities
 from tests.cluster.cluster import Cluster
-from tests.cluster.notebooks import PROFILE, form_notebook
+from tests.cluster.notebooks import PROFILE
 from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
 from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation
+from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until
 
 OS, VERSION = "bitfusion-client/os", "bitfusion-client/version"
@@ -44,7 +45,7 @@ def installed(cluster: Cluster, tmp_path: Path) -> Iterator[Installation]:
 
 def dry_run(cluster: Cluster, namespace: str, image: str = "") -> dict[str, str]:
     """The annotations a half-GPU notebook would get."""
-    notebook = form_notebook(namespace, "nb", {"bitfusion.io/gpu-50": "1"})
+    notebook = form_notebook("nb", {"bitfusion.io/gpu-50": "1"}, namespace=namespace)
     if image:
         notebook["spec"]["template"]["spec"]["containers"][0]["image"] = image
     path = f"/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks"
@@ -269,7 +270,9 @@ class Load:
     def __init__(self, cluster: Cluster, namespace: str, threads: int) -> None:
         self._cluster = cluster
         self._path = f"/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks?dryRun=All"
-        self._body = json.dumps(form_notebook(namespace, "nb", {"bitfusion.io/gpu-50": "1"})).encode()
+        self._body = json.dumps(
+            form_notebook("nb", {"bitfusion.io/gpu-50": "1"}, namespace=namespace)
+        ).encode()
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
         self._lock = threading.Lock()

@@ -9,10 +9,11 @@ import pytest
 
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
-from tests.cluster.notebooks import PROFILE, form_notebook
+from tests.cluster.notebooks import PROFILE
 from tests.cluster.our_controller import our_controller
 from tests.notebook_controller_patch.admission.refusals import REFUSALS
 from tests.notebook_controller_patch.admission.reviews import AMOUNT, REQUEST
+from tests.support.notebooks import form_notebook
 
 DENIED = 'admission webhook "notebooks.bitfusion.io" denied the request: '
 
@@ -27,7 +28,9 @@ def notebooks(cluster: Cluster) -> Iterator[str]:
 def posted(cluster: Cluster, path: str, limits=None, annotations=None, name: str = "mine") -> Object:
     """The form's dry run: nothing is kept."""
     namespace = path.split("/")[5]
-    return cluster.client.create(path, form_notebook(namespace, name, limits, annotations), dryRun="All")
+    return cluster.client.create(
+        path, form_notebook(name, limits, annotations, namespace=namespace), dryRun="All"
+    )
 
 
 @pytest.mark.parametrize(("limits", "annotations", "message"), REFUSALS)
@@ -42,7 +45,7 @@ def test_a_refusal_in_the_forms_error_bar(cluster, notebooks, limits, annotation
 
 
 def test_a_refusal_by_kubectl(cluster, notebooks):
-    wrong = form_notebook(notebooks.split("/")[5], "mine", {AMOUNT: "0"})
+    wrong = form_notebook("mine", {AMOUNT: "0"}, namespace=notebooks.split("/")[5])
     failed = cluster.try_kubectl("create", "-f", "-", input=json.dumps(wrong))
     assert failed.returncode == 1
     told = 'The request is invalid: error when creating "STDIN": '
