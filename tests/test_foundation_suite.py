@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import read_process
 
 pytest_plugins = ["pytester"]
 
@@ -117,3 +120,42 @@ def test_a_skipped_module_is_a_failure_in_ci(suite: pytest.Pytester, monkeypatch
     result = run(suite, "import pytest\npytest.importorskip('no_such_module')\n")
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*Skipped tests are failures where CI=true*no_such_module*"])
+
+
+def test_what_a_worker_that_died_left_behind_is_found_and_ended(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import os\n"
+        "def test_dies():\n"
+        "    os.posix_spawn('/bin/sleep', ['sleep', '47.12'], os.environ, setsid=True)\n"
+        "    os._exit(1)\n",
+        "-n1",
+    )
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*worker 'gw0' crashed*"])
+    result.stdout.fnmatch_lines(["left behind by the whole run:", "*process *: sleep 47.12"])
+    assert not processes_with_command("sleep 47.12")
+
+
+def test_workers_share_neither_folders_nor_the_mark(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import os, pytest\n"
+        "@pytest.mark.parametrize('number', range(2))\n"
+        "def test_place(number):\n"
+        "    names = 'BITFUSION_TEST_SUITE XDG_RUNTIME_DIR BITFUSION_POOL_DIR JUPYTER_DATA_DIR'.split()\n"
+        "    places = [os.environ[name] for name in names]\n"
+        "    assert all(os.environ['PYTEST_XDIST_WORKER'] + '/' in place for place in places), places\n",
+        "-n2",
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_a_run_without_any_test_fails(suite: pytest.Pytester) -> None:
+    for workers in ([], ["-n1"]):
+        assert run(suite, "", *workers).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def processes_with_command(command: str) -> list[str]:
+    found = map(read_process, (int(name) for name in os.listdir("/proc") if name.isdigit()))
+    return [process.command for process in found if process is not None and process.command == command]
