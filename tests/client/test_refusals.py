@@ -1,0 +1,50 @@
+"""What a person reads when a size is refused: the value, what is allowed, and what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.kubernetes_request import request_from_kubernetes
+from bitfusion_client.refusals import refusal
+
+AMOUNT = "bitfusion.io/gpu-amount"
+COUNT = "must be a whole number from 1 to 1024"
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {AMOUNT: "0"},
+            f'Invalid value "0" for {AMOUNT}: {COUNT}. '
+            "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+        ),
+        (
+            {AMOUNT: "0.5"},
+            f'Invalid value "0.5" for {AMOUNT}: {COUNT}. '
+            "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+        ),
+        # nothing sensible can be said about these
+        ({AMOUNT: "two"}, f'Invalid value "two" for {AMOUNT}: {COUNT}.'),
+        ({AMOUNT: "-0.5"}, f'Invalid value "-0.5" for {AMOUNT}: {COUNT}.'),
+        ({AMOUNT: "2000"}, f'Invalid value "2000" for {AMOUNT}: {COUNT}.'),
+        (
+            {"bitfusion.io/gpu-x": "1"},
+            'Invalid value "gpu-x" for bitfusion.io/gpu-x: is no known size; known are gpu-amount (with '
+            "gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. "
+            "Choose another size; if the form offers this one, its administrator has to correct the list.",
+        ),
+        (
+            {AMOUNT: "1", "bitfusion.io/gpu-percent": "50", "bitfusion.io/gpu-memory": "8Gi"},
+            'Invalid value "8Gi" for bitfusion.io/gpu-memory: gpu-percent and gpu-memory exclude each other. '
+            "Leave one of the two out.",
+        ),
+    ],
+)
+def test_the_message_says_what_to_do_instead(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        request_from_kubernetes(limits)
+    assert refusal(caught.value) == message
