@@ -1,8 +1,8 @@
 """`dataclass` and `TYPE_CHECKING` for processes that must start fast: no import of `dataclasses` or `typing`.
 
-`bitfusion run`, the supervisor and the launcher start with every kernel. There `dataclasses` costs about
-12 ms of imports and `typing` 3 ms; ``docs/decisions/0005-fast-imports.md`` has the measurements. The modules
-of those processes write one line::
+`bitfusion run`, the launcher, and the proxy with its supervisor before the first reply start with every
+kernel. `dataclasses` would cost them about 12 ms of imports, and `typing` costs `bitfusion run` 3 ms;
+``docs/decisions/0005-fast-imports.md`` has the measurements. The modules of those processes write one line::
 
     from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
