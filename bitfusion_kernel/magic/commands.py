@@ -103,12 +103,12 @@ def _subcommand(
 
 
 @_subcommand("status", "what this kernel asks for, holds, and waits for (the default)")
-def _status(kernel: KernelView, _: list[str]) -> Answer:
+def _status(kernel: KernelView, words: list[str]) -> Answer:
     return Text(status_text.render(kernel, time.monotonic()))
 
 
 @_subcommand("acquire", "take the GPU now instead of with the first cell")
-def _acquire(kernel: KernelView, _: list[str]) -> Answer:
+def _acquire(kernel: KernelView, words: list[str]) -> Answer:
     if kernel.running:
         return Text("This kernel has its GPU already.")
 
@@ -142,26 +142,26 @@ def _request(kernel: KernelView, words: list[str]) -> Answer:
 
 
 @_subcommand("pool", "the servers and GPUs of the pool as a table")
-def _pool(_: KernelView, __: list[str]) -> Answer:
+def _pool(kernel: KernelView, words: list[str]) -> Answer:
     return RunClient("list_gpus", pool_table.render)
 
 
 @_subcommand("list_gpus", "what `bitfusion list_gpus` prints")
-def _list_gpus(_: KernelView, __: list[str]) -> Answer:
+def _list_gpus(kernel: KernelView, words: list[str]) -> Answer:
     return RunClient("list_gpus")
 
 
 @_subcommand("health", "what `bitfusion health` prints")
-def _health(_: KernelView, __: list[str]) -> Answer:
+def _health(kernel: KernelView, words: list[str]) -> Answer:
     return RunClient("health")
 
 
 @_subcommand("log", "the lines that the `bitfusion run` of this kernel has printed")
-def _log(kernel: KernelView, _: list[str]) -> Answer:
+def _log(kernel: KernelView, words: list[str]) -> Answer:
     acquisition = kernel.acquisition or kernel.last_acquisition
     return Text("\n".join(acquisition.log) if acquisition else "No `bitfusion run` has been started yet.")
 
 
 @_subcommand("help", "this list")
-def _help(_: KernelView, __: list[str]) -> Answer:
+def _help(kernel: KernelView, words: list[str]) -> Answer:
     return Text("\n".join(f"%bitfusion {name:<10} {row.help}" for name, row in SUBCOMMANDS.items()))

@@ -1,4 +1,4 @@
-"""Settings from every source: their order, their locks, and who is named in the error about a wrong value."""
+"""Which value of a setting is in force: the order of the sources, and locks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,8 @@ from bitfusion_client.errors import WrongSetting
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.settings.resolve import resolve
 from bitfusion_kernel.settings.sources import ConfigValues
-from bitfusion_kernel.settings.table import SETTINGS
-from tests.kernel.settings.wrong_values import WRONG
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, value in WRONG if isinstance(value, str)]
-)
-def test_a_wrong_variable_or_option_names_itself(name: str, value: str) -> None:
-    if name == "nothing":
-        return
-    with pytest.raises(WrongSetting, match=f"BITFUSION_{name.upper()}"):
-        resolve([], {f"BITFUSION_{name.upper()}": value})
-    with pytest.raises(WrongSetting, match=f"--bitfusion-{name}"):
-        resolve([f"--bitfusion-{name}={value}"], {})
 
 
 def test_without_anything() -> None:
@@ -80,19 +66,6 @@ def test_both_sizes_in_one_source(
 
 
 @pytest.mark.parametrize(
-    "option", ["--bitfusion-gpu=1", "--bitfusion-locked=gpus", "--bitfusion-gpus", "--gpus=1", "--bitfusion-"]
-)
-def test_an_unknown_or_empty_option(option: str) -> None:
-    with pytest.raises(WrongSetting, match="--bitfusion-gpus"):
-        resolve([option], {})
-
-
-def test_filters_repeat_and_dashes_are_underscores() -> None:
-    found = resolve(["--bitfusion-filter=a=b", "--bitfusion-filter=c=d", "--bitfusion-server-list=h:1"], {})
-    assert found.request == GpuRequest(filters=(("a", "b"), ("c", "d")), servers=("h:1",))
-
-
-@pytest.mark.parametrize(
     ("locked", "environ"),
     [
         ("gpus", {"BITFUSION_GPUS": "2"}),
@@ -121,13 +94,6 @@ def test_a_lock_on_one_size_holds_the_other() -> None:
     for request in (GpuRequest(), GpuRequest(memory_mib=8192), GpuRequest(partial=0.6)):
         with pytest.raises(WrongSetting, match="locked"):
             found.check_unlocked(request)
-
-
-def test_every_example_can_be_given_as_option_and_as_variable() -> None:
-    for setting in SETTINGS:
-        if not setting.file_only:
-            resolve([f"{setting.option}={setting.example}"], {})
-            resolve([], {setting.variable: setting.example})
 
 
 def test_imports_little() -> None:
