@@ -329,7 +329,7 @@ def fetch(address: str, ca: Path | None = None, token: str | None = None) -> str
     if ca is not None:
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(ca))))
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=2) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=scaled(2)) as answer:
             return str(answer.read().decode())
     except (OSError, ValueError):
         return ""

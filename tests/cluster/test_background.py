@@ -17,6 +17,7 @@ from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.components import marked_processes
 from tests.cluster.guardian import start_time
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 
@@ -51,9 +52,9 @@ def test_up_gives_a_cluster_in_which_notebooks_run_and_down_ends_exactly_it(
         '{"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {"name": "n"},'
         ' "spec": {"template": {"spec": {"containers": [{"name": "n", "image": "i"}]}}}}'
     )
-    subprocess.run([*kubectl, "apply", "-f", "-"], input=notebook.encode(), check=True, timeout=20)
-    ready = [*kubectl, "wait", "--for=condition=Ready", "pod/n-0", "--timeout=20s"]
-    wait_until(lambda: subprocess.run(ready, capture_output=True, timeout=25).returncode == 0, limit_s=20)
+    subprocess.run([*kubectl, "apply", "-f", "-"], input=notebook.encode(), check=True, timeout=scaled(20))
+    ready = [*kubectl, "wait", "--for=condition=Ready", "pod/n-0", f"--timeout={scaled(20):.0f}s"]
+    wait_until(lambda: subprocess.run(ready, capture_output=True, timeout=scaled(25)).returncode == 0)
 
     assert main(["up", "--notebook-controller", "1.7", "--state", str(state_file)]) == 0
     said = capsys.readouterr().out.splitlines()

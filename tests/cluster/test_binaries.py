@@ -20,6 +20,7 @@ from tests.cluster.binaries import (
     cached,
     why_unavailable,
 )
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -107,7 +108,7 @@ def test_a_killed_build_takes_go_and_its_compilers_along(
     (folder,) = cache_folder().glob("building-*")
     wait_until((folder / "kube-apiserver").exists, limit_s=5)
     builder.send_signal(number)
-    said = builder.communicate(timeout=20)[1]
+    said = builder.communicate(timeout=scaled(20))[1]
     assert said == ("cluster: not started\n" if number == signal.SIGINT else "")
     # What still ran would be a leftover of this test.
     wait_until(lambda: not folder.exists(), limit_s=10)
@@ -168,7 +169,7 @@ def test_the_tests_of_the_cluster_are_skipped_with_one_line_and_fail_in_ci(
     environment = {**os.environ, "GO": "/no/go", "CI": ci}
     done = subprocess.run(
         [*command, "-k", "kubectl_ or takes_pods"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=scaled(50),
     )  # fmt: skip
     assert result in done.stdout.splitlines()[-1]
     told = [each for each in done.stdout.splitlines() if each.startswith(line)]

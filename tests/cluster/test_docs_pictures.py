@@ -19,6 +19,7 @@ from tests.manifests.built import CONTROLLER
 from tests.manifests.installed import installed, kubeflow_namespace, remove
 from tests.manifests.picture import terminal
 from tests.manifests.stand_in import StandIn
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -46,7 +47,14 @@ def test_pictures_show_what_is_printed(cluster: Cluster, tmp_path: Path) -> None
         ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow"))
         around.enter_context(cluster.notebook_controller("1.7", PROFILE))
         around.enter_context(cluster.node_stub(schedulable=lambda pod: translated(pod) and ours.ready(pod)))
-        rollout = ("rollout", "status", "-n", "kubeflow", f"deployment/{CONTROLLER}", "--timeout=40s")
+        rollout = (
+            "rollout",
+            "status",
+            "-n",
+            "kubeflow",
+            f"deployment/{CONTROLLER}",
+            f"--timeout={scaled(40):.0f}s",
+        )
         cluster.kubectl(*rollout)
         by_webhook = cluster.try_kubectl(*create, input=wrong).stderr
         pending = told_of_a_pending_change(cluster)
@@ -79,7 +87,7 @@ def told_of_a_pending_change(cluster: Cluster) -> list[str]:
 
     cluster.kubectl("create", "-n", PROFILE, "-f", "-", input=SAMPLE.replace("bitfusion-sample", "mine"))
     wait_until(lambda: "mine" in kubectl("get", "statefulsets", "-o", "name"), limit_s=20)
-    kubectl("rollout", "status", "statefulset/mine", "--timeout=30s")
+    kubectl("rollout", "status", "statefulset/mine", f"--timeout={scaled(30):.0f}s")
     kubectl("annotate", "notebook", "mine", "bitfusion.io/request=-n 2")
     path = f"/apis/kubeflow.org/v1/namespaces/{PROFILE}/notebooks/mine"
     wait_until(
