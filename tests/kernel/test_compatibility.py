@@ -1,0 +1,177 @@
+"""What people already have keeps working: kernelspecs, config files, variables, commands of earlier releases.
+
+The files in `compatibility/` are as version 0.1.0 wrote or documented them; in the kernelspec `@PYTHON@`,
+`@PACKAGE@` and `@FOLDER@` stand for the paths. They are never changed: whoever has installed such a
+kernelspec has these very files.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bitfusion_kernel
+from bitfusion_kernel.settings.resolve import current_settings
+from tests.jupyter.embedded_pool import MEMORY_MIB, Pool
+from tests.jupyter.live_kernel import LiveKernel
+from tests.support.machine import scaled
+
+FILES = Path(__file__).with_name("compatibility")
+PACKAGE = Path(bitfusion_kernel.__file__).parent
+
+SETTINGS = {
+    "gpus": ("2", 2),
+    "partial": ("0.5", 0.5),
+    "memory": ("8Gi", 8192),
+    "filter": ("device.name=Tesla", (("device.name", "Tesla"),)),
+    "server_list": ("10.0.0.1:56001;10.0.0.2:56001", ("10.0.0.1:56001", "10.0.0.2:56001")),
+    "timeout": ("30m", 1800),
+    "acquire": ("start", "start"),
+    "client": ("/usr/bin/bitfusion", "/usr/bin/bitfusion"),
+    "silent_wait": ("7", 7.0),
+}
+"""The documented settings, each with a value as it is written and as it is meant."""
+
+MEANT_BY = {"memory": "memory_mib", "filter": "filters", "server_list": "servers"}
+"""Settings whose field has another name."""
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """Two simulated GPUs of this test's own."""
+    made = Pool(tmp_path / "pool")
+    made.write(gpus=2)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+@pytest.fixture
+def kernelspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The installed kernelspec, its placeholders filled in."""
+    folder = tmp_path / "share" / "jupyter" / "kernels" / "half"
+    folder.mkdir(parents=True)
+    for name in ("kernel.json", "wrapped_kernel.json", "kernel_info.json"):
+        text = (FILES / name).read_text(encoding="utf-8")
+        for placeholder, path in (("@PYTHON@", sys.executable), ("@PACKAGE@", PACKAGE), ("@FOLDER@", folder)):
+            text = text.replace(placeholder, json.dumps(str(path))[1:-1])
+        (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
+    return folder
+
+
+@pytest.fixture
+def kernel(kernelspec: Path, pool: Pool) -> Iterator[LiveKernel]:
+    """Started from that kernelspec by jupyter_client."""
+    live = LiveKernel("half")
+    yield live
+    live.stop()
+
+
+DEVICES = (
+    "import json, os; print([d['memory_mib'] for d in json.loads(os.environ['BITFUSION_POOL_DEVICES'])])"
+)
+
+
+def test_a_kernelspec_starts_its_kernel_with_the_size_of_its_options(kernel: LiveKernel) -> None:
+    assert kernel.run(DEVICES).stream() == f"[{MEMORY_MIB // 2}]\n"
+    assert "1 GPU × 50 %" in kernel.run("%bitfusion").stream()
+    loaded = kernel.run("print(sorted(get_ipython().extension_manager.loaded))").stream()
+    assert "bitfusion_kernel.ipython_magic" in loaded
+
+
+def test_a_cell_finds_the_variables_of_its_lease_and_its_proxy(kernel: LiveKernel) -> None:
+    names = kernel.run("import os; print(*(name for name in os.environ if name[:10] == 'BITFUSION_'))")
+    assert set(names.stream().split()) >= {
+        "BITFUSION_KERNEL_FILES_PREFIX",
+        "BITFUSION_KERNEL_SOCKET",
+        "BITFUSION_LABEL",
+        "BITFUSION_POOL_DEVICES",
+        "BITFUSION_PYTHON",
+    }
+
+
+def test_the_kernel_answers_with_the_kernel_info_in_the_kernelspec(kernel: LiveKernel) -> None:
+    kernel.connect(ready=False)
+    reply = kernel.client.channels.kernel_info(reply=True, timeout=scaled(30))
+    assert reply["content"] == json.loads((FILES / "kernel_info.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("jupyter_bitfusion_config.py.txt", "jupyter_bitfusion_config.py"),
+        ("jupyter_bitfusion_config.json", "jupyter_bitfusion_config.json"),
+    ],
+)
+def test_a_config_file_is_in_force_in_a_cell_and_its_lock_holds(
+    kernelspec: Path, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, name: str
+) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / name).write_text((FILES / written).read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder))
+    kernel = LiveKernel("half")
+    try:
+        assert kernel.run(DEVICES).stream() == f"[{MEMORY_MIB // 4}, {MEMORY_MIB // 4}]\n"
+        assert "locked" in kernel.run("%bitfusion request -n 1").error_text
+    finally:
+        kernel.stop()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_variable_and_an_option_set_each_setting(name: str) -> None:
+    written, meant = SETTINGS[name]
+    field = MEANT_BY.get(name, name)
+    for settings in (
+        current_settings([], {f"BITFUSION_{name.upper()}": written}),
+        current_settings([f"--bitfusion-{name}={written}"], {}),
+    ):
+        holder = settings.request if hasattr(settings.request, field) else settings
+        assert getattr(holder, field) == meant
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [str(PACKAGE / "__main__.py")],
+        ["-m", "bitfusion_kernel"],
+    ],
+)
+def test_the_proxy_is_started_by_its_file_or_its_package(command: list[str]) -> None:
+    isolated = ["-I", "-S"] if command[0] != "-m" else []
+    done = subprocess.run(
+        [sys.executable, *isolated, *command], capture_output=True, text=True, check=False, timeout=scaled(20)
+    )
+    assert done.returncode == 2
+    assert "no connection file was given" in done.stderr
+
+
+def test_the_command_is_also_a_module() -> None:
+    argv = [sys.executable, "-m", "bitfusion_kernel.cli", "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=scaled(20))
+    assert done.stdout.startswith("usage: bitfusion-kernel ")
+
+
+def test_the_console_scripts_have_their_names_and_something_to_call() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    section = project.partition("[project.scripts]\n")[2].partition("\n\n")[0]
+    scripts = dict(line.replace('"', "").split(" = ") for line in section.splitlines())
+    assert scripts.keys() >= {
+        "bitfusion-kernel",
+        "bitfusion-notebook-controller",
+        "bitfusion-pool",
+        "kubeflow-bitfusion",
+    }
+    for target in scripts.values():
+        assert callable(pkgutil.resolve_name(target))
+
+
+def test_the_extension_can_be_loaded_by_its_name() -> None:
+    assert callable(pkgutil.resolve_name("bitfusion_kernel.ipython_magic:load_ipython_extension"))
