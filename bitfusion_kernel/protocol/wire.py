@@ -78,7 +78,7 @@ class Wire:
     def __init__(self, key: bytes, scheme: str = "hmac-sha256", username: str = "") -> None:
         if not scheme.startswith("hmac-") or scheme[5:] not in hashlib.algorithms_available:
             raise ValueError(
-                f"signature scheme {scheme!r} is not known; allowed: hmac- and a hash of hashlib"
+                f"signature scheme {scheme!r} is not known; allowed: hmac-sha256 and other hashes of hashlib"
             )
         self._key = key
         self._digest = scheme[5:]
