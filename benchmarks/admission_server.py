@@ -20,14 +20,16 @@ from typing import Any
 import tornado.httpserver
 import tornado.netutil
 import tornado.web
+from prometheus_client import CollectorRegistry
 
 from benchmarks.admission_load import ANNOTATIONS, NAME, NAMESPACE, OWNER_UID
 from bitfusion_client.client_images import DEFAULT_RULES
 from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.server import AdmissionServer
+from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
 from notebook_controller_patch.certificates.authority import issue, new_authority
 from notebook_controller_patch.certificates.serving import ServingCertificate
 from notebook_controller_patch.logs import configure_logging
+from notebook_controller_patch.metrics import AdmissionMetrics
 
 HOST = "127.0.0.1"
 
@@ -45,6 +47,7 @@ class Cache:
     """A watch cache that knows one Notebook."""
 
     def get(self, namespace: str, name: str) -> Record | None:
+        """As the reconciler's cache."""
         return Record(OWNER_UID, ANNOTATIONS, {}) if (namespace, name) == (NAMESPACE, NAME) else None
 
 
@@ -76,7 +79,15 @@ async def serve(kind: str) -> None:
     certificate = ServingCertificate()
     certificate.use(issue(new_authority("benchmark", now), ["localhost"], now))
     if kind == "ours":
-        admission = AdmissionServer(lambda: DEFAULT_RULES, Owners(Cache(), _unknown), certificate.context)
+        registry = CollectorRegistry()
+        metrics = AdmissionMetrics(registry)
+        context = AdmissionContext(
+            rules=lambda: DEFAULT_RULES,
+            owners=Owners(Cache(), _unknown, metrics),
+            registry=registry,
+            metrics=metrics,
+        )
+        admission = AdmissionServer(context, certificate.context)
         port = await admission.start(HOST, 0)
     else:
         logging.getLogger("tornado.access").setLevel(logging.ERROR)  # ours writes a line for patches

@@ -35,29 +35,25 @@ def ours(kubeconfig: str, notebooks: int) -> dict[str, Any]:
     from prometheus_client import CollectorRegistry
 
     import notebook_controller_patch.controller
+    from benchmarks.expiring_api import ExpiringApi
     from bitfusion_client.client_images import DEFAULT_RULES
-    from notebook_controller_patch import kubernetes_api
     from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+    from notebook_controller_patch.reconcile.context import ReconcileContext
+    from notebook_controller_patch.reconcile.election import Candidate
     from notebook_controller_patch.reconcile.service import ReconcileService
 
     assert notebook_controller_patch.controller  # its memory counts
     sent: list[float] = []
-    send = kubernetes_api._request
-
-    def counted(*arguments: Any) -> Any:
-        sent.append(time.monotonic())
-        return send(*arguments)
-
-    kubernetes_api._request = counted  # type: ignore[assignment] # the same, with any arguments
     registry = CollectorRegistry()
+    api = ExpiringApi.load(kubeconfig, lambda method, path: sent.append(time.monotonic()))
     service = ReconcileService(
-        kubernetes_api.KubernetesApi.load(kubeconfig),
-        namespace="default",
-        lease=f"relist-{time.monotonic_ns()}",
-        identity="relist",
-        rules=lambda: DEFAULT_RULES,
-        watch_metrics=WatchMetrics(registry),
-        metrics=ReconcileMetrics(registry),
+        ReconcileContext(
+            api=api,
+            candidate=Candidate("default", f"relist-{time.monotonic_ns()}", "relist"),
+            rules=lambda: DEFAULT_RULES,
+            metrics=ReconcileMetrics(registry),
+            watch_metrics=WatchMetrics(registry),
+        )
     )
 
     def value(name: str, **labels: str) -> float:
@@ -75,19 +71,9 @@ def ours(kubeconfig: str, notebooks: int) -> dict[str, Any]:
     first_s, first_sent = time.monotonic() - began, list(sent)
     writes = registry.get_sample_value("bitfusion_reconcile_actions_total", {}) or 0.0
     first_peak = peak_bytes()
-    term = service._term
-    assert term is not None
-    watches = (service._watch, term._watch)
-    _wait(lambda: all(watch._stream is not None for watch in watches))
-    # as after a 410: the place in both streams is lost
+    _wait(lambda: api.open_streams() == len(RESOURCES))
     again = time.monotonic()
-    for watch in watches:
-        assert watch._stream is not None
-        watch._stream.close()
-    # only then: the last lines it reads move its place
-    _wait(lambda: all(watch._stream is None for watch in watches))
-    for watch in watches:
-        watch._version = ""
+    api.expire()
     _wait(lambda: lists(2))
     again_s = time.monotonic() - again
     queries = [moment for moment in sent if moment >= again]

@@ -18,16 +18,16 @@ RESOURCE_MEMORY = "bitfusion.io/gpu-memory"
 
 # Annotations that VMware's injector reads.
 ANNOTATION_MANAGEMENT = "auto-management/bitfusion"
-ANNOTATION_STATUS = "auto-management/status"
 ANNOTATION_CLIENT_OS = "bitfusion-client/os"
 ANNOTATION_CLIENT_VERSION = "bitfusion-client/version"
 ANNOTATION_FILTER = "bitfusion-client/filter"
 MANAGEMENT_INJECTION = "injection"  # inject the client, leave the command alone
-STATUS_INJECTED = "injected"
 
 # Annotations and labels of this project.
 ANNOTATION_REQUEST = "bitfusion.io/request"
 ANNOTATION_PENDING = "bitfusion.io/pending"  # on a Notebook: the change that its next start will apply
+# beside it, while the size is what changes: the size that the notebook runs with, spelled as in ANNOTATION_REQUEST
+ANNOTATION_RUNNING = "bitfusion.io/running-request"
 ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a refused pod again
 LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs, for object selectors
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone

@@ -26,16 +26,19 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from bitfusion_client.errors import BitfusionError, WrongSetting
-from notebook_controller_patch.admission.monitoring import MonitoringServer
 from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.server import AdmissionServer
+from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
 from notebook_controller_patch.certificates.authority import UnusableCertificate, service_names
-from notebook_controller_patch.certificates.bootstrap import BuiltInAuthority
+from notebook_controller_patch.certificates.built_in_authority import AuthoritySettings, BuiltInAuthority
 from notebook_controller_patch.certificates.serving import CertificateFolder, ServingCertificate
 from notebook_controller_patch.image_rules import ImageRulesFile
-from notebook_controller_patch.kubernetes_api import KubernetesApi, Timeout
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi, Timeout
+from notebook_controller_patch.kubernetes_api.paths import notebook_path
 from notebook_controller_patch.logs import configure_logging
 from notebook_controller_patch.metrics import AdmissionMetrics, ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.monitoring import MonitoringServer
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.election import Candidate
 from notebook_controller_patch.reconcile.service import ReconcileService
 from notebook_controller_patch.settings import Settings
 
@@ -84,13 +87,13 @@ class Controller:
         self._api = _connect(settings)
         self._registry = _registry()
         self._reconcile = ReconcileService(
-            self._api,
-            namespace=settings.namespace,
-            lease=settings.name,
-            identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
-            rules=lambda: self._images.rules,
-            watch_metrics=WatchMetrics(self._registry),
-            metrics=ReconcileMetrics(self._registry),
+            ReconcileContext(
+                api=self._api,
+                candidate=Candidate(settings.namespace, settings.name, _identity()),
+                rules=lambda: self._images.rules,
+                metrics=ReconcileMetrics(self._registry),
+                watch_metrics=WatchMetrics(self._registry),
+            )
         )
         self._serving = ServingCertificate()
         self._folder: CertificateFolder | None = None
@@ -99,27 +102,29 @@ class Controller:
             service = service_names(settings.name, settings.namespace)[0]
             self._folder = _certificate_folder(settings.certificate_folder, self._serving, service)
         else:
+            names = (*service_names(settings.name, settings.namespace), *settings.certificate_names)
+            secret = settings.certificate_secret or f"{settings.name}-ca"
             self._authority = BuiltInAuthority(
                 self._api,
                 self._serving,
-                namespace=settings.namespace,
-                secret=settings.certificate_secret or f"{settings.name}-ca",
-                webhook_configuration=settings.webhook_configuration,
-                names=[*service_names(settings.name, settings.namespace), *settings.certificate_names],
+                AuthoritySettings(
+                    settings.namespace, secret, settings.webhook_configuration, names, labels=LABELS
+                ),
                 is_leader=lambda: self._reconcile.leading,
-                labels=LABELS,
             )
         self._certificate_metric()
         admission_metrics = AdmissionMetrics(self._registry)
         self._owners = Owners(self._reconcile.notebooks, self._notebook, admission_metrics)
         self._admission = AdmissionServer(
-            lambda: self._images.rules,
-            self._owners,
+            AdmissionContext(
+                rules=lambda: self._images.rules,
+                owners=self._owners,
+                registry=self._registry,
+                metrics=admission_metrics,
+                own_username=settings.username,
+                ready=self.conditions,
+            ),
             self._serving.context,
-            settings.username,
-            self._registry,
-            metrics=admission_metrics,
-            ready=self.conditions,
         )
         self._monitoring = MonitoringServer(self.conditions, self._registry)
 
@@ -203,8 +208,7 @@ class Controller:
         log.info("ended", extra={"seconds": round(time.monotonic() - began, 1)})
 
     def _notebook(self, namespace: str, name: str) -> dict[str, Any]:
-        path = f"/apis/kubeflow.org/v1/namespaces/{namespace}/notebooks/{name}"
-        return self._api.get(path, timeout=LOOKUP_TIMEOUT)
+        return self._api.get(notebook_path(namespace, name), timeout=LOOKUP_TIMEOUT)
 
     def _certificate_metric(self) -> None:
         gauge = Gauge(
@@ -214,6 +218,10 @@ class Controller:
         )
         serving = self._serving
         gauge.set_function(lambda: serving.expires.timestamp() if serving.expires else 0.0)
+
+
+def _identity() -> str:
+    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 def _connect(settings: Settings) -> KubernetesApi:

@@ -47,6 +47,7 @@ class JsonFormatter(logging.Formatter):
     """``{"time": …, "level": "info", "logger": …, "message": …, fields…, "error": traceback}``."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One line of JSON; called by `logging`."""
         values = _values(record)
         if record.exc_info:
             values["error"] = self.formatException(record.exc_info)
@@ -58,6 +59,7 @@ class TextFormatter(logging.Formatter):
     """``07:30:01.123 INFO  notebook refused  namespace=ann notebook=nb``, tracebacks below."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One line of text; called by `logging`."""
         values = _values(record)
         fields = " ".join(f"{name}={_field(value)}" for name, value in values.items() if name not in _FIRST)
         time_of_day = str(values["time"])[11:23]

@@ -6,6 +6,8 @@ controller one for ``/metrics``. Objects are never labels: their number is not b
 
 from __future__ import annotations
 
+import time
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 # seconds; the apiserver gives a review 5 s, a usual one takes less than 1 ms
@@ -15,6 +17,7 @@ RECONCILE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 UNCHANGED, PATCHED, REFUSED, FAILED = "unchanged", "patched", "refused", "failed"
 HIT, MISS, UNKNOWN = "hit", "miss", "failed"
+DONE, CONFLICT, ERROR = "done", "conflict", "error"
 
 
 class AdmissionMetrics:
@@ -129,3 +132,7 @@ class WatchMetrics:
             ("resource",),
             registry=registry,
         )
+
+    def note_contact(self, resource: str) -> None:
+        """The apiserver has just said something on this loop."""
+        self.last_contact.labels(resource).set(time.time())

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
+from notebook_controller_patch.logs import FORMATS
 
 PREFIX = "BITFUSION_CONTROLLER_"
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAME = "bitfusion-notebook-controller"
 DEFAULT_WEBHOOKS = "bitfusion-notebook-admission"
-LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -63,10 +63,12 @@ class Setting:
 
     @property
     def option(self) -> str:
+        """``--monitoring-port``."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def variable(self) -> str:
+        """``BITFUSION_CONTROLLER_MONITORING_PORT``."""
         return PREFIX + self.name.upper()
 
 
@@ -213,7 +215,7 @@ TABLE = (
         "leaves. Default: 5",
         _seconds,
     ),
-    Setting(LOGS, "log_format", "FORMAT", "json, or text for people. Default: json", _one_of(*LOG_FORMATS)),
+    Setting(LOGS, "log_format", "FORMAT", "json, or text for people. Default: json", _one_of(*FORMATS)),
     Setting(LOGS, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", _one_of(*LOG_LEVELS)),
 )
 

@@ -1,4 +1,4 @@
-"""Admission of Notebooks: the annotations and the label of those that ask for GPUs, and refusals. Pure."""
+"""Admission of Notebooks: refuses impossible sizes; adds annotations and label to those that ask. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bitfusion_client.notebook_changes import (
     notebook_changes,
 )
 from bitfusion_client.notebook_request import bitfusion_part, has_size, notebook_image
+from bitfusion_client.raw_objects import annotations_of, is_being_deleted, metadata_of, pod_template_of
 from bitfusion_client.refusals import refusal
 from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
@@ -38,7 +39,7 @@ def admit_notebook(review: Review, rules: Sequence[ImageRule]) -> Verdict:
     notebook = review.object
     if notebook is None or review.kind != "Notebook" or review.sub_resource:
         return UNTOUCHED
-    if review.operation not in ("CREATE", "UPDATE") or _metadata(notebook).get("deletionTimestamp"):
+    if review.operation not in ("CREATE", "UPDATE") or is_being_deleted(notebook):
         return UNTOUCHED
     old = review.old_object if review.operation == "UPDATE" else None
     try:
@@ -61,7 +62,7 @@ def notebook_patch(notebook: Mapping[str, Any], changes: NotebookChanges) -> lis
     if changes.is_empty():
         return []
     operations = maps_patch(notebook, "metadata")
-    metadata = _metadata(notebook)
+    metadata = metadata_of(notebook)
     for part, written, removed in (
         ("annotations", changes.annotations, changes.removed_annotations),
         ("labels", changes.labels, changes.removed_labels),
@@ -72,11 +73,11 @@ def notebook_patch(notebook: Mapping[str, Any], changes: NotebookChanges) -> lis
 
 def restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether an edit makes Kubeflow remake the pod of a running notebook that asks, or asked, for GPUs."""
-    if ANNOTATION_STOPPED in _annotations(old) or ANNOTATION_STOPPED in _annotations(new):
+    if ANNOTATION_STOPPED in annotations_of(old) or ANNOTATION_STOPPED in annotations_of(new):
         return False
-    if not (has_size(old) or has_size(new) or ANNOTATION_REQUEST in _annotations(new)):
+    if not (has_size(old) or has_size(new) or ANNOTATION_REQUEST in annotations_of(new)):
         return False
-    before, after = _pod_template(old), _pod_template(new)
+    before, after = pod_template_of(old).get("spec"), pod_template_of(new).get("spec")
     return before is not None and before != after
 
 
@@ -91,25 +92,9 @@ def _warnings_of_edit(
     stale = [
         name
         for name in DEFAULTED
-        if before[name] != after[name] and _annotations(new).get(name) == before[name]
+        if before[name] != after[name] and annotations_of(new).get(name) == before[name]
     ]
     if stale:
         shown = ", ".join(f"{name}={before[name]}" for name in stale)
         warnings.append(f"the client is still that of the former image: {shown}. {CHOSEN_ANEW}")
     return warnings
-
-
-def _metadata(notebook: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _map(notebook.get("metadata"))
-
-
-def _annotations(notebook: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _map(_metadata(notebook).get("annotations"))
-
-
-def _pod_template(notebook: Mapping[str, Any]) -> object:
-    return _map(_map(notebook.get("spec")).get("template")).get("spec")
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

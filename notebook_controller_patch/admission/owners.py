@@ -1,4 +1,4 @@
-"""The annotations of the Notebook that a StatefulSet belongs to: watch cache first, one live look-up else."""
+"""Looks up the Notebook that owns a StatefulSet: in the watch cache, otherwise by one live request."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from bitfusion_client.notebook_request import is_left_alone
+from bitfusion_client.raw_objects import annotations_of, labels_of, mapping, metadata_of
 from notebook_controller_patch.metrics import HIT, MISS, UNKNOWN, AdmissionMetrics
 
 LONGEST_LOOKUP = 0.5  # seconds; the apiserver waits 5 s for the whole review
@@ -26,29 +27,40 @@ class Record(Protocol):
     """What the cache knows of a Notebook."""
 
     @property
-    def uid(self) -> str: ...
+    def uid(self) -> str:
+        """Tells it from another Notebook that had the same name."""
+        ...
 
     @property
-    def annotations(self) -> Mapping[str, str]: ...
+    def annotations(self) -> Mapping[str, str]:
+        """At least those that are carried."""
+        ...
 
     @property
-    def labels(self) -> Mapping[str, str]: ...
+    def labels(self) -> Mapping[str, str]:
+        """At least this project's."""
+        ...
 
 
 class NotebookCache(Protocol):
     """The Notebooks as the watch has seen them; asked from the server's thread."""
 
-    def get(self, namespace: str, name: str) -> Record | None: ...
+    def get(self, namespace: str, name: str) -> Record | None:
+        """The Notebook, None if it is not known."""
+        ...
 
 
 class Owners:
     """Looks Notebooks up for admission.
 
-    `fetch` gets a Notebook from the apiserver, ``fetch(namespace, name)`` → raw dict, and raises whatever it
-    likes; it is called in threads. Close it when the server has stopped.
+    Args:
+        cache: Asked first, without waiting.
+        fetch: Gets a raw Notebook from the apiserver, ``fetch(namespace, name)``. Called in threads; whatever
+            it raises counts as "could not be learnt".
+        metrics: Counts hits, misses and failures.
     """
 
-    def __init__(self, cache: NotebookCache, fetch: Fetch, metrics: AdmissionMetrics | None = None) -> None:
+    def __init__(self, cache: NotebookCache, fetch: Fetch, metrics: AdmissionMetrics) -> None:
         self._cache = cache
         self._fetch = fetch
         self._metrics = metrics
@@ -57,7 +69,7 @@ class Owners:
     def cached(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
         """The annotations in the cache, None if this very Notebook is not there. Never waits.
 
-        `LEFT_ALONE` itself if the Notebook's label says so, as all look-ups do.
+        `LEFT_ALONE` itself if the Notebook's label says that it is to be left alone; `look_up` does the same.
         """
         record = self._cache.get(namespace, name)
         if record is None or record.uid != uid:
@@ -65,27 +77,21 @@ class Owners:
         self._count(HIT)
         return LEFT_ALONE if is_left_alone(record.labels) else record.annotations
 
-    async def find(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
-        """The annotations of the Notebook with this uid; None if they could not be learnt in 0.5 s."""
-        annotations = self.cached(namespace, name, uid)
-        return annotations if annotations is not None else await self.look_up(namespace, name, uid)
-
     async def look_up(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
-        """`find` without the cache."""
+        """Ask the apiserver; None if the annotations of this very Notebook could not be learnt in 0.5 s."""
         annotations: Mapping[str, str] | None = None
         self._count(MISS)
         began = time.perf_counter()
         try:
             call = asyncio.get_running_loop().run_in_executor(self._threads, self._fetch, namespace, name)
             notebook = await asyncio.wait_for(call, LONGEST_LOOKUP)
-            annotations = _annotations(notebook, uid)
+            annotations = _annotations(mapping(notebook), uid)
             problem = "" if annotations is not None else "the Notebook of that name is another one"
         except asyncio.TimeoutError:
             problem = f"no answer within {LONGEST_LOOKUP:g} s"
         except Exception as error:  # whatever it is: admission goes on without the Notebook
             problem = f"{type(error).__name__}: {error}"
-        if self._metrics is not None:
-            self._metrics.lookup_seconds.observe(time.perf_counter() - began)
+        self._metrics.lookup_seconds.observe(time.perf_counter() - began)
         if problem:
             self._count(UNKNOWN)
             fields = {"namespace": namespace, "notebook": name, "uid": uid, "reason": problem}
@@ -97,15 +103,10 @@ class Owners:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _count(self, result: str) -> None:
-        if self._metrics is not None:
-            self._metrics.lookups.labels(result).inc()
+        self._metrics.lookups.labels(result).inc()
 
 
-def _annotations(notebook: object, uid: str) -> Mapping[str, str] | None:
-    metadata = notebook.get("metadata") if isinstance(notebook, Mapping) else None
-    if not isinstance(metadata, Mapping) or metadata.get("uid") != uid:
+def _annotations(notebook: Mapping[str, Any], uid: str) -> Mapping[str, str] | None:
+    if metadata_of(notebook).get("uid") != uid:
         return None
-    if is_left_alone(metadata.get("labels")):
-        return LEFT_ALONE
-    annotations = metadata.get("annotations")
-    return annotations if isinstance(annotations, Mapping) else {}
+    return LEFT_ALONE if is_left_alone(labels_of(notebook)) else annotations_of(notebook)

@@ -1,4 +1,4 @@
-"""The admission review as the apiserver sends it, and the answer: JSON in, JSON out, no I/O.
+"""Parses the AdmissionReview that the apiserver sends, and builds the answer to it. JSON in, JSON out; pure.
 
 Format: ``admission.k8s.io/v1 AdmissionReview``. Only what is decided by is read; the objects stay raw dicts.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bitfusion_client.raw_objects import mapping, text
 from notebook_controller_patch.json_patch import Operation
 
 API_VERSION = "admission.k8s.io/v1"
@@ -32,7 +33,6 @@ class Review:
 
     uid: str
     operation: str
-    group: str
     kind: str
     name: str
     namespace: str
@@ -81,20 +81,19 @@ def parse_review(body: bytes) -> Review:
     operation = request.get("operation")
     if not isinstance(operation, str) or not operation:
         raise BadReview("the AdmissionReview's request has no operation")
-    kind, user = _map(request.get("kind")), _map(request.get("userInfo"))
+    kind, user = mapping(request.get("kind")), mapping(request.get("userInfo"))
     new, old = request.get("object"), request.get("oldObject")
     return Review(
         uid,
         operation,
-        _text(kind.get("group")),
-        _text(kind.get("kind")),
-        _text(request.get("name")),
-        _text(request.get("namespace")),
+        text(kind.get("kind")),
+        text(request.get("name")),
+        text(request.get("namespace")),
         new if isinstance(new, dict) else None,
         old if isinstance(old, dict) else None,
         request.get("dryRun") is True,
-        _text(user.get("username")),
-        _text(request.get("subResource")),
+        text(user.get("username")),
+        text(request.get("subResource")),
     )
 
 
@@ -119,14 +118,6 @@ def answer(review: Review, verdict: Verdict) -> dict[str, Any]:
 def encode_patch(patch: Sequence[Operation]) -> str:
     """A JSON patch as the answer carries it: compact JSON, base64."""
     return b2a_base64(_compact(patch).encode(), newline=False).decode()
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _word(value: object) -> str:

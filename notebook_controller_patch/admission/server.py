@@ -1,6 +1,6 @@
-"""The server of both webhooks: reads a review, asks the pure functions, answers, counts and logs.
+"""The HTTPS server of both webhooks: reads a review, has it decided, answers, counts and logs.
 
-A mistake of ours never blocks anybody's object: it is let through as it is, with a warning in the answer,
+A bug in this project never blocks anybody's object: it is let through as it is, with a warning in the answer,
 the traceback in the log and a count in ``bitfusion_admission_reviews_total{outcome="failed"}``.
 """
 
@@ -11,12 +11,11 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import ImageRule
-from notebook_controller_patch.admission.http_service import HttpService, Response, Route, plain
-from notebook_controller_patch.admission.monitoring import Conditions, health_routes, metrics_route
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
 from notebook_controller_patch.admission.review import (
@@ -28,7 +27,9 @@ from notebook_controller_patch.admission.review import (
     parse_review,
 )
 from notebook_controller_patch.admission.statefulset import OwnerReference, admit_statefulset, needs_owner
+from notebook_controller_patch.http_service import HttpService, Response, Route, plain
 from notebook_controller_patch.metrics import FAILED, PATCHED, REFUSED, UNCHANGED, AdmissionMetrics
+from notebook_controller_patch.monitoring import Conditions, health_routes, metrics_route
 
 NOTEBOOKS, STATEFULSETS = "notebooks", "statefulsets"
 JSON = "application/json"
@@ -37,49 +38,58 @@ FAILURE = "Bitfusion's admission failed on this object and left it as it is; the
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class AdmissionContext:
+    """What an AdmissionServer works with.
+
+    Attributes:
+        rules: Gives the image rules in force; the same object as long as they do not change.
+        owners: Looks up the Notebook of a StatefulSet.
+        registry: What /metrics shows; `metrics` are in it.
+        metrics: Counts reviews.
+        own_username: The reconciler's, whose writes pass unchanged; empty: nobody's.
+        ready: What must hold before this replica is sent reviews; /readyz names what does not.
+    """
+
+    rules: Callable[[], Sequence[ImageRule]]
+    owners: Owners
+    registry: CollectorRegistry
+    metrics: AdmissionMetrics
+    own_username: str = ""
+    ready: Conditions = field(default_factory=dict)
+
+
 class AdmissionServer:
     """POST ``/admit/notebooks`` and ``/admit/statefulsets`` over TLS; GET /healthz, /readyz and /metrics.
 
-    `rules` gives the image rules in force, the same object as long as they do not change. `own_username` is
-    the reconciler's, whose writes pass. `ready` names what must hold before this replica is sent reviews.
-    Used in one asyncio loop.
+    Made by the controller; used in one asyncio loop. `ssl_context` shows the serving certificate.
     """
 
-    def __init__(
-        self,
-        rules: Callable[[], Sequence[ImageRule]],
-        owners: Owners,
-        ssl_context: ssl.SSLContext,
-        own_username: str = "",
-        registry: CollectorRegistry | None = None,
-        *,
-        metrics: AdmissionMetrics | None = None,
-        ready: Conditions | None = None,
-    ) -> None:
+    def __init__(self, context: AdmissionContext, ssl_context: ssl.SSLContext) -> None:
         if ssl_context.minimum_version not in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             ssl_context.minimum_version = ssl.TLSVersion.TLSv1_2
-        registry = registry or CollectorRegistry()
-        self.metrics = metrics or AdmissionMetrics(registry)
-        self._rules = rules
-        self._owners = owners
-        self._own_username = own_username
+        metrics = context.metrics
+        self._rules = context.rules
+        self._owners = context.owners
+        self._own_username = context.own_username
         self._service = HttpService(
             {
                 "/admit/notebooks": Route("POST", self._notebooks, JSON),
                 "/admit/statefulsets": Route("POST", self._statefulsets, JSON),
-                **health_routes(ready or {}),
-                **metrics_route(registry),
+                **health_routes(context.ready),
+                **metrics_route(context.registry),
             },
             ssl_context,
-            self._bad_request,
+            self._count_bad_request,
         )
-        self.metrics.in_flight.set_function(lambda: self._service.in_flight)
+        metrics.in_flight.set_function(lambda: self._service.in_flight)
+        self._bad_requests = metrics.bad_requests
         self._outcomes = {
-            (webhook, outcome): self.metrics.reviews.labels(webhook, outcome)
+            (webhook, outcome): metrics.reviews.labels(webhook, outcome)
             for webhook in (NOTEBOOKS, STATEFULSETS)
             for outcome in (UNCHANGED, PATCHED, REFUSED, FAILED)
         }
-        self._seconds = {name: self.metrics.seconds.labels(name) for name in (NOTEBOOKS, STATEFULSETS)}
+        self._seconds = {name: metrics.seconds.labels(name) for name in (NOTEBOOKS, STATEFULSETS)}
 
     async def start(self, address: str, port: int) -> int:
         """Listen; returns the port (a free one for 0). Raises OSError."""
@@ -160,11 +170,11 @@ class AdmissionServer:
         return _response(review, Verdict(warnings=(FAILURE,)))
 
     def _not_a_review(self, error: BadReview) -> Response:
-        self._bad_request(400)
+        self._count_bad_request(400)
         return plain(400, str(error))
 
-    def _bad_request(self, status: int) -> None:
-        self.metrics.bad_requests.labels(str(status)).inc()
+    def _count_bad_request(self, status: int) -> None:
+        self._bad_requests.labels(str(status)).inc()
 
 
 def _response(review: Review, verdict: Verdict) -> Response:

@@ -13,6 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitfusion_client.notebook_request import is_left_alone
+from bitfusion_client.raw_objects import (
+    is_being_deleted,
+    labels_of,
+    mapping,
+    metadata_of,
+    notebook_owner,
+    text,
+)
 from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
 from notebook_controller_patch.propagation import (
@@ -24,7 +32,6 @@ from notebook_controller_patch.propagation import (
 )
 
 PATH = ("spec", "template", "metadata", "annotations")
-NOTEBOOK_GROUP = "kubeflow.org/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +45,12 @@ class OwnerReference:
 
 def owner_notebook(statefulset: Mapping[str, Any], namespace: str = "") -> OwnerReference | None:
     """The owner of the kind Notebook, None if there is none. `namespace` is that of the request."""
-    metadata = _map(statefulset.get("metadata"))
-    references = metadata.get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if not isinstance(reference, dict) or reference.get("kind") != "Notebook":
-            continue
-        name, uid, version = reference.get("name"), reference.get("uid"), reference.get("apiVersion")
-        if isinstance(version, str) and version.startswith(NOTEBOOK_GROUP) and isinstance(name, str) and name:
-            space = namespace or str(metadata.get("namespace") or "")
-            return OwnerReference(space, name, uid if isinstance(uid, str) else "")
-    return None
+    reference = notebook_owner(statefulset)
+    name = text(reference.get("name")) if reference is not None else ""
+    if reference is None or not name:
+        return None
+    space = namespace or text(metadata_of(statefulset).get("namespace"))
+    return OwnerReference(space, name, text(reference.get("uid")))
 
 
 def needs_owner(review: Review, own_username: str = "") -> OwnerReference | None:
@@ -85,11 +88,11 @@ def _concerns(review: Review, own_username: str) -> bool:
         return False
     if review.operation not in ("CREATE", "UPDATE") or (own_username and review.username == own_username):
         return False
-    template = _map(review.object.get("spec")).get("template")
-    if not isinstance(template, dict) or _map(review.object.get("metadata")).get("deletionTimestamp"):
+    template = mapping(review.object.get("spec")).get("template")
+    if not isinstance(template, dict) or is_being_deleted(review.object):
         return False
     # Kubeflow's controller gives a template the labels its Notebook has when it creates it.
-    return not is_left_alone(_map(template.get("metadata")).get("labels"))
+    return not is_left_alone(labels_of(template))
 
 
 def _keeps(review: Review) -> bool:
@@ -106,7 +109,3 @@ def _template_patch(
     removed = [name for name in current or () if name not in wanted]
     operations = map_patch(pointer(*PATH), current or {}, wanted, removed)
     return maps_patch(statefulset, *PATH) + operations if operations else []
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bitfusion_client.raw_objects import mapping
 from notebook_controller_patch.json_patch import pointer
 
 
@@ -20,7 +21,7 @@ def bundle_patch(configuration: Mapping[str, Any], bundle: bytes) -> list[dict[s
     operations: list[dict[str, Any]] = []
     for index, webhook in enumerate(_webhooks(configuration)):
         name, client = webhook.get("name"), webhook.get("clientConfig")
-        if not isinstance(client, Mapping) or client.get("caBundle") == wanted:
+        if not isinstance(client, dict) or client.get("caBundle") == wanted:
             continue
         place = ("webhooks", str(index))
         operations += [
@@ -41,9 +42,7 @@ def _webhooks(configuration: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _trusted(webhook: Mapping[str, Any]) -> bytes:
-    client = webhook.get("clientConfig")
-    text = client.get("caBundle") if isinstance(client, Mapping) else None
     try:
-        return base64.b64decode(text or "")
+        return base64.b64decode(mapping(webhook.get("clientConfig")).get("caBundle") or "")
     except (binascii.Error, ValueError, TypeError):
         return b""

@@ -1,4 +1,4 @@
-"""The trimmed copy of what the cluster holds, filled by one ListWatch and read by any thread."""
+"""The cache of watched objects: records by namespace and name, filled by one watch, read by any thread."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+Key = tuple[str, str]  # namespace, name
+
 
 class Record(Protocol):
     """What a cache holds: something with a namespace and a name."""
 
     @property
-    def key(self) -> tuple[str, str]: ...
+    def key(self) -> Key:
+        """Namespace and name."""
+        ...
 
 
 R = TypeVar("R", bound=Record)
-Key = tuple[str, str]  # namespace, name
 Changed = Callable[["R | None", "R | None"], None]
 
 
 class Cache(Generic[R]):
-    """Records by namespace and name.
+    """Records by namespace and name, as the API server last reported them.
 
-    `changed(old, new)` is called after each change that matters (records that differ), from the thread that
-    fills the cache; None stands for "is not there". A resourceVersion alone moves without a call.
+    Args:
+        changed: Called as ``changed(old, new)`` after each change that matters (the records differ), in the
+            thread that fills the cache; None stands for "is not there". A new resourceVersion alone is no
+            change.
     """
 
     def __init__(self, changed: Changed[R] | None = None) -> None:
@@ -32,10 +37,10 @@ class Cache(Generic[R]):
         self._synced = threading.Event()
 
     def get(self, namespace: str, name: str) -> R | None:
-        """The record, None if there is none or the cache isn't synced yet."""
+        """The record; None if there is none, or if the first list has not been read yet."""
         return self._records.get((namespace, name))
 
-    def known(self) -> list[Key]:
+    def known_keys(self) -> list[Key]:
         """The keys of all records, as of now."""
         return list(self._records)
 
@@ -43,10 +48,11 @@ class Cache(Generic[R]):
         return len(self._records)
 
     def synced(self) -> bool:
-        """Whether it has held everything at least once."""
+        """Whether everything has been listed at least once."""
         return self._synced.is_set()
 
     def wait_synced(self, seconds: float) -> bool:
+        """Wait up to `seconds` for the first list; whether it is there."""
         return self._synced.wait(seconds)
 
     def put(self, record: R) -> None:
@@ -54,13 +60,13 @@ class Cache(Generic[R]):
         old = self._records.get(record.key)
         self._records[record.key] = record
         if old != record:
-            self._tell(old, record)
+            self._report(old, record)
 
     def remove(self, key: Key) -> None:
-        """An object was deleted, or does not concern us any more."""
+        """An object was deleted, or does not concern the controller any more."""
         old = self._records.pop(key, None)
         if old is not None:
-            self._tell(old, None)
+            self._report(old, None)
 
     def replace(self, records: dict[Key, R]) -> None:
         """Everything was listed anew. What is missing in the list was deleted meanwhile."""
@@ -69,12 +75,12 @@ class Cache(Generic[R]):
         self._synced.set()
         for key, before in old.items():
             if key not in records:
-                self._tell(before, None)
+                self._report(before, None)
         for key, record in records.items():
             before_or_none = old.get(key)
             if before_or_none != record:
-                self._tell(before_or_none, record)
+                self._report(before_or_none, record)
 
-    def _tell(self, old: R | None, new: R | None) -> None:
+    def _report(self, old: R | None, new: R | None) -> None:
         if self._changed is not None:
             self._changed(old, new)

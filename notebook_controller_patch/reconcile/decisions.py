@@ -1,40 +1,43 @@
-"""What to do about one notebook, from what is known of it. Pure: no clock, no network, no memory.
+"""Decides what the reconciler does about one notebook: heal, announce a pending change, remake a pod. Pure.
 
-The same state always gives the same actions, and the state after them gives none: it does not matter which
-event woke us, or how many were missed.
+No clock, no network, no memory. The same state always gives the same actions, and the state after them gives
+none: it does not matter which event led here, or how many were missed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bitfusion_client.client_images import ImageRule
-from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_names import (
     ADMISSION_IGNORE,
     ANNOTATION_MANAGEMENT,
     ANNOTATION_PENDING,
+    ANNOTATION_RUNNING,
     LABEL_ADMISSION,
     carried_annotations,
 )
 from bitfusion_client.notebook_changes import NotebookChanges, notebook_changes
-from bitfusion_client.refusals import refusal
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer
-from notebook_controller_patch.propagation import pending_change, template_annotations
+from notebook_controller_patch.propagation import template_annotations
 from notebook_controller_patch.reconcile.events import (
-    Tell,
+    NotebookEvent,
     change_applied,
     change_pending,
     change_withdrawn,
     pod_remade,
-    request_refused,
+)
+from notebook_controller_patch.reconcile.pending import (
+    PendingChange,
+    describe,
+    noted_change,
+    pending_change,
+    size_text,
 )
 from notebook_controller_patch.reconcile.records import NotebookRecord, PodRecord, StatefulSetRecord
 
 TEMPLATE_ANNOTATIONS = pointer("spec", "template", "metadata", "annotations")
-NO_GPU = "no GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,107 +66,95 @@ class DeletePod:
     resource_version: str
 
 
-Action = Tell | PatchNotebook | PatchTemplate | DeletePod
+Action = NotebookEvent | PatchNotebook | PatchTemplate | DeletePod
 
 
-def pod_name(statefulset: StatefulSetRecord) -> str:
-    """The only pod a notebook's StatefulSet has."""
-    return f"{statefulset.name}-0"
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """One notebook, read once; made by `assess` for `decide`.
+
+    Attributes:
+        statefulset: The notebook's own; None if there is none, or if it is being deleted.
+        changes: What the Notebook asks for, and what is missing on it.
+        template: The annotations that the StatefulSet's template should have; empty without one.
+    """
+
+    notebook: NotebookRecord
+    statefulset: StatefulSetRecord | None
+    changes: NotebookChanges
+    template: Mapping[str, str]
+
+    @property
+    def needs_pod(self) -> bool:
+        """Whether the pod has to be read to decide: none is ready, and something is not as it should be."""
+        statefulset = self.statefulset
+        if statefulset is None or statefulset.replicas < 1 or statefulset.ready:
+            return False
+        differs = self.template != statefulset.annotations
+        return differs or (statefulset.revising and self.changes.request is not None)
 
 
-def needs_pod(
+def assess(
     notebook: NotebookRecord, statefulset: StatefulSetRecord | None, rules: Sequence[ImageRule]
-) -> bool:
-    """Whether the pod has to be read before `decide`; only while none is ready and something is not right."""
-    if _left_alone(notebook) or not _concerns(notebook, statefulset) or statefulset is None:
-        return False
-    if statefulset.replicas < 1 or statefulset.ready:
-        return False
-    try:
-        changes = notebook_changes(notebook.to_object(), rules)
-    except InvalidRequest:
-        return False
-    differs = _wanted(notebook, changes, statefulset) != statefulset.annotations
-    return differs or (statefulset.revising and changes.request is not None)
+) -> Assessment | None:
+    """Read what the caches hold of a notebook; None for one that is to be left alone.
+
+    Raises InvalidRequest: a size that cannot be, which slipped in while admission was away.
+    """
+    if notebook.deleting or notebook.labels.get(LABEL_ADMISSION) == ADMISSION_IGNORE:
+        return None
+    changes = notebook_changes(notebook.to_object(), rules)
+    # of a Notebook that was deleted and made again, the old StatefulSet has another owner
+    if statefulset is None or statefulset.deleting or statefulset.owner_uid != notebook.uid:
+        return Assessment(notebook, None, changes, {})
+    wanted = template_annotations(statefulset.annotations, _healed_annotations(notebook, changes))
+    return Assessment(notebook, statefulset, changes, wanted)
 
 
-def decide(
-    notebook: NotebookRecord | None,
-    statefulset: StatefulSetRecord | None,
-    pod: PodRecord | None,
-    rules: Sequence[ImageRule],
-) -> list[Action]:
+def decide(assessment: Assessment, pod: PodRecord | None) -> list[Action]:
     """The actions, in the order they are to be done; the first that fails ends them.
 
     `pod` is only looked at where `needs_pod` says so; None then means that there is none.
-    Events come first: said twice is the same Event, but an annotation once written is no reason to say it.
+    Events come first: one that is sent twice is the same Event, but an annotation that is already there
+    gives no reason to send one.
     """
-    if notebook is None or _left_alone(notebook):
-        return []
-    try:
-        changes = notebook_changes(notebook.to_object(), rules)
-    except InvalidRequest as error:
-        return [request_refused(refusal(error))]
-    if not _concerns(notebook, statefulset):
-        statefulset = None
-    tells: list[Action] = []
-    later: list[Action] = []
-    waiting = notebook.annotations.get(ANNOTATION_PENDING)
-    text: str | None = None
+    notebook, statefulset, changes = assessment.notebook, assessment.statefulset, assessment.changes
+    pending = noted = noted_change(notebook.annotations)
+    events: list[Action] = []
+    healing: list[Action] = []
     if statefulset is not None:
-        later = _heal_template(notebook, changes, statefulset, pod, rules)
-        if not later and statefulset.replicas >= 1:
-            annotations = _healed(notebook, changes)
-            text = pending_change(notebook.to_object(annotations), statefulset.to_object())
-        if text is not None and text != waiting:
-            tells.append(change_pending(text))
-        settled = not any(isinstance(action, PatchTemplate) for action in later)
-        if waiting is not None and text is None and settled:
-            tells.append(_told_settled(waiting, changes, statefulset))
-        if not settled:
-            text = waiting  # what is written now is told when the template has it
-    else:
-        text = waiting
-    operations = _notebook_operations(notebook, changes, text)
-    if operations:
-        tells.append(PatchNotebook(operations))
-    return tells + later
+        healing = _heal_template(assessment, statefulset, pod)
+        # a change that is written to the template now is reported once the template has it
+        if not any(isinstance(action, PatchTemplate) for action in healing):
+            pending = None
+            if not healing and statefulset.replicas >= 1:
+                pending = pending_change(changes.request, assessment.template, statefulset)
+            events = _events_of_change(noted, pending, changes, statefulset)
+    operations = _notebook_operations(notebook, changes, pending)
+    patches: list[Action] = [PatchNotebook(operations)] if operations else []
+    return [*events, *patches, *healing]
 
 
-def _left_alone(notebook: NotebookRecord) -> bool:
-    return notebook.deleting or notebook.labels.get(LABEL_ADMISSION) == ADMISSION_IGNORE
+def pod_name(notebook: NotebookRecord) -> str:
+    """The only pod that a notebook's StatefulSet has; the StatefulSet has the Notebook's name."""
+    return f"{notebook.name}-0"
 
 
-def _concerns(notebook: NotebookRecord, statefulset: StatefulSetRecord | None) -> bool:
-    # of a Notebook that was deleted and made again, the old StatefulSet has another owner
-    return statefulset is not None and not statefulset.deleting and statefulset.owner_uid == notebook.uid
-
-
-def _healed(notebook: NotebookRecord, changes: NotebookChanges) -> dict[str, str]:
+def _healed_annotations(notebook: NotebookRecord, changes: NotebookChanges) -> dict[str, str]:
     kept = {
         name: value for name, value in notebook.annotations.items() if name not in changes.removed_annotations
     }
     return {**kept, **changes.annotations}
 
 
-def _wanted(
-    notebook: NotebookRecord, changes: NotebookChanges, statefulset: StatefulSetRecord
-) -> dict[str, Any]:
-    return template_annotations(statefulset.annotations, _healed(notebook, changes))
-
-
 def _heal_template(
-    notebook: NotebookRecord,
-    changes: NotebookChanges,
-    statefulset: StatefulSetRecord,
-    pod: PodRecord | None,
-    rules: Sequence[ImageRule],
+    assessment: Assessment, statefulset: StatefulSetRecord, pod: PodRecord | None
 ) -> list[Action]:
-    wanted = _wanted(notebook, changes, statefulset)
+    wanted = assessment.template
     if statefulset.replicas < 1:
         stopped = {"op": "test", "path": "/spec/replicas", "value": 0}
         return _template_patch(statefulset, wanted, stopped)
-    if not needs_pod(notebook, statefulset, rules):
+    if not assessment.needs_pod:
         return []
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": statefulset.resource_version}
     if pod is None:
@@ -177,8 +168,8 @@ def _heal_template(
     carried = carried_annotations(wanted)
     if all(pod.annotations.get(name) == value for name, value in carried.items()):
         return []
-    # Its size is in words that only the injector understands, so no node can ever take it; and a changed
-    # template alone does not replace a pod that is not ready (OrderedReady).
+    # Only the injector can translate its size, so no node can ever take it; and a changed template alone
+    # does not replace a pod that is not ready (OrderedReady).
     return [
         pod_remade(),
         *_template_patch(statefulset, wanted, unchanged),
@@ -187,7 +178,7 @@ def _heal_template(
 
 
 def _template_patch(
-    statefulset: StatefulSetRecord, wanted: Mapping[str, Any], test: Operation
+    statefulset: StatefulSetRecord, wanted: Mapping[str, str], test: Operation
 ) -> list[Action]:
     current = statefulset.annotations if statefulset.has_annotations else None
     removed = [name for name in statefulset.annotations if name not in wanted]
@@ -195,29 +186,34 @@ def _template_patch(
     return [PatchTemplate((test, *operations))] if operations else []
 
 
-def _notebook_operations(
-    notebook: NotebookRecord, changes: NotebookChanges, pending: str | None
-) -> tuple[Operation, ...]:
-    written, removed = dict(changes.annotations), list(changes.removed_annotations)
+def _events_of_change(
+    noted: PendingChange | None,
+    pending: PendingChange | None,
+    changes: NotebookChanges,
+    statefulset: StatefulSetRecord,
+) -> list[Action]:
     if pending is not None:
-        written[ANNOTATION_PENDING] = pending
-    else:
-        removed.append(ANNOTATION_PENDING)
+        return [] if noted is not None and noted.text == pending.text else [change_pending(pending.text)]
+    if noted is None:
+        return []
+    size = describe(changes.request)
+    if noted.running_size == size_text(changes.request):
+        return [change_withdrawn(size)]
+    return [change_applied(size, statefulset.replicas >= 1)]
+
+
+def _notebook_operations(
+    notebook: NotebookRecord, changes: NotebookChanges, pending: PendingChange | None
+) -> tuple[Operation, ...]:
+    written = {**changes.annotations, **(pending.annotations() if pending is not None else {})}
+    outdated = [name for name in (ANNOTATION_PENDING, ANNOTATION_RUNNING) if name not in written]
     annotations = notebook.annotations if notebook.has_annotations else None
     labels = notebook.labels if notebook.has_labels else None
     operations = [
-        *map_patch("/metadata/annotations", annotations, written, removed),
+        *map_patch("/metadata/annotations", annotations, written, [*changes.removed_annotations, *outdated]),
         *map_patch("/metadata/labels", labels, changes.labels, changes.removed_labels),
     ]
     if not operations:
         return ()
     test = {"op": "test", "path": "/metadata/resourceVersion", "value": notebook.resource_version}
     return (test, *operations)
-
-
-def _told_settled(waiting: str, changes: NotebookChanges, statefulset: StatefulSetRecord) -> Tell:
-    now = changes.request.describe() if changes.request else NO_GPU
-    # the words of `pending_change`: "2 GPUs instead of 1 GPU, from the next start on"
-    if f" instead of {now}, from" in waiting and not waiting.startswith(f"{now} instead"):
-        return change_withdrawn(now)
-    return change_applied(now, statefulset.replicas >= 1)

@@ -1,4 +1,4 @@
-"""Which replica reconciles: one Lease, as client-go's leader election keeps it.
+"""Leader election: which replica reconciles, by one Lease, as client-go's leader election keeps it.
 
 Clocks of machines are not compared: another holder's lease is over when it has not been renewed for its
 duration since *we* saw it change. Our own leadership ends by our own clock, `renew_within` after the last
@@ -11,19 +11,15 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from notebook_controller_patch.kubernetes_api import (
-    ApiFailure,
-    Conflict,
-    KubernetesApi,
-    NoAnswer,
-    NotFound,
-    Timeout,
-)
+from bitfusion_client.raw_objects import mapping, metadata_of
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi, Timeout
+from notebook_controller_patch.kubernetes_api.errors import ApiFailure, Conflict, NoAnswer, NotFound
+from notebook_controller_patch.kubernetes_api.paths import leases_path
 from notebook_controller_patch.reconcile.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -31,9 +27,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Seconds. Shorter than client-go's 15, 10 and 2: what waits for the next leader is a person's notebook.
+    """Seconds. Shorter than client-go's 15, 10 and 2: a person's notebook waits for the next leader.
 
-    That a leader which was too slow may still write once is no danger: every write tests what it is for.
+    A leader that was too slow may still write once, which does no harm: every write tests its precondition.
+
+    Attributes:
+        duration: How long a Lease holds after its last renewal, for the other replicas.
+        renew_within: How long its holder leads after its last renewal.
+        retry: Pause between two rounds.
+        timeout: Of one request: to connect, and between two pieces of the answer.
     """
 
     duration: float = 7.0
@@ -42,39 +44,62 @@ class LeaseTimes:
     timeout: Timeout = (1.5, 2.5)
 
 
-class Election:
-    """Takes and keeps the Lease `namespace`/`name` as `identity`, in a thread of its own.
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A replica that stands for election: the Lease it wants, and the name it enters there."""
 
-    `began` and `ended` are called in that thread when leadership changes, `back` when the API server answers
-    after it did not; they must not block. Any failure of a request, a refused connection included, is only a
-    round that failed. `stop` gives the Lease back.
+    namespace: str
+    lease: str
+    identity: str
+    times: LeaseTimes = LeaseTimes()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderCallbacks:
+    """Called in the thread of the election; they must not block.
+
+    Attributes:
+        started: This replica leads now.
+        stopped: It leads no more.
+        server_is_back: The API server answers after it did not.
+    """
+
+    started: Callable[[], None]
+    stopped: Callable[[], None]
+    server_is_back: Callable[[], None] = lambda: None
+
+
+class Election:
+    """Takes and keeps a Lease, in a thread of its own.
+
+    Any failure of a request, a refused connection included, is only a round that failed. `stop` gives the
+    Lease back.
+
+    Args:
+        api: The API client, shared with the watches.
+        candidate: Which Lease, and as whom.
+        callbacks: Told about the beginning and the end of leadership.
+        clock: Seconds, monotonic; tests pass their own.
     """
 
     def __init__(
         self,
         api: KubernetesApi,
-        namespace: str,
-        name: str,
-        identity: str,
-        began: Callable[[], None],
-        ended: Callable[[], None],
-        times: LeaseTimes | None = None,
+        candidate: Candidate,
+        callbacks: LeaderCallbacks,
         clock: Callable[[], float] = time.monotonic,
-        back: Callable[[], None] | None = None,
     ) -> None:
         self._api = api
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._path = f"{self._collection}/{name}"
-        self._name = name
-        self._identity = identity
-        self._began = began
-        self._ended = ended
-        self._times = times or LeaseTimes()
+        self._leases = leases_path(candidate.namespace)
+        self._path = f"{self._leases}/{candidate.lease}"
+        self._name = candidate.lease
+        self._identity = candidate.identity
+        self._times = candidate.times
+        self._callbacks = callbacks
         self._clock = clock
-        self._back = back
-        self._away = False  # the last request had no answer
+        self._no_answer = False  # to the last request
         self._valid_until = float("-inf")
-        self._told = False
+        self._reported_leading = False
         self._seen: tuple[str, str, str] | None = None  # holder, renewTime, resourceVersion of another
         self._seen_at = 0.0
         self._version = ""  # the lease's resourceVersion after our own last write
@@ -90,6 +115,7 @@ class Election:
         return self._clock() < self._valid_until and not self._stopping.is_set()
 
     def start(self) -> None:
+        """Begin to stand for election; returns at once."""
         self._thread.start()
 
     def stop(self, seconds: float = 10.0) -> bool:
@@ -105,31 +131,31 @@ class Election:
             self._stopping.wait(delay)
         held = self._clock() < self._valid_until
         self._valid_until = float("-inf")
-        self._tell()
+        self._report()
         if held:
             self._release()
 
     def attempt(self) -> float:
         """One round: take or renew the lease if that is possible. Returns the seconds to the next round."""
-        # up to a fifth more, so that replicas do not march in step
+        # up to a fifth more, so that replicas do not ask in step
         delay = self._times.retry * (1 + random.random() / 5)
-        away = False
+        no_answer = False
         try:
             self._round()
             self._backoff.reset()
         except Conflict:
             self._version = ""  # another replica was faster: look next time
         except ApiFailure as error:
-            away = isinstance(error, NoAnswer)
+            no_answer = isinstance(error, NoAnswer)
             log.warning("lease not renewed", extra={"lease": self._name, "error": str(error)})
-            # not longer and longer: the server's return is waited for by everybody's notebooks
+            # never longer: everybody's notebooks wait for the server's return
             delay = self._backoff.next(getattr(error, "retry_after", None))
         except Exception:  # this thread is the only one that could take the lease again
             log.exception("lease not renewed", extra={"lease": self._name})
-        if self._away and not away and self._back is not None:
-            self._back()
-        self._away = away
-        self._tell()
+        if self._no_answer and not no_answer:
+            self._callbacks.server_is_back()
+        self._no_answer = no_answer
+        self._report()
         left = self._valid_until - self._clock()
         # wake when leadership runs out, to say so at once
         return min(delay, left) if left > 0 else delay
@@ -150,12 +176,12 @@ class Election:
                 "metadata": {"name": self._name},
                 "spec": self._spec(),
             }
-            self._hold(self._api.create(self._collection, body, timeout=self._times.timeout), began)
+            self._hold(self._api.create(self._leases, body, timeout=self._times.timeout), began)
             return
-        spec, metadata = _map(lease.get("spec")), _map(lease.get("metadata"))
+        spec, metadata = mapping(lease.get("spec")), metadata_of(lease)
         holder = str(spec.get("holderIdentity") or "")
         version = str(metadata.get("resourceVersion") or "")
-        if holder and holder != self._identity and not self._over(holder, spec, version):
+        if holder and holder != self._identity and not self._expired(holder, spec, version):
             self._valid_until = float("-inf")
             return
         transitions = spec.get("leaseTransitions")
@@ -172,7 +198,7 @@ class Election:
         body = {"metadata": {"resourceVersion": version}, "spec": self._spec()}
         self._hold(self._api.merge(self._path, body, timeout=self._times.timeout), began)
 
-    def _over(self, holder: str, spec: dict[str, Any], version: str) -> bool:
+    def _expired(self, holder: str, spec: Mapping[str, Any], version: str) -> bool:
         seen = (holder, str(spec.get("renewTime")), version)
         now = self._clock()
         if seen != self._seen:
@@ -182,21 +208,21 @@ class Election:
         return now - self._seen_at >= seconds
 
     def _hold(self, lease: dict[str, Any], began: float) -> None:
-        self._version = str(_map(lease.get("metadata")).get("resourceVersion") or "")
+        self._version = str(metadata_of(lease).get("resourceVersion") or "")
         self._valid_until = began + self._times.renew_within
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         leading = self.leading
-        if leading == self._told:
+        if leading == self._reported_leading:
             return
-        self._told = leading
+        self._reported_leading = leading
         log.info("leading" if leading else "not leading any more", extra={"lease": self._name})
-        (self._began if leading else self._ended)()
+        (self._callbacks.started if leading else self._callbacks.stopped)()
 
     def _release(self) -> None:
         try:
             lease = self._api.get(self._path, timeout=self._times.timeout)
-            spec, metadata = _map(lease.get("spec")), _map(lease.get("metadata"))
+            spec, metadata = mapping(lease.get("spec")), metadata_of(lease)
             if spec.get("holderIdentity") != self._identity:
                 return
             update = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
@@ -219,7 +245,3 @@ class Election:
 
 def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _map(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

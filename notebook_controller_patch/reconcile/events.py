@@ -1,4 +1,4 @@
-"""What a person is told about a notebook: Kubernetes Events, in words of the notebook, one for each change.
+"""Kubernetes Events about a notebook: change pending, applied, withdrawn; request refused; pod made again.
 
 `kubectl describe notebook` and the notebook's page in Kubeflow's dashboard show them.
 """
@@ -25,42 +25,46 @@ LONGEST_MESSAGE = 1024  # of an Event, by the API
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """One thing to tell about a notebook; `kind` is ``Normal`` or ``Warning``."""
+class NotebookEvent:
+    """One Event about a notebook; `type` is ``Normal`` or ``Warning``."""
 
-    kind: str
+    type: str
     reason: str
     message: str
 
 
-def change_pending(text: str) -> Tell:
-    """`text` as `pending_change` words it: ``1 GPU instead of 2 GPUs, from the next start on``."""
-    return Tell(
+def change_pending(text: str) -> NotebookEvent:
+    """`text` as `PendingChange` has it: ``1 GPU instead of 2 GPUs, from the next start on``."""
+    return NotebookEvent(
         NORMAL,
         PENDING,
         f"Bitfusion: {text}. Stop and start the notebook when it suits you; it is not restarted for this.",
     )
 
 
-def change_applied(now: str, running: bool) -> Tell:
-    """`now` is what the notebook has: ``1 GPU × 50 %``, or ``no GPU``."""
+def change_applied(size: str, running: bool) -> NotebookEvent:
+    """`size` is what the notebook has: ``1 GPU × 50 %``, or ``no GPU``."""
     when = "This notebook now has" if running else "From its next start on this notebook has"
-    return Tell(NORMAL, APPLIED, f"{when} {now} of Bitfusion.")
+    return NotebookEvent(NORMAL, APPLIED, f"{when} {size} of Bitfusion.")
 
 
-def change_withdrawn(now: str) -> Tell:
-    """The change was taken back before the next start."""
-    return Tell(NORMAL, WITHDRAWN, f"No Bitfusion change waits any more: this notebook keeps {now}.")
+def change_withdrawn(size: str) -> NotebookEvent:
+    """The change was taken back before the next start; `size` is what the notebook keeps."""
+    return NotebookEvent(
+        NORMAL, WITHDRAWN, f"No Bitfusion change is pending any more: this notebook keeps {size}."
+    )
 
 
-def request_refused(words: str) -> Tell:
-    """`words` are those of the refusal a form would have shown."""
-    return Tell(WARNING, REFUSED, f"{words} Until this is corrected the notebook gets no GPU of Bitfusion.")
+def request_refused(message: str) -> NotebookEvent:
+    """`message` is the refusal that a form would have shown."""
+    return NotebookEvent(
+        WARNING, REFUSED, f"{message} Until this is corrected the notebook gets no GPU of Bitfusion."
+    )
 
 
-def pod_remade() -> Tell:
+def pod_remade() -> NotebookEvent:
     """A pod that could never start was deleted, so that the StatefulSet makes a right one."""
-    return Tell(
+    return NotebookEvent(
         NORMAL,
         REMADE,
         "This notebook's pod was made without the Bitfusion client and could never have started. "
@@ -68,16 +72,16 @@ def pod_remade() -> Tell:
     )
 
 
-def event_body(notebook: NotebookRecord, tell: Tell, reporter: str = "") -> dict[str, Any]:
-    """The Event (core/v1) of a notebook.
+def event_body(notebook: NotebookRecord, event: NotebookEvent, reporter: str = "") -> dict[str, Any]:
+    """The Event (core/v1) to be created, reported by the replica `reporter`.
 
-    Its name follows from the notebook's uid and from what is said: said again, it is there already (409),
+    Its name follows from the notebook's uid and from reason and message: sent again, it exists already (409),
     so a repeat is never a second Event. The API server forgets Events after an hour or so.
     """
-    content = "\0".join((notebook.uid, tell.reason, tell.message))
+    content = "\0".join((notebook.uid, event.reason, event.message))
     name = f"{notebook.name[:200]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    message = tell.message
+    message = event.message
     if len(message) > LONGEST_MESSAGE:
         message = message[: LONGEST_MESSAGE - 1] + "…"
     return {
@@ -91,8 +95,8 @@ def event_body(notebook: NotebookRecord, tell: Tell, reporter: str = "") -> dict
             "name": notebook.name,
             "uid": notebook.uid,
         },
-        "type": tell.kind,
-        "reason": tell.reason,
+        "type": event.type,
+        "reason": event.reason,
         "message": message,
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,

@@ -1,115 +1,108 @@
-"""Looks at one notebook after the other and does what `decisions` says, through the Kubernetes API."""
+"""The reconciler: takes notebooks from the work queue, decides, has it carried out, and retries failures."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
 
-from bitfusion_client.client_images import ImageRule
+from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_names import ANNOTATION_PENDING
-from notebook_controller_patch.kubernetes_api import (
-    ApiFailure,
-    Conflict,
-    Forbidden,
-    Invalid,
-    KubernetesApi,
-    NotFound,
-    Timeout,
-    TooManyRequests,
-)
-from notebook_controller_patch.metrics import ReconcileMetrics
-from notebook_controller_patch.reconcile.backoff import Pace, Restraint
+from bitfusion_client.refusals import refusal
+from notebook_controller_patch.kubernetes_api.errors import ApiError, ApiFailure, Conflict, TooManyRequests
+from notebook_controller_patch.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.cache import Cache, Key
-from notebook_controller_patch.reconcile.decisions import (
-    Action,
-    DeletePod,
-    PatchNotebook,
-    PatchTemplate,
-    decide,
-    needs_pod,
-    pod_name,
-)
-from notebook_controller_patch.reconcile.events import WARNING, Tell, event_body
-from notebook_controller_patch.reconcile.records import (
-    NotebookRecord,
-    PodRecord,
-    StatefulSetRecord,
-    pod_record,
-)
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.decisions import Action, assess, decide
+from notebook_controller_patch.reconcile.events import NotebookEvent, request_refused
+from notebook_controller_patch.reconcile.records import NotebookRecord, StatefulSetRecord
 from notebook_controller_patch.reconcile.work_queue import WorkQueue
+from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
+from notebook_controller_patch.reconcile.writer import NotLeading, Writer
 
 log = logging.getLogger(__name__)
 
-# A write passes through admission: two webhooks that don't answer cost 5 s each.
-TIMEOUT: Timeout = (3.0, 15.0)
-EVENT_TRIES = 3  # after which a forbidden Event is given up
-DONE, CONFLICT, ERROR = "done", "conflict", "error"
-
-
-class NotLeading(Exception):
-    """The leadership, or the process, came to its end before a request was made."""
-
 
 class Reconciler:
-    """Works off the queue. `may_act` is asked before every request; `rules` gives the current image map.
+    """Works off the queue during one term of leadership.
 
     `reconcile` is all there is for one notebook; `work` is the loop of one worker thread.
     """
 
     def __init__(
         self,
-        api: KubernetesApi,
+        context: ReconcileContext,
         notebooks: Cache[NotebookRecord],
         statefulsets: Cache[StatefulSetRecord],
         queue: WorkQueue,
-        rules: Callable[[], Sequence[ImageRule]],
-        may_act: Callable[[], bool],
-        metrics: ReconcileMetrics,
-        pace: Pace,
-        identity: str = "",
+        writer: Writer,
     ) -> None:
-        self._api = api
+        self._rules = context.rules
+        self._metrics = context.metrics
         self._notebooks = notebooks
         self._statefulsets = statefulsets
         self._queue = queue
-        self._rules = rules
-        self._may_act = may_act
-        self._metrics = metrics
-        self._pace = pace
-        self._identity = identity
-        self._restraint = Restraint()
-        self._stopping = threading.Event()
+        self._writer = writer
+        self._throttler = WriteThrottler()
+        self._refusals: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
         self._pending: set[Key] = set()
-        self._untold: Counter[Key] = Counter()  # how often an Event of that notebook was forbidden
-        self._refused: dict[Key, str] = {}  # what was told; asked again it would be a 409 each time
-        self._lock = threading.Lock()
+        self._pending_lock = threading.Lock()
 
     def stop(self) -> None:
-        """Make no further request."""
-        self._stopping.set()
+        """Make no further request; workers end after the one under way."""
+        self._writer.stop()
         self._queue.close()
 
     def work(self) -> None:
-        """Until the queue is closed."""
+        """Reconcile until the queue is closed. The target of a worker thread."""
         while True:
             key = self._queue.get()
             if key is None:
                 return
             try:
-                self._one(key)
+                self._work_on(key)
             finally:
                 self._queue.done(key)
                 self._metrics.queued.set(self._queue.depth())
 
-    def _one(self, key: Key) -> None:
-        delay = self._restraint.delay(key)
+    def reconcile(self, key: Key) -> list[Action]:
+        """Bring one notebook to its wanted state; what was done. Raises ApiFailure, NotLeading."""
+        notebook = self._notebooks.get(*key)
+        self._count_pending(key, notebook)
+        if notebook is None:
+            self._throttler.forget(key)
+            self._refusals.pop(key, None)
+            return []
+        try:
+            actions = self._decide(notebook)
+        except InvalidRequest as error:
+            return self._refuse(notebook, request_refused(refusal(error)))
+        self._refusals.pop(key, None)
+        for action in actions:
+            self._writer.perform(action, notebook)
+            if not isinstance(action, NotebookEvent):
+                self._throttler.note(key)
+        return actions
+
+    def _decide(self, notebook: NotebookRecord) -> list[Action]:
+        assessment = assess(notebook, self._statefulsets.get(*notebook.key), self._rules())
+        if assessment is None:
+            return []
+        pod = self._writer.read_pod(notebook) if assessment.needs_pod else None
+        return decide(assessment, pod)
+
+    def _refuse(self, notebook: NotebookRecord, event: NotebookEvent) -> list[Action]:
+        if self._refusals.get(notebook.key) == event:
+            return []
+        self._writer.perform(event, notebook)
+        self._refusals[notebook.key] = event
+        return [event]
+
+    def _work_on(self, key: Key) -> None:
+        delay = self._throttler.delay(key)
         if delay > 0:
             log.warning(
-                "something keeps undoing what is written",
+                "another program keeps undoing what is written here",
                 extra={"namespace": key[0], "notebook": key[1], "wait_s": round(delay)},
             )
             self._queue.add(key, delay)
@@ -122,135 +115,34 @@ class Reconciler:
         except NotLeading:
             return
         except Conflict as error:
-            # the cache was behind; the event that brings it up to date also wakes us, this is for its loss
+            # the cache was behind; the event that brings it up to date also queues the key, unless it is lost
             result = CONFLICT
-            self._later(key, error, logging.DEBUG)
+            self._retry(key, error, logging.DEBUG)
         except ApiFailure as error:
             result = ERROR
-            self._later(key, error, logging.WARNING)
+            self._retry(key, error, logging.WARNING)
         except Exception as error:  # one notebook's bug must not end the worker
             result = ERROR
             log.exception("reconcile failed", extra={"namespace": key[0], "notebook": key[1]})
-            self._later(key, error, logging.DEBUG)
+            self._retry(key, error, logging.DEBUG)
         self._metrics.runs.labels(result).inc()
         self._metrics.seconds.observe(time.perf_counter() - began)
 
-    def _later(self, key: Key, error: Exception, level: int) -> None:
-        asked = getattr(error, "retry_after", None) or 0.0
+    def _retry(self, key: Key, error: Exception, level: int) -> None:
+        retry_after = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
         if isinstance(error, TooManyRequests):
-            self._pace.pause(asked)  # all workers: the server is too busy, not this notebook
-        delay = self._queue.retry(key, asked)
+            self._writer.pause(retry_after)  # all workers: the server is too busy, not this notebook
+        delay = self._queue.retry(key, retry_after)
         log.log(
             level,
             "notebook is looked at again",
             extra={"namespace": key[0], "notebook": key[1], "wait_s": round(delay, 1), "error": str(error)},
         )
 
-    def reconcile(self, key: Key) -> list[Action]:
-        """Bring one notebook to its wanted state; what was done. Raises ApiFailure, NotLeading."""
-        notebook = self._notebooks.get(*key)
-        self._count_pending(key, notebook)
-        if notebook is None:
-            self._restraint.forget(key)
-            self._refused.pop(key, None)
-            return []
-        statefulset = self._statefulsets.get(*key)
-        rules = self._rules()
-        pod = None
-        if statefulset is not None and needs_pod(notebook, statefulset, rules):
-            pod = self._pod(statefulset)
-        actions = decide(notebook, statefulset, pod, rules)
-        refused = next(
-            (item.message for item in actions if isinstance(item, Tell) and item.kind == WARNING), ""
-        )
-        if refused and self._refused.get(key) == refused:
-            return []
-        for action in actions:
-            self._do(action, notebook, statefulset)
-        if refused:
-            self._refused[key] = refused
-        else:
-            self._refused.pop(key, None)
-        return actions
-
-    def _do(self, action: Action, notebook: NotebookRecord, statefulset: StatefulSetRecord | None) -> None:
-        name = type(action).__name__
-        try:
-            if isinstance(action, Tell):
-                self._tell(action, notebook)
-            else:
-                self._write(action, notebook, statefulset)
-        except ApiFailure as error:
-            result = CONFLICT if isinstance(error, Conflict) else ERROR
-            self._metrics.actions.labels(name, result).inc()
-            raise
-        self._metrics.actions.labels(name, DONE).inc()
-
-    def _write(
-        self,
-        action: PatchNotebook | PatchTemplate | DeletePod,
-        notebook: NotebookRecord,
-        statefulset: StatefulSetRecord | None,
-    ) -> None:
-        fields: dict[str, Any] = {"namespace": notebook.namespace, "notebook": notebook.name}
-        self._turn()
-        if isinstance(action, PatchNotebook):
-            path = f"/apis/kubeflow.org/v1/namespaces/{notebook.namespace}/notebooks/{notebook.name}"
-            self._api.patch(path, list(action.operations), timeout=TIMEOUT)
-            log.info("notebook healed", extra={**fields, "keys": _keys(action)})
-        elif isinstance(action, PatchTemplate):
-            name = statefulset.name if statefulset is not None else notebook.name
-            path = f"/apis/apps/v1/namespaces/{notebook.namespace}/statefulsets/{name}"
-            self._api.patch(path, list(action.operations), timeout=TIMEOUT)
-            log.info("template healed", extra={**fields, "keys": _keys(action)})
-        else:
-            path = f"/api/v1/namespaces/{notebook.namespace}/pods/{action.name}"
-            preconditions = {"uid": action.uid, "resourceVersion": action.resource_version}
-            body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-            try:
-                self._api.delete(path, body, timeout=TIMEOUT)
-            except NotFound:
-                pass  # what was wanted
-            log.info("pod that could never start deleted", extra={**fields, "pod": action.name})
-        self._restraint.note(notebook.key)
-
-    def _tell(self, tell: Tell, notebook: NotebookRecord) -> None:
-        self._turn()
-        path = f"/api/v1/namespaces/{notebook.namespace}/events"
-        try:
-            self._api.create(path, event_body(notebook, tell, self._identity), timeout=TIMEOUT)
-        except (Forbidden, Invalid, NotFound) as error:
-            # A namespace that is being deleted, or a role without Events: the rest must not wait for that
-            # for ever. But an apiserver that has just started also forbids everything, for a second or so.
-            self._untold[notebook.key] += 1
-            if isinstance(error, Forbidden) and self._untold[notebook.key] <= EVENT_TRIES:
-                raise
-            log.warning("event refused", extra={"notebook": notebook.name, "error": str(error)})
-        except Conflict:
-            pass  # told already
-        self._untold.pop(notebook.key, None)
-
-    def _pod(self, statefulset: StatefulSetRecord) -> PodRecord | None:
-        self._turn()
-        path = f"/api/v1/namespaces/{statefulset.namespace}/pods/{pod_name(statefulset)}"
-        try:
-            return pod_record(self._api.get(path, timeout=TIMEOUT))
-        except NotFound:
-            return None
-
-    def _turn(self) -> None:
-        if not self._pace.wait(self._stopping) or not self._may_act():
-            raise NotLeading
-
     def _count_pending(self, key: Key, notebook: NotebookRecord | None) -> None:
-        with self._lock:
+        with self._pending_lock:
             if notebook is not None and ANNOTATION_PENDING in notebook.annotations:
                 self._pending.add(key)
             else:
                 self._pending.discard(key)
             self._metrics.pending.set(len(self._pending))
-
-
-def _keys(action: PatchNotebook | PatchTemplate) -> list[str]:
-    changed = (operation["path"] for operation in action.operations if operation["op"] != "test")
-    return [path.rpartition("/")[2].replace("~1", "/").replace("~0", "~") for path in changed]

@@ -1,4 +1,4 @@
-"""What the caches keep of an object: the few fields that decide, so that thousands of them stay small.
+"""Records of Notebooks, StatefulSets and pods: the few fields that decide, so that thousands stay small.
 
 Two records are equal when nothing that decides differs; the resourceVersion does not take part. Kubeflow's
 culler touches each Notebook about once a minute (`notebooks.kubeflow.org/last-activity`): such a change
@@ -8,23 +8,38 @@ gives an equal record and nobody is woken.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from bitfusion_client.kubernetes_names import (
     ANNOTATION_PENDING,
+    ANNOTATION_RUNNING,
     LABEL_ADMISSION,
     LABEL_REQUESTED,
     is_carried_annotation,
-    is_size_resource,
+)
+from bitfusion_client.raw_objects import (
+    NOTEBOOK_KIND,
+    annotations_of,
+    containers_of,
+    init_containers_of,
+    is_being_deleted,
+    labels_of,
+    mapping,
+    mappings,
+    metadata_of,
+    notebook_owner,
+    pod_spec_of,
+    pod_template_of,
+    size_limits_of,
+    text,
+    whole_number,
 )
 
 OWN_LABELS = (LABEL_REQUESTED, LABEL_ADMISSION)
-NOTEBOOK_KIND = "Notebook"
-NOTEBOOK_GROUP = "kubeflow.org/"
-ANNOTATION_STOPPED = "kubeflow-resource-stopped"  # its presence counts, its value does not (kubeflow.md §3.1)
+OWN_ANNOTATIONS = (ANNOTATION_PENDING, ANNOTATION_RUNNING)  # besides those that are carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +51,19 @@ class ContainerRecord:
     limits: tuple[tuple[str, Any], ...]
 
     def to_object(self) -> dict[str, Any]:
+        """The container in the API's shape, with what is kept of it."""
         return {"name": self.name, "image": self.image, "resources": {"limits": dict(self.limits)}}
 
 
 @dataclass(frozen=True, slots=True)
 class NotebookRecord:
-    """A Notebook as the reconciler and the admission's owner look-up need it.
+    """A Notebook as the reconciler and the look-ups of admission need it.
 
-    `annotations` and `labels` hold only this project's keys; `has_annotations` and `has_labels` say whether
-    the object has such a map at all (a JSON patch must create it first). `stopped`: by Kubeflow's annotation.
+    Attributes:
+        annotations: Only this project's; `has_annotations` says whether the object has any at all, since a
+            JSON patch must create the map first. `labels` and `has_labels` likewise.
+        init_containers: Only those that ask for GPUs, which is refused.
+        deleting: Deleted, but held by finalizers.
     """
 
     namespace: str
@@ -54,26 +73,21 @@ class NotebookRecord:
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     containers: tuple[ContainerRecord, ...]
-    init_containers: tuple[ContainerRecord, ...]  # only those that ask, which is refused
-    stopped: bool
+    init_containers: tuple[ContainerRecord, ...]
     deleting: bool
     has_annotations: bool
     has_labels: bool
 
     @property
     def key(self) -> tuple[str, str]:
+        """Namespace and name."""
         return self.namespace, self.name
 
-    def to_object(self, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The Notebook in the API's shape, with what is kept of it; for the pure functions.
-
-        `annotations` replaces the record's own.
-        """
+    def to_object(self) -> dict[str, Any]:
+        """The Notebook in the API's shape, with what is kept of it; for `notebook_changes`."""
         metadata: dict[str, Any] = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
-        if self.has_annotations or annotations:
-            metadata["annotations"] = dict(self.annotations if annotations is None else annotations)
-            if self.stopped:
-                metadata["annotations"][ANNOTATION_STOPPED] = ""
+        if self.has_annotations:
+            metadata["annotations"] = dict(self.annotations)
         if self.has_labels:
             metadata["labels"] = dict(self.labels)
         pod: dict[str, Any] = {"containers": [container.to_object() for container in self.containers]}
@@ -89,10 +103,12 @@ class NotebookRecord:
 
 @dataclass(frozen=True, slots=True)
 class StatefulSetRecord:
-    """A StatefulSet that belongs to a Notebook. `annotations` are the template's, this project's keys only.
+    """A StatefulSet that belongs to a Notebook.
 
-    From its status, so a bit late: `pods` is how many pods it has, `ready` whether one of them is ready,
-    `revising` whether its pods were made from an older template than the one it has now.
+    Attributes:
+        ready: Whether one of its pods is ready; from its status, so a bit late.
+        revising: Whether its pods were made from an older template than the one it has now; from its status.
+        annotations: The template's, and only this project's; `has_annotations` says whether it has any.
     """
 
     namespace: str
@@ -102,7 +118,6 @@ class StatefulSetRecord:
     owner_name: str
     owner_uid: str
     replicas: int
-    pods: int
     ready: bool
     revising: bool
     annotations: Mapping[str, str]
@@ -112,26 +127,18 @@ class StatefulSetRecord:
 
     @property
     def key(self) -> tuple[str, str]:
+        """Namespace and name."""
         return self.namespace, self.name
-
-    def to_object(self) -> dict[str, Any]:
-        """The StatefulSet in the API's shape, with what is kept of it; for the pure functions."""
-        template: dict[str, Any] = {
-            "spec": {"containers": [container.to_object() for container in self.containers]}
-        }
-        if self.has_annotations:
-            template["metadata"] = {"annotations": dict(self.annotations)}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "metadata": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
-            "spec": {"replicas": self.replicas, "template": template},
-        }
 
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """The pod of a notebook, read once when its StatefulSet has none that is ready."""
+    """The pod of a notebook, read once when its StatefulSet has none that is ready.
+
+    Attributes:
+        asks: It carries a size as the form writes it; an injector would have translated it.
+        waiting: Pending, on no node, and nobody is deleting it: nothing of it has ever run.
+    """
 
     namespace: str
     name: str
@@ -140,108 +147,90 @@ class PodRecord:
     owner_uid: str
     annotations: Mapping[str, str]
     asks: bool
-    """It carries a size as the form writes it; an injector would have translated it."""
     waiting: bool
-    """Pending, on no node, and nobody is deleting it: nothing of it has ever run."""
 
 
 def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
-    """None for what is no usable object. Never raises: what the API stores may have any shape."""
-    metadata = _map(data.get("metadata"))
-    namespace, name, uid = (_text(metadata.get(key)) for key in ("namespace", "name", "uid"))
+    """The record of a raw Notebook; None for what is no usable object. Never raises.
+
+    Called by the watch for each object that the API server lists or reports; these may have any shape.
+    """
+    metadata = metadata_of(data)
+    namespace, name, uid = (text(metadata.get(key)) for key in ("namespace", "name", "uid"))
     if not namespace or not name or not uid:
         return None
-    annotations = _map(metadata.get("annotations"))
-    labels = _map(metadata.get("labels"))
-    pod = _map(_map(_map(data.get("spec")).get("template")).get("spec"))
+    annotations, labels, pod = annotations_of(data), labels_of(data), pod_spec_of(data)
     return NotebookRecord(
         namespace=sys.intern(namespace),
         name=name,
         uid=uid,
-        resource_version=_text(metadata.get("resourceVersion")),
+        resource_version=text(metadata.get("resourceVersion")),
         annotations=_own(annotations),
-        labels=_shared(tuple((name, _text(labels[name])) for name in OWN_LABELS if name in labels)),
-        containers=_containers(pod.get("containers")),
-        init_containers=tuple(item for item in _containers(pod.get("initContainers")) if item.limits),
-        stopped=ANNOTATION_STOPPED in annotations,
-        deleting=bool(metadata.get("deletionTimestamp")),
+        labels=_shared(tuple((name, text(labels[name])) for name in OWN_LABELS if name in labels)),
+        containers=_containers(containers_of(pod)),
+        init_containers=tuple(item for item in _containers(init_containers_of(pod)) if item.limits),
+        deleting=is_being_deleted(data),
         has_annotations=bool(annotations),
         has_labels=bool(labels),
     )
 
 
 def statefulset_record(data: Mapping[str, Any]) -> StatefulSetRecord | None:
-    """None for what is no usable object, and for StatefulSets that no Notebook owns. Never raises."""
-    metadata = _map(data.get("metadata"))
-    namespace, name, uid = (_text(metadata.get(key)) for key in ("namespace", "name", "uid"))
-    owner = _owner(metadata)
+    """The record of a raw StatefulSet; None for what is no usable object, or belongs to no Notebook.
+
+    Never raises. Called by the watch.
+    """
+    metadata = metadata_of(data)
+    namespace, name, uid = (text(metadata.get(key)) for key in ("namespace", "name", "uid"))
+    owner = notebook_owner(data)
     if not namespace or not name or not uid or owner is None:
         return None
-    spec, status = _map(data.get("spec")), _map(data.get("status"))
-    template = _map(spec.get("template"))
-    annotations = _map(_map(template.get("metadata")).get("annotations"))
+    status = mapping(data.get("status"))
+    annotations = annotations_of(pod_template_of(data))
     return StatefulSetRecord(
         namespace=sys.intern(namespace),
         name=name,
         uid=uid,
-        resource_version=_text(metadata.get("resourceVersion")),
-        owner_name=_text(owner.get("name")),
-        owner_uid=_text(owner.get("uid")),
-        replicas=_count(spec.get("replicas"), 1),  # absent means 1
-        pods=_count(status.get("replicas"), 0),
-        ready=_count(status.get("readyReplicas"), 0) > 0,
+        resource_version=text(metadata.get("resourceVersion")),
+        owner_name=text(owner.get("name")),
+        owner_uid=text(owner.get("uid")),
+        replicas=whole_number(mapping(data.get("spec")).get("replicas"), 1),  # absent means 1
+        ready=whole_number(status.get("readyReplicas"), 0) > 0,
         revising=status.get("currentRevision") != status.get("updateRevision"),
         annotations=_own(annotations),
         has_annotations=bool(annotations),
-        containers=_containers(_map(template.get("spec")).get("containers")),
-        deleting=bool(metadata.get("deletionTimestamp")),
+        containers=_containers(containers_of(pod_spec_of(data))),
+        deleting=is_being_deleted(data),
     )
 
 
 def pod_record(data: Mapping[str, Any]) -> PodRecord | None:
-    """None for what is no usable object. Never raises."""
-    metadata, spec, status = (_map(data.get(key)) for key in ("metadata", "spec", "status"))
-    namespace, name, uid = (_text(metadata.get(key)) for key in ("namespace", "name", "uid"))
+    """The record of a raw pod; None for what is no usable object. Never raises."""
+    metadata, spec, status = metadata_of(data), mapping(data.get("spec")), mapping(data.get("status"))
+    namespace, name, uid = (text(metadata.get(key)) for key in ("namespace", "name", "uid"))
     if not namespace or not name or not uid:
         return None
-    owners = metadata.get("ownerReferences")
-    controllers = [
-        owner
-        for owner in (owners if isinstance(owners, list) else [])
-        if isinstance(owner, dict) and owner.get("kind") == "StatefulSet"
+    owners = [
+        owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("kind") == "StatefulSet"
     ]
     return PodRecord(
         namespace=namespace,
         name=name,
         uid=uid,
-        resource_version=_text(metadata.get("resourceVersion")),
-        owner_uid=_text(controllers[0].get("uid")) if controllers else "",
-        annotations=_own(_map(metadata.get("annotations"))),
-        asks=any(container.limits for container in _containers(spec.get("containers"))),
-        waiting=status.get("phase") == "Pending"
-        and not spec.get("nodeName")
-        and not metadata.get("deletionTimestamp"),
+        resource_version=text(metadata.get("resourceVersion")),
+        owner_uid=text(owners[0].get("uid")) if owners else "",
+        annotations=_own(annotations_of(data)),
+        asks=any(container.limits for container in _containers(containers_of(spec))),
+        waiting=status.get("phase") == "Pending" and not spec.get("nodeName") and not is_being_deleted(data),
     )
-
-
-def _owner(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    owners = metadata.get("ownerReferences")
-    for owner in owners if isinstance(owners, list) else []:
-        if (
-            isinstance(owner, dict)
-            and owner.get("kind") == NOTEBOOK_KIND
-            and _text(owner.get("apiVersion")).startswith(NOTEBOOK_GROUP)
-        ):
-            return owner
-    return None
 
 
 def _own(annotations: Mapping[str, Any]) -> Mapping[str, str]:
     return _shared(
         tuple(
-            (name, _text(annotations[name]))
+            (name, text(annotations[name]))
             for name in sorted(annotations)
-            if is_carried_annotation(name) or name == ANNOTATION_PENDING
+            if is_carried_annotation(name) or name in OWN_ANNOTATIONS
         )
     )
 
@@ -252,29 +241,12 @@ def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return {sys.intern(name): sys.intern(value) for name, value in items}
 
 
-def _containers(listed: object) -> tuple[ContainerRecord, ...]:
+def _containers(containers: Sequence[Mapping[str, Any]]) -> tuple[ContainerRecord, ...]:
     return tuple(
         ContainerRecord(
-            name=sys.intern(_text(container.get("name"))),
-            image=sys.intern(_text(container.get("image"))),
-            limits=_sizes(_map(_map(container.get("resources")).get("limits"))),
+            name=sys.intern(text(container.get("name"))),
+            image=sys.intern(text(container.get("image"))),
+            limits=tuple((sys.intern(name), value) for name, value in size_limits_of(container).items()),
         )
-        for container in (listed if isinstance(listed, list) else [])
-        if isinstance(container, dict)
+        for container in containers
     )
-
-
-def _sizes(limits: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((sys.intern(name), limits[name]) for name in sorted(limits) if is_size_resource(name))
-
-
-def _map(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object, absent: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else absent

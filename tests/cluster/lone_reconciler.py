@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import DEFAULT_RULES
-from notebook_controller_patch import kubernetes_api
-from notebook_controller_patch.kubernetes_api import KubernetesApi
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
-from notebook_controller_patch.reconcile.election import LeaseTimes
-from notebook_controller_patch.reconcile.list_watch import Limits
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
 from notebook_controller_patch.reconcile.service import ReconcileService
+from notebook_controller_patch.reconcile.watched_resource import WatchLimits
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import Room
 from tests.cluster.tcp_proxy import TcpProxy
@@ -33,7 +31,7 @@ class Reconciler:
         proxy: TcpProxy,
         namespace: str,
         folder: Path,
-        limits: Limits,
+        limits: WatchLimits,
         token: Path | None,
     ) -> None:
         config = json.loads(cluster.kubeconfig.read_text())
@@ -46,24 +44,24 @@ class Reconciler:
         self._lock = threading.Lock()
         self.registry = CollectorRegistry()
         self.service = ReconcileService(
-            KubernetesApi.load(str(path)),
-            namespace=namespace,
-            lease="outage",
-            identity="in-process",
-            rules=lambda: DEFAULT_RULES,
-            watch_metrics=WatchMetrics(self.registry),
-            metrics=ReconcileMetrics(self.registry),
-            limits=limits,
-            times=LeaseTimes(duration=6, renew_within=4, retry=1, timeout=(1, 2)),
+            ReconcileContext(
+                api=KubernetesApi.load(str(path), self._count),
+                candidate=Candidate(
+                    namespace,
+                    "outage",
+                    "in-process",
+                    LeaseTimes(duration=6, renew_within=4, retry=1, timeout=(1, 2)),
+                ),
+                rules=lambda: DEFAULT_RULES,
+                metrics=ReconcileMetrics(self.registry),
+                watch_metrics=WatchMetrics(self.registry),
+                watch_limits=limits,
+            )
         )
 
-    def count(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def request(*arguments: Any) -> Any:
-            with self._lock:
-                self.sent += 1
-            return real(*arguments)
-
-        return request
+    def _count(self, method: str, path: str) -> None:
+        with self._lock:
+            self.sent += 1
 
     def restarts(self) -> dict[str, float]:
         return {
@@ -80,12 +78,10 @@ def reconciler(
     proxy: TcpProxy,
     room: Room,
     folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    limits: Limits,
+    limits: WatchLimits,
     token: Path | None = None,
 ) -> Iterator[Reconciler]:
     running = Reconciler(cluster, proxy, room.namespace, folder, limits, token)
-    monkeypatch.setattr(kubernetes_api, "_request", running.count(kubernetes_api._request))
     running.service.start()
     try:
         yield running

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from notebook_controller_patch.reconcile.list_watch import Limits
+from notebook_controller_patch.reconcile.watched_resource import WatchLimits
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.lone_reconciler import api_port, reconciler
@@ -87,12 +87,12 @@ def test_the_apiserver_ends_and_comes_back(cluster: Cluster, number: signal.Sign
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("recovered")
-def test_the_apiserver_freezes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_apiserver_freezes(cluster: Cluster, tmp_path: Path) -> None:
     room = Room(cluster)
-    limits = Limits(shortest_watch=5, longest_watch=8, margin=2, steady=2, watch_timeout=(1, 2))
+    limits = WatchLimits(shortest_watch=5, longest_watch=8, margin=2, steady=2, watch_timeout=(1, 2))
     with (
         TcpProxy(api_port(cluster)) as proxy,
-        reconciler(cluster, proxy, room, tmp_path, monkeypatch, limits) as ours,
+        reconciler(cluster, proxy, room, tmp_path, limits) as ours,
     ):
         room.create("before", limits=TWO)
         wait_until(lambda: notes(room, "before") == CLIENT, limit_s=20)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notebook_controller_patch.reconcile.list_watch import Limits
+from notebook_controller_patch.reconcile.watched_resource import WatchLimits
 from tests.cluster.cluster import Cluster
 from tests.cluster.lone_reconciler import api_port, reconciler
 from tests.cluster.notebooks import Room
@@ -29,13 +29,11 @@ def is_healed(room: Room, name: str) -> bool:
 
 
 @pytest.mark.timeout(120)
-def test_connections_are_cut_again_and_again(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_are_cut_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
     room = Room(cluster)
     with (
         TcpProxy(api_port(cluster)) as proxy,
-        reconciler(cluster, proxy, room, tmp_path, monkeypatch, Limits()) as ours,
+        reconciler(cluster, proxy, room, tmp_path, WatchLimits()) as ours,
     ):
         room.create("nb-0", limits=TWO)
         wait_until(lambda: notes(room, "nb-0") == CLIENT, limit_s=20)
@@ -56,9 +54,7 @@ def test_connections_are_cut_again_and_again(
 
 
 @pytest.mark.timeout(120)
-def test_a_token_that_is_no_longer_valid_is_read_again(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_is_no_longer_valid_is_read_again(cluster: Cluster, tmp_path: Path) -> None:
     room = Room(cluster)
     accounts = f"/api/v1/namespaces/{room.namespace}/serviceaccounts"
     account = {"metadata": {"name": "runner"}}
@@ -75,7 +71,7 @@ def test_a_token_that_is_no_longer_valid_is_read_again(
     try:
         with (
             TcpProxy(api_port(cluster)) as proxy,
-            reconciler(cluster, proxy, room, tmp_path, monkeypatch, Limits(), token) as ours,
+            reconciler(cluster, proxy, room, tmp_path, WatchLimits(), token) as ours,
         ):
             room.create("before", limits=TWO)
             wait_until(lambda: notes(room, "before") == CLIENT, limit_s=20)
@@ -100,15 +96,13 @@ def test_a_token_that_is_no_longer_valid_is_read_again(
 
 
 @pytest.mark.timeout(120)
-def test_connections_stall_half_open(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_stall_half_open(cluster: Cluster, tmp_path: Path) -> None:
     room = Room(cluster)
     # short watches, so that the silence that is allowed is short too
-    limits = Limits(shortest_watch=5, longest_watch=8, margin=2, steady=2, watch_timeout=(1, 2))
+    limits = WatchLimits(shortest_watch=5, longest_watch=8, margin=2, steady=2, watch_timeout=(1, 2))
     with (
         TcpProxy(api_port(cluster)) as proxy,
-        reconciler(cluster, proxy, room, tmp_path, monkeypatch, limits) as ours,
+        reconciler(cluster, proxy, room, tmp_path, limits) as ours,
     ):
         room.create("before", limits=TWO)
         wait_until(lambda: notes(room, "before") == CLIENT, limit_s=20)

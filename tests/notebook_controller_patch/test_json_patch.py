@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import jsonpatch
 import pytest
@@ -21,7 +22,7 @@ from notebook_controller_patch.json_patch import NotAMap, map_patch, maps_patch,
         (("containers", 0, "ü"), "/containers/0/ü"),
     ],
 )
-def test_pointers(keys, text):
+def test_pointers(keys: tuple[Any, ...], text: str) -> None:
     assert pointer(*keys) == text
 
 
@@ -59,7 +60,9 @@ def test_pointers(keys, text):
         ({"a": None}, {"a": "1"}, (), [{"op": "add", "path": "/m/a", "value": "1"}]),
     ],
 )
-def test_one_operation_a_key_in_a_fixed_order(current, set_, removed, operations):
+def test_one_operation_a_key_in_a_fixed_order(
+    current: dict[str, Any] | None, set_: dict[str, Any], removed: tuple[Any, ...], operations: list[Any]
+) -> None:
     assert map_patch("/m", current, set_, removed) == operations
 
 
@@ -75,12 +78,12 @@ def test_one_operation_a_key_in_a_fixed_order(current, set_, removed, operations
         ),
     ],
 )
-def test_absent_parents_are_made(document, operations):
+def test_absent_parents_are_made(document: dict[str, Any], operations: list[Any]) -> None:
     assert maps_patch(document, "a", "b") == operations
 
 
 @pytest.mark.parametrize("other", [[], "text", 0, True])
-def test_something_else_in_the_place_of_a_map_is_never_replaced(other):
+def test_something_else_in_the_place_of_a_map_is_never_replaced(other: object) -> None:
     with pytest.raises(NotAMap, match="/a/b is no map"):
         maps_patch({"a": {"b": other}}, "a", "b", "c")
     with pytest.raises(NotAMap, match="/m is no map"):
@@ -91,7 +94,7 @@ MAPS = st.dictionaries(st.text(st.sampled_from("ab~/01ü "), max_size=4), st.tex
 
 
 @given(st.none() | MAPS, MAPS, st.lists(st.text(st.sampled_from("ab~/01ü "), max_size=4), max_size=4))
-def test_an_independent_applier_makes_the_same_map(current, set_, removed):
+def test_an_independent_applier_makes_the_same_map(current: Any, set_: Any, removed: Any) -> None:
     document = {} if current is None else {"m": current}
     before = copy.deepcopy(document)
     operations = map_patch("/m", current, set_, removed)

@@ -18,17 +18,17 @@ from cryptography.x509.oid import NameOID
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from bitfusion_client.errors import WrongSetting
-from notebook_controller_patch import kubernetes_api
-from notebook_controller_patch.kubernetes_api import (
+from notebook_controller_patch.kubernetes_api import client as client_module
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.errors import (
     ApiError,
     Conflict,
     Forbidden,
     Gone,
     Invalid,
-    KubernetesApi,
     NoAnswer,
     NotFound,
-    ServerTrouble,
+    ServerError,
     TooManyRequests,
     Unauthorized,
     error_of_status,
@@ -106,8 +106,8 @@ def test_a_query_is_written_as_the_api_wants_it(server: FakeApi, api: Kubernetes
         (410, Gone),
         (422, Invalid),
         (429, TooManyRequests),
-        (500, ServerTrouble),
-        (503, ServerTrouble),
+        (500, ServerError),
+        (503, ServerError),
     ],
 )
 def test_errors_have_classes_and_words(
@@ -134,7 +134,7 @@ def test_an_error_of_somebody_between_us_and_the_api_is_borne(server: FakeApi, a
         handler.wfile.write(b"<html></html>")
 
     server.misbehave(proxy_page)
-    with pytest.raises(ServerTrouble, match="502 Bad Gateway"):
+    with pytest.raises(ServerError, match="502 Bad Gateway"):
         api.get(PATH)
 
 
@@ -190,7 +190,7 @@ def test_an_answer_that_is_cut_off_is_no_answer(server: FakeApi, api: Kubernetes
 def test_an_answer_that_drips_is_given_up(
     server: FakeApi, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_api, "LONGEST_ANSWER_S", 0.5)
+    monkeypatch.setattr(client_module, "LONGEST_ANSWER_S", 0.5)
 
     def drip(handler: Handler) -> None:
         handler.begin_stream()
@@ -233,7 +233,7 @@ def in_cluster(monkeypatch: pytest.MonkeyPatch, server: FakeApi, folder: Path, c
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
     # the client's function, with other paths
     monkeypatch.setattr(
-        kubernetes_api,
+        client_module,
         "load_incluster_config",
         lambda configuration: InClusterConfigLoader(str(token), str(ca)).load_and_set(configuration),
     )
@@ -457,4 +457,4 @@ def test_many_threads_share_one_client(server: FakeApi, api: KubernetesApi) -> N
 
 
 def test_the_default_time_limits() -> None:
-    assert kubernetes_api.TIMEOUT == (3.0, 10.0)
+    assert client_module.TIMEOUT == (3.0, 10.0)

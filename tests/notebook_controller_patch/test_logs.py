@@ -24,7 +24,7 @@ def root_as_before() -> Iterator[None]:
 log = logging.getLogger("notebook_controller_patch.tested")
 
 
-def test_one_event_is_one_line_of_json():
+def test_one_event_is_one_line_of_json() -> None:
     stream = io.StringIO()
     configure_logging("json", "info", stream)
     log.info("notebook refused", extra={"namespace": "ann", "keys": ["a", "b"], "reason": "zwei\nLines ü"})
@@ -43,7 +43,7 @@ def test_one_event_is_one_line_of_json():
     }
 
 
-def test_a_traceback_is_a_field_of_the_same_line():
+def test_a_traceback_is_a_field_of_the_same_line() -> None:
     stream = io.StringIO()
     configure_logging("json", "info", stream)
     try:
@@ -58,7 +58,7 @@ def test_a_traceback_is_a_field_of_the_same_line():
     assert event["object"] == "<class 'object'>"
 
 
-def test_text_for_people():
+def test_text_for_people() -> None:
     stream = io.StringIO()
     configure_logging("text", "debug", stream)
     log.warning(
@@ -71,7 +71,7 @@ def test_text_for_people():
     )  # fmt: skip
 
 
-def test_a_traceback_for_people_stands_below():
+def test_a_traceback_for_people_stands_below() -> None:
     stream = io.StringIO()
     configure_logging("text", "info", stream)
     try:
@@ -83,7 +83,7 @@ def test_a_traceback_for_people_stands_below():
     assert lines[-1] == "RuntimeError: a bug"
 
 
-def test_configured_again_every_line_is_still_written_once():
+def test_configured_again_every_line_is_still_written_once() -> None:
     first, second = io.StringIO(), io.StringIO()
     configure_logging("json", "info", first)
     configure_logging("json", "warning", second)
@@ -93,7 +93,7 @@ def test_configured_again_every_line_is_still_written_once():
     assert len(second.getvalue().splitlines()) == 1
 
 
-def test_wrong_words_are_refused():
+def test_wrong_words_are_refused() -> None:
     with pytest.raises(ValueError, match="log format 'xml': one of json, text"):
         configure_logging("xml")
     with pytest.raises(ValueError, match="Unknown level: 'LOUD'"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,6 @@ from notebook_controller_patch.propagation import (
     annotations_of_template,
     is_running,
     kept_annotations,
-    pending_change,
     replicas,
     sizes_differ,
     template_annotations,
@@ -22,7 +22,6 @@ from tests.notebook_controller_patch.admission.reviews import (
     PENDING,
     REQUEST,
     VERSION,
-    notebook,
     statefulset,
 )
 
@@ -52,14 +51,16 @@ HALF = "bitfusion.io/gpu-50"
         ({}, {OS: None, VERSION: {"a": 1}, MANAGEMENT: "injection"}, {MANAGEMENT: "injection"}),
     ],
 )
-def test_a_template_mirrors_its_notebook_and_keeps_what_is_foreign(template, owner, wanted):
+def test_a_template_mirrors_its_notebook_and_keeps_what_is_foreign(
+    template: dict[str, Any] | None, owner: dict[str, Any] | None, wanted: dict[str, Any]
+) -> None:
     before = copy.deepcopy((template, owner))
     assert template_annotations(template, owner) == wanted
     assert template_annotations(template_annotations(template, owner), owner) == wanted
     assert (template, owner) == before
 
 
-def test_a_running_template_keeps_ours_and_takes_foreign_changes():
+def test_a_running_template_keeps_ours_and_takes_foreign_changes() -> None:
     old = {**DEFAULTS, PENDING: "x", "a": "old", "gone": "y"}
     new = {OS: "other", REQUEST: "-n 1", "a": "new", "b": "c"}
     assert kept_annotations(old, new) == {**DEFAULTS, PENDING: "x", "a": "new", "b": "c"}
@@ -79,11 +80,11 @@ def test_a_running_template_keeps_ours_and_takes_foreign_changes():
         (0, 0, False),
     ],
 )
-def test_running_means_replicas_before_and_after(old, new, running):
+def test_running_means_replicas_before_and_after(old: int | None, new: int | None, running: bool) -> None:
     assert is_running(statefulset(replicas=old), statefulset(replicas=new)) is running
 
 
-def test_nothing_before_is_not_running():
+def test_nothing_before_is_not_running() -> None:
     assert not is_running(None, statefulset())
     assert not is_running(statefulset(), None)
     assert replicas({}) == 1
@@ -103,11 +104,11 @@ def test_nothing_before_is_not_running():
         ({"bitfusion.io/gpu": "100"}, {"bitfusion.io/gpu": "200"}, False),
     ],
 )
-def test_sizes_that_differ_remake_the_pod(old, new, differ):
+def test_sizes_that_differ_remake_the_pod(old: dict[str, Any], new: dict[str, Any], differ: bool) -> None:
     assert sizes_differ(statefulset(old), statefulset(new)) is differ
 
 
-def test_sizes_are_compared_by_container():
+def test_sizes_are_compared_by_container() -> None:
     one, other = statefulset({AMOUNT: "1"}), statefulset({AMOUNT: "1"})
     side = {"name": "side", "image": "side"}
     other["spec"]["template"]["spec"]["containers"].insert(0, side)
@@ -127,92 +128,8 @@ def test_sizes_are_compared_by_container():
         {"spec": {"template": {"metadata": {"annotations": ["a"]}, "spec": {"containers": [1, None, {}]}}}},
     ],
 )
-def test_objects_of_any_shape_are_borne(odd):
+def test_objects_of_any_shape_are_borne(odd: dict[str, Any]) -> None:
     assert annotations_of_template(odd) is None
     assert template_sizes(odd) == {}
     assert not sizes_differ(odd, odd)
     assert is_running(odd, odd)
-    assert pending_change(odd, odd) is None
-
-
-OTHER_CLIENT = {MANAGEMENT: "injection", OS: "ubuntu20", VERSION: "450"}
-LONG = "-n 2 --filter " + "k" * 500 + "=v"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "owner", "template", "text"),
-    [
-        ({AMOUNT: "2"}, DEFAULTS, DEFAULTS, None),
-        # foreign keys and those that are not carried are no change of ours
-        ({AMOUNT: "2"}, {**DEFAULTS, "a": "b"}, {**DEFAULTS, "c": "d", PENDING: "x"}, None),
-        (
-            {AMOUNT: "2"},
-            {**DEFAULTS, REQUEST: "-n 1 -p 0.5"},
-            DEFAULTS,
-            "1 GPU × 50 % instead of 2 GPUs, from the next start on",
-        ),
-        (
-            {AMOUNT: "2"},
-            DEFAULTS,
-            {**DEFAULTS, REQUEST: "-n 1 -p 0.5"},
-            "2 GPUs instead of 1 GPU × 50 %, from the next start on",
-        ),
-        (
-            {},
-            {**DEFAULTS, REQUEST: "-n 1"},
-            None,
-            "1 GPU instead of no GPU, from the next start on",
-        ),
-        (
-            {},
-            {},
-            {**DEFAULTS, REQUEST: "-n 1"},
-            "no GPU instead of 1 GPU, from the next start on",
-        ),
-        # the same size, another spelling
-        (
-            {AMOUNT: "2"},
-            {**DEFAULTS, REQUEST: "-n 2"},
-            DEFAULTS,
-            "bitfusion.io/request -n 2, from the next start on",
-        ),
-        (
-            {AMOUNT: "2"},
-            DEFAULTS,
-            OTHER_CLIENT,
-            "bitfusion-client/os ubuntu22 instead of ubuntu20, bitfusion-client/version 454 instead of 450, "
-            "from the next start on",
-        ),
-        (
-            {AMOUNT: "2"},
-            DEFAULTS,
-            None,
-            "auto-management/bitfusion injection, bitfusion-client/os ubuntu22, "
-            "bitfusion-client/version 454, from the next start on",
-        ),
-        ({}, {}, {OS: "ubuntu22"}, "without bitfusion-client/os, from the next start on"),
-        # a size that cannot be, on either side
-        (
-            {AMOUNT: "2"},
-            {**DEFAULTS, REQUEST: "-n 0"},
-            DEFAULTS,
-            "a wrong size instead of 2 GPUs, from the next start on",
-        ),
-        (
-            {AMOUNT: "2"},
-            DEFAULTS,
-            {**DEFAULTS, REQUEST: "nonsense"},
-            "2 GPUs instead of a wrong size, from the next start on",
-        ),
-    ],
-)
-def test_what_waits_for_the_next_start_is_told(sizes, owner, template, text):
-    assert pending_change(notebook(sizes, owner), statefulset(sizes, template)) == text
-
-
-def test_a_pending_text_stays_readable():
-    text = pending_change(notebook({AMOUNT: "1"}, {REQUEST: LONG}), statefulset({AMOUNT: "1"}, {}))
-    assert text is not None
-    assert text.endswith("…, from the next start on")
-    assert len(text) < 450
-    assert "\n" not in text

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -48,14 +49,14 @@ def form(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]  #
     return run
 
 
-def test_the_example_is_a_list_that_the_command_takes(form, place: Path) -> None:
+def test_the_example_is_a_list_that_the_command_takes(form: Any, place: Path) -> None:
     result = form("--example")
     assert (result.status, result.errors) == (0, "")
     (place / "mine.yaml").write_text(result.output, encoding="utf-8")
     assert form("mine.yaml").status == 0
 
 
-def test_a_list_alone_gives_the_part_and_below_it_what_users_see(form) -> None:
+def test_a_list_alone_gives_the_part_and_below_it_what_users_see(form: Any) -> None:
     result = form("sizes.yaml")
     assert result.status == 0
     assert yaml.safe_load(result.output)["spawnerFormDefaults"]["gpus"]["value"]["num"] == "none"
@@ -73,7 +74,7 @@ def test_a_list_alone_gives_the_part_and_below_it_what_users_see(form) -> None:
     ]
 
 
-def test_a_file_is_written_and_the_table_shows_what_is_preselected(form, place: Path) -> None:
+def test_a_file_is_written_and_the_table_shows_what_is_preselected(form: Any, place: Path) -> None:
     (place / "sizes.yaml").write_text(HALF)
     result = form("sizes.yaml", "--config", "spawner_ui_config.yaml", "--output", "new.yaml")
     assert (result.status, result.errors) == (0, "")
@@ -95,7 +96,7 @@ def test_a_file_is_written_and_the_table_shows_what_is_preselected(form, place: 
     assert (place / "new.yaml").read_text(encoding="utf-8") == written
 
 
-def test_what_disappears_and_what_users_cannot_choose_is_told(form, place: Path) -> None:
+def test_what_disappears_and_what_users_cannot_choose_is_told(form: Any, place: Path) -> None:
     config = NEWER.replace('"amd.com/gpu"', '"bitfusion.io/gpu-memory"')
     config = config.replace("gpus:\n    readOnly: false", "gpus:\n    readOnly: true")
     (place / "spawner_ui_config.yaml").write_text(config)
@@ -109,7 +110,7 @@ def test_what_disappears_and_what_users_cannot_choose_is_told(form, place: Path)
     ]
 
 
-def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form, place: Path) -> None:
+def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place: Path) -> None:
     arguments = ("sizes.yaml", "--config", "spawner_ui_config.yaml", "--output", "spawner_ui_config.yaml")
     result = form(*arguments)
     assert (result.status, result.output) == (1, "")
@@ -147,7 +148,7 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form, place: Path
         ),
     ],
 )
-def test_options_that_do_not_go_together(form, place: Path, arguments: list[str], problem: str) -> None:
+def test_options_that_do_not_go_together(form: Any, place: Path, arguments: list[str], problem: str) -> None:
     before = sorted(os.listdir(place))
     result = form(*arguments)
     assert (result.status, result.output) == (2, "")
@@ -156,7 +157,7 @@ def test_options_that_do_not_go_together(form, place: Path, arguments: list[str]
 
 
 @pytest.mark.parametrize("version", ["1.3", "1.12", "2.0", "latest", "1"])
-def test_a_kubeflow_whose_manifests_are_not_known_is_refused(form, version: str) -> None:
+def test_a_kubeflow_whose_manifests_are_not_known_is_refused(form: Any, version: str) -> None:
     result = form("--hook", "--kustomize", "a", "--kubeflow", version)
     assert result.status == 2
     assert f"argument --kubeflow: must be 1.4 to 1.11: '{version}'" in result.errors
@@ -177,7 +178,7 @@ def test_a_kubeflow_whose_manifests_are_not_known_is_refused(form, version: str)
     ],
 )
 def test_a_wrong_list_is_one_line_and_nothing_is_written(
-    form, place: Path, content: bytes, problem: str
+    form: Any, place: Path, content: bytes, problem: str
 ) -> None:
     (place / "sizes.yaml").write_bytes(content)
     before = sorted(os.listdir(place))
@@ -189,14 +190,14 @@ def test_a_wrong_list_is_one_line_and_nothing_is_written(
     assert sorted(os.listdir(place)) == before
 
 
-def test_a_file_that_is_not_there_is_named(form) -> None:
+def test_a_file_that_is_not_there_is_named(form: Any) -> None:
     result = form("none.yaml")
     assert result.status == 1
     assert result.errors == ("kubeflow-bitfusion: none.yaml: No such file or directory\n")
 
 
 def test_a_full_disk_names_the_file_and_leaves_the_old_one(
-    form, place: Path, monkeypatch: pytest.MonkeyPatch
+    form: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert form("--hook", "--output", "hook.py").status == 0
     before = (place / "hook.py").read_bytes()
@@ -214,7 +215,7 @@ def test_a_full_disk_names_the_file_and_leaves_the_old_one(
     assert sorted(path.name for path in place.iterdir() if path.name.startswith(".")) == []
 
 
-def test_without_pyyaml_it_says_what_to_install(form, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyyaml_it_says_what_to_install(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     result = form("sizes.yaml")
     assert result.status == 1
@@ -224,13 +225,13 @@ def test_without_pyyaml_it_says_what_to_install(form, monkeypatch: pytest.Monkey
     )
 
 
-def test_the_example_and_the_hook_need_no_pyyaml(form, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_and_the_hook_need_no_pyyaml(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert form("--example").status == 0
     assert form("--hook").status == 0
 
 
-def test_the_hook_has_the_admins_image_rules_before_the_defaults(form, place: Path) -> None:
+def test_the_hook_has_the_admins_image_rules_before_the_defaults(form: Any, place: Path) -> None:
     (place / "images.yaml").write_text("- {image: 'team/*', os: centos8, version: 401}\n")
     result = form("--hook", "--images", "images.yaml", "--output", "hook.py")
     assert (result.status, result.output, result.errors) == (0, "wrote hook.py\n", "")
@@ -240,7 +241,7 @@ def test_the_hook_has_the_admins_image_rules_before_the_defaults(form, place: Pa
     assert space["IMAGE_RULES"] == (("team/*", "centos8", "401"), *defaults)
 
 
-def test_wrong_image_rules_are_one_line_with_the_files_name(form, place: Path) -> None:
+def test_wrong_image_rules_are_one_line_with_the_files_name(form: Any, place: Path) -> None:
     (place / "images.yaml").write_text("- {image: 'team/*', os: a/b, version: 401}\n")
     result = form("--hook", "--images", "images.yaml")
     assert (result.status, result.output) == (1, "")
@@ -291,7 +292,7 @@ def test_what_cannot_be_embedded_is_told(module: str, problem: str) -> None:
         embedded_modules(module)
 
 
-def test_help_shows_what_can_be_done(form) -> None:
+def test_help_shows_what_can_be_done(form: Any) -> None:
     result = form("--help")
     assert result.status == 0
     assert (

@@ -143,7 +143,7 @@ def python_of(version: BackendVersion) -> str:
 def reviewed(notebook: dict[str, Any]) -> Verdict:
     """What the admission webhook says to the notebook that the plain form would post."""
     return admit_notebook(
-        Review("1", "CREATE", "kubeflow.org", "Notebook", "digits", "ada", notebook, None, True, "ada", ""),
+        Review("1", "CREATE", "Notebook", "digits", "ada", notebook, None, True, "ada", ""),
         RULES,
     )
 

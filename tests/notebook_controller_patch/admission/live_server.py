@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
 from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.server import AdmissionServer
+from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
 from notebook_controller_patch.metrics import AdmissionMetrics
 from tests.notebook_controller_patch.admission.reviews import OURS, body
 
@@ -186,13 +187,15 @@ async def serving(live: Live) -> AsyncIterator[Live]:
     metrics = AdmissionMetrics(live.registry)
     owners = Owners(live.cache, lambda namespace, name: live.fetch(namespace, name), metrics)
     live.server = AdmissionServer(
-        lambda: live.rules,
-        owners,
+        AdmissionContext(
+            rules=lambda: live.rules,
+            owners=owners,
+            registry=live.registry,
+            metrics=metrics,
+            own_username=OURS,
+            ready={name: partial(live.ready.__getitem__, name) for name in live.ready},
+        ),
         live.context,
-        OURS,
-        live.registry,
-        metrics=metrics,
-        ready={name: (lambda name=name: live.ready[name]) for name in live.ready},
     )
     live.port = await live.server.start(HOST, 0)
     try:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +22,7 @@ from tools.environment import find_python
 ROOT = Path(__file__).parents[3]
 
 
-def test_random_reviews():
+def test_random_reviews() -> None:
     outcomes, total = run(seed=2, first=0, reviews=2000, progress=False)
     assert sum(outcomes.values()) == 2000
     # most of the patches are of objects that the API would have let in
@@ -33,7 +34,7 @@ def test_random_reviews():
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
-def test_random_reviews_that_shrink(rng: random.Random):
+def test_random_reviews_that_shrink(rng: random.Random) -> None:
     check(random_case(rng))
 
 
@@ -45,7 +46,7 @@ JSON = st.recursive(
 
 
 @given(st.binary(max_size=200) | JSON.map(lambda data: repr(data).encode()))
-def test_bytes_of_any_kind_are_a_review_or_are_told_why_not(posted):
+def test_bytes_of_any_kind_are_a_review_or_are_told_why_not(posted: Any) -> None:
     try:
         parsed = parse_review(posted)
     except BadReview as error:
@@ -63,7 +64,9 @@ def test_bytes_of_any_kind_are_a_review_or_are_told_why_not(posted):
     JSON,
     st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
 )
-def test_objects_of_any_shape_pass_untouched_or_patched_but_never_crash(kind, operation, new, old, owner):
+def test_objects_of_any_shape_pass_untouched_or_patched_but_never_crash(
+    kind: Any, operation: Any, new: Any, old: Any, owner: Any
+) -> None:
     data = review({"metadata": {}}, kind=kind, operation=operation, object=new, oldObject=old)
     parsed, verdict = decide(data, owner)
     assert verdict.allowed
@@ -91,7 +94,7 @@ PLACES = [
     JSON,
     st.booleans(),
 )
-def test_anything_in_any_place_of_a_usual_object(object_, place, value, update):
+def test_anything_in_any_place_of_a_usual_object(object_: Any, place: Any, value: Any, update: Any) -> None:
     def with_value(made, path):
         name, *rest = path
         inner = made.get(name)
@@ -127,29 +130,29 @@ def run_module(python: str, module: str, seed: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4294967295"])
-def test_the_same_patches_with_every_hash_seed(seed):
+def test_the_same_patches_with_every_hash_seed(seed: str) -> None:
     assert run_module(sys.executable, random_reviews.__name__, seed, "--reviews", "300") == digest(1, 300)
     assert run_module(sys.executable, golden.__name__, seed) == ""
 
 
-def test_the_same_patches_with_every_python():
+def test_the_same_patches_with_every_python() -> None:
     for python in other_pythons():
         assert run_module(python, random_reviews.__name__, "random", "--reviews", "300") == digest(1, 300)
         assert run_module(python, golden.__name__, "random") == ""
 
 
-def test_the_patches_of_the_version_before():
+def test_the_patches_of_the_version_before() -> None:
     """If this fails, old and new replicas would patch the same object differently during an upgrade."""
     assert golden.differences() == []
 
 
-def test_the_pinned_reviews_are_those_of_the_table():
+def test_the_pinned_reviews_are_those_of_the_table() -> None:
     stored = json.loads(golden.FILE.read_text(encoding="utf-8"))
     assert {one["name"]: (one["review"], one["owner"]) for one in stored} == golden.cases()
 
 
 @pytest.mark.parametrize("name", golden.cases())
-def test_the_order_of_an_objects_keys_does_not_matter(name):
+def test_the_order_of_an_objects_keys_does_not_matter(name: Any) -> None:
     def reversed_(value):
         if isinstance(value, dict):
             return {key: reversed_(value[key]) for key in reversed(value)}

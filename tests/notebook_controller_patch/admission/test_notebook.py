@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import jsonpatch
 import pytest
@@ -50,12 +51,14 @@ def admit(new, old=None, rules=DEFAULT_RULES, **fields) -> Verdict:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("limits", [{AMOUNT: "2"}, {AMOUNT: 2}, {HALF: "1"}, {AMOUNT: "1", MEMORY: "8Gi"}])
-def test_a_notebook_that_asks_gets_its_annotations_and_its_label(limits, dry_run):
+def test_a_notebook_that_asks_gets_its_annotations_and_its_label(
+    limits: dict[str, Any], dry_run: bool
+) -> None:
     verdict = admit(notebook(limits), dryRun=dry_run)
     assert verdict == Verdict(patch=FULL_PATCH, warnings=(CHOSEN,))
 
 
-def test_absent_maps_are_made_once_and_first():
+def test_absent_maps_are_made_once_and_first() -> None:
     new = notebook({AMOUNT: "1"})
     new["metadata"].pop("labels")
     new["metadata"]["annotations"] = None
@@ -70,7 +73,7 @@ def test_absent_maps_are_made_once_and_first():
     assert admit(new).patch == [{"op": "add", "path": "/metadata", "value": {}}, *patch]
 
 
-def test_the_limits_stay_as_written_and_the_second_pass_is_empty():
+def test_the_limits_stay_as_written_and_the_second_pass_is_empty() -> None:
     new = notebook({HALF: "1"}, {"a/b~c": "d"})
     after = jsonpatch.apply_patch(new, admit(new).patch)
     assert after["spec"] == new["spec"]
@@ -79,23 +82,23 @@ def test_the_limits_stay_as_written_and_the_second_pass_is_empty():
     assert admit(after, new) == UNTOUCHED
 
 
-def test_the_rules_choose_the_client():
+def test_the_rules_choose_the_client() -> None:
     verdict = admit(notebook({HALF: "1"}, image="team/x:1"), rules=(ImageRule("team/*", "centos8", "401"),))
     assert [operation["value"] for operation in verdict.patch] == ["injection", "centos8", "401", "true"]
     verdict = admit(notebook({HALF: "1"}, image=OLD_IMAGE))
     assert [operation["value"] for operation in verdict.patch] == ["injection", "ubuntu20", "450", "true"]
 
 
-def test_what_the_user_wrote_wins():
+def test_what_the_user_wrote_wins() -> None:
     verdict = admit(notebook({HALF: "1"}, {MANAGEMENT: "none", OS: "", VERSION: "1"}))
     assert verdict == Verdict(patch=FULL_PATCH[3:])
 
 
-def test_a_size_by_annotation_alone_asks_too():
+def test_a_size_by_annotation_alone_asks_too() -> None:
     assert admit(notebook({}, {REQUEST: "-n 1 -p 0.5"})).patch == FULL_PATCH
 
 
-def test_the_gpu_removed_our_annotations_go():
+def test_the_gpu_removed_our_annotations_go() -> None:
     asking = notebook({HALF: "1"}, {**DEFAULTS, "a": "b"}, {LABEL: "true"})
     verdict = admit(notebook({}, {**DEFAULTS, "a": "b"}, {LABEL: "true"}), asking)
     assert verdict.patch == [
@@ -112,12 +115,12 @@ def test_the_gpu_removed_our_annotations_go():
 
 
 @pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": "1"}, {"bitfusion.io/gpu": "100"}])
-def test_other_notebooks_are_none_of_our_business(limits):
+def test_other_notebooks_are_none_of_our_business(limits: dict[str, Any]) -> None:
     assert admit(notebook(limits, DEFAULTS)) == UNTOUCHED
 
 
 @pytest.mark.parametrize(("limits", "annotations", "message"), REFUSALS)
-def test_refusals_as_the_form_shows_them(limits, annotations, message):
+def test_refusals_as_the_form_shows_them(limits: Any, annotations: Any, message: Any) -> None:
     verdict = admit(notebook(limits, annotations))
     assert (verdict.allowed, verdict.code, verdict.patch, verdict.warnings) == (False, 422, [], ())
     assert verdict.message.startswith(message)
@@ -128,7 +131,7 @@ def test_refusals_as_the_form_shows_them(limits, annotations, message):
     assert verdict.message.isprintable()
 
 
-def test_two_containers_that_ask_are_refused():
+def test_two_containers_that_ask_are_refused() -> None:
     new = notebook({AMOUNT: "1"})
     new["spec"]["template"]["spec"]["containers"].append(
         {"name": "side", "resources": {"limits": {HALF: "1"}}}
@@ -146,7 +149,7 @@ def edited(base, annotations=None, limits=None):
     return new
 
 
-def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted():
+def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted() -> None:
     wrong = notebook({AMOUNT: "0"})
     for change in (
         {STOPPED: "2026-11-21T08:00:00Z"},
@@ -164,7 +167,7 @@ def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted
     assert admit(None, wrong, operation="DELETE") == UNTOUCHED
 
 
-def test_a_wrong_notebook_edited_in_its_bitfusion_part_must_become_right():
+def test_a_wrong_notebook_edited_in_its_bitfusion_part_must_become_right() -> None:
     wrong = notebook({AMOUNT: "0"})
     assert not admit(edited(wrong, limits={AMOUNT: "-1"}), wrong).allowed
     assert not admit(edited(wrong, {REQUEST: "-n 0"}), wrong).allowed
@@ -181,7 +184,9 @@ def test_a_wrong_notebook_edited_in_its_bitfusion_part_must_become_right():
     ],
 )
 @pytest.mark.parametrize("stopped", [None, "before", "after"])
-def test_an_edit_of_the_spec_that_restarts_a_running_notebook_is_announced(old, new, warned, stopped):
+def test_an_edit_of_the_spec_that_restarts_a_running_notebook_is_announced(
+    old: dict[str, Any], new: dict[str, Any], warned: bool, stopped: str | None
+) -> None:
     base = notebook({AMOUNT: "1"}, DEFAULTS, {LABEL: "true"})
     before, after = edited(base, limits=old), edited(base, limits=new)
     if stopped:
@@ -191,16 +196,16 @@ def test_an_edit_of_the_spec_that_restarts_a_running_notebook_is_announced(old, 
     assert verdict.warnings == ((RESTARTS,) if warned and not stopped else ())
 
 
-def test_a_size_changed_in_the_annotation_needs_no_warning():
+def test_a_size_changed_in_the_annotation_needs_no_warning() -> None:
     base = notebook({AMOUNT: "1"}, DEFAULTS, {LABEL: "true"})
     assert admit(edited(base, {REQUEST: "-n 2"}), base) == UNTOUCHED
 
 
-def test_restarts_of_notebooks_without_bitfusion_are_not_ours_to_announce():
+def test_restarts_of_notebooks_without_bitfusion_are_not_ours_to_announce() -> None:
     assert admit(edited(notebook(), limits={"cpu": "2"}), notebook()) == UNTOUCHED
 
 
-def test_another_image_with_the_former_images_client_is_told():
+def test_another_image_with_the_former_images_client_is_told() -> None:
     former = notebook({AMOUNT: "1"}, {**DEFAULTS, OS: "ubuntu20", VERSION: "450"}, {LABEL: "true"}, OLD_IMAGE)
     present = copy.deepcopy(former)
     present["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
@@ -228,13 +233,13 @@ def test_another_image_with_the_former_images_client_is_told():
         {"object": "text"},
     ],
 )
-def test_what_this_webhook_was_not_made_for_passes(fields):
+def test_what_this_webhook_was_not_made_for_passes(fields: dict[str, Any]) -> None:
     kind = fields.pop("kind", "Notebook")
     assert admit(notebook({AMOUNT: "0"}), kind=kind, **fields) == UNTOUCHED
 
 
 @pytest.mark.parametrize("limits", [{AMOUNT: "2"}, {AMOUNT: "0"}, {}])
-def test_a_notebook_that_is_to_be_left_alone(limits):
+def test_a_notebook_that_is_to_be_left_alone(limits: dict[str, Any]) -> None:
     alone = notebook(limits, DEFAULTS, {"bitfusion.io/admission": "ignore", LABEL: "true"})
     assert admit(alone) == UNTOUCHED
     # the edit that brings the label is sent, because the object before it is selected
@@ -244,7 +249,7 @@ def test_a_notebook_that_is_to_be_left_alone(limits):
 
 @pytest.mark.parametrize("part", ["annotations", "labels"])
 @pytest.mark.parametrize("odd", [[], ["a"], "text", 1, True])
-def test_an_object_that_the_api_will_refuse_is_left_to_it(part, odd):
+def test_an_object_that_the_api_will_refuse_is_left_to_it(part: str, odd: object) -> None:
     new = notebook({AMOUNT: "1"})
     new["metadata"][part] = odd
     assert admit(new) == UNTOUCHED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,9 @@ def posted(cluster: Cluster, path: str, limits=None, annotations=None, name: str
 
 
 @pytest.mark.parametrize(("limits", "annotations", "message"), REFUSALS)
-def test_a_refusal_in_the_forms_error_bar(cluster, notebooks, limits, annotations, message):
+def test_a_refusal_in_the_forms_error_bar(
+    cluster: Any, notebooks: str, limits: Any, annotations: Any, message: Any
+) -> None:
     with pytest.raises(Refused) as caught:
         posted(cluster, notebooks, limits, annotations)
     assert caught.value.status == 422
@@ -44,7 +47,7 @@ def test_a_refusal_in_the_forms_error_bar(cluster, notebooks, limits, annotation
         assert caught.value.message == DENIED + message
 
 
-def test_a_refusal_by_kubectl(cluster, notebooks):
+def test_a_refusal_by_kubectl(cluster: Any, notebooks: str) -> None:
     wrong = form_notebook("mine", {AMOUNT: "0"}, namespace=notebooks.split("/")[5])
     failed = cluster.try_kubectl("create", "-f", "-", input=json.dumps(wrong))
     assert failed.returncode == 1
@@ -52,7 +55,7 @@ def test_a_refusal_by_kubectl(cluster, notebooks):
     assert failed.stderr.strip() == told + DENIED + REFUSALS[0][2]
 
 
-def test_a_chosen_client_is_told_as_a_warning(cluster, notebooks):
+def test_a_chosen_client_is_told_as_a_warning(cluster: Any, notebooks: str) -> None:
     del cluster.client.warnings[:]
     made = posted(cluster, notebooks, {"bitfusion.io/gpu-50": "1"}, {REQUEST: "-n 1 -p 0.25"})
     assert made["metadata"]["labels"]["bitfusion.io/requested"] == "true"

@@ -59,18 +59,24 @@ def setting() -> Iterator[Setting]:
         made.owners.close()
 
 
-def find(owners: Owners, uid: str = OWNER_UID) -> Mapping[str, str] | None:
-    return asyncio.run(owners.find("ann", "nb", uid))
+async def look_up(owners: Owners) -> Mapping[str, str] | None:
+    """As the server does: the cache, then one live look-up."""
+    cached = owners.cached("ann", "nb", OWNER_UID)
+    return cached if cached is not None else await owners.look_up("ann", "nb", OWNER_UID)
 
 
-def test_the_cache_knows_without_a_question(setting):
+def find(owners: Owners) -> Mapping[str, str] | None:
+    return asyncio.run(look_up(owners))
+
+
+def test_the_cache_knows_without_a_question(setting: Setting) -> None:
     owners = setting.make(Cache(Record(OWNER_UID, DEFAULTS)), dict)
     assert find(owners) == DEFAULTS
     assert setting.asked == []
     assert setting.counts() == {"hit": 1, "miss": 0, "failed": 0}
 
 
-def test_a_miss_is_one_live_look_up(setting):
+def test_a_miss_is_one_live_look_up(setting: Setting) -> None:
     owners = setting.make(Cache(), lambda: notebook(annotations=DEFAULTS))
     assert find(owners) == ANNOTATIONS
     assert setting.asked == [("ann", "nb")]
@@ -78,14 +84,14 @@ def test_a_miss_is_one_live_look_up(setting):
     assert setting.registry.get_sample_value("bitfusion_admission_live_lookup_duration_seconds_count") == 1
 
 
-def test_a_notebook_made_anew_is_not_taken_for_its_predecessor(setting):
+def test_a_notebook_made_anew_is_not_taken_for_its_predecessor(setting: Setting) -> None:
     owners = setting.make(Cache(Record("of the one before", {"a": "b"})), lambda: notebook())
     assert find(owners) == notebook()["metadata"]["annotations"]
     assert setting.asked == [("ann", "nb")]
 
 
 @pytest.mark.parametrize("cache", [Cache(), Cache(Record(OWNER_UID, {}))])
-def test_no_annotations_are_an_answer(setting, cache):
+def test_no_annotations_are_an_answer(setting: Setting, cache: Any) -> None:
     bare = notebook()
     del bare["metadata"]["annotations"]
     assert find(setting.make(cache, lambda: bare)) == {}
@@ -95,7 +101,7 @@ IGNORE = {"bitfusion.io/admission": "ignore"}
 
 
 @pytest.mark.parametrize("cache", [Cache(), Cache(Record(OWNER_UID, DEFAULTS, IGNORE))])
-def test_a_notebook_that_is_to_be_left_alone(setting, cache):
+def test_a_notebook_that_is_to_be_left_alone(setting: Setting, cache: Any) -> None:
     assert find(setting.make(cache, lambda: notebook(annotations=DEFAULTS, labels=IGNORE))) is LEFT_ALONE
     assert setting.counts()["failed"] == 0
 
@@ -114,7 +120,9 @@ def failing() -> Any:
         (lambda: [], "the Notebook of that name is another one"),
     ],
 )
-def test_what_cannot_be_learnt_is_unknown_and_logged_once(setting, caplog, answer, reason):
+def test_what_cannot_be_learnt_is_unknown_and_logged_once(
+    setting: Setting, caplog: pytest.LogCaptureFixture, answer: Any, reason: str
+) -> None:
     owners = setting.make(Cache(), answer)
     with caplog.at_level(logging.WARNING):
         assert find(owners) is None
@@ -124,22 +132,18 @@ def test_what_cannot_be_learnt_is_unknown_and_logged_once(setting, caplog, answe
     assert setting.counts() == {"hit": 0, "miss": 1, "failed": 1}
 
 
-def test_an_apiserver_that_does_not_answer_is_not_waited_for(setting, caplog):
+def test_an_apiserver_that_does_not_answer_is_not_waited_for(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
     let_go = threading.Event()
     owners = setting.make(Cache(), lambda: let_go.wait(20))
 
     async def asked_by_many() -> list[Mapping[str, str] | None]:
         try:
-            return await asyncio.gather(*(owners.find("ann", "nb", OWNER_UID) for _ in range(20)))
+            return await asyncio.gather(*(look_up(owners) for _ in range(20)))
         finally:
             let_go.set()
 
     assert asyncio.run(asked_by_many()) == [None] * 20
     assert {record.reason for record in caplog.records} == {"no answer within 0.5 s"}
     assert len(setting.asked) == 8  # no more threads than that; the others were never asked
-
-
-def test_without_metrics_it_works_too():
-    owners = Owners(Cache(), lambda namespace, name: notebook())
-    assert find(owners) == notebook()["metadata"]["annotations"]
-    owners.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,13 @@ from notebook_controller_patch.admission.review import (
 from tests.notebook_controller_patch.admission.reviews import CONTROLLER, UID, body, notebook, review
 
 
-def test_a_review_as_the_apiserver_sends_it():
+def test_a_review_as_the_apiserver_sends_it() -> None:
     new, old = notebook(), notebook(name="nb")
     data = review(new, old)
     data["request"]["dryRun"] = True
     assert parse_review(body(data)) == Review(
         uid=UID,
         operation="UPDATE",
-        group="kubeflow.org",
         kind="Notebook",
         name="nb",
         namespace="ann",
@@ -35,7 +35,7 @@ def test_a_review_as_the_apiserver_sends_it():
     )
 
 
-def test_a_deletion_has_no_object():
+def test_a_deletion_has_no_object() -> None:
     parsed = parse_review(body(review(None, notebook(), operation="DELETE")))
     assert parsed.object is None
     assert parsed.old_object is not None
@@ -103,7 +103,7 @@ def requested(**fields):
         (requested(operation=None), "the AdmissionReview's request has no operation"),
     ],
 )
-def test_what_is_no_review_is_told_in_one_line(posted, message):
+def test_what_is_no_review_is_told_in_one_line(posted: Any, message: str) -> None:
     with pytest.raises(BadReview) as caught:
         parse_review(posted)
     text = str(caught.value)
@@ -116,13 +116,13 @@ def test_what_is_no_review_is_told_in_one_line(posted, message):
     "field", ["kind", "userInfo", "object", "oldObject", "name", "namespace", "dryRun", "subResource"]
 )
 @pytest.mark.parametrize("value", [None, [], "text", 1, {}])
-def test_other_fields_may_be_anything(field, value):
+def test_other_fields_may_be_anything(field: str, value: object) -> None:
     parsed = parse_review(requested(**{field: value}))
     assert parsed.uid == UID
     assert parsed.dry_run is False
 
 
-def test_an_answer_that_changes_nothing():
+def test_an_answer_that_changes_nothing() -> None:
     parsed = parse_review(body(review(notebook())))
     assert answer(parsed, Verdict()) == {
         "apiVersion": "admission.k8s.io/v1",
@@ -131,7 +131,7 @@ def test_an_answer_that_changes_nothing():
     }
 
 
-def test_an_answer_with_a_patch_and_a_warning():
+def test_an_answer_with_a_patch_and_a_warning() -> None:
     patch = [{"op": "add", "path": "/metadata/labels/ü", "value": "true"}]
     parsed = parse_review(body(review(notebook())))
     response = answer(parsed, Verdict(patch=patch, warnings=("w" * 300, "short")))["response"]
@@ -141,7 +141,7 @@ def test_an_answer_with_a_patch_and_a_warning():
     assert response["warnings"] == ["w" * 255 + "…", "short"]
 
 
-def test_a_refusal():
+def test_a_refusal() -> None:
     parsed = parse_review(body(review(notebook())))
     verdict = Verdict(False, patch=[{"op": "add", "path": "/a", "value": 1}], message="no", code=422)
     assert answer(parsed, verdict)["response"] == {

@@ -8,12 +8,14 @@ import ssl
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
-from notebook_controller_patch.admission import http_service, server
-from notebook_controller_patch.admission.http_service import LARGEST_BODY
+from notebook_controller_patch import http_service
+from notebook_controller_patch.admission import server
 from notebook_controller_patch.admission.review import Verdict
+from notebook_controller_patch.http_service import LARGEST_BODY
 from tests.notebook_controller_patch.admission.live_server import HOST, Client, Live, Record, head, serving
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,
@@ -52,7 +54,7 @@ def run(live: Live, scenario, **limits):
     return asyncio.run(main())
 
 
-def test_both_webhooks_over_one_connection(live):
+def test_both_webhooks_over_one_connection(live: Live) -> None:
     live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS)
 
     async def scenario(client: Client):
@@ -82,7 +84,7 @@ def test_both_webhooks_over_one_connection(live):
     assert live.value("bitfusion_admission_duration_seconds_count", webhook="notebooks") == 2
 
 
-def test_a_notebook_that_the_cache_misses_is_looked_up(live, caplog):
+def test_a_notebook_that_the_cache_misses_is_looked_up(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     live.notebooks["ann", "nb"] = notebook(annotations=DEFAULTS)
 
     async def scenario(client: Client):
@@ -98,7 +100,7 @@ def test_a_notebook_that_the_cache_misses_is_looked_up(live, caplog):
     assert live.value("bitfusion_admission_lookups_total", result="failed") == 1
 
 
-def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live):
+def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live: Live) -> None:
     live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS, {"bitfusion.io/admission": "ignore"})
 
     async def scenario(client: Client):
@@ -128,7 +130,9 @@ def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live)
     ],
 )
 @pytest.mark.parametrize("path", [NOTEBOOKS, STATEFULSETS])
-def test_what_is_no_review_gets_one_clear_line_and_the_connection_stays(live, caplog, path, posted, message):
+def test_what_is_no_review_gets_one_clear_line_and_the_connection_stays(
+    live: Live, caplog: pytest.LogCaptureFixture, path: Any, posted: bytes, message: str
+) -> None:
     async def scenario(client: Client):
         return await client.post(path, posted), await client.post(path, review(notebook()))
 
@@ -151,7 +155,9 @@ def test_what_is_no_review_gets_one_clear_line_and_the_connection_stays(live, ca
         ("POST", NOTEBOOKS, {"Content-Type": "text/xml"}, 415, "the content type must be application/json"),
     ],
 )
-def test_requests_for_something_else(live, method, path, headers, status, message):
+def test_requests_for_something_else(
+    live: Live, method: str, path: Any, headers: dict[str, Any], status: int, message: str
+) -> None:
     async def scenario(client: Client):
         first = await client.send(method, path, b"x" * 5000, headers)
         return first, await client.send("GET", "/healthz")
@@ -162,7 +168,7 @@ def test_requests_for_something_else(live, method, path, headers, status, messag
     assert live.value(BAD, status=str(status)) == 1
 
 
-def test_the_content_type_may_name_a_charset(live):
+def test_the_content_type_may_name_a_charset(live: Live) -> None:
     async def scenario(client: Client):
         content = json.dumps(review(notebook())).encode()
         return await client.send(
@@ -172,7 +178,7 @@ def test_the_content_type_may_name_a_charset(live):
     assert run(live, scenario).status == 200
 
 
-def test_a_large_review_is_answered(live):
+def test_a_large_review_is_answered(live: Live) -> None:
     data = review(statefulset(), statefulset())
     data["request"]["object"]["metadata"]["annotations"] = {"large": "x" * (LARGEST_BODY - 10_000)}
 
@@ -182,7 +188,7 @@ def test_a_large_review_is_answered(live):
     assert run(live, scenario).response["allowed"] is True
 
 
-def test_a_body_that_is_too_large_is_told_so(live):
+def test_a_body_that_is_too_large_is_told_so(live: Live) -> None:
     async def scenario(client: Client):
         answer = await client.post(NOTEBOOKS, b"x" * (LARGEST_BODY + 1))
         return answer, await client.send("GET", "/healthz")
@@ -193,7 +199,7 @@ def test_a_body_that_is_too_large_is_told_so(live):
     assert live.value(BAD, status="413") == 1
 
 
-def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live):
+def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Transfer-Encoding": "chunked"}
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
 
@@ -208,7 +214,7 @@ def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live):
     assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
 
 
-def test_a_body_without_end_is_told_so_and_cut(live):
+def test_a_body_without_end_is_told_so_and_cut(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(10**12)}
 
     async def scenario(client: Client):
@@ -220,7 +226,9 @@ def test_a_body_without_end_is_told_so_and_cut(live):
     assert ended
 
 
-def test_a_request_that_does_not_arrive_is_not_waited_for(live, monkeypatch):
+def test_a_request_that_does_not_arrive_is_not_waited_for(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_service, "REQUEST_SECONDS", 0.2)
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
@@ -235,7 +243,7 @@ def test_a_request_that_does_not_arrive_is_not_waited_for(live, monkeypatch):
     assert live.value("bitfusion_admission_in_flight") == 0
 
 
-def test_clients_that_hang_up_or_speak_nonsense_leave_nothing(live):
+def test_clients_that_hang_up_or_speak_nonsense_leave_nothing(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
     async def scenario(client: Client):
@@ -265,7 +273,14 @@ def broken(*args, **kwargs):
         ("admit_statefulset", STATEFULSETS, statefulset({AMOUNT: "1"})),
     ],
 )
-def test_a_bug_of_ours_lets_the_object_through(live, caplog, monkeypatch, function, path, object_):
+def test_a_bug_of_ours_lets_the_object_through(
+    live: Live,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    path: Any,
+    object_: Any,
+) -> None:
     monkeypatch.setattr(server, function, broken)
 
     async def scenario(client: Client):
@@ -283,7 +298,9 @@ def test_a_bug_of_ours_lets_the_object_through(live, caplog, monkeypatch, functi
     assert "RuntimeError: a bug" in logging.Formatter().formatException(record.exc_info)
 
 
-def test_a_verdict_that_cannot_be_told_lets_the_object_through(live, caplog, monkeypatch):
+def test_a_verdict_that_cannot_be_told_lets_the_object_through(
+    live: Live, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unanswerable = Verdict(patch=[{"op": "add", "path": "/a", "value": object()}])
     monkeypatch.setattr(server, "admit_notebook", lambda review, rules: unanswerable)
 
@@ -293,7 +310,9 @@ def test_a_verdict_that_cannot_be_told_lets_the_object_through(live, caplog, mon
     assert run(live, scenario).response == {"uid": UID, "allowed": True, "warnings": [FAILURE]}
 
 
-def test_rules_that_cannot_be_read_let_the_object_through(live, caplog):
+def test_rules_that_cannot_be_read_let_the_object_through(
+    live: Live, caplog: pytest.LogCaptureFixture
+) -> None:
     live.rules = None  # type: ignore[assignment]  # what a bug could make of it
 
     async def scenario(client: Client):
@@ -302,7 +321,7 @@ def test_rules_that_cannot_be_read_let_the_object_through(live, caplog):
     assert run(live, scenario).response["warnings"] == [FAILURE]
 
 
-def test_one_line_a_decision(live, caplog):
+def test_one_line_a_decision(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(client: Client):
         await client.post(NOTEBOOKS, review(notebook({AMOUNT: "2"}), dryRun=True))
         await client.post(NOTEBOOKS, review(notebook({AMOUNT: "0"})))
@@ -322,7 +341,7 @@ def test_one_line_a_decision(live, caplog):
     assert refused.reason.startswith('Invalid value "0" for bitfusion.io/gpu-amount')
 
 
-def test_health_readiness_and_metrics(live):
+def test_health_readiness_and_metrics(live: Live) -> None:
     live.ready = {"certificate": True, "notebooks": False}
 
     async def scenario(client: Client):
@@ -339,7 +358,7 @@ def test_health_readiness_and_metrics(live):
     assert "bitfusion_admission_in_flight 1.0" in metrics.text
 
 
-def test_what_was_asked_before_the_end_is_answered(live):
+def test_what_was_asked_before_the_end_is_answered(live: Live) -> None:
     let_go, asked = threading.Event(), threading.Event()
 
     def slow(namespace, name):
@@ -372,7 +391,7 @@ def test_what_was_asked_before_the_end_is_answered(live):
     assert closed
 
 
-def test_what_has_been_sent_but_not_read_is_answered_too(live):
+def test_what_has_been_sent_but_not_read_is_answered_too(live: Live) -> None:
     async def scenario(client: Client):
         content = body(review(notebook({AMOUNT: "1"})))
         headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(len(content))}
@@ -383,7 +402,7 @@ def test_what_has_been_sent_but_not_read_is_answered_too(live):
     assert run(live, scenario).response["allowed"] is True
 
 
-def test_the_end_does_not_wait_longer_than_it_was_given(live):
+def test_the_end_does_not_wait_longer_than_it_was_given(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
     async def scenario(client: Client):
@@ -397,7 +416,7 @@ def test_the_end_does_not_wait_longer_than_it_was_given(live):
     assert live.value("bitfusion_admission_in_flight") == 0
 
 
-def test_while_it_drains_it_serves_and_asks_for_other_connections(live):
+def test_while_it_drains_it_serves_and_asks_for_other_connections(live: Live) -> None:
     async def scenario(client: Client):
         before = await client.post(NOTEBOOKS, review(notebook()))
         live.server.drain()
@@ -412,7 +431,7 @@ def test_while_it_drains_it_serves_and_asks_for_other_connections(live):
     assert all(answer.response["allowed"] for answer in answers)
 
 
-def test_old_versions_of_tls_are_refused(live):
+def test_old_versions_of_tls_are_refused(live: Live) -> None:
     with pytest.warns(DeprecationWarning, match="TLSv1 is deprecated"):
         live.context.minimum_version = ssl.TLSVersion.TLSv1
     old = ssl.create_default_context()
@@ -433,7 +452,7 @@ def test_old_versions_of_tls_are_refused(live):
     assert live.context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
-def test_admission_does_without_the_kubernetes_client():
+def test_admission_does_without_the_kubernetes_client() -> None:
     code = "import sys, notebook_controller_patch.admission.server; print('kubernetes' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
@@ -441,7 +460,7 @@ def test_admission_does_without_the_kubernetes_client():
     assert done.stdout == "False\n"
 
 
-def test_a_port_in_use_is_an_error(live):
+def test_a_port_in_use_is_an_error(live: Live) -> None:
     async def scenario(client: Client):
         with pytest.raises(OSError, match="Address already in use"):
             await live.server.start(HOST, live.port)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import jsonpatch
 import pytest
@@ -55,7 +56,7 @@ def decide(new, old=None, owner=None, own_username=OURS, **fields) -> tuple[bool
     return asked is not None, after["spec"]["template"]["metadata"].get("annotations"), verdict
 
 
-def test_a_new_statefulset_gets_its_notebooks_annotations():
+def test_a_new_statefulset_gets_its_notebooks_annotations() -> None:
     owner = {**DEFAULTS, "notebooks.kubeflow.org/creator": "ann", PENDING: "x", STOPPED: "now"}
     asked, annotations, verdict = decide(statefulset({AMOUNT: "2"}), owner=owner)
     assert asked
@@ -68,7 +69,7 @@ def test_a_new_statefulset_gets_its_notebooks_annotations():
     ]
 
 
-def test_beside_kubeflow_that_copies_by_itself_only_the_rest_is_done():
+def test_beside_kubeflow_that_copies_by_itself_only_the_rest_is_done() -> None:
     # from 1.8 on every annotation without "kubectl" or "notebook" in its key is in the template already
     template = {**DEFAULTS, "a/b": "c", STOPPED: "now"}
     _, annotations, verdict = decide(statefulset({AMOUNT: "2"}, template), owner=DEFAULTS)
@@ -93,7 +94,9 @@ def test_beside_kubeflow_that_copies_by_itself_only_the_rest_is_done():
     ],
 )
 @pytest.mark.parametrize("foreign", [{}, {"a/b": "c"}])
-def test_a_changed_size_waits_for_the_notebooks_own_stop_or_start(old, new, asked, annotations, foreign):
+def test_a_changed_size_waits_for_the_notebooks_own_stop_or_start(
+    old: int | None, new: int | None, asked: bool, annotations: Any, foreign: dict[str, Any]
+) -> None:
     before = statefulset({AMOUNT: "2"}, {**OLD_SIZE, **foreign}, old)
     after = statefulset({AMOUNT: "2"}, {**OLD_SIZE, **foreign}, new)
     was_asked, result, verdict = decide(after, before, NEW_SIZE)
@@ -112,27 +115,27 @@ def test_a_changed_size_waits_for_the_notebooks_own_stop_or_start(old, new, aske
         None,
     ],
 )
-def test_nobody_changes_a_running_template_in_passing(written):
+def test_nobody_changes_a_running_template_in_passing(written: dict[str, Any] | None) -> None:
     old = statefulset({AMOUNT: "2"}, {**OLD_SIZE, "a": "b"})
     asked, annotations, _ = decide(statefulset({AMOUNT: "2"}, written), old, NEW_SIZE)
     assert not asked
     assert annotations == {**OLD_SIZE, **({"a": "b"} if written else {})}
 
 
-def test_a_running_notebook_from_before_the_installation_is_not_remade():
+def test_a_running_notebook_from_before_the_installation_is_not_remade() -> None:
     old = statefulset({AMOUNT: "2"})
     asked, annotations, verdict = decide(statefulset({AMOUNT: "2"}), old, DEFAULTS)
     assert (asked, annotations, verdict) == (False, None, UNTOUCHED)
 
 
-def test_even_pending_stays_in_a_running_template():
+def test_even_pending_stays_in_a_running_template() -> None:
     # taking it out would remake the pod; the next stop does it
     old = statefulset({AMOUNT: "2"}, {**OLD_SIZE, PENDING: "x"})
     assert decide(copy.deepcopy(old), old, OLD_SIZE)[2] == UNTOUCHED
     assert decide(statefulset({AMOUNT: "2"}, {**OLD_SIZE, PENDING: "x"}, 0), old, OLD_SIZE)[1] == OLD_SIZE
 
 
-def test_limits_that_differ_remake_the_pod_anyway_so_the_rest_comes_along():
+def test_limits_that_differ_remake_the_pod_anyway_so_the_rest_comes_along() -> None:
     old = statefulset({AMOUNT: "2"}, OLD_SIZE)
     asked, annotations, _ = decide(statefulset({AMOUNT: "1"}, OLD_SIZE), old, NEW_SIZE)
     assert asked
@@ -144,7 +147,7 @@ def test_limits_that_differ_remake_the_pod_anyway_so_the_rest_comes_along():
 
 
 @pytest.mark.parametrize(("old", "new"), [(None, None), (1, 0), (0, 1), (0, 0)])
-def test_an_owner_that_could_not_be_read_takes_nothing_away(old, new):
+def test_an_owner_that_could_not_be_read_takes_nothing_away(old: int | None, new: int | None) -> None:
     before = statefulset({AMOUNT: "2"}, OLD_SIZE, old) if old is not None else None
     after = statefulset({AMOUNT: "2"}, {**OLD_SIZE, "a": "b"}, new)
     request = parsed(after, before)
@@ -152,12 +155,12 @@ def test_an_owner_that_could_not_be_read_takes_nothing_away(old, new):
     assert admit_statefulset(request, None) == UNTOUCHED
 
 
-def test_an_owner_without_annotations_takes_them_away():
+def test_an_owner_without_annotations_takes_them_away() -> None:
     _, annotations, _ = decide(statefulset({}, {**OLD_SIZE, "a": "b"}, 0), statefulset({}, OLD_SIZE), {})
     assert annotations == {"a": "b"}
 
 
-def test_the_reconcilers_own_writes_pass():
+def test_the_reconcilers_own_writes_pass() -> None:
     old, new = statefulset({AMOUNT: "2"}), statefulset({AMOUNT: "2"}, DEFAULTS)
     asked, annotations, verdict = decide(new, old, {}, username=OURS)
     assert (asked, annotations, verdict) == (False, DEFAULTS, UNTOUCHED)
@@ -175,7 +178,7 @@ def test_the_reconcilers_own_writes_pass():
         {"object": None},
     ],
 )
-def test_what_this_webhook_was_not_made_for_passes(fields):
+def test_what_this_webhook_was_not_made_for_passes(fields: dict[str, Any]) -> None:
     kind = fields.pop("kind", "StatefulSet")
     request = parsed(statefulset(), kind=kind, **fields)
     assert needs_owner(request) is None
@@ -211,7 +214,7 @@ MINE = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "nb", "uid"
         ({}, None),
     ],
 )
-def test_only_statefulsets_of_a_notebook_are_ours(object_, owner):
+def test_only_statefulsets_of_a_notebook_are_ours(object_: dict[str, Any], owner: Any) -> None:
     assert owner_notebook(object_, "ann") == owner
     request = parsed(object_, kind="StatefulSet", namespace="ann")
     if owner is None:
@@ -222,14 +225,14 @@ def test_only_statefulsets_of_a_notebook_are_ours(object_, owner):
 
 
 @pytest.mark.parametrize("old", [None, statefulset({AMOUNT: "1"}, DEFAULTS)])
-def test_a_template_that_is_to_be_left_alone(old):
+def test_a_template_that_is_to_be_left_alone(old: Any) -> None:
     alone = statefulset({AMOUNT: "1"}, OLD_SIZE)
     alone["spec"]["template"]["metadata"]["labels"]["bitfusion.io/admission"] = "ignore"
     assert needs_owner(parsed(alone, old)) is None
     assert admit_statefulset(parsed(alone, old), NEW_SIZE) == UNTOUCHED
 
 
-def test_the_namespace_is_that_of_the_request():
+def test_the_namespace_is_that_of_the_request() -> None:
     object_ = statefulset()
     del object_["metadata"]["namespace"]
     assert needs_owner(parsed(object_, namespace="ann")) == OWNER
@@ -238,7 +241,7 @@ def test_the_namespace_is_that_of_the_request():
     assert owner_notebook(object_) == OwnerReference("bob", "nb", OWNER_UID)
 
 
-def test_an_object_in_deletion_is_left_alone():
+def test_an_object_in_deletion_is_left_alone() -> None:
     object_ = statefulset({}, OLD_SIZE, 0)
     object_["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
     request = parsed(object_, statefulset({}, OLD_SIZE))
@@ -248,7 +251,7 @@ def test_an_object_in_deletion_is_left_alone():
 
 @pytest.mark.parametrize("place", [("spec",), ("spec", "template"), ("spec", "template", "metadata")])
 @pytest.mark.parametrize("odd", [None, [], "text", 7])
-def test_objects_that_the_api_will_refuse_are_left_to_it(place, odd):
+def test_objects_that_the_api_will_refuse_are_left_to_it(place: tuple[Any, ...], odd: object) -> None:
     object_ = statefulset({AMOUNT: "1"}, OLD_SIZE)
     inner = object_
     for name in place[:-1]:
@@ -265,7 +268,7 @@ def test_objects_that_the_api_will_refuse_are_left_to_it(place, odd):
 
 
 @pytest.mark.parametrize("odd", [[], ["a"], "text", 7])
-def test_annotations_of_another_type_are_never_replaced(odd):
+def test_annotations_of_another_type_are_never_replaced(odd: object) -> None:
     object_ = statefulset({AMOUNT: "1"})
     object_["spec"]["template"]["metadata"]["annotations"] = odd
     assert admit_statefulset(parsed(object_), NEW_SIZE) == UNTOUCHED

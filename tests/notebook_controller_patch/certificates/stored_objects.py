@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonpatch
 
-from notebook_controller_patch.kubernetes_api import Conflict, NotFound
+from notebook_controller_patch.kubernetes_api.errors import Conflict, NotFound
 
 
 class StoredObjects:

@@ -26,7 +26,7 @@ from typing import Any
 import jsonpatch
 from kubernetes.client import Configuration
 
-from notebook_controller_patch.kubernetes_api import KubernetesApi, new_client
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi, new_client
 
 Object = dict[str, Any]
 LIST, WATCH, GET, POST, PATCH, DELETE = "list", "watch", "get", "post", "patch", "delete"

@@ -11,7 +11,8 @@ EVENTS = "/api/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 
 OS, VERSION, MANAGEMENT = "bitfusion-client/os", "bitfusion-client/version", "auto-management/bitfusion"
-REQUEST, PENDING, LABEL = "bitfusion.io/request", "bitfusion.io/pending", "bitfusion.io/requested"
+REQUEST, LABEL = "bitfusion.io/request", "bitfusion.io/requested"
+PENDING, RUNNING = "bitfusion.io/pending", "bitfusion.io/running-request"
 IMAGE = "kubeflownotebookswg/jupyter-scipy:v1.8.0"
 CLIENT = {MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454"}
 

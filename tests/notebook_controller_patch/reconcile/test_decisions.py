@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.refusals import refusal
 from notebook_controller_patch.reconcile.decisions import (
     Action,
     DeletePod,
     PatchNotebook,
     PatchTemplate,
+    assess,
     decide,
-    needs_pod,
 )
-from notebook_controller_patch.reconcile.events import Tell, event_body
+from notebook_controller_patch.reconcile.events import NotebookEvent, request_refused
 from notebook_controller_patch.reconcile.records import notebook_record, pod_record, statefulset_record
 from tests.notebook_controller_patch.reconcile.objects import (
     CLIENT,
@@ -28,6 +30,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
     OS,
     PENDING,
     REQUEST,
+    RUNNING,
     VERSION,
     Object,
     admitted,
@@ -40,17 +43,21 @@ TWO = {"bitfusion.io/gpu-amount": "2"}
 WAITS = "1 GPU × 50 % instead of 2 GPUs, from the next start on"
 
 
-def versioned(data: Object | None, version: str) -> Object | None:
-    if data is not None:
-        data["metadata"]["resourceVersion"] = version
+def versioned(data: Object, version: str) -> Object:
+    data["metadata"]["resourceVersion"] = version
     return data
 
 
 def decided(of: Object, sts: Object | None = None, its_pod: Object | None = None) -> list[Action]:
-    record = notebook_record(versioned(of, "11") or {})
-    sts_record = statefulset_record(versioned(sts, "22") or {}) if sts else None
-    its_pod_record = pod_record(versioned(its_pod, "33") or {}) if its_pod else None
-    return decide(record, sts_record, its_pod_record, DEFAULT_RULES)
+    record = notebook_record(versioned(of, "11"))
+    assert record is not None
+    sts_record = statefulset_record(versioned(sts, "22")) if sts else None
+    its_pod_record = pod_record(versioned(its_pod, "33")) if its_pod else None
+    try:
+        assessment = assess(record, sts_record, DEFAULT_RULES)
+    except InvalidRequest as error:
+        return [request_refused(refusal(error))]
+    return decide(assessment, its_pod_record) if assessment is not None else []
 
 
 def test_a_notebook_that_has_opted_out_is_left_alone() -> None:
@@ -62,25 +69,27 @@ def test_a_notebook_that_has_opted_out_is_left_alone() -> None:
 
 
 def kinds(actions: list[Action]) -> list[str]:
-    return [action.reason if isinstance(action, Tell) else type(action).__name__ for action in actions]
+    return [
+        action.reason if isinstance(action, NotebookEvent) else type(action).__name__ for action in actions
+    ]
 
 
 def patched(data: Object, actions: list[Action], kind: type) -> Object:
     """The object after the patches of that kind; fails if a patch would."""
     result = copy.deepcopy(data)
     for action in actions:
-        if isinstance(action, kind):
+        if isinstance(action, PatchNotebook | PatchTemplate) and isinstance(action, kind):
             result = jsonpatch.JsonPatch(list(action.operations)).apply(result)
     return result
 
 
-def annotations(data: Object) -> dict[str, str]:
+def notes(data: Object) -> dict[str, str]:
     found: dict[str, str] = data["metadata"].get("annotations") or {}
     return found
 
 
 def template(data: Object) -> dict[str, str]:
-    return annotations(data["spec"]["template"])
+    return notes(data["spec"]["template"])
 
 
 # what is right already
@@ -96,7 +105,9 @@ def template(data: Object) -> dict[str, str]:
         pytest.param(admitted(), "stopped", id="stopped as it should"),
         pytest.param(admitted(), "copied", id="Kubeflow 1.8 copied foreign annotations too"),
         pytest.param(
-            admitted(annotations={PENDING: WAITS, REQUEST: "-n 1 -p 0.5"}), "runs", id="told already"
+            admitted(annotations={PENDING: WAITS, RUNNING: "-n 2", REQUEST: "-n 1 -p 0.5"}),
+            "runs",
+            id="told already",
         ),
     ],
 )
@@ -118,7 +129,6 @@ def test_a_notebook_that_is_going_is_left_alone() -> None:
     going = notebook(limits=TWO)
     going["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
     assert decided(going, statefulset(going, replicas=0)) == []
-    assert decide(None, None, None, DEFAULT_RULES) == []
 
 
 def test_the_statefulset_of_an_earlier_notebook_of_the_same_name_is_not_touched() -> None:
@@ -136,7 +146,7 @@ def test_a_notebook_made_while_admission_was_away_is_healed() -> None:
     assert isinstance(action, PatchNotebook)
     assert action.operations[0] == {"op": "test", "path": "/metadata/resourceVersion", "value": "11"}
     healed = patched(of, [action], PatchNotebook)
-    assert annotations(healed) == {**annotations(of), **CLIENT, OS: "centos8"}
+    assert notes(healed) == {**notes(of), **CLIENT, OS: "centos8"}
     assert healed["metadata"]["labels"] == {LABEL: "true"}
     assert healed["spec"] == of["spec"]
     assert decided(healed) == []
@@ -145,13 +155,13 @@ def test_a_notebook_made_while_admission_was_away_is_healed() -> None:
 def test_a_notebook_without_any_annotation_is_healed() -> None:
     of = notebook(limits=TWO)
     del of["metadata"]["annotations"]
-    assert annotations(patched(of, decided(of), PatchNotebook)) == CLIENT
+    assert notes(patched(of, decided(of), PatchNotebook)) == CLIENT
 
 
 def test_gpus_removed_while_admission_was_away() -> None:
     of = notebook(annotations={**CLIENT, VERSION: "401"}, labels={LABEL: "true", "app": "x"})
     healed = patched(of, decided(of), PatchNotebook)
-    assert annotations(healed) == {"notebooks.kubeflow.org/server-type": "jupyter", VERSION: "401"}
+    assert notes(healed) == {"notebooks.kubeflow.org/server-type": "jupyter", VERSION: "401"}
     assert healed["metadata"]["labels"] == {"app": "x"}
     assert decided(healed) == []
 
@@ -191,22 +201,33 @@ def test_a_change_of_a_running_notebook_is_told_and_waits() -> None:
     running = statefulset(of, annotations=CLIENT)
     actions = decided(of, running)
     assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
-    assert actions[0] == Tell(
+    assert actions[0] == NotebookEvent(
         "Normal",
         "BitfusionChangePending",
         "Bitfusion: 1 GPU × 50 % instead of 2 GPUs, from the next start on. "
         "Stop and start the notebook when it suits you; it is not restarted for this.",
     )
     told = patched(of, actions, PatchNotebook)
-    assert annotations(told)[PENDING] == WAITS
+    assert notes(told)[PENDING] == WAITS
+    assert notes(told)[RUNNING] == "-n 2"
     assert decided(told, running) == []
 
 
+def test_a_change_that_an_earlier_version_noted_is_noted_as_data_too() -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    running = statefulset(of, annotations=CLIENT)
+    actions = decided(of, running)
+    assert kinds(actions) == ["PatchNotebook"], "and is not told again"
+    noted = patched(of, actions, PatchNotebook)
+    assert (notes(noted)[PENDING], notes(noted)[RUNNING]) == (WAITS, "-n 2")
+    assert decided(noted, running) == []
+
+
 def test_another_change_before_the_start_is_told_again() -> None:
-    of = admitted(annotations={REQUEST: "-n 4", PENDING: WAITS})
+    of = admitted(annotations={REQUEST: "-n 4", PENDING: WAITS, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, annotations=CLIENT))
     assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
-    told = annotations(patched(of, actions, PatchNotebook))
+    told = notes(patched(of, actions, PatchNotebook))
     assert told[PENDING] == "4 GPUs instead of 2 GPUs, from the next start on"
 
 
@@ -227,7 +248,7 @@ def test_a_running_notebook_older_than_the_installation_is_not_restarted(
     sts = statefulset(of, ready=ready)
     actions = decided(of, sts, pod(sts, **its_pod) if its_pod is not None else None)
     assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
-    healed = annotations(patched(of, actions, PatchNotebook))
+    healed = notes(patched(of, actions, PatchNotebook))
     assert healed[PENDING] == (
         "auto-management/bitfusion injection, bitfusion-client/os ubuntu22, bitfusion-client/version 454, "
         "from the next start on"
@@ -240,33 +261,38 @@ def test_a_running_notebook_older_than_the_installation_is_not_restarted(
     [(1, "This notebook now has 1 GPU × 50 %"), (0, "From its next start on this notebook has 1 GPU × 50 %")],
 )
 def test_a_change_that_was_applied_is_told(replicas: int, when: str) -> None:
-    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
     applied = statefulset(of, replicas=replicas, annotations={**CLIENT, REQUEST: "-n 1 -p 0.5"})
     actions = decided(of, applied)
-    assert actions[0] == Tell("Normal", "BitfusionChangeApplied", f"{when} of Bitfusion.")
+    assert actions[0] == NotebookEvent("Normal", "BitfusionChangeApplied", f"{when} of Bitfusion.")
     done = patched(of, actions, PatchNotebook)
-    assert PENDING not in annotations(done)
+    assert not {PENDING, RUNNING} & set(notes(done))
     assert decided(done, applied) == []
 
 
 def test_gpus_given_up_are_told_when_they_are_gone() -> None:
     waits = "no GPU instead of 2 GPUs, from the next start on"
-    of = notebook(annotations={PENDING: waits})
+    of = notebook(annotations={PENDING: waits, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, replicas=0))
-    assert actions[0] == Tell(
+    assert actions[0] == NotebookEvent(
         "Normal", "BitfusionChangeApplied", "From its next start on this notebook has no GPU of Bitfusion."
     )
 
 
 def test_a_change_that_was_taken_back_is_told() -> None:
-    of = admitted(annotations={PENDING: WAITS})
+    of = admitted(annotations={PENDING: WAITS, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, annotations=CLIENT))
-    assert actions[0] == Tell(
+    assert actions[0] == NotebookEvent(
         "Normal",
         "BitfusionChangeWithdrawn",
-        "No Bitfusion change waits any more: this notebook keeps 2 GPUs.",
+        "No Bitfusion change is pending any more: this notebook keeps 2 GPUs.",
     )
-    assert PENDING not in annotations(patched(of, actions, PatchNotebook))
+    assert not {PENDING, RUNNING} & set(notes(patched(of, actions, PatchNotebook)))
+
+
+def test_gpus_asked_for_and_taken_back_are_told() -> None:
+    of = notebook(annotations={PENDING: "2 GPUs instead of no GPU, from the next start on", RUNNING: "none"})
+    assert kinds(decided(of, statefulset(of))) == ["BitfusionChangeWithdrawn", "PatchNotebook"]
 
 
 def test_a_change_of_the_client_only_is_told_as_applied() -> None:
@@ -315,7 +341,7 @@ def test_a_wrong_size_is_told_in_the_words_of_the_form(limits: dict[str, str], w
     of = notebook(limits=limits)
     expected = f"{words} Until this is corrected the notebook gets no GPU of Bitfusion."
     for sts in (None, statefulset(of, replicas=0), statefulset(of)):
-        assert decided(of, sts) == [Tell("Warning", "BitfusionRequestRefused", expected)]
+        assert decided(of, sts) == [NotebookEvent("Warning", "BitfusionRequestRefused", expected)]
 
 
 def test_gpus_in_an_init_container_are_refused() -> None:
@@ -337,7 +363,7 @@ def test_a_pod_that_can_never_start_is_made_again() -> None:
     of, sts, its_pod = stuck()
     actions = decided(of, sts, its_pod)
     assert kinds(actions) == ["BitfusionPodRemade", "PatchTemplate", "DeletePod"]
-    assert actions[0] == Tell(
+    assert actions[0] == NotebookEvent(
         "Normal",
         "BitfusionPodRemade",
         "This notebook's pod was made without the Bitfusion client and could never have started. "
@@ -383,7 +409,7 @@ def test_a_template_whose_pod_was_refused_is_healed() -> None:
 
 def test_a_notebook_whose_pod_is_just_being_replaced_keeps_its_template() -> None:
     """Its node was drained: the pod that comes next must not be restarted for a change that waits."""
-    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS})
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
     assert decided(of, statefulset(of, ready=False, pods=0, annotations=CLIENT), None) == []
 
 
@@ -402,13 +428,15 @@ def test_the_pod_is_read_only_where_it_decides(sts: dict[str, Any], asked: bool)
     of = admitted()
     notebook_, statefulset_ = notebook_record(of), statefulset_record(statefulset(of, **sts))
     assert notebook_ is not None
-    assert needs_pod(notebook_, statefulset_, DEFAULT_RULES) is asked
+    assessment = assess(notebook_, statefulset_, DEFAULT_RULES)
+    assert assessment is not None
+    assert assessment.needs_pod is asked
 
 
 # properties
 
 ANNOTATIONS = st.dictionaries(
-    st.sampled_from([MANAGEMENT, OS, VERSION, REQUEST, PENDING, "foreign.io/x", "a~b/c"]),
+    st.sampled_from([MANAGEMENT, OS, VERSION, REQUEST, PENDING, RUNNING, "foreign.io/x", "a~b/c"]),
     st.sampled_from(["injection", "ubuntu22", "454", "-n 2", "-n 1 -p 0.5", "-p 7", ""]),
 )
 LIMITS = st.dictionaries(
@@ -452,51 +480,17 @@ def test_what_is_done_is_enough_and_touches_nothing_else(
     of_after, sts_after = patched(of, actions, PatchNotebook), patched(sts, actions, PatchTemplate)
     for before, after in ((of, of_after), (sts["spec"]["template"], sts_after["spec"]["template"])):
         for name in ("foreign.io/x", "a~b/c", "notebooks.kubeflow.org/server-type"):
-            assert annotations(before).get(name) == annotations(after).get(name)
+            assert notes(before).get(name) == notes(after).get(name)
         assert before["spec"] == after["spec"]
     assert sts_after["metadata"] == sts["metadata"]
     if any(isinstance(action, DeletePod) for action in actions):
         its_pod = None
     again = decided(of_after, sts_after, its_pod)
-    once_more = [action for action in again if not isinstance(action, Tell)]
+    once_more = [action for action in again if not isinstance(action, NotebookEvent)]
     if once_more:  # a template that was healed first lets the notebook be told
         of_third, sts_third = (
             patched(of_after, again, PatchNotebook),
             patched(sts_after, again, PatchTemplate),
         )
         third = decided(of_third, sts_third, its_pod)
-        assert all(isinstance(action, Tell) and action.kind == "Warning" for action in third)
-
-
-# Events
-
-
-def test_an_event_is_one_for_each_change() -> None:
-    record = notebook_record(admitted())
-    assert record is not None
-    tell = Tell("Normal", "BitfusionChangePending", "Something waits.")
-    body = event_body(record, tell, "pod-1")
-    assert body["involvedObject"] == {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "Notebook",
-        "namespace": "ann",
-        "name": "nb",
-        "uid": "uid-of-nb",
-    }
-    assert (body["type"], body["reason"], body["message"]) == (tell.kind, tell.reason, tell.message)
-    name = body["metadata"]["name"]
-    assert name == event_body(record, tell, "pod-2")["metadata"]["name"]
-    assert name.startswith("nb.")
-    assert name != event_body(record, Tell("Normal", tell.reason, "Else."))["metadata"]["name"]
-    remade = notebook_record(notebook(uid="another"))
-    assert remade is not None
-    assert name != event_body(remade, tell)["metadata"]["name"]
-
-
-def test_an_event_is_as_short_as_the_api_wants_it() -> None:
-    record = notebook_record(notebook("n" * 240))
-    assert record is not None
-    body = event_body(record, Tell("Warning", "BitfusionRequestRefused", "ä" * 3000), "i" * 300)
-    assert len(body["metadata"]["name"]) <= 253
-    assert len(body["message"]) == 1024
-    assert len(body["reportingInstance"]) == 128
+        assert all(isinstance(action, NotebookEvent) and action.type == "Warning" for action in third)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from notebook_controller_patch.reconcile.election import Election, LeaseTimes
+from notebook_controller_patch.reconcile.election import Candidate, Election, LeaderCallbacks, LeaseTimes
 from tests.notebook_controller_patch.reconcile.fake_api import (
     GET,
     PATCH,
@@ -27,17 +27,13 @@ from tests.support.waiting import wait_until
 QUICK = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
 
 
-class Candidate:
+class Replica:
     def __init__(self, api: FakeApi, name: str, times: LeaseTimes = QUICK) -> None:
         self.told: list[str] = []
         self.election = Election(
             api.client(),
-            "kubeflow",
-            "lease",
-            name,
-            lambda: self.told.append("began"),
-            lambda: self.told.append("ended"),
-            times,
+            Candidate("kubeflow", "lease", name, times),
+            LeaderCallbacks(lambda: self.told.append("began"), lambda: self.told.append("ended")),
         )
 
     @property
@@ -53,10 +49,10 @@ def api() -> Iterator[FakeApi]:
 
 @pytest.fixture
 def candidates(api: FakeApi) -> Iterator[Any]:
-    made: list[Candidate] = []
+    made: list[Replica] = []
 
-    def start(name: str, times: LeaseTimes = QUICK) -> Candidate:
-        candidate = Candidate(api, name, times)
+    def start(name: str, times: LeaseTimes = QUICK) -> Replica:
+        candidate = Replica(api, name, times)
         made.append(candidate)
         candidate.election.start()
         return candidate
@@ -170,7 +166,7 @@ def _nothing() -> None:
 
 def test_a_refused_connection_does_not_end_the_loop(api: FakeApi) -> None:
     with fake_api() as other:
-        candidate = Candidate(other, "one")
+        candidate = Replica(other, "one")
         port = other.port
     candidate.election.start()
     time.sleep(0.5)
@@ -204,7 +200,7 @@ def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> 
         LEASES,
         {"metadata": {"namespace": "kubeflow", "name": "lease"}, "spec": {"holderIdentity": ""}},
     )
-    one, two = Candidate(api, "one"), Candidate(api, "two")
+    one, two = Replica(api, "one"), Replica(api, "two")
     before = api.object(LEASES, "kubeflow", "lease")
     taken = threading.Event()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry
 
 from notebook_controller_patch.metrics import WatchMetrics
 from notebook_controller_patch.reconcile.cache import Cache, Key
-from notebook_controller_patch.reconcile.list_watch import Limits, ListWatch
+from notebook_controller_patch.reconcile.list_watch import ListWatch
 from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
+from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
 from tests.notebook_controller_patch.reconcile.fake_api import (
     LIST,
     WATCH,
@@ -34,7 +35,7 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
 from tests.support.waiting import wait_until
 
-QUICK = Limits(
+QUICK = WatchLimits(
     page=2,
     shortest_watch=30,
     longest_watch=40,
@@ -52,19 +53,23 @@ QUICK = Limits(
 class Loop:
     """A ListWatch of Notebooks with everything it told."""
 
-    def __init__(self, api: FakeApi, limits: Limits) -> None:
+    def __init__(self, api: FakeApi, limits: WatchLimits) -> None:
         self.registry = CollectorRegistry()
+        self.bug = False
         self.changes: list[tuple[Key, str]] = []
         self.cache: Cache[NotebookRecord] = Cache(self._changed)
         self.watch = ListWatch(
             api.client(),
-            NOTEBOOKS,
-            notebook_record,
+            WatchedResource("notebooks", NOTEBOOKS, self.trim),
             self.cache,
-            "notebooks",
             WatchMetrics(self.registry),
             limits,
         )
+
+    def trim(self, data: Mapping[str, Any]) -> NotebookRecord | None:
+        if self.bug:
+            raise ZeroDivisionError
+        return notebook_record(data)
 
     def _changed(self, old: NotebookRecord | None, new: NotebookRecord | None) -> None:
         record = new or old
@@ -72,7 +77,7 @@ class Loop:
         self.changes.append((record.key, "new" if old is None else "gone" if new is None else "changed"))
 
     def names(self) -> list[str]:
-        return sorted(name for _, name in self.cache.known())
+        return sorted(name for _, name in self.cache.known_keys())
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(name, {"resource": "notebooks", **labels}) or 0.0
@@ -91,7 +96,7 @@ def api() -> Iterator[FakeApi]:
 def loops(api: FakeApi) -> Iterator[Any]:
     made: list[Loop] = []
 
-    def start(limits: Limits = QUICK) -> Loop:
+    def start(limits: WatchLimits = QUICK) -> Loop:
         loop = Loop(api, limits)
         made.append(loop)
         loop.watch.start()
@@ -253,7 +258,7 @@ def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, lo
     api.misbehave(status(410, "Expired"), WATCH)
     limits = replace(QUICK, first_delay=0.1, longest_delay=5.0)
     loop = loops(limits)
-    wait_until(lambda: loop.restarts("gone") == 1 and loop.names() == names, limit_s=20)
+    wait_until(lambda: loop.restarts("gone") == 1 and loop.names() == names, 20)
     wait_until(lambda: api.count(LIST) == 2)
     back = [request for request in api.requests if request.verb == WATCH][5]
     again = [request for request in api.requests if request.verb == LIST][1]
@@ -266,17 +271,17 @@ def test_a_loop_that_waits_for_a_server_that_was_away_can_be_hurried(api: FakeAp
     api.misbehave(reset, LIST)
     loop = loops(replace(QUICK, first_delay=60, longest_delay=60))
     wait_until(lambda: loop.restarts("broken") == 1)
-    loop.watch.hurry()
+    loop.watch.retry_now()
     wait_until(lambda: loop.names() == names)
 
 
-def test_hurry_does_not_shorten_what_a_server_asked_for(api: FakeApi, loops: Any) -> None:
+def test_retry_now_does_not_shorten_what_a_server_asked_for(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
     api.misbehave(status(429, "TooManyRequests", Retry_After="60"), LIST)
     loop = loops()
     wait_until(lambda: loop.restarts("refused") == 1)
     for _ in range(20):
-        loop.watch.hurry()
+        loop.watch.retry_now()
         time.sleep(0.01)
     assert api.count(LIST) == 1
 
@@ -322,7 +327,7 @@ def test_an_answer_that_never_begins_is_given_up(api: FakeApi, loops: Any, where
 def test_silence_beyond_the_servers_own_limit_ends_a_watch(api: FakeApi, loops: Any) -> None:
     names = fill(api, 1)
     api.misbehave(raw(then=stall), WATCH)
-    limits = Limits(shortest_watch=0.4, longest_watch=0.5, margin=0.3, first_delay=0.1, steady=30)
+    limits = WatchLimits(shortest_watch=0.4, longest_watch=0.5, margin=0.3, first_delay=0.1, steady=30)
     loop = loops(limits)
     wait_until(lambda: loop.names() == names and loop.restarts("broken") == 1)
     wait_until(lambda: api.count(WATCH) >= 2)
@@ -333,7 +338,7 @@ def test_silence_beyond_the_servers_own_limit_ends_a_watch(api: FakeApi, loops: 
 def test_once_bookmarks_are_seen_much_less_silence_is_enough(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
     api.misbehave(raw(bookmark(300), then=stall), WATCH, times=2)
-    limits = Limits(shortest_watch=300, longest_watch=300, margin=30, quiet=0.3, first_delay=0.1)
+    limits = WatchLimits(shortest_watch=300, longest_watch=300, margin=30, quiet=0.3, first_delay=0.1)
     loop = loops(limits)
     wait_until(lambda: loop.restarts("broken") == 2)
     assert api.count(LIST) == 1
@@ -341,7 +346,7 @@ def test_once_bookmarks_are_seen_much_less_silence_is_enough(api: FakeApi, loops
 
 def test_a_watch_that_ends_when_it_was_asked_to_is_followed_at_once(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
-    limits = Limits(shortest_watch=1.0, longest_watch=1.0, steady=0.5, first_delay=20, longest_delay=20)
+    limits = WatchLimits(shortest_watch=1.0, longest_watch=1.0, steady=0.5, first_delay=20, longest_delay=20)
     loop = loops(limits)
     wait_until(lambda: loop.restarts("timeout") >= 2 and api.watching(NOTEBOOKS))
     assert api.count(LIST) == 1
@@ -364,15 +369,11 @@ def test_a_bug_in_what_is_called_does_not_end_the_loop(api: FakeApi, loops: Any)
     names = fill(api, 2)
     loop = loops()
     wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
-    real, loop.watch._trim = loop.watch._trim, _raise
+    loop.bug = True
     api.put(NOTEBOOKS, notebook("while-broken"))
     wait_until(lambda: loop.restarts("failed") >= 1)
-    loop.watch._trim = real
+    loop.bug = False
     wait_until(lambda: "while-broken" in loop.names())
-
-
-def _raise(data: object) -> NotebookRecord | None:
-    raise ZeroDivisionError
 
 
 def test_objects_of_any_shape_are_borne(api: FakeApi, loops: Any) -> None:
@@ -406,7 +407,7 @@ def test_stop_ends_a_read_that_waits(api: FakeApi, loops: Any) -> None:
 
 
 def test_the_defaults_are_those_that_were_decided() -> None:
-    limits = Limits()
+    limits = WatchLimits()
     assert limits.page == 500
     assert (limits.shortest_watch, limits.longest_watch) == (240, 480)
     assert limits.margin == 30

@@ -88,7 +88,7 @@ def changed(data: Object, **more: Any) -> Object:
         (changed(admitted(), labels={LABEL: "true", "other": "x"}), False),
         ({**admitted(), "status": {"readyReplicas": 1}}, False),
         (admitted(annotations={REQUEST: "-n 1"}), True),
-        (admitted(annotations={"kubeflow-resource-stopped": "2026"}), True),
+        (admitted(annotations={"kubeflow-resource-stopped": "2026"}), False),
         (admitted(limits={"bitfusion.io/gpu-50": "1"}), True),
         (changed(admitted(), labels={}), True),
         (changed(admitted(), uid="another"), True),

@@ -16,10 +16,14 @@ from kubernetes.client import Configuration
 from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import DEFAULT_RULES
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
-from notebook_controller_patch.reconcile.election import LeaseTimes
-from notebook_controller_patch.reconcile.list_watch import Limits
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.decisions import Assessment
+from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
+from notebook_controller_patch.reconcile.records import NotebookRecord
 from notebook_controller_patch.reconcile.service import ReconcileService
+from notebook_controller_patch.reconcile.watched_resource import WatchLimits
 from tests.notebook_controller_patch.reconcile.fake_api import (
     DELETE,
     GET,
@@ -54,7 +58,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
 from tests.support.waiting import wait_until
 
 TWO = {"bitfusion.io/gpu-amount": "2"}
-LIMITS = Limits(
+LIMITS = WatchLimits(
     page=100,
     shortest_watch=30,
     longest_watch=40,
@@ -68,20 +72,21 @@ TIMES = LeaseTimes(duration=3, renew_within=2, retry=0.2, timeout=(0.7, 0.7))
 WATCHED = f"{LEASES.rpartition('/')[0]}/"
 
 
+def context(client: KubernetesApi, name: str, registry: CollectorRegistry) -> ReconcileContext:
+    return ReconcileContext(
+        api=client,
+        candidate=Candidate("kubeflow", "bitfusion-notebook-controller", name, TIMES),
+        rules=lambda: DEFAULT_RULES,
+        metrics=ReconcileMetrics(registry),
+        watch_metrics=WatchMetrics(registry),
+        watch_limits=LIMITS,
+    )
+
+
 class Replica:
     def __init__(self, api: FakeApi, name: str, read: Callable[[Configuration], None] | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.service = ReconcileService(
-            api.client(read),
-            namespace="kubeflow",
-            lease="bitfusion-notebook-controller",
-            identity=name,
-            rules=lambda: DEFAULT_RULES,
-            watch_metrics=WatchMetrics(self.registry),
-            metrics=ReconcileMetrics(self.registry),
-            limits=LIMITS,
-            times=TIMES,
-        )
+        self.service = ReconcileService(context(api.client(read), name, self.registry))
         self.service.start()
 
     @property
@@ -429,14 +434,14 @@ def test_a_bug_in_one_notebook_does_not_stop_the_others(
 ) -> None:
     from notebook_controller_patch.reconcile import reconciler
 
-    real = reconciler.decide
+    real = reconciler.assess
 
-    def decide(of: Any, *rest: Any) -> Any:
-        if of is not None and of.name == "bad":
+    def assess(of: NotebookRecord, *rest: Any) -> Assessment | None:
+        if of.name == "bad":
             raise ZeroDivisionError
         return real(of, *rest)
 
-    monkeypatch.setattr(reconciler, "decide", decide)
+    monkeypatch.setattr(reconciler, "assess", assess)
     api.put(NOTEBOOKS, notebook("bad", TWO))
     api.put(NOTEBOOKS, notebook("good", TWO))
     replica = replicas()
@@ -459,14 +464,5 @@ def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> 
 
 
 def test_a_service_that_was_never_started_can_be_stopped(api: FakeApi) -> None:
-    registry = CollectorRegistry()
-    ReconcileService(
-        api.client(),
-        namespace="kubeflow",
-        lease="x",
-        identity="x",
-        rules=lambda: DEFAULT_RULES,
-        watch_metrics=WatchMetrics(registry),
-        metrics=ReconcileMetrics(registry),
-    ).stop(1)
+    ReconcileService(context(api.client(), "x", CollectorRegistry())).stop(1)
     assert api.count() == 0

@@ -1,4 +1,4 @@
-"""The work queue and its neighbours, by a clock that the test moves."""
+"""The work queue: each key once at a time, delays, retries; by a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -7,23 +7,10 @@ import time
 
 import pytest
 
-from notebook_controller_patch.reconcile.backoff import Backoff, Pace, Restraint
 from notebook_controller_patch.reconcile.work_queue import WorkQueue
+from tests.notebook_controller_patch.reconcile.clock import Clock
 
 A, B = ("ann", "a"), ("ann", "b")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -133,63 +120,3 @@ def test_workers_share_the_keys() -> None:
     for thread in threads:
         thread.join(5)
     assert sorted(seen) == sorted(keys)
-
-
-def test_backoff_doubles_up_to_30_s_and_is_shortened_at_random() -> None:
-    longest = Backoff(chance=lambda: 0.0)
-    assert [longest.next() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    longest.reset()
-    assert longest.next() == 1
-    shortest = Backoff(chance=lambda: 1.0)
-    assert [shortest.next() for _ in range(6)] == [0.5, 1, 2, 4, 8, 15]
-    for _ in range(2000):
-        assert shortest.next() == 15
-    assert {round(Backoff().next(), 6) for _ in range(5)} != {1.0}
-
-
-def test_backoff_waits_as_long_as_the_server_asks() -> None:
-    assert Backoff(chance=lambda: 0.5).next(retry_after=20) == 20.5
-    assert Backoff(chance=lambda: 0.0).next(retry_after=0) == 1
-
-
-def test_pace_lets_a_burst_through_and_then_so_many_a_second(clock: Clock) -> None:
-    pace = Pace(10, 3, clock)
-    assert [round(pace.take(), 3) for _ in range(5)] == [0, 0, 0, 0.1, 0.2]
-    clock.now += 10
-    assert [round(pace.take(), 3) for _ in range(4)] == [0, 0, 0, 0.1], "unused turns do not pile up"
-
-
-def test_pace_is_paused_for_all(clock: Clock) -> None:
-    pace = Pace(10, 3, clock)
-    pace.pause(5)
-    assert round(pace.take(), 3) == 5.1
-    clock.now += 6
-    assert pace.take() == 0
-
-
-def test_pace_ends_when_we_are_to_stop(clock: Clock) -> None:
-    pace, stopping = Pace(0.001, 1, clock), threading.Event()
-    assert pace.wait(stopping)
-    stopping.set()
-    assert not pace.wait(stopping)
-
-
-def test_a_quarrel_is_slowed_down(clock: Clock) -> None:
-    restraint = Restraint(free=3, first=1, longest=4, calm=100, clock=clock)
-    waits = []
-    for _ in range(7):
-        waits.append(restraint.delay(A))
-        clock.now += waits[-1]
-        restraint.note(A)
-    assert waits == [0, 0, 0, 1, 2, 4, 4]
-    assert restraint.delay(B) == 0, "of this key only"
-    clock.now += 100
-    assert restraint.delay(A) == 0, "forgotten after a calm time"
-
-
-def test_who_is_gone_is_forgotten(clock: Clock) -> None:
-    restraint = Restraint(free=0, clock=clock)
-    restraint.note(A)
-    assert restraint.delay(A) > 0
-    restraint.forget(A)
-    assert restraint.delay(A) == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from notebook_controller_patch.admission.http_service import HttpService, Response, Route, plain
+from notebook_controller_patch.http_service import HttpService, Response, Route, plain
 
 Conditions = Mapping[str, Callable[[], bool]]
 

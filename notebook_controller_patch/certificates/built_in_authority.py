@@ -21,36 +21,33 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from bitfusion_client.errors import BitfusionError
 from notebook_controller_patch.certificates.authority import (
     UnusableCertificate,
     expires,
     issue,
-    new_authority,
     renewal_due,
 )
 from notebook_controller_patch.certificates.authority_secret import (
-    SECRET_TYPE,
     Authorities,
-    read_authorities,
     renewed,
-    write_authorities,
 )
 from notebook_controller_patch.certificates.ca_bundle import bundle_patch, trusts
+from notebook_controller_patch.certificates.secret_store import SecretStore
 from notebook_controller_patch.certificates.serving import ServingCertificate
-from notebook_controller_patch.json_patch import pointer
-from notebook_controller_patch.kubernetes_api import ApiFailure, Conflict, KubernetesApi, NotFound
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.errors import ApiFailure, NotFound
+from notebook_controller_patch.kubernetes_api.paths import webhook_configuration_path
 
 LOOK_S = 4.0  # how often the leader looks for an emptied caBundle, and who is not ready for its CA in it
 SECRET_LOOK = timedelta(seconds=60)
 LONGEST_PAUSE_S = 30.0
 # Apiservers learn of a new caBundle by a watch, within a second or so; a minute costs nothing.
 TRUST_SETTLES = timedelta(seconds=60)
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 log = logging.getLogger(__name__)
 
@@ -63,40 +60,57 @@ def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+@dataclass(frozen=True, slots=True)
+class AuthoritySettings:
+    """Where the authority keeps its CA, and whom it serves.
+
+    Attributes:
+        namespace: The controller's own.
+        secret: The Secret that holds the CA.
+        webhook_configuration: The MutatingWebhookConfiguration whose ``caBundle`` is written.
+        names: The serving certificate's names, the Service's first.
+        labels: Of the Secret, when it is created.
+    """
+
+    namespace: str
+    secret: str
+    webhook_configuration: str
+    names: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
 class BuiltInAuthority:
     """Keeps a replica's serving certificate, and if it leads the ``caBundle``, as they should be.
 
-    `names`: the serving certificate's names, the Service's first. `is_leader` is asked before every write
-    that one replica alone should make. `run` belongs into a thread of its own; everything else it reads.
+    Made by the controller where no --certificate-folder is given; `run` belongs into a thread of its own.
+
+    Args:
+        api: The API client.
+        serving: Shows the certificates that are issued here.
+        settings: Names of the objects involved.
+        is_leader: Asked before every write that one replica alone should make.
+        now: Aware UTC time; tests pass their own.
     """
 
     def __init__(
         self,
         api: KubernetesApi,
         serving: ServingCertificate,
-        *,
-        namespace: str,
-        secret: str,
-        webhook_configuration: str,
-        names: Sequence[str],
+        settings: AuthoritySettings,
         is_leader: Callable[[], bool],
-        labels: Mapping[str, str] | None = None,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._api = api
         self._serving = serving
-        self._namespace = namespace
-        self._secret = secret
-        self._secrets_path = f"/api/v1/namespaces/{namespace}/secrets"
-        self._secret_path = f"{self._secrets_path}/{secret}"
-        self._configuration = webhook_configuration
-        self._configuration_path = f"{CONFIGURATIONS}/{webhook_configuration}"
-        self._names = tuple(names)
+        self._store = SecretStore(api, settings.namespace, settings.secret, settings.labels)
+        self._namespace = settings.namespace
+        self._secret = settings.secret
+        self._configuration = settings.webhook_configuration
+        self._configuration_path = webhook_configuration_path(settings.webhook_configuration)
+        self._names = settings.names
         self._is_leader = is_leader
-        self._labels = dict(labels or {})
         self._now = now
         self._authorities: Authorities | None = None
-        self._version = ""
         self._read_at: datetime | None = None
         self._leaf = b""
         self._signer = b""  # the CA of the leaf
@@ -166,31 +180,9 @@ class BuiltInAuthority:
 
     def _read_secret(self, now: datetime) -> Authorities:
         try:
-            found = self._api.get(self._secret_path)
-        except NotFound:
-            # Removed while we run: our own is put back, the apiserver trusts it already.
-            found = self._create_secret(self._authorities or Authorities(new_authority(self._secret, now)))
-        self._version = str(found["metadata"]["resourceVersion"])
-        try:
-            return read_authorities(found.get("data"))
+            return self._store.read(self._authorities, now)
         except UnusableCertificate as error:
             raise self._unusable(error) from None
-
-    def _create_secret(self, authorities: Authorities) -> dict[str, Any]:
-        metadata = {"name": self._secret, "namespace": self._namespace, "labels": self._labels}
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": metadata,
-            "type": SECRET_TYPE,
-            "data": write_authorities(authorities),
-        }
-        try:
-            created = self._api.create(self._secrets_path, secret)
-        except Conflict:
-            return self._api.get(self._secret_path)
-        log.info("certificate authority created", extra=self._where())
-        return created
 
     def _show_leaf_of(self, authorities: Authorities, now: datetime) -> None:
         try:
@@ -226,13 +218,9 @@ class BuiltInAuthority:
         fresh = renewed(authorities, self._secret, now)
         if fresh is None:
             return authorities
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": pointer("metadata", "resourceVersion"), "value": self._version},
-            {"op": "add", "path": pointer("data"), "value": write_authorities(fresh)},
-        ]
-        self._read_at = None  # if somebody else was faster: his is read
-        found = self._api.patch(self._secret_path, operations)
-        self._read_at, self._version = now, str(found["metadata"]["resourceVersion"])
+        self._read_at = None  # if somebody else was faster, theirs is read
+        self._store.replace(fresh)
+        self._read_at = now
         log.info("certificate authority renewed", extra=self._where())
         return fresh
 

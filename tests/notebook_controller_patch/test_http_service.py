@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from notebook_controller_patch.admission import http_service
-from notebook_controller_patch.admission.http_service import HttpService, Route, plain
-from notebook_controller_patch.admission.monitoring import MonitoringServer
+from notebook_controller_patch import http_service
+from notebook_controller_patch.http_service import HttpService, Route, plain
+from notebook_controller_patch.monitoring import MonitoringServer
 from tests.notebook_controller_patch.admission.live_server import HOST, Client, head
 
 
@@ -38,7 +39,7 @@ without_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IP
         pytest.param("::", "::1", marks=without_ipv6),
     ],
 )
-def test_the_plain_listener_for_probes(address, reached):
+def test_the_plain_listener_for_probes(address: Any, reached: Any) -> None:
     registry, state = CollectorRegistry(), {"ok": False}
 
     async def main():
@@ -64,7 +65,9 @@ def test_the_plain_listener_for_probes(address, reached):
     ]
 
 
-def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(caplog):
+def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def later(body):
         raise RuntimeError("a bug later")
 
@@ -94,7 +97,9 @@ def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(
     assert [str(record.exc_info[1]) for record in caplog.records] == ["a bug", "a bug later"]
 
 
-def test_an_answer_that_takes_too_long_or_that_nobody_waits_for(caplog, monkeypatch):
+def test_an_answer_that_takes_too_long_or_that_nobody_waits_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_service, "REQUEST_SECONDS", 0.1)
 
     async def main():

@@ -13,9 +13,15 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from notebook_controller_patch.certificates.authority import Pair, new_authority
 from notebook_controller_patch.certificates.authority_secret import Authorities, write_authorities
-from notebook_controller_patch.certificates.bootstrap import TRUST_SETTLES, BuiltInAuthority, NotTrusted
+from notebook_controller_patch.certificates.built_in_authority import (
+    TRUST_SETTLES,
+    AuthoritySettings,
+    BuiltInAuthority,
+    NotTrusted,
+)
 from notebook_controller_patch.certificates.serving import ServingCertificate
-from notebook_controller_patch.kubernetes_api import Conflict, KubernetesApi, ServerTrouble
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.errors import Conflict, ServerError
 from tests.notebook_controller_patch.certificates.stored_objects import StoredObjects
 
 START = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -52,12 +58,14 @@ class Replica:
         self.authority = BuiltInAuthority(
             cast(KubernetesApi, objects),
             self.shown,
-            namespace="kubeflow",
-            secret="the-ca",
-            webhook_configuration="the-webhooks",
-            names=[NAME],
+            AuthoritySettings(
+                namespace="kubeflow",
+                secret="the-ca",
+                webhook_configuration="the-webhooks",
+                names=(NAME,),
+                labels={"app.kubernetes.io/part-of": "kubeflow-bitfusion"},
+            ),
             is_leader=lambda: self.leads,
-            labels={"app.kubernetes.io/part-of": "kubeflow-bitfusion"},
             now=clock,
         )
         self.step = self.authority.step
@@ -401,7 +409,7 @@ def test_trouble_is_logged_once_and_does_not_end_the_loop(
             return False
 
     def trouble(method: str, path: str) -> None:
-        raise ServerTrouble(500, "InternalError", "etcd is away")
+        raise ServerError(500, "InternalError", "etcd is away")
 
     objects.before = trouble
     with caplog.at_level(logging.WARNING):

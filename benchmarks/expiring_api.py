@@ -1,0 +1,66 @@
+"""An API client whose open watches can be made to expire, as after a compaction of etcd (410 Gone)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from notebook_controller_patch.kubernetes_api.client import TIMEOUT, KubernetesApi, Query, Timeout
+from notebook_controller_patch.kubernetes_api.stream import Stream
+
+GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+class ExpiringApi(KubernetesApi):
+    """For the relist benchmark: `expire` makes every loop list everything anew."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._reading: list[ExpiringStream] = []
+
+    def stream(
+        self, path: str, query: Query | None, read_timeout: float, timeout: Timeout = TIMEOUT
+    ) -> Stream:
+        """As `KubernetesApi.stream`; what it returns is remembered until it ends."""
+        return ExpiringStream(super().stream(path, query, read_timeout, timeout), self._reading)
+
+    def open_streams(self) -> int:
+        """How many watches are being read."""
+        return len(self._reading)
+
+    def expire(self) -> None:
+        """End each watch by a 410."""
+        for stream in list(self._reading):
+            stream.expired = True
+            stream.close()
+
+
+class ExpiringStream(Stream):
+    """Delegates to a stream, and ends it by a 410 when told to."""
+
+    def __init__(self, stream: Stream, reading: list[ExpiringStream]) -> None:
+        self._stream = stream
+        self._reading = reading
+        self.expired = False
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.__exit__(None, None, None)
+
+    def set_read_timeout(self, seconds: float) -> None:
+        """As the stream's own."""
+        self._stream.set_read_timeout(seconds)
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the stream, then, if it has expired, the API server's word for it."""
+        self._reading.append(self)
+        try:
+            yield from self._stream.lines()
+        finally:
+            self._reading.remove(self)
+        if self.expired:
+            yield json.dumps(GONE).encode()
+
+    def close(self) -> None:
+        """As the stream's own."""
+        self._stream.close()

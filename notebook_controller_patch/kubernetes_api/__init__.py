@@ -1,0 +1,1 @@
+"""The Kubernetes API as raw dicts: requests, watches, errors, paths; over the official client."""

@@ -1,0 +1,41 @@
+"""Paths (URLs) in the Kubernetes API: Notebooks, StatefulSets, pods, Events, Leases, Secrets, webhooks."""
+
+from __future__ import annotations
+
+NOTEBOOKS = "/apis/kubeflow.org/v1/notebooks"  # of all namespaces
+STATEFULSETS = "/apis/apps/v1/statefulsets"  # of all namespaces
+
+
+def notebook_path(namespace: str, name: str) -> str:
+    """One Notebook."""
+    return f"/apis/kubeflow.org/v1/namespaces/{namespace}/notebooks/{name}"
+
+
+def statefulset_path(namespace: str, name: str) -> str:
+    """One StatefulSet."""
+    return f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """One pod."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def events_path(namespace: str) -> str:
+    """The Events of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/events"
+
+
+def leases_path(namespace: str) -> str:
+    """The Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
+def secrets_path(namespace: str) -> str:
+    """The Secrets of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/secrets"
+
+
+def webhook_configuration_path(name: str) -> str:
+    """One MutatingWebhookConfiguration, which belongs to no namespace."""
+    return f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}"

@@ -1,0 +1,34 @@
+"""What all parts of one replica's reconciler share: API client, Lease, image rules, metrics, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bitfusion_client.client_images import ImageRule
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.reconcile.election import Candidate
+from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileContext:
+    """Made once by the controller for `ReconcileService`, which hands it down.
+
+    Attributes:
+        candidate: Which Lease decides who reconciles, and the name of this replica.
+        rules: Asked for the image rules each time they are needed.
+        watch_limits: Shorter in tests.
+        workers: Threads that reconcile while this replica leads.
+    """
+
+    api: KubernetesApi
+    candidate: Candidate
+    rules: Callable[[], Sequence[ImageRule]]
+    metrics: ReconcileMetrics
+    watch_metrics: WatchMetrics
+    watch_limits: WatchLimits = field(default_factory=WatchLimits)
+    workers: int = WORKERS

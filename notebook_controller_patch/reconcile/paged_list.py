@@ -1,0 +1,73 @@
+"""Reads a whole list from the API server, page by page, as records; starts again if a page has expired."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from bitfusion_client.raw_objects import text
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.errors import Gone, NoAnswer
+from notebook_controller_patch.metrics import WatchMetrics
+from notebook_controller_patch.reconcile.cache import Key, Record
+from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
+
+R = TypeVar("R", bound=Record)
+
+log = logging.getLogger(__name__)
+
+
+class PagedList(Generic[R]):
+    """The list half of a ListWatch. `stopping` ends the pause between two pages."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        resource: WatchedResource[R],
+        metrics: WatchMetrics,
+        limits: WatchLimits,
+        stopping: threading.Event,
+    ) -> None:
+        self._api = api
+        self._resource = resource
+        self._metrics = metrics
+        self._limits = limits
+        self._stopping = stopping
+
+    def read(self) -> tuple[dict[Key, R], str] | None:
+        """All records, and the resourceVersion to watch from; None when stopped. Raises ApiFailure."""
+        try:
+            listed = self._read_pages(self._limits.page)
+        except Gone:
+            # what client-go's pager does: an unpaged list cannot expire half-way
+            log.warning("list expired half-way", extra={"resource": self._resource.name})
+            listed = self._read_pages(0)
+        return None if self._stopping.is_set() else listed
+
+    def _read_pages(self, size: int) -> tuple[dict[Key, R], str]:
+        records: dict[Key, R] = {}
+        query: dict[str, str | int | bool] = {"limit": size} if size else {}
+        while True:
+            token, version = self._read_page(query, records)
+            if not token or self._stopping.wait(self._limits.page_pause):
+                return records, version
+            query = {"limit": size, "continue": token}
+
+    def _read_page(self, query: Mapping[str, str | int | bool], records: dict[Key, R]) -> tuple[str, str]:
+        """Read one page into `records`; its continue token and resourceVersion.
+
+        The raw objects of a page are freed before the next one is read.
+        """
+        self._metrics.queries.labels(self._resource.name, "list").inc()
+        page = self._api.get(self._resource.path, query, self._limits.list_timeout)
+        self._metrics.note_contact(self._resource.name)
+        items, metadata = page.get("items"), page.get("metadata")
+        if not isinstance(items, list) or not isinstance(metadata, dict):
+            raise NoAnswer(answered="the answer is no list")
+        for item in items:
+            record = self._resource.trim(item) if isinstance(item, dict) else None
+            if record is not None:
+                records[record.key] = record
+        return text(metadata.get("continue")), text(metadata.get("resourceVersion"))

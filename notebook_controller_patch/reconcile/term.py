@@ -1,0 +1,103 @@
+"""One term of leadership: the StatefulSet watch, the work queue and the workers of the replica that leads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from notebook_controller_patch.kubernetes_api.paths import STATEFULSETS
+from notebook_controller_patch.reconcile.cache import Cache, Key
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.list_watch import ListWatch
+from notebook_controller_patch.reconcile.reconciler import Reconciler
+from notebook_controller_patch.reconcile.records import (
+    NotebookRecord,
+    StatefulSetRecord,
+    statefulset_record,
+)
+from notebook_controller_patch.reconcile.watched_resource import WatchedResource
+from notebook_controller_patch.reconcile.work_queue import WorkQueue
+from notebook_controller_patch.reconcile.writer import Writer
+
+LOOK_AGAIN_S = 600.0  # everything, from the caches: without a request where nothing is wrong
+
+
+class Term:
+    """Made anew for each term, so that nothing is carried over from the one before.
+
+    Args:
+        context: Of this replica.
+        notebooks: The replica's cache of Notebooks, which outlives the term.
+        leading: Whether the Lease still holds; asked before every request.
+    """
+
+    def __init__(
+        self, context: ReconcileContext, notebooks: Cache[NotebookRecord], leading: Callable[[], bool]
+    ) -> None:
+        self._metrics = context.metrics
+        self._notebooks = notebooks
+        self._queue = WorkQueue()
+        self._stopping = threading.Event()
+        self._statefulsets: Cache[StatefulSetRecord] = Cache(self._statefulset_changed)
+        self._watch = ListWatch(
+            context.api,
+            WatchedResource("statefulsets", STATEFULSETS, statefulset_record),
+            self._statefulsets,
+            context.watch_metrics,
+            context.watch_limits,
+        )
+        writer = Writer(context, lambda: leading() and not self._stopping.is_set())
+        self._reconciler = Reconciler(context, notebooks, self._statefulsets, self._queue, writer)
+        self._workers = [
+            threading.Thread(target=self._reconciler.work, name=f"reconcile-{number}", daemon=True)
+            for number in range(context.workers)
+        ]
+        self._starter = threading.Thread(target=self._queue_everything, name="reconcile-all", daemon=True)
+
+    def start(self) -> None:
+        """Watch StatefulSets, and reconcile once all objects are known; returns at once."""
+        self._watch.start()
+        self._starter.start()
+
+    def stop(self) -> None:
+        """Make no further request; does not wait for the one under way."""
+        self._stopping.set()
+        self._reconciler.stop()
+        self._watch.stop()
+
+    def retry_now(self) -> None:
+        """The API server answers again."""
+        self._watch.retry_now()
+
+    def join(self, seconds: float) -> None:
+        """Wait up to `seconds` for the threads, after `stop`."""
+        deadline = time.monotonic() + seconds
+        for thread in (self._starter, *self._workers):
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
+        self._watch.join(max(0.0, deadline - time.monotonic()))
+
+    def wake(self, key: Key) -> None:
+        """Look at this notebook: something about it has changed."""
+        self._queue.add(key)
+        self._metrics.queued.set(self._queue.depth())
+
+    def _queue_everything(self) -> None:
+        # before both caches are filled it would look as if StatefulSets were missing
+        for cache in (self._notebooks, self._statefulsets):
+            while not cache.wait_synced(0.2):
+                if self._stopping.is_set():
+                    return
+        for worker in self._workers:
+            worker.start()
+        while not self._stopping.is_set():
+            for key in self._notebooks.known_keys():
+                self._queue.add(key)
+            self._metrics.queued.set(self._queue.depth())
+            self._stopping.wait(LOOK_AGAIN_S)
+
+    def _statefulset_changed(self, old: StatefulSetRecord | None, new: StatefulSetRecord | None) -> None:
+        record = new or old
+        if record is not None:
+            self.wake((record.namespace, record.owner_name))

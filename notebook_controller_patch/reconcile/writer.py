@@ -1,0 +1,153 @@
+"""Carries out what was decided about a notebook: sends patches, Events and deletions to the API server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from notebook_controller_patch.kubernetes_api.client import Timeout
+from notebook_controller_patch.kubernetes_api.errors import (
+    ApiFailure,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from notebook_controller_patch.kubernetes_api.paths import (
+    events_path,
+    notebook_path,
+    pod_path,
+    statefulset_path,
+)
+from notebook_controller_patch.metrics import CONFLICT, DONE, ERROR
+from notebook_controller_patch.reconcile.cache import Key
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.decisions import (
+    Action,
+    DeletePod,
+    PatchNotebook,
+    PatchTemplate,
+    pod_name,
+)
+from notebook_controller_patch.reconcile.events import NotebookEvent, event_body
+from notebook_controller_patch.reconcile.rate_limiter import RateLimiter
+from notebook_controller_patch.reconcile.records import NotebookRecord, PodRecord, pod_record
+
+REQUESTS_PER_SECOND = 15.0  # of the reconciler; watches and the Lease not counted
+# A write passes through admission: two webhooks that don't answer cost 5 s each.
+TIMEOUT: Timeout = (3.0, 15.0)
+EVENT_TRIES = 3  # after which a forbidden Event is given up
+
+# values of the label `action` of bitfusion_reconcile_actions_total, which dashboards use
+ACTION_LABELS = {
+    NotebookEvent: "Tell",
+    PatchNotebook: "PatchNotebook",
+    PatchTemplate: "PatchTemplate",
+    DeletePod: "DeletePod",
+}
+
+log = logging.getLogger(__name__)
+
+
+class NotLeading(Exception):
+    """The leadership, or the process, came to its end before a request was made."""
+
+
+class Writer:
+    """The requests of one term of leadership, rate-limited over all workers.
+
+    Args:
+        context: Of this replica.
+        may_act: Whether this replica still leads; asked before every request.
+    """
+
+    def __init__(self, context: ReconcileContext, may_act: Callable[[], bool]) -> None:
+        self._api = context.api
+        self._reporter = context.candidate.identity
+        self._actions = context.metrics.actions
+        self._may_act = may_act
+        self._limiter = RateLimiter(REQUESTS_PER_SECOND, REQUESTS_PER_SECOND)
+        self._stopping = threading.Event()
+        self._forbidden_events: Counter[Key] = Counter()
+
+    def stop(self) -> None:
+        """Make no further request; does not wait for the one under way."""
+        self._stopping.set()
+
+    def pause(self, seconds: float) -> None:
+        """Hold back the requests of all workers: the server said 429."""
+        self._limiter.pause(seconds)
+
+    def read_pod(self, notebook: NotebookRecord) -> PodRecord | None:
+        """The notebook's pod, None if there is none. Raises ApiFailure, NotLeading."""
+        self._wait_for_turn()
+        try:
+            return pod_record(
+                self._api.get(pod_path(notebook.namespace, pod_name(notebook)), timeout=TIMEOUT)
+            )
+        except NotFound:
+            return None
+
+    def perform(self, action: Action, notebook: NotebookRecord) -> None:
+        """Carry out one action and count it. Raises ApiFailure, NotLeading."""
+        label = ACTION_LABELS[type(action)]
+        self._wait_for_turn()
+        try:
+            if isinstance(action, NotebookEvent):
+                self._send(action, notebook)
+            elif isinstance(action, DeletePod):
+                self._delete(action, notebook)
+            else:
+                self._patch(action, notebook)
+        except ApiFailure as error:
+            self._actions.labels(label, CONFLICT if isinstance(error, Conflict) else ERROR).inc()
+            raise
+        self._actions.labels(label, DONE).inc()
+
+    def _patch(self, action: PatchNotebook | PatchTemplate, notebook: NotebookRecord) -> None:
+        if isinstance(action, PatchNotebook):
+            path, message = notebook_path(*notebook.key), "notebook healed"
+        else:
+            path, message = statefulset_path(*notebook.key), "template healed"
+        self._api.patch(path, action.operations, timeout=TIMEOUT)
+        log.info(message, extra={**_fields(notebook), "keys": _patched_keys(action)})
+
+    def _delete(self, action: DeletePod, notebook: NotebookRecord) -> None:
+        preconditions = {"uid": action.uid, "resourceVersion": action.resource_version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        try:
+            self._api.delete(pod_path(notebook.namespace, action.name), body, timeout=TIMEOUT)
+        except NotFound:
+            pass  # what was wanted
+        log.info("pod that could never start deleted", extra={**_fields(notebook), "pod": action.name})
+
+    def _send(self, event: NotebookEvent, notebook: NotebookRecord) -> None:
+        body = event_body(notebook, event, self._reporter)
+        try:
+            self._api.create(events_path(notebook.namespace), body, timeout=TIMEOUT)
+        except (Forbidden, Invalid, NotFound) as error:
+            # A namespace that is being deleted, or a role without Events: the rest must not wait for that
+            # for ever. But an API server that has just started also forbids everything, for a second or so.
+            self._forbidden_events[notebook.key] += 1
+            if isinstance(error, Forbidden) and self._forbidden_events[notebook.key] <= EVENT_TRIES:
+                raise
+            log.warning("event refused", extra={"notebook": notebook.name, "error": str(error)})
+        except Conflict:
+            pass  # sent before
+        self._forbidden_events.pop(notebook.key, None)
+
+    def _wait_for_turn(self) -> None:
+        if not self._limiter.wait(self._stopping) or not self._may_act():
+            raise NotLeading
+
+
+def _fields(notebook: NotebookRecord) -> dict[str, Any]:
+    return {"namespace": notebook.namespace, "notebook": notebook.name}
+
+
+def _patched_keys(action: PatchNotebook | PatchTemplate) -> list[str]:
+    changed = (operation["path"] for operation in action.operations if operation["op"] != "test")
+    return [path.rpartition("/")[2].replace("~1", "/").replace("~0", "~") for path in changed]

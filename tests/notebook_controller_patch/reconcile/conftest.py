@@ -1,0 +1,13 @@
+"""Fixtures of the reconciler's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.notebook_controller_patch.reconcile.clock import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock for what waits."""
+    return Clock()
