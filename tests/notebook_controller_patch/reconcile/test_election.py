@@ -147,9 +147,8 @@ def test_a_leader_that_cannot_renew_stops_in_time_and_comes_back(
 
 def test_the_servers_return_is_told_once(api: FakeApi) -> None:
     told: list[str] = []
-    election = Election(
-        api.client(), "kubeflow", "lease", "one", _nothing, _nothing, QUICK, back=lambda: told.append("back")
-    )
+    callbacks = LeaderCallbacks(_nothing, _nothing, lambda: told.append("back"))
+    election = Election(api.client(), Candidate("kubeflow", "lease", "one", QUICK), callbacks)
     election.attempt()
     api.misbehave(status(500), times=2)
     election.attempt()
@@ -224,9 +223,8 @@ def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> 
 def test_a_frozen_replica_knows_that_it_does_not_lead_any_more(api: FakeApi) -> None:
     now = [0.0]
     times = LeaseTimes(duration=15, renew_within=10, retry=2)
-    election = Election(
-        api.client(), "kubeflow", "lease", "one", lambda: None, lambda: None, times, lambda: now[0]
-    )
+    candidate = Candidate("kubeflow", "lease", "one", times)
+    election = Election(api.client(), candidate, LeaderCallbacks(_nothing, _nothing), lambda: now[0])
     election.attempt()
     assert election.leading
     now[0] = 9.9
