@@ -258,7 +258,7 @@ def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, lo
     api.misbehave(status(410, "Expired"), WATCH)
     limits = replace(QUICK, first_delay=0.1, longest_delay=5.0)
     loop = loops(limits)
-    wait_until(lambda: loop.restarts("gone") == 1 and loop.names() == names, 20)
+    wait_until(lambda: loop.restarts("gone") == 1 and loop.names() == names, limit_s=20)
     wait_until(lambda: api.count(LIST) == 2)
     back = [request for request in api.requests if request.verb == WATCH][5]
     again = [request for request in api.requests if request.verb == LIST][1]
