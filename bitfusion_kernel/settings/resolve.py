@@ -36,10 +36,8 @@ class Settings:
     def check_unlocked(self, request: GpuRequest) -> None:
         """Whether `%bitfusion request` may ask for `request`. Raises WrongSetting naming a locked setting."""
         for setting in REQUEST_SETTINGS:
-            value = getattr(request, setting.request_field)
-            if _is_locked(setting.name, self.locked) and value != getattr(
-                self.request, setting.request_field
-            ):
+            value, now = (getattr(each, setting.request_field) for each in (request, self.request))
+            if value != now and _is_locked(setting.name, self.locked):
                 shown = "whole GPUs" if value is None and setting.name in SIZES else value
                 raise WrongSetting(setting.name, shown, _lock_text(self.request, setting.name))
 

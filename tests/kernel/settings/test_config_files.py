@@ -46,6 +46,16 @@ def test_reads_python_and_json(folders: tuple[Path, Path]) -> None:
     assert found.sources["gpus"] == path
 
 
+def test_a_file_is_run_once(folders: tuple[Path, Path]) -> None:
+    runs = folders[0] / "runs"
+    _write(
+        folders[0],
+        f"with open({str(runs)!r}, 'a') as file:\n    file.write('x')\nc.BitfusionKernel.locked = ['gpus']\n",
+    )
+    assert _resolved().locked == ("gpus",)
+    assert runs.read_text() == "x"
+
+
 def test_no_file_no_value(folders: tuple[Path, Path]) -> None:
     assert load_config(os.environ) == {}
 
