@@ -1,7 +1,9 @@
-"""QueuedRequest of the proxy: what the kernelspec's argv starts, with `python -I -S`, as a file or with `-m`.
+"""The file that an installed kernelspec starts as the proxy: `python -I -S …/bitfusion_kernel/__main__.py`.
+
+Installed kernelspecs hold the path of this file and its options: both stay as they are.
 
 `-I -S` skips `site` and with it every `.pth` file (one chain of them costs 25 ms a process), so the
-folders that hold this package and pyzmq are put on the path here.
+folders of this package and of pyzmq are put on the path here. `python -m bitfusion_kernel` works, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `bitfusion-kernel install | list | remove | doctor`."""
+"""The command line of `bitfusion-kernel`: install, list, remove, doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from bitfusion_client.errors import BitfusionError
 from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
-from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
 from bitfusion_kernel.settings.table import REQUEST_SETTINGS
 from bitfusion_kernel.settings.values import ACQUIRE
 
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bitfusion_kernel.install.spec_store import InstalledSpec
+
+FROM_SETTINGS = "from settings"
+"""What `list` shows where a kernelspec leaves the choice to config file and environment."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -138,16 +140,12 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _row(spec: InstalledSpec) -> tuple[str, str, str, str, str]:
-    request = spec.kernel["metadata"][kernelspec.MARK].get("request")
     try:
-        size = _size(GpuRequest.from_json(request)) if request else "from settings"
+        request = kernelspec.written_request(spec.kernel)
+        size = _size(request) if request else FROM_SETTINGS
     except BitfusionError:
         size = "invalid"
-    acquire = "from settings"
-    for option in kernelspec.entry_options(spec.kernel):
-        name, _, value = option[len(OPTION_PREFIX) :].partition("=")
-        if name == "acquire":
-            acquire = value
+    acquire = kernelspec.written_acquire(spec.kernel) or FROM_SETTINGS
     return spec.name, str(spec.kernel.get("display_name", "")), size, acquire, spec.folder
 
 

@@ -1,1 +1,6 @@
-"""Kernelspecs on disk: written by `bitfusion-kernel install`, checked by `bitfusion-kernel doctor`."""
+"""Kernelspecs on disk: installing, listing, removing and checking them, for the command `bitfusion-kernel`.
+
+`kernelspec`: the content of kernel.json · `spec_store`: the folders · `kernel_info`: asks the wrapped
+kernel who it is · `doctor`: the report, made of findings (`finding`) by `check_kernelspec`, `check_client`
+and `check_environment`
+"""

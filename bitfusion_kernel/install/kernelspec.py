@@ -134,6 +134,23 @@ def is_ours(kernel: dict[str, Any]) -> bool:
     return isinstance(metadata, dict) and isinstance(metadata.get(MARK), dict)
 
 
+def written_request(kernel: dict[str, Any]) -> GpuRequest | None:
+    """The size that one of our kernel.json asks for; None if it leaves that to settings.
+
+    Raises:
+        InvalidRequest: Somebody has edited it.
+    """
+    request = kernel["metadata"][MARK].get("request")
+    return GpuRequest.from_json(request) if request else None
+
+
+def written_acquire(kernel: dict[str, Any]) -> str | None:
+    """When a kernel.json says that GPUs are asked for; None if it leaves that to settings."""
+    prefix = f"{OPTION_PREFIX}acquire="
+    found = [option[len(prefix) :] for option in entry_options(kernel) if option.startswith(prefix)]
+    return found[-1] if found else None
+
+
 def entry_options(kernel: dict[str, Any]) -> list[str]:
     """The `--bitfusion-*` options of a kernel.json."""
     return [

@@ -1,1 +1,7 @@
-"""The processes between Jupyter and the kernel: supervisor, launcher, and what they say to each other."""
+"""The processes between proxy and kernel: supervisor, wrapper, launcher, and the messages between them.
+
+`messages`, `message_connection`: what they say and how · `supervisor_link`: the proxy's side · `supervisor`,
+`wrapper`, `wrapper_output`: the parent of `bitfusion run` · `launcher`, `kernel_guard`: the program under
+`bitfusion run` · `process_watch`: watching and signalling without pid races · `private_folder`: where the
+sockets lie
+"""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.errors import UsageError
+from bitfusion_client.errors import InvalidRequest, UsageError
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.settings.resolve import resolve
@@ -64,7 +64,20 @@ def test_the_proxy_reads_back_what_was_installed(request_: GpuRequest) -> None:
     found = resolve(kernelspec.entry_options(kernel), {})
     assert found.request == request_
     assert found.acquire == "start"
-    assert GpuRequest.from_json(kernel["metadata"]["bitfusion"]["request"]) == request_
+    assert kernelspec.written_request(kernel) == request_
+    assert kernelspec.written_acquire(kernel) == "start"
+
+
+def test_what_is_not_written_is_left_to_settings() -> None:
+    assert kernelspec.written_request(_kernel()) is None
+    assert kernelspec.written_acquire(_kernel()) is None
+
+
+def test_a_size_that_was_edited_wrongly_is_refused() -> None:
+    kernel = _kernel(GpuRequest(gpus=2))
+    kernel["metadata"]["bitfusion"]["request"]["gpus"] = 0
+    with pytest.raises(InvalidRequest):
+        kernelspec.written_request(kernel)
 
 
 def test_parameters_are_a_json_schema_of_settings() -> None:
