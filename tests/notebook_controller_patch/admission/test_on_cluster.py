@@ -14,7 +14,7 @@ from tests.cluster.notebooks import PROFILE
 from tests.cluster.our_controller import our_controller
 from tests.notebook_controller_patch.admission.refusals import REFUSALS
 from tests.notebook_controller_patch.admission.reviews import AMOUNT, REQUEST
-from tests.support.notebooks import form_notebook
+from tests.support.notebooks import IMAGE, form_notebook
 
 DENIED = 'admission webhook "notebooks.bitfusion.io" denied the request: '
 
@@ -60,6 +60,6 @@ def test_a_chosen_client_is_told_as_a_warning(cluster: Any, notebooks: str) -> N
     made = posted(cluster, notebooks, {"bitfusion.io/gpu-50": "1"}, {REQUEST: "-n 1 -p 0.25"})
     assert made["metadata"]["labels"]["bitfusion.io/requested"] == "true"
     assert cluster.client.warnings == [
-        "Bitfusion client chosen for the image kubeflownotebookswg/jupyter-tensorflow-full:v1.8.0: "
+        f"Bitfusion client chosen for the image {IMAGE}: "
         "bitfusion-client/os=ubuntu22, bitfusion-client/version=454"
     ]
