@@ -1,0 +1,197 @@
+"""The state of the kernel, from no kernel to the end of the proxy: the one owner of `KernelState`. Pure.
+
+Whoever wants to know whether a kernel runs, or whether one has been asked for, asks the `KernelLifecycle`;
+whoever learns that something has happened tells it. Each event is one method, and this is what it does:
+
+    state          request  launched  connected  cancel      relay_shutdown  wrapper_exited   kernel_lost
+    NOT_REQUESTED  WAITING  =         error      error       error           =                error
+    WAITING        =        STARTING  error      CANCELLING  error           NOT_REQUESTED    error
+    STARTING       =        =         RUNNING    CANCELLING  error           NOT_REQUESTED    error
+    RUNNING        =        =         error      error       SHUTTING_DOWN   OVER             OVER
+    SHUTTING_DOWN  =        =         error      error       =               OVER             OVER
+    CANCELLING     =        =         error      =           error           NOT_REQUESTED    error
+    OVER           =        =         error      error       error           =                =
+
+`=` changes nothing, `error` raises IllegalTransition. `kernel_exited` changes no state: the wrapper's end
+follows, or `kernel_lost` where it stays away. `end` leads from every state to OVER; the first exit status
+stands. A request that fails (no client, a wrong setting) raises its error and leaves NOT_REQUESTED.
+
+A wait that ends without a kernel goes back to NOT_REQUESTED, and the next cell asks again. A kernel that dies
+ends the proxy, as a plain kernel's process would end, so that Jupyter's own restart works.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
+    from bitfusion_kernel.gpu.acquisition import Acquisition
+    from bitfusion_kernel.processes.messages import LaunchedEvent
+
+
+class KernelState(enum.Enum):
+    """What happens to a request depends on this alone."""
+
+    NOT_REQUESTED = "not requested"
+    """No `bitfusion run` exists; the next cell asks for a GPU."""
+
+    WAITING = "waiting"
+    """`bitfusion run` waits in the pool's queue."""
+
+    STARTING = "starting"
+    """The GPUs are granted, launcher and kernel have been started; the kernel does not answer yet."""
+
+    RUNNING = "running"
+    """The kernel answers: requests go to it."""
+
+    SHUTTING_DOWN = "shutting down"
+    """The kernel runs and has been sent a shutdown request: its end is no failure."""
+
+    CANCELLING = "cancelling"
+    """The wait was cancelled; its `bitfusion run` still has to end before another can be started."""
+
+    OVER = "over"
+    """The proxy ends; `KernelLifecycle.exit_status` is set."""
+
+
+CONNECTED = (KernelState.RUNNING, KernelState.SHUTTING_DOWN)
+"""The kernel answers, so requests are relayed to it."""
+
+_CANCELLABLE = (KernelState.WAITING, KernelState.STARTING, KernelState.CANCELLING)
+
+
+class IllegalTransition(RuntimeError):
+    """The proxy's own code has reported an event that cannot happen in this state: a defect."""
+
+
+class KernelLifecycle:
+    """The proxy has one. `start` starts `bitfusion run`; it raises BitfusionError if it can't be started."""
+
+    def __init__(self, start: Callable[[], Acquisition]) -> None:
+        self._start = start
+        self._early_error: BitfusionError | None = None
+        self._state = KernelState.NOT_REQUESTED
+        self.acquisition: Acquisition | None = None
+        """The `bitfusion run` that waits or runs now; None only in NOT_REQUESTED, and in OVER after it."""
+        self.last_acquisition: Acquisition | None = None
+        """The one before, for its log."""
+        self.exit_status: int | None = None
+        """The proxy's exit status, once the state is OVER."""
+
+    # -- questions -------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> KernelState:
+        """The state now. Most callers ask one of the questions below instead."""
+        return self._state
+
+    @property
+    def requested(self) -> bool:
+        """Whether a `bitfusion run` exists, even one that only has to end."""
+        return self.acquisition is not None
+
+    @property
+    def cancellable(self) -> bool:
+        """Whether there is a wait that an interrupt can end."""
+        return self._state in _CANCELLABLE
+
+    @property
+    def connected(self) -> bool:
+        """Whether the kernel answers, so that requests are relayed to it."""
+        return self._state in CONNECTED
+
+    @property
+    def connected_soon(self) -> bool:
+        """Whether the kernel answers or is about to."""
+        return self._state in CONNECTED or self._state is KernelState.STARTING
+
+    @property
+    def over(self) -> bool:
+        """Whether the proxy ends."""
+        return self._state is KernelState.OVER
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def request(self) -> None:
+        """Ask for a GPU and a kernel on it, unless that has been done.
+
+        Raises:
+            BitfusionError: They can't even be asked for, now or when `request_early` tried it.
+        """
+        if self._state is not KernelState.NOT_REQUESTED:
+            return
+        if self._early_error is not None:
+            error, self._early_error = self._early_error, None
+            raise error
+        self.acquisition = self._start()
+        self._state = KernelState.WAITING
+
+    def request_early(self) -> None:
+        """The same before anybody waits for it (`acquire = start`): an error is kept for `request`."""
+        from bitfusion_client.errors import BitfusionError
+
+        try:
+            self.request()
+        except BitfusionError as error:
+            self._early_error = error
+
+    def launched(self, event: LaunchedEvent, now: float) -> None:
+        """The GPUs are granted and the launcher runs; `now` is `time.monotonic()`."""
+        if self.acquisition is not None:
+            self.acquisition.on_launched(event, now)
+        if self._state is KernelState.WAITING:
+            self._state = KernelState.STARTING
+
+    def kernel_connected(self) -> None:
+        """The kernel answers on control and its output has been joined."""
+        self._expect("kernel_connected", KernelState.STARTING)
+        self._state = KernelState.RUNNING
+
+    def cancel(self) -> None:
+        """The wait ends because the user has interrupted it."""
+        self._expect("cancel", *_CANCELLABLE)
+        self._state = KernelState.CANCELLING
+
+    def relay_shutdown(self) -> None:
+        """A shutdown request goes to the kernel, which answers it and ends."""
+        self._expect("relay_shutdown", *CONNECTED)
+        self._state = KernelState.SHUTTING_DOWN
+
+    def kernel_exited(self, status: int) -> None:
+        """The kernel's process has ended; `status` as `os.waitstatus_to_exitcode` gives it."""
+        if self.acquisition is not None:
+            self.acquisition.kernel_status = status
+
+    def wrapper_exited(self, status: int) -> None:
+        """`bitfusion run` has ended, and with it whatever ran under it; `status` as above."""
+        acquisition = self.acquisition
+        if acquisition is None:
+            return
+        acquisition.wrapper_status = status
+        if self.connected:
+            self.kernel_lost()
+        elif not self.over:
+            self.last_acquisition, self.acquisition = acquisition, None
+            self._state = KernelState.NOT_REQUESTED
+
+    def kernel_lost(self) -> None:
+        """The kernel that ran runs no more. `exit_status` tells whether that was expected: 0 or 1."""
+        if self.over:
+            return
+        self._expect("kernel_lost", *CONNECTED)
+        assert self.acquisition is not None
+        expected = self._state is KernelState.SHUTTING_DOWN or self.acquisition.kernel_status == 0
+        self.end(0 if expected else 1)
+
+    def end(self, exit_status: int) -> None:
+        """The proxy ends: shutdown without a kernel, a signal, Jupyter or the supervisor are gone."""
+        if self.exit_status is None:
+            self.exit_status = exit_status
+            self._state = KernelState.OVER
+
+    def _expect(self, event: str, *states: KernelState) -> None:
+        if self._state not in states:
+            raise IllegalTransition(f"{event} while {self._state.value}")
