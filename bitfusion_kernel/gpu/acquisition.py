@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitfusion_client.client_lines import Locked, Requesting, ServerLine, Unknown, Waiting
 from bitfusion_client.client_output import parse_line
@@ -15,6 +15,9 @@ from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
 from bitfusion_client.exit_status import describe_exit
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.processes.messages import LaunchedEvent
+
+if TYPE_CHECKING:
+    from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 
 LOG_LINES = 500
 
@@ -59,12 +62,17 @@ class Acquisition:
         self.asked_at = now
         self.launched_at: float | None = None
         self.log: deque[str] = deque(maxlen=LOG_LINES)
-        self.kernel_words: deque[str] = deque(maxlen=20)
-        """What the kernel wrote to its real stdout and stderr, past IPython."""
+        self.kernel_output: deque[str] = deque(maxlen=20)
+        """The last lines that the kernel wrote to its real stdout and stderr, past IPython."""
         self._last_was_clients = False
-        self.place: int | None = None
-        self.of: int | None = None
+        self.queue_position: int | None = None
+        """Counts from 1; None while the client has not told one."""
+        self.queue_length: int | None = None
+        """How many wait, this attempt included."""
         self.ahead: tuple[str, ...] = ()
+        """Who is ahead in the queue, as the client describes them."""
+        self.kernel_connection: ConnectionInfo | None = None
+        """Where the kernel will listen."""
         self.server: str | None = None
         self.lock_file: str | None = None
         self.memory_mib: int | None = None
@@ -75,7 +83,6 @@ class Acquisition:
         self.kernel_pid: int | None = None
         self.kernel_status: int | None = None
         self.wrapper_status: int | None = None
-        self.cancelled = False
 
     def on_line(self, text: str) -> bool:
         """One line of the wrapper's output; False if it is not the client's own (the kernel wrote it)."""
@@ -85,13 +92,14 @@ class Acquisition:
                 return True  # the client puts an empty line into its report
             self._last_was_clients = False
             if text.strip():
-                self.kernel_words.append(text.strip())
+                self.kernel_output.append(text.strip())
             return False
         self._last_was_clients = True
         if isinstance(line, Unknown):
             pass
         elif isinstance(line, Waiting):
-            self.place, self.of, self.ahead = line.queue_position, line.queue_length, tuple(line.ahead)
+            self.queue_position, self.queue_length = line.queue_position, line.queue_length
+            self.ahead = tuple(line.ahead)
         elif isinstance(line, Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
         elif isinstance(line, Locked):
@@ -117,14 +125,13 @@ class Acquisition:
     def why_it_ended(self) -> BitfusionError:
         """The error for the cell that waited or ran, once the wrapper is gone."""
         if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
-            words = f"; its last output: {self.kernel_words[-1]}" if self.kernel_words else ""
-            return KernelDied("", f"the kernel process {describe_exit(self.kernel_status)}{words}")
+            output = f"; its last output: {self.kernel_output[-1]}" if self.kernel_output else ""
+            return KernelDied("", f"the kernel process {describe_exit(self.kernel_status)}{output}")
         if self.granted:
             last = next((line for line in reversed(self.log) if line.strip()), "")
-            words = f"; its last output: {last}" if last else ""
-            return WrapperDied(
-                self.request, f"`bitfusion run` {describe_exit(self.wrapper_status or 0)}{words}"
-            )
+            output = f"; its last output: {last}" if last else ""
+            status = describe_exit(self.wrapper_status or 0)
+            return WrapperDied(self.request, f"`bitfusion run` {status}{output}")
         from bitfusion_client.client_failure import error_from_output  # read only when something failed
 
         return error_from_output(list(self.log), self.wrapper_status, self.request)

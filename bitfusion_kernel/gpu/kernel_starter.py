@@ -1,7 +1,6 @@
-"""Asking for a GPU: settings, client and command line become one StartCommand to the supervisor.
+"""Asks for a GPU: settings, bitfusion client and command line become one StartCommand to the supervisor.
 
-Everything here is imported lazily where it costs time: most proxies answer Jupyter first and ask for a
-GPU later.
+What costs time is imported only when it is needed: most proxies answer Jupyter first and ask for a GPU later.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 from bitfusion_kernel.protocol import connection_file
 
 if TYPE_CHECKING:
-    from bitfusion_client.errors import BitfusionError
     from bitfusion_client.find_client import FoundClient
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
@@ -29,7 +27,14 @@ MAGIC_EXTENSION = "--InteractiveShellApp.extra_extensions=bitfusion_kernel.ipyth
 
 
 class KernelStarter:
-    """Knows how to start a kernel under `bitfusion run`, and the one that was started last."""
+    """Starts kernels under `bitfusion run`, one at a time, and knows the settings for that.
+
+    Args:
+        arguments: The proxy's command line.
+        wrapped: The kernel to start.
+        outer: The connection file that Jupyter wrote for the proxy.
+        supervisor: Starts what is asked for.
+    """
 
     def __init__(
         self,
@@ -46,16 +51,12 @@ class KernelStarter:
         self._number = 0
         self.chosen: GpuRequest | None = None
         """Set by `%bitfusion request`; wins over all settings."""
-        self.acquisition: Acquisition | None = None
-        self.last_acquisition: Acquisition | None = None
-        """The one before, for its log."""
-        self.kernel_connection: connection_file.ConnectionInfo | None = None
-        self.failed_early: BitfusionError | None = None
-        """Why `acquire = start` could not even ask; told in the first cell."""
+
+    # -- settings --------------------------------------------------------------------------------
 
     @property
     def acquires_at_start(self) -> bool:
-        """Whether to ask before the first message. A wrong setting waits for the first cell, too."""
+        """Whether to ask before the first request. A wrong setting is reported in the first cell instead."""
         from bitfusion_client.errors import BitfusionError
 
         try:
@@ -71,6 +72,36 @@ class KernelStarter:
 
             self._settings = current_settings(self._arguments.options, os.environ)
         return self._settings
+
+    @property
+    def silent_wait(self) -> float:
+        """Seconds after which a silent cell is answered without a kernel, also while a setting is wrong."""
+        from bitfusion_client.errors import BitfusionError
+
+        try:
+            return self.settings.silent_wait
+        except BitfusionError:
+            from bitfusion_kernel.settings.table import DEFAULT_SILENT_WAIT
+
+            return DEFAULT_SILENT_WAIT
+
+    def check_cells_acquire(self) -> None:
+        """Whether a cell may ask for a GPU.
+
+        Raises:
+            WaitCancelled: GPUs are taken by `%bitfusion acquire` only.
+            WrongSetting: A setting has a wrong value.
+        """
+        if self.settings.acquire == "manual":
+            from bitfusion_client.errors import WaitCancelled
+
+            raise WaitCancelled(
+                self.request,
+                "this kernel takes a GPU only when it is told to (acquire = manual)",
+                "run `%bitfusion acquire` in a cell, then this cell again.",
+            )
+
+    # -- starting --------------------------------------------------------------------------------
 
     @property
     def kernel_options(self) -> list[str]:
@@ -98,17 +129,12 @@ class KernelStarter:
         environment.setdefault("BITFUSION_PYTHON", sys.executable)
         return environment
 
-    def try_start(self) -> None:
-        """As `start`, for a start nobody has asked for yet: its error is kept for the first cell."""
-        from bitfusion_client.errors import BitfusionError
-
-        try:
-            self.start()
-        except BitfusionError as error:
-            self.failed_early = error
-
     def start(self) -> Acquisition:
-        """Ask for a GPU and a kernel on it. Raises BitfusionError if it can't even be asked for."""
+        """Ask for a GPU and a kernel on it. Called by the kernel's lifecycle, when nothing runs.
+
+        Raises:
+            BitfusionError: They can't even be asked for.
+        """
         from bitfusion_client.command_line import run_command
         from bitfusion_kernel.gpu.acquisition import Acquisition
         from bitfusion_kernel.processes import launcher
@@ -118,9 +144,7 @@ class KernelStarter:
         client = self.find_client()
         self._number += 1
         folder = self._supervisor.folder
-        path, self.kernel_connection = connection_file.write_private(
-            folder, f"kernel-{self._number}", self._outer
-        )
+        path, connection = connection_file.write_private(folder, f"kernel-{self._number}", self._outer)
         socket_path = os.path.join(folder, f"launcher-{self._number}")
         options = list(self._arguments.kernel_options)
         if self._wrapped.language == "python":
@@ -134,8 +158,9 @@ class KernelStarter:
         environment[PROXY_SOCKET_VARIABLE] = os.path.join(folder, "proxy")
         environment[FILES_PREFIX_VARIABLE] = self.files_prefix
         self._supervisor.start(StartCommand(self._number, argv, environment, socket_path))
-        self.acquisition = Acquisition(self._number, request, time.monotonic())
-        return self.acquisition
+        acquisition = Acquisition(self._number, request, time.monotonic())
+        acquisition.kernel_connection = connection
+        return acquisition
 
     @property
     def files_prefix(self) -> str:

@@ -34,8 +34,8 @@ def _kernel_rows(kernel: KernelView, now: float) -> Rows:
         ("Kernel", "starting" if acquisition.granted else "waiting for a GPU"),
         ("Request", acquisition.request.describe()),
     ]
-    if acquisition.place is not None:
-        rows.append(("Position", f"{acquisition.place} of {acquisition.of} in the queue"))
+    if acquisition.queue_position is not None:
+        rows.append(("Position", f"{acquisition.queue_position} of {acquisition.queue_length} in the queue"))
     rows += [("Ahead", who) for who in acquisition.ahead]
     rows.append(("Waiting", elapsed_text(now - acquisition.asked_at)))
     return rows

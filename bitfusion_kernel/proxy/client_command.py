@@ -1,4 +1,4 @@
-"""One `bitfusion list_gpus` or `bitfusion health`, run beside the proxy's loop."""
+"""One `bitfusion list_gpus` or `bitfusion health`: the client as a child process, read by the event loop."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from bitfusion_kernel.proxy.event_loop import EventLoop
 TIME_LIMIT = 60.0
 """Seconds; the real client asks servers one by one, and each may take its 3 s to fail."""
 
-_REAP_PATIENCE = 0.2
+_REAP_LIMIT = 0.2
+"""Seconds a client that has closed its output gets to end by itself."""
+
+_TIMER = "client command"
 
 
-class ClientCall:
-    """Runs until the client closes its output or `end` is called.
+class ClientCommand:
+    """Runs until the client closes its output, the time limit, or `end`.
 
-    `on_output` gets text as it comes, `on_end` all of it and the exit code, None when it took too long.
-    Raises ClientFailed if the client can't be started.
+    `on_output` gets text as it comes; `on_end` gets the exit code, None when it took too long, and is not
+    called after `end`. Raises ClientFailed if the client can't be started.
     """
 
     def __init__(
@@ -28,9 +31,10 @@ class ClientCall:
         loop: EventLoop,
         argv: list[str],
         environment: dict[str, str],
-        on_output: Callable[[str], None],
-        on_end: Callable[[str, int | None], None],
+        on_output: OnOutput,
+        on_end: OnEnd,
     ) -> None:
+        self.argv = argv
         self._loop = loop
         self._on_output = on_output
         self._on_end = on_end
@@ -50,7 +54,12 @@ class ClientCall:
         self._pipe = self._process.stdout
         os.set_blocking(self._pipe.fileno(), False)
         loop.on(self._pipe.fileno(), self._on_readable)
-        loop.set_timer("client call", time.monotonic() + TIME_LIMIT, self._on_time_limit)
+        loop.set_timer(_TIMER, time.monotonic() + TIME_LIMIT, self._on_time_limit)
+
+    @property
+    def output(self) -> str:
+        """All that has come."""
+        return self._output.decode("utf-8", "replace")
 
     def _on_readable(self) -> None:
         try:
@@ -60,21 +69,24 @@ class ClientCall:
         if chunk:
             self._output += chunk
             self._on_output(chunk.decode("utf-8", "replace"))
-            return
-        status = self.end()
-        self._on_end(self._output.decode("utf-8", "replace"), status)
+        else:
+            self._on_end(self, self.end())
 
     def _on_time_limit(self) -> None:
         self.end()
-        self._on_end(self._output.decode("utf-8", "replace"), None)
+        self._on_end(self, None)
 
     def end(self) -> int:
         """Reap the client, killing it if it still runs; its exit code."""
-        self._loop.cancel_timer("client call")
+        self._loop.cancel_timer(_TIMER)
         self._loop.off(self._pipe.fileno())
         self._pipe.close()
         try:
-            return self._process.wait(_REAP_PATIENCE)
+            return self._process.wait(_REAP_LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+OnOutput = Callable[[str], None]
+OnEnd = Callable[[ClientCommand, "int | None"], None]

@@ -1,4 +1,4 @@
-"""The sockets Jupyter's clients connect to: bound by the proxy for its whole life.
+"""The sockets Jupyter's clients connect to: bound by the proxy for its whole life, read and replied on.
 
 As ipykernel binds them: ROUTER for shell, control and stdin, XPUB for iopub, an echo for the heartbeat.
 """
@@ -6,10 +6,16 @@ As ipykernel binds them: ROUTER for shell, control and stdin, XPUB for iopub, an
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import zmq
 
 from bitfusion_kernel.protocol.connection_file import ConnectionInfo
+from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire
+from bitfusion_kernel.proxy.publisher import Publisher
+
+Json = dict[str, Any]
 
 
 class ClientSockets:
@@ -36,7 +42,7 @@ class ClientSockets:
             # A client that reconnects under its identity takes over its old connection.
             socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         else:
-            socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # each new subscriber is told of, and welcomed
+            socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # each new subscriber is reported, and welcomed
         socket.bind(self._info.address(channel))
         return socket
 
@@ -46,3 +52,64 @@ def _echo(heartbeat: zmq.Socket[bytes]) -> None:
         zmq.proxy(heartbeat, heartbeat)
     except zmq.ZMQError:
         heartbeat.close()
+
+
+class ClientChannel:
+    """Shell, control or stdin towards Jupyter's clients: their messages, and replies to them."""
+
+    def __init__(self, socket: zmq.Socket[bytes], wire: Wire, publisher: Publisher) -> None:
+        self.socket = socket
+        """For the event loop."""
+        self._wire = wire
+        self._publisher = publisher
+
+    def receive(self) -> Iterator[Message]:
+        """All messages that have arrived; those with a wrong signature are passed over."""
+        for frames in self.receive_frames():
+            message = self.read(frames)
+            if message is not None:
+                yield message
+
+    def receive_frames(self) -> Iterator[list[bytes]]:
+        """All messages that have arrived, unread and unchecked."""
+        while True:
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            yield frames
+
+    def read(self, frames: list[bytes]) -> Message | None:
+        """The message, or None if it is none or its signature is wrong."""
+        try:
+            return self._wire.read(frames)
+        except InvalidMessage:
+            return None
+
+    def send(self, frames: list[bytes]) -> None:
+        """Relay a message of the kernel."""
+        self.socket.send_multipart(frames)
+
+    def reply(self, request: Message, content: Json, metadata: Json | None = None) -> None:
+        """The reply to a request that came on this channel."""
+        self.send(
+            self._wire.build(
+                _reply_type(request),
+                content,
+                parent=request.header,
+                metadata=metadata,
+                identities=request.identities,
+            )
+        )
+
+    def answer(self, request: Message, content: Json, *, publish_reply: bool = False) -> None:
+        """A whole exchange: `busy`, the reply, `idle`. `publish_reply`: the reply is for all clients, too."""
+        self._publisher.status("busy", request.header)
+        self.reply(request, content)
+        if publish_reply:
+            self._publisher.publish(_reply_type(request), content, request.header)
+        self._publisher.status("idle", request.header)
+
+
+def _reply_type(request: Message) -> str:
+    return request.type.rsplit("_", 1)[0] + "_reply"

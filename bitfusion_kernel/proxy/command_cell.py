@@ -6,87 +6,111 @@ is shown like that of any cell, and the bitfusion client runs with its output sh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_kernel.magic import commands
 from bitfusion_kernel.magic.commands import AwaitGpu, RunClient
-from bitfusion_kernel.proxy.client_command import TIME_LIMIT, ClientCall
+from bitfusion_kernel.magic.kernel_view import KernelView
+from bitfusion_kernel.proxy.client_command import TIME_LIMIT, ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 
-if TYPE_CHECKING:
-    from bitfusion_kernel.proxy.proxy import Proxy
+
+class CommandScheduler(Protocol):
+    """What a command cell needs of the scheduler that runs it."""
+
+    def wait_for_gpu(self, cell: QueuedRequest) -> None:
+        """Ask for a GPU and show the wait in the cell. Raises BitfusionError."""
+
+    def finish_commands(self, cell: QueuedRequest) -> None:
+        """All lines have run."""
+
+    def fail_commands(self, cell: QueuedRequest, error: BitfusionError) -> None:
+        """A line has failed."""
+
+    def advance(self) -> None:
+        """Run what comes next."""
 
 
 class CommandCell:
-    """One cell made of commands, from its start to its reply. The proxy holds at most one."""
+    """One cell made of commands, from its start to its reply. The scheduler has at most one at a time.
 
-    def __init__(self, proxy: Proxy, entry: QueuedRequest) -> None:
-        assert entry.commands is not None
-        self._proxy = proxy
-        self.entry = entry
-        self._left = list(entry.commands)
-        self._call: ClientCall | None = None
+    Args:
+        cell: The request.
+        scheduler: Ends the cell, and waits for a GPU on its behalf.
+        kernel: The kernel as commands see it.
+        publisher: Prints.
+        run_client: Starts the bitfusion client with one subcommand. Raises BitfusionError.
+    """
+
+    def __init__(
+        self,
+        cell: QueuedRequest,
+        scheduler: CommandScheduler,
+        kernel: KernelView,
+        publisher: Publisher,
+        run_client: Callable[[str, OnOutput, OnEnd], ClientCommand],
+    ) -> None:
+        self.cell = cell
+        self._scheduler = scheduler
+        self._kernel = kernel
+        self._publisher = publisher
+        self._run_client = run_client
+        self._left = list(cell.commands or ())
+        self._client: ClientCommand | None = None
         self._awaited: AwaitGpu | None = None
 
-    @property
-    def _parent(self) -> dict[str, object]:
-        return self.entry.message.header
-
     def proceed(self) -> None:
-        """Run the next commands until one has to wait, or all are done."""
+        """Run the next lines until one has to wait, or all are done."""
         while self._left:
             try:
-                answer = commands.answer(self._left.pop(0), self._proxy.kernel_view)
+                answer = commands.answer(self._left.pop(0), self._kernel)
                 if isinstance(answer, RunClient):
                     self._start_client(answer)
                     return
                 if isinstance(answer, AwaitGpu):
                     self._awaited = answer
-                    self._proxy.wait.begin()
-                    self._proxy.wait.show_in(self.entry)
+                    self._scheduler.wait_for_gpu(self.cell)
                     return
             except BitfusionError as error:
                 self.fail(error)
                 return
             self._print(answer.text)
-        self._proxy.line.finish_commands(self.entry, None)
+        self._scheduler.finish_commands(self.cell)
 
     def _print(self, text: str) -> None:
-        self._proxy.publisher.stream(text + "\n", self._parent)
+        self._publisher.stream(text + "\n", self.cell.message.header)
 
     def fail(self, error: BitfusionError) -> None:
         """End with an error; what is left of the cell is not run."""
-        if self._call is not None:
-            self._call.end()
-            self._call = None
+        if self._client is not None:
+            self._client.end()
+            self._client = None
         self._left.clear()
         self._awaited = None
-        self._proxy.line.refuse_soon(lambda: self._finish(error))
-
-    def _finish(self, error: BitfusionError | None) -> None:
-        self._proxy.line.finish_commands(self.entry, error)
-        self._proxy.line.advance()
+        self._scheduler.fail_commands(self.cell, error)
 
     def on_wait_over(self) -> None:
-        """A wait has ended without a kernel; if it was the one before ours, ours begins now."""
-        if self._awaited is not None and self._proxy.wait.cell is self.entry:
+        """A wait that was cancelled before this cell came has ended; the one for this cell begins now."""
+        if self._awaited is not None:
             try:
-                self._proxy.wait.begin()
+                self._scheduler.wait_for_gpu(self.cell)
             except BitfusionError as error:
                 self.fail(error)
 
-    def on_running(self) -> None:
-        """The kernel is there: `acquire` is done."""
+    def on_kernel_connected(self) -> None:
+        """The kernel is there: what waited for it is answered."""
         if self._awaited is not None:
             awaited, self._awaited = self._awaited, None
             self._print(awaited.when_running())
             self.proceed()
 
     def interrupt(self) -> bool:
-        """The user's interrupt; True if it was for a client that runs here."""
-        if self._call is None:
+        """The user's interrupt; whether it was for a client that runs here."""
+        if self._client is None:
             return False
         self.fail(ClientFailed("", "interrupted", "run the cell again."))
         return True
@@ -94,26 +118,22 @@ class CommandCell:
     # -- the client ------------------------------------------------------------------------------
 
     def _start_client(self, answer: RunClient) -> None:
-        starter = self._proxy.starter
-        argv = [starter.find_client().path, answer.subcommand]
-
         def on_output(text: str) -> None:
             if answer.render is None:
-                self._proxy.publisher.stream(text, self._parent)
+                self._publisher.stream(text, self.cell.message.header)
 
-        def on_end(output: str, status: int | None) -> None:
-            self._call = None
+        def on_end(client: ClientCommand, status: int | None) -> None:
+            self._client = None
             if status is None:
-                self.fail(
-                    ClientFailed(" ".join(argv), f"no answer within {TIME_LIMIT:.0f} s", exit_status=None)
-                )
+                command = " ".join(client.argv)
+                self.fail(ClientFailed(command, f"no answer within {TIME_LIMIT:.0f} s", exit_status=None))
                 return
             if status != 0:
-                self.fail(error_from_output(output.splitlines(), status, None))
+                self.fail(error_from_output(client.output.splitlines(), status, None))
                 return
             if answer.render is not None:
-                self._proxy.publisher.show(answer.render(output), self._parent)
+                self._publisher.show(answer.render(client.output), self.cell.message.header)
             self.proceed()
-            self._proxy.line.advance()
+            self._scheduler.advance()
 
-        self._call = ClientCall(self._proxy.loop, argv, starter.client_environment(), on_output, on_end)
+        self._client = self._run_client(answer.subcommand, on_output, on_end)

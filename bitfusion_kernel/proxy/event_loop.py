@@ -1,6 +1,6 @@
-"""The proxy's loop: sockets and descriptors with their handlers, named timers, signals.
+"""The proxy's event loop: handlers of sockets and descriptors, named timers, signals.
 
-Not asyncio: importing that costs more than the whole time the proxy has for its first answer.
+Not asyncio: importing that costs more than the whole time the proxy has for its first reply.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._poller = zmq.Poller()
-        self._handlers: dict[Any, Callable[[], None]] = {}
+        self._handlers: dict[Any, Callable[[], object]] = {}
         self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
-        self._stopped = False
 
-    def on(self, source: Any, handler: Callable[[], None], *, writable: bool = False) -> None:
+    def on(self, source: Any, handler: Callable[[], object], *, writable: bool = False) -> None:
         """Watch a zmq socket or a descriptor; `writable` also calls the handler when it can be written."""
         self._handlers[source] = handler
         self._poller.register(source, zmq.POLLIN | (zmq.POLLOUT if writable else 0))
@@ -60,18 +59,14 @@ class EventLoop:
 
         self.on(woken, deliver)
 
-    def stop(self) -> None:
-        """Leave `run` after the current handler."""
-        self._stopped = True
-
-    def run(self) -> None:
-        """Serve until `stop`."""
-        while not self._stopped:
+    def run(self, *, until: Callable[[], bool]) -> None:
+        """Serve until `until` holds; it is asked after each handler."""
+        while not until():
             for ready, _ in self._poller.poll(self._timeout()):
                 handler = self._handlers.get(ready)  # an earlier handler may have taken it away
-                if handler is not None and not self._stopped:
+                if handler is not None and not until():
                     handler()
-            self._run_timers()
+            self._run_timers(until)
 
     def _timeout(self) -> int | None:
         if not self._timers:
@@ -79,11 +74,11 @@ class EventLoop:
         soonest = min(when for when, _ in self._timers.values())
         return max(0, int((soonest - time.monotonic()) * 1000 + 1))
 
-    def _run_timers(self) -> None:
+    def _run_timers(self, until: Callable[[], bool]) -> None:
         if not self._timers:
             return
         now = time.monotonic()
         for name, (when, action) in list(self._timers.items()):
-            if when <= now and self._timers.get(name) == (when, action) and not self._stopped:
+            if when <= now and self._timers.get(name) == (when, action) and not until():
                 del self._timers[name]
                 action()

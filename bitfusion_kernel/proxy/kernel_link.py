@@ -1,156 +1,175 @@
-"""The kernel as the proxy sees it: joined when it has started, handed over to, relayed from, buried.
+"""The link to the kernel: joined once the kernel has started, then relays requests, replies and output.
 
-Held messages are sent only when the kernel answers on control and its iopub has been joined: before
-that the first output would be lost.
+Requests may be sent only when the kernel answers on control *and* its output has been joined: before that the
+first output would be lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import zmq
 
-from bitfusion_kernel.protocol.wire import DELIMITER, is_type, read_unchecked
-from bitfusion_kernel.proxy.kernel_sockets import PROBE_EVERY, KernelSockets, OutputRelay
+from bitfusion_kernel.protocol.wire import Wire
+from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.publisher import Publisher
 
 if TYPE_CHECKING:
-    from bitfusion_kernel.proxy.proxy import Proxy
+    from bitfusion_kernel.protocol.connection_file import ConnectionInfo
+    from bitfusion_kernel.proxy.kernel_sockets import KernelSockets
+
+Frames = list[bytes]
+FromKernel = Callable[[Iterator[Frames]], None]
+
+_PROBE_TIMER = "probe"
 
 
 class KernelLink:
-    """Made when a launcher reports its kernel; closed when its wrapper has ended."""
+    """The proxy has one; it is opened for each kernel that is launched, and closed when that has gone."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-        assert proxy.starter.kernel_connection is not None
-        self._sockets = KernelSockets(proxy.context, proxy.starter.kernel_connection, proxy.wire)
-        self._output: OutputRelay | None = None
-        proxy.loop.on(self._sockets.control, self._on_joining)
-        proxy.loop.on(self._sockets.iopub, self._on_joining)
-        self._probe()
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        loop: EventLoop,
+        wire: Wire,
+        client_iopub: zmq.Socket[bytes],
+        publisher: Publisher,
+    ) -> None:
+        self._context = context
+        self._loop = loop
+        self._wire = wire
+        self._client_iopub = client_iopub
+        self._publisher = publisher
+        self._receivers: dict[str, FromKernel] = {}
+        self._opened: KernelSockets | None = None
+        self.relays_output = False
+        """Whether the clients' iopub belongs to the output relay."""
+        self.inbox_full = False
+        """Whether the kernel's shell takes nothing more for now."""
+
+    @property
+    def _sockets(self) -> KernelSockets:
+        assert self._opened is not None, "the link is not open"
+        return self._opened
+
+    def deliver_to(self, *, shell: FromKernel, control: FromKernel, stdin: FromKernel) -> None:
+        """Set who gets what the kernel sends. `shell` is also called when the inbox has room again."""
+        self._receivers = {"shell": shell, "control": control, "stdin": stdin}
 
     # -- joining ---------------------------------------------------------------------------------
 
-    def _probe(self) -> None:
-        self._on_joining()
-        if self._output is not None:
-            return
-        self._sockets.probe()
-        self._proxy.loop.set_timer("probe", time.monotonic() + PROBE_EVERY, self._probe)
+    def open(self, connection: ConnectionInfo, on_joined: Callable[[], None]) -> None:
+        """Join the kernel that listens on `connection`, or soon will.
 
-    def _on_joining(self) -> None:
+        `on_joined` is called once, when the kernel answers on control and its output has been joined.
+        """
+        from bitfusion_kernel.proxy.kernel_sockets import PROBE_EVERY, KernelSockets
+
+        sockets = self._opened = KernelSockets(self._context, connection, self._wire)
+
+        def look() -> bool:
+            joined = sockets.join(self._publisher.relay)
+            if joined:
+                self._loop.cancel_timer(_PROBE_TIMER)
+                self._loop.off(sockets.control)
+                self._loop.off(sockets.iopub)
+                on_joined()
+            return joined
+
+        def probe() -> None:
+            if not look():
+                sockets.probe()
+                self._loop.set_timer(_PROBE_TIMER, time.monotonic() + PROBE_EVERY, probe)
+
+        self._loop.on(sockets.control, look)
+        self._loop.on(sockets.iopub, look)
+        probe()
+
+    def start_relaying(self) -> None:
+        """From now on output moves in C, and what comes on the other channels is delivered."""
+        from bitfusion_kernel.proxy.output_relay import OutputRelay
+
         sockets = self._sockets
-        if self._output is not None:
-            return
-        if sockets.control.poll(0):
-            sockets.on_control()
-        while not sockets.ready and sockets.iopub.poll(0):
-            frames = sockets.on_iopub()
-            if frames is not None:
-                self._proxy.clients.iopub.send_multipart(frames)
-        if sockets.ready:
-            self._hand_over()
+        self._loop.off(self._client_iopub)
+        inlet = OutputRelay(self._context, self._client_iopub, sockets.iopub).inlet
+        self._publisher.move_to(inlet)
+        self._loop.on(inlet, self._publisher.welcome_subscriber)
+        self.relays_output = True
+        self._loop.on(sockets.shell, self._on_shell)
+        self._loop.on(sockets.control, lambda: self._receivers["control"](self.control_replies()))
+        self._loop.on(sockets.stdin, lambda: self._receivers["stdin"](_received(sockets.stdin)))
 
-    def _hand_over(self) -> None:
-        """From here on the kernel answers. The notice goes first, then the messages that waited."""
-        proxy, loop, sockets = self._proxy, self._proxy.loop, self._sockets
-        loop.cancel_timer("probe")
-        proxy.wait.end_notice()
-        loop.off(sockets.iopub)
-        loop.off(proxy.clients.iopub)
-        self._output = OutputRelay(proxy.context, proxy.clients.iopub, sockets.iopub)
-        proxy.publisher.iopub = self._output.inlet
-        loop.on(self._output.inlet, proxy.on_subscription)
-        loop.on(sockets.control, self._on_control)
-        loop.on(sockets.shell, self._on_shell)
-        loop.on(sockets.stdin, self._on_stdin)
-        proxy.on_running()
+    def _on_shell(self) -> None:
+        if self.inbox_full:
+            self.inbox_full = False
+            self._loop.on(self._sockets.shell, self._on_shell)
+        self._receivers["shell"](self.shell_replies())
 
     # -- to the kernel ---------------------------------------------------------------------------
 
-    def send_shell(self, frames: list[bytes]) -> bool:
-        """False if the kernel's inbox is full. Then Jupyter's must fill up, not our memory: shell is not
-        read again until there is room."""
+    def send_shell(self, frames: Frames) -> bool:
+        """False if the kernel's inbox is full; `shell` of `deliver_to` is called when it has room again."""
         try:
             self._sockets.shell.send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
-            self._proxy.loop.off(self._proxy.clients.shell)
-            self._proxy.loop.on(self._sockets.shell, self._on_shell, writable=True)
+            if not self.inbox_full:
+                self.inbox_full = True
+                self._loop.on(self._sockets.shell, self._on_shell, writable=True)
             return False
         return True
 
-    def send_control(self, frames: list[bytes]) -> None:
+    def send_control(self, frames: Frames) -> None:
         """Control is never that full; a kernel that reads none of it loses what comes then."""
-        try:
-            self._sockets.control.send_multipart(frames, zmq.NOBLOCK)
-        except zmq.Again:
-            return
+        _send(self._sockets.control, frames)
 
-    def send_stdin(self, frames: list[bytes]) -> None:
+    def send_stdin(self, frames: Frames) -> None:
         """An answer to `input()`."""
-        try:
-            self._sockets.stdin.send_multipart(frames, zmq.NOBLOCK)
-        except zmq.Again:
-            return
+        _send(self._sockets.stdin, frames)
+
+    def interrupt(self) -> None:
+        """Interrupt the kernel on the proxy's own behalf; the reply is for nobody."""
+        self.send_control(self._wire.build("interrupt_request", {}))
 
     # -- from the kernel -------------------------------------------------------------------------
 
-    def _on_shell(self) -> None:
-        proxy = self._proxy
-        if not proxy.loop.watches(proxy.clients.shell):
-            proxy.watch_shell()
-            proxy.loop.on(self._sockets.shell, self._on_shell)
-        self._relay_replies()
-        proxy.line.advance()
+    def shell_replies(self) -> Iterator[Frames]:
+        """Replies on shell that have arrived, also those of a kernel that has died since."""
+        return _received(self._sockets.shell)
 
-    def _relay_replies(self) -> None:
-        """Replies leave first; the account of cells is kept while the client reads."""
-        clients, line = self._proxy.clients, self._proxy.line
-        for frames in _received(self._sockets.shell):
-            if line.has_answered_early and line.take_answered_early(read_unchecked(frames)):
-                line.on_execute_reply(read_unchecked(frames))
-                continue
-            clients.shell.send_multipart(frames)
-            if is_type(frames, b"execute_reply"):
-                line.on_execute_reply(read_unchecked(frames))
-
-    def _on_control(self) -> None:
-        for frames in _received(self._sockets.control):
-            if frames[0] != DELIMITER:  # else the answer to an interrupt of our own
-                self._proxy.clients.control.send_multipart(frames)
-
-    def _on_stdin(self) -> None:
-        for frames in _received(self._sockets.stdin):
-            self._proxy.clients.stdin.send_multipart(frames)
+    def control_replies(self) -> Iterator[Frames]:
+        """The same on control."""
+        return _received(self._sockets.control)
 
     # -- its end ---------------------------------------------------------------------------------
 
-    def relay_last_words(self) -> None:
-        """Pass on what the kernel had answered before it died."""
-        if self._output is not None:
-            self._relay_replies()
-            self._on_control()
-
     def close(self) -> None:
-        """Close the sockets; the output relay closes its two when the context ends."""
-        loop, sockets = self._proxy.loop, self._sockets
-        loop.cancel_timer("probe")
-        for socket in (sockets.shell, sockets.control, sockets.stdin):
-            loop.off(socket)
+        """Close the sockets; the output relay closes its own when the context ends."""
+        sockets, self._opened = self._opened, None
+        if sockets is None:
+            return
+        self._loop.cancel_timer(_PROBE_TIMER)
+        self.inbox_full = False
+        mine = [sockets.shell, sockets.control, sockets.stdin]
+        if not self.relays_output:
+            mine.append(sockets.iopub)
+        for socket in mine:
+            self._loop.off(socket)
             socket.close(linger=0)
-        if self._output is None:
-            loop.off(sockets.iopub)
-            sockets.iopub.close(linger=0)
-        else:
-            loop.off(self._output.inlet)
-            self._output.inlet.close(linger=500)
 
 
-def _received(socket: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
+def _send(socket: zmq.Socket[bytes], frames: Frames) -> None:
+    try:
+        socket.send_multipart(frames, zmq.NOBLOCK)
+    except zmq.Again:
+        return
+
+
+def _received(socket: zmq.Socket[bytes]) -> Iterator[Frames]:
     while True:
         try:
-            yield socket.recv_multipart(zmq.NOBLOCK)
+            frames = socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
             return
+        yield frames

@@ -1,21 +1,16 @@
-"""The kernel's side of the proxy: joining the kernel that has started, then relaying.
-
-Shell, control and stdin pass through the proxy's loop, because it must know which cells run and catches
-`%bitfusion` cells. Output (iopub) is most of the traffic and moves to a thread in C (`zmq.proxy`).
-"""
+"""The sockets to the kernel, and joining it: finding out when it answers and its output is received."""
 
 from __future__ import annotations
 
 import os
-import threading
 import time
+from collections.abc import Callable
 
 import zmq
 
 from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire
 
-INJECT_ADDRESS = "inproc://proxy-iopub"
 PROBE_EVERY = 0.02
 """Seconds between questions to a kernel that has not answered on both channels yet."""
 
@@ -86,72 +81,41 @@ class KernelSockets:
             self._answered_at = None
             self.control.send_multipart(frames, zmq.NOBLOCK)
 
-    def on_control(self) -> None:
-        """The answer to a probe."""
-        reply = self._wire.read(self.control.recv_multipart(zmq.NOBLOCK))
-        if reply.parent_header.get("msg_id") == self._probe_id:
-            self._answered_at = time.monotonic()
+    def join(self, on_output: Callable[[list[bytes]], None]) -> bool:
+        """Read what has arrived on control and iopub; whether the kernel has been joined.
 
-    def on_iopub(self) -> list[bytes] | None:
-        """A first message on iopub; returned if it is for the clients (not ours, not a greeting)."""
-        frames = self.iopub.recv_multipart(zmq.NOBLOCK)
-        try:
-            message: Message = self._wire.read(frames)
-        except InvalidMessage:
-            return None
-        state = message.content.get("execution_state")
-        if message.parent_header.get("session") == self._wire.session:
-            if message.parent_header.get("msg_id") == self._probe_id and state == "idle":
-                self._idle_seen = True
-            return None
-        if message.type == "status" and state == "starting":
-            self._said_starting = True  # the proxy has told the clients already
-            return None
-        return None if message.type == "iopub_welcome" else frames
+        What is neither a greeting nor an answer to a probe is output: it goes to `on_output`.
+        """
+        if self.control.poll(0):
+            self._read_control()
+        while not self._joined and self.iopub.poll(0):
+            frames = self.iopub.recv_multipart(zmq.NOBLOCK)
+            if self._is_output(frames):
+                on_output(frames)
+        return self._joined
 
     @property
-    def ready(self) -> bool:
-        """Handover may happen: before this, the first output would be lost."""
+    def _joined(self) -> bool:
         if self._answered_at is None or not self._idle_seen:
             return False
         return self._said_starting or time.monotonic() - self._answered_at > GREETING_PATIENCE
 
-    def close(self) -> None:
-        """Close what is still ours."""
-        for socket in (self.shell, self.control, self.stdin, self.iopub):
-            socket.close()
+    def _read_control(self) -> None:
+        reply = self._wire.read(self.control.recv_multipart(zmq.NOBLOCK))
+        if reply.parent_header.get("msg_id") == self._probe_id:
+            self._answered_at = time.monotonic()
 
-
-class OutputRelay:
-    """Moves iopub in C: proxy's XPUB ⇄ XSUB on the kernel, with an inlet for the proxy's own messages.
-
-    The XSUB is connected to the kernel and to an inproc XPUB of ours. Subscriptions of clients travel to
-    both, so the proxy still sees each new subscriber (to welcome it), and what the proxy publishes on the
-    inlet leaves by the same socket as the kernel's output.
-    """
-
-    def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        clients: zmq.Socket[bytes],
-        kernel: zmq.Socket[bytes],
-    ) -> None:
-        self.inlet = context.socket(zmq.XPUB)
-        self.inlet.setsockopt(zmq.XPUB_VERBOSE, 1)
-        self.inlet.linger = 1000
-        self.inlet.bind(INJECT_ADDRESS)
-        kernel.connect(INJECT_ADDRESS)
-        while self.inlet.poll(1000):  # until our own subscription has arrived, or messages would be lost
-            if self.inlet.recv() == b"\x01":
-                break
-        self._sockets = (clients, kernel)
-        threading.Thread(target=self._run, name="iopub", daemon=True).start()
-
-    def _run(self) -> None:
-        clients, kernel = self._sockets
+    def _is_output(self, frames: list[bytes]) -> bool:
         try:
-            zmq.proxy(clients, kernel)
-        except zmq.ZMQError:
-            pass  # the context is being closed
-        clients.close(linger=1000)
-        kernel.close(linger=0)
+            message: Message = self._wire.read(frames)
+        except InvalidMessage:
+            return False
+        state = message.content.get("execution_state")
+        if message.parent_header.get("session") == self._wire.session:
+            if message.parent_header.get("msg_id") == self._probe_id and state == "idle":
+                self._idle_seen = True
+            return False
+        if message.type == "status" and state == "starting":
+            self._said_starting = True  # the proxy has told the clients already
+            return False
+        return message.type != "iopub_welcome"

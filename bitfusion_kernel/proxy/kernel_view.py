@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,29 +9,30 @@ if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+    from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 
 
 class ProxyKernelView:
-    """Made by the proxy for its command cells and its magic socket. `is_running` tells the kernel's state."""
+    """Made by the proxy for its command cells and its magic socket."""
 
-    def __init__(self, starter: KernelStarter, is_running: Callable[[], bool]) -> None:
+    def __init__(self, starter: KernelStarter, lifecycle: KernelLifecycle) -> None:
         self._starter = starter
-        self._is_running = is_running
+        self._lifecycle = lifecycle
 
     @property
     def running(self) -> bool:
         """Whether the kernel runs on its GPUs and executes cells."""
-        return self._is_running()
+        return self._lifecycle.connected
 
     @property
     def acquisition(self) -> Acquisition | None:
         """The `bitfusion run` that waits or runs now."""
-        return self._starter.acquisition
+        return self._lifecycle.acquisition
 
     @property
     def last_acquisition(self) -> Acquisition | None:
         """The `bitfusion run` before the current one."""
-        return self._starter.last_acquisition
+        return self._lifecycle.last_acquisition
 
     @property
     def request(self) -> GpuRequest:

@@ -1,7 +1,7 @@
 """The socket on which the `%bitfusion` magic of a running kernel asks the proxy.
 
 One JSON line in, one JSON line out. The question is {"words": "request -n 2"}. The answer is {"text": …} to
-print, {"error": …} to print on stderr, or {"client": "list_gpus"}: the kernel runs the bitfusion client itself.
+print, {"error": …} to print on stderr, or {"client": "list_gpus"}: the kernel then runs the bitfusion client.
 The socket lies in the proxy's 0700 folder; the peer's user is checked all the same.
 """
 
@@ -13,23 +13,32 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
+from bitfusion_kernel.proxy.event_loop import EventLoop
+
 if TYPE_CHECKING:
-    from bitfusion_kernel.proxy.proxy import Proxy
+    from bitfusion_kernel.magic.kernel_view import KernelView
 
 NAME = "proxy"
 _LONGEST_QUESTION = 65536
 
 
 class MagicSocket:
-    """Accepts questions while the proxy lives. Answers are short, so each is served in one go."""
+    """Accepts questions while the proxy lives. Answers are short, so each is served in one go.
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
+    Args:
+        folder: The proxy's private folder.
+        loop: Watches the socket.
+        kernel: The kernel as commands see it.
+    """
+
+    def __init__(self, folder: str, loop: EventLoop, kernel: KernelView) -> None:
+        self._loop = loop
+        self._kernel = kernel
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(os.path.join(proxy.supervisor.folder, NAME))
+        self._listener.bind(os.path.join(folder, NAME))
         self._listener.listen(4)
         self._listener.setblocking(False)
-        proxy.loop.on(self._listener.fileno(), self._on_connection)
+        loop.on(self._listener.fileno(), self._on_connection)
 
     def _on_connection(self) -> None:
         try:
@@ -57,7 +66,7 @@ class MagicSocket:
         if not isinstance(words, str):
             raise TypeError
         try:
-            answer = commands.answer(words, self._proxy.kernel_view)
+            answer = commands.answer(words, self._kernel)
         except BitfusionError as error:
             return {"error": error.user_message}
         if isinstance(answer, commands.RunClient):
@@ -66,5 +75,5 @@ class MagicSocket:
 
     def close(self) -> None:
         """Stop accepting."""
-        self._proxy.loop.off(self._listener.fileno())
+        self._loop.off(self._listener.fileno())
         self._listener.close()

@@ -1,4 +1,4 @@
-"""Start of the proxy process: supervisor first, then sockets, then the loop.
+"""The proxy process, from its command line to its exit status: supervisor first, then the sockets.
 
 The supervisor is forked before zmq is imported, so it stays small and no thread is lost in the fork; with
 `acquire = start` the wrapper is already on its way while the proxy imports zmq.
@@ -14,6 +14,7 @@ from bitfusion_kernel.processes import private_folder
 from bitfusion_kernel.processes.supervisor_link import start_supervisor
 from bitfusion_kernel.protocol import connection_file
 from bitfusion_kernel.protocol.arguments import ProxyArguments, split_arguments
+from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 
@@ -41,9 +42,9 @@ def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo, folder
     wrapped = WrappedKernel.load(arguments.value("spec"))
     supervisor = start_supervisor(folder)
     starter = KernelStarter(arguments, wrapped, info, supervisor)
+    lifecycle = KernelLifecycle(starter.start)
     if starter.acquires_at_start:
-        starter.try_start()
-    from bitfusion_kernel.proxy.proxy import Proxy
+        lifecycle.request_early()
+    from bitfusion_kernel.proxy.proxy import serve
 
-    proxy = Proxy(info, supervisor, starter, wrapped)
-    return proxy.run()
+    return serve(info, wrapped, starter, supervisor, lifecycle)

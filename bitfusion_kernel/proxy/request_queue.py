@@ -1,4 +1,4 @@
-"""The cells and other shell messages a proxy keeps in order, and what has gone to the kernel. Pure."""
+"""Requests that came on shell: those queued in the proxy, in order, and those the kernel executes. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bitfusion_kernel.protocol.wire import Message
 
 
 class QueuedRequest:
-    """One shell message in line. `commands`: the lines of a `%bitfusion` cell."""
+    """One request on shell. `commands`: the lines of a `%bitfusion` cell."""
 
     __slots__ = ("announced", "answered", "arrived_at", "commands", "message")
 
@@ -20,20 +20,21 @@ class QueuedRequest:
         self.announced = False
         """Whether the proxy has said `busy` for it; a cell that gets its kernel soon is the kernel's."""
         self.answered = False
+        """Whether the proxy has replied to it already; it still goes to the kernel."""
 
     @property
     def is_execute(self) -> bool:
-        """Whether it runs code, seen or silent."""
+        """Whether it runs code, visible or silent."""
         return self.message.type == "execute_request"
 
     @property
     def is_cell(self) -> bool:
-        """Whether it is a cell for the kernel that somebody sees: such a cell asks for the GPU."""
+        """Whether it is a visible cell for the kernel: such a cell asks for the GPU."""
         return self.is_execute and not self.is_silent and self.commands is None
 
     @property
     def is_silent(self) -> bool:
-        """Code that shows nothing, as clients send for themselves."""
+        """Whether it shows nothing, as code that clients send for themselves."""
         return bool(self.message.content.get("silent", False))
 
     @property
@@ -41,45 +42,53 @@ class QueuedRequest:
         """Whether cells queued behind it are aborted when it fails."""
         return bool(self.message.content.get("stop_on_error", True))
 
+    @property
+    def in_subshell(self) -> bool:
+        """Whether it runs in a subshell, beside the cells and not in order with them."""
+        return "subshell_id" in self.message.header
+
 
 class RequestQueue:
-    """Messages in order of arrival that have not gone to the kernel yet."""
+    """Requests that have not gone to the kernel yet, in order of arrival."""
 
     def __init__(self) -> None:
-        self._entries: deque[QueuedRequest] = deque()
+        self._requests: deque[QueuedRequest] = deque()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._requests)
 
-    def entries(self) -> list[QueuedRequest]:
+    def __contains__(self, request: object) -> bool:
+        return request in self._requests
+
+    def requests(self) -> list[QueuedRequest]:
         """All, oldest first."""
-        return list(self._entries)
+        return list(self._requests)
 
-    def append(self, entry: QueuedRequest) -> None:
-        """At the end."""
-        self._entries.append(entry)
+    def append(self, request: QueuedRequest) -> None:
+        """Add one at the end."""
+        self._requests.append(request)
 
     def pop(self) -> QueuedRequest:
-        """The oldest."""
-        return self._entries.popleft()
+        """Take the oldest out."""
+        return self._requests.popleft()
 
     @property
     def first(self) -> QueuedRequest | None:
-        """The oldest, still in line."""
-        return self._entries[0] if self._entries else None
+        """The oldest, which stays in the queue."""
+        return self._requests[0] if self._requests else None
 
     def first_where(self, wanted: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
-        """The oldest of a kind."""
-        return next((entry for entry in self._entries if wanted(entry)), None)
+        """The oldest of a kind, which stays in the queue."""
+        return next((request for request in self._requests if wanted(request)), None)
 
-    def remove(self, entry: QueuedRequest) -> None:
-        """Take one out of the line."""
-        self._entries.remove(entry)
+    def remove(self, request: QueuedRequest) -> None:
+        """Take one out of the queue."""
+        self._requests.remove(request)
 
     def take_where(self, wanted: Callable[[QueuedRequest], bool]) -> list[QueuedRequest]:
-        """Take all of a kind out of the line, in order."""
-        taken = [entry for entry in self._entries if wanted(entry)]
-        self._entries = deque(entry for entry in self._entries if not wanted(entry))
+        """Take all of a kind out of the queue, in order."""
+        taken = [request for request in self._requests if wanted(request)]
+        self._requests = deque(request for request in self._requests if not wanted(request))
         return taken
 
 
@@ -88,20 +97,36 @@ class RequestsInKernel:
 
     def __init__(self) -> None:
         self._sent: dict[str, QueuedRequest] = {}
+        self._answered_early: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._sent)
 
-    def sent(self, entry: QueuedRequest) -> None:
-        """One has gone to the kernel."""
-        self._sent[entry.message.id] = entry
+    def sent(self, request: QueuedRequest) -> None:
+        """One request has gone to the kernel."""
+        if request.is_execute and not request.in_subshell:
+            self._sent[request.message.id] = request
+        if request.answered:
+            self._answered_early.add(request.message.id)
 
-    def answered(self, message_id: str) -> QueuedRequest | None:
-        """The kernel has answered one; None if it was not ours to track."""
-        return self._sent.pop(message_id, None)
+    def answered(self, request_id: str) -> QueuedRequest | None:
+        """The kernel has answered one; None if it is not tracked here."""
+        return self._sent.pop(request_id, None)
+
+    @property
+    def some_answered_early(self) -> bool:
+        """Whether the proxy has answered one already, so that the kernel's reply is not relayed."""
+        return bool(self._answered_early)
+
+    def take_answered_early(self, request_id: str) -> bool:
+        """Whether the proxy has answered this one already; asked once, when the kernel's reply comes."""
+        if request_id not in self._answered_early:
+            return False
+        self._answered_early.discard(request_id)
+        return True
 
     def take_all(self) -> list[QueuedRequest]:
         """All that will never be answered, because the kernel is gone."""
-        entries = list(self._sent.values())
+        requests = list(self._sent.values())
         self._sent.clear()
-        return entries
+        return requests

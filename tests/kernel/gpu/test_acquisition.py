@@ -38,7 +38,7 @@ def test_place_and_lease_are_read_from_the_clients_lines() -> None:
         "an unknown line",
     ):
         assert acquisition.on_line(line)
-    assert (acquisition.place, acquisition.of, acquisition.ahead) == (2, 3, ("ada", "bob"))
+    assert (acquisition.queue_position, acquisition.queue_length, acquisition.ahead) == (2, 3, ("ada", "bob"))
     assert (acquisition.gpu_ids, acquisition.memory_mib) == ((0, 1), 8080)
     assert (acquisition.lock_file, acquisition.server) == ("/tmp/bitfusion1", "10.0.0.1:56001")
     assert list(acquisition.log)[-1] == "an unknown line"
@@ -51,7 +51,7 @@ def test_after_the_start_unknown_lines_are_the_kernels_words() -> None:
     assert not acquisition.on_line("")
     assert acquisition.on_line(f"{STAMP} Releasing GPUs from config file '/tmp/b'...")
     assert acquisition.on_line("")
-    assert list(acquisition.kernel_words) == ["Segmentation fault"]
+    assert list(acquisition.kernel_output) == ["Segmentation fault"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[3]", "null", '"x"'])

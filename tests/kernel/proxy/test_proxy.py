@@ -69,7 +69,7 @@ def test_a_waiting_cell_shows_place_who_is_ahead_and_how_to_cancel(proxy: StartP
     cell = harness.cell("1")
     assert harness.shown(cell).splitlines() == [
         "Waiting for 1 GPU · 0 s",
-        "Place 1 of 2 in the queue",
+        "Position 1 of 2 in the queue",
         "Ahead: ada: x.ipynb (1 GPUs, <1s>)",
         "To stop waiting, interrupt the kernel (■). The notebook is not lost.",
     ]

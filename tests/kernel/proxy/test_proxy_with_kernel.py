@@ -107,7 +107,7 @@ def test_shutdown_ends_a_kernel_that_is_busy(running: ProxyHarness) -> None:
 def test_acquire_takes_the_gpu_now_and_tells_what_it_got() -> None:
     harness = ProxyHarness(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
     cell = harness.cell("%bitfusion acquire")
-    assert harness.shown(cell).splitlines()[1] == "The pool has not told a place"
+    assert harness.shown(cell).splitlines()[1] == "The pool has not told a position"
     text = harness.printed(cell)
     assert text.splitlines()[:2] == ["Request    1 GPU", "GPU        0 – 16160 MiB each"]
     seen = [kind for kind in kinds(harness.until_idle(cell)) if kind != "update_display_data"]

@@ -1,4 +1,4 @@
-"""The line of cells and the account of those that run."""
+"""The queue of shell requests, and the account of those that the kernel executes."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from bitfusion_kernel.proxy.request_queue import QueuedRequest, RequestQueue, Re
 WIRE = Wire(b"")
 
 
-def _entry(message_type: str = "execute_request", commands: Any = None, **content: Any) -> QueuedRequest:
+def _request(message_type: str = "execute_request", commands: Any = None, **content: Any) -> QueuedRequest:
     return QueuedRequest(WIRE.read(WIRE.build(message_type, content)), 0.0, commands)
 
 
-def test_what_an_entry_is() -> None:
-    cell = _entry(code="1")
+def test_what_a_request_is() -> None:
+    cell = _request(code="1")
     assert (cell.is_execute, cell.is_cell, cell.is_silent, cell.stops_on_error) == (True, True, False, True)
-    silent = _entry(code="1", silent=True)
+    silent = _request(code="1", silent=True)
     assert (silent.is_execute, silent.is_cell, silent.is_silent) == (True, False, True)
-    commands = _entry(code="%bitfusion", commands=["status"])
+    commands = _request(code="%bitfusion", commands=["status"])
     assert (commands.is_execute, commands.is_cell) == (True, False)
-    assert not _entry(stop_on_error=False).stops_on_error
-    comm = _entry("comm_open")
+    assert not _request(stop_on_error=False).stops_on_error
+    comm = _request("comm_open")
     assert (comm.is_execute, comm.is_cell) == (False, False)
 
 
 @given(st.lists(st.booleans(), max_size=12))
-def test_taking_some_out_of_the_line_keeps_the_order_of_all(silent: list[bool]) -> None:
+def test_taking_some_out_of_the_queue_keeps_the_order_of_all(silent: list[bool]) -> None:
     queue = RequestQueue()
-    entries = [_entry(silent=flag) for flag in silent]
-    for entry in entries:
-        queue.append(entry)
-    first = queue.first_where(lambda entry: entry.is_silent)
-    assert first is next((entry for entry in entries if entry.is_silent), None)
-    assert queue.take_where(lambda entry: entry.is_silent) == [e for e in entries if e.is_silent]
-    left = [entry for entry in entries if not entry.is_silent]
-    assert queue.entries() == left
+    requests = [_request(silent=flag) for flag in silent]
+    for request in requests:
+        queue.append(request)
+    first = queue.first_where(lambda request: request.is_silent)
+    assert first is next((request for request in requests if request.is_silent), None)
+    assert queue.take_where(lambda r: r.is_silent) == [r for r in requests if r.is_silent]
+    left = [request for request in requests if not request.is_silent]
+    assert queue.requests() == left
     assert len(queue) == len(left)
     while left:
         assert queue.first is left[0]
@@ -47,21 +47,45 @@ def test_taking_some_out_of_the_line_keeps_the_order_of_all(silent: list[bool]) 
     assert queue.first is None
 
 
-def test_one_can_leave_the_line() -> None:
+def test_one_can_leave_the_queue() -> None:
     queue = RequestQueue()
-    first, second = _entry(), _entry()
+    first, second = _request(), _request()
     queue.append(first)
     queue.append(second)
     queue.remove(first)
-    assert queue.entries() == [second]
+    assert queue.requests() == [second]
+    assert first not in queue
+    assert second in queue
 
 
-def test_running_cells_are_forgotten_when_answered() -> None:
-    running = RequestsInKernel()
-    first, second = _entry(), _entry()
-    running.sent(first)
-    running.sent(second)
-    assert running.answered(first.message.id) is first
-    assert running.answered(first.message.id) is None
-    assert running.take_all() == [second]
-    assert not running
+def test_cells_in_the_kernel_are_forgotten_when_answered() -> None:
+    in_kernel = RequestsInKernel()
+    first, second = _request(), _request()
+    in_kernel.sent(first)
+    in_kernel.sent(second)
+    in_kernel.sent(_request("comm_open"))
+    assert in_kernel.answered(first.message.id) is first
+    assert in_kernel.answered(first.message.id) is None
+    assert in_kernel.take_all() == [second]
+    assert not in_kernel
+
+
+def test_a_cell_in_a_subshell_is_not_tracked() -> None:
+    in_kernel = RequestsInKernel()
+    cell = _request()
+    cell.message.header["subshell_id"] = "a"
+    in_kernel.sent(cell)
+    assert not in_kernel
+
+
+def test_the_reply_to_a_cell_answered_early_is_withheld_once() -> None:
+    in_kernel = RequestsInKernel()
+    silent = _request(silent=True)
+    silent.answered = True
+    assert not in_kernel.some_answered_early
+    in_kernel.sent(silent)
+    assert in_kernel.some_answered_early
+    assert not in_kernel.take_answered_early("another")
+    assert in_kernel.take_answered_early(silent.message.id)
+    assert not in_kernel.take_answered_early(silent.message.id)
+    assert not in_kernel.some_answered_early

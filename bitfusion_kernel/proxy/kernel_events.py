@@ -1,0 +1,173 @@
+"""What happens to the kernel and its `bitfusion run`: launched, connected, exited; the supervisor's death.
+
+Each event is served in one method: it tells the lifecycle first, then whoever has to act, in this order.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bitfusion_kernel.processes.messages import (
+    Event,
+    KernelExitedEvent,
+    LaunchedEvent,
+    OutputEvent,
+    StartedEvent,
+    WrapperExitedEvent,
+)
+from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
+from bitfusion_kernel.proxy.control_requests import ControlRequests
+from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.kernel_link import KernelLink
+from bitfusion_kernel.proxy.lifecycle import CONNECTED, KernelLifecycle, KernelState
+from bitfusion_kernel.proxy.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.wait_display import WaitDisplay
+
+if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
+    from bitfusion_kernel.processes.supervisor_link import SupervisorLink
+
+LAST_OUTPUT_DELAY = 0.3
+"""Seconds a dead kernel's wrapper gets to say its exit message and its status before the cell is told."""
+
+
+class KernelEvents:
+    """Serves the supervisor's events, and the kernel's connection between them."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        supervisor: SupervisorLink,
+        lifecycle: KernelLifecycle,
+        link: KernelLink,
+        shell: ShellRequests,
+        control: ControlRequests,
+        scheduler: CellScheduler,
+        display: WaitDisplay,
+    ) -> None:
+        self._loop = loop
+        self._supervisor = supervisor
+        self._lifecycle = lifecycle
+        self._link = link
+        self._shell = shell
+        self._control = control
+        self._scheduler = scheduler
+        self._display = display
+        self._wrapper_pid: int | None = None
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            StartedEvent: self._on_started,
+            OutputEvent: self._on_output,
+            LaunchedEvent: self._on_launched,
+            KernelExitedEvent: self._on_kernel_exited,
+            WrapperExitedEvent: self._on_wrapper_exited,
+        }
+
+    def on_readable(self) -> None:
+        """Serve what the supervisor has reported, or its death."""
+        for event in self._supervisor.events():
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+        if self._supervisor.closed:
+            self._loop.off(self._supervisor.fileno())
+            self._on_supervisor_died()
+
+    # -- before there is a kernel ------------------------------------------------------------------
+
+    def _on_started(self, event: StartedEvent) -> None:
+        self._wrapper_pid = event.pid
+
+    def _on_output(self, event: OutputEvent) -> None:
+        acquisition = self._lifecycle.acquisition
+        if acquisition is None:
+            return
+        position = acquisition.queue_position
+        if not acquisition.on_line(event.text):
+            _pass_on_to_stderr(event.text)
+        elif acquisition.queue_position != position:
+            self._display.refresh()
+
+    def _on_launched(self, event: LaunchedEvent) -> None:
+        self._lifecycle.launched(event, time.monotonic())
+        acquisition = self._lifecycle.acquisition
+        if self._lifecycle.state is KernelState.STARTING and acquisition is not None:
+            assert acquisition.kernel_connection is not None
+            self._link.open(acquisition.kernel_connection, self._on_joined)
+
+    def _on_joined(self) -> None:
+        """From here on the kernel answers. The display goes first, then what has waited is sent."""
+        self._display.end()
+        self._link.start_relaying()
+        self._lifecycle.kernel_connected()
+        self._control.on_kernel_connected()
+        self._scheduler.on_kernel_connected()
+
+    # -- ends --------------------------------------------------------------------------------------
+
+    def _on_kernel_exited(self, event: KernelExitedEvent) -> None:
+        self._lifecycle.kernel_exited(event.status)
+        if self._lifecycle.connected:
+            self._loop.set_timer("kernel lost", time.monotonic() + LAST_OUTPUT_DELAY, self._on_kernel_lost)
+
+    def _on_kernel_lost(self) -> None:
+        """The kernel has exited and its wrapper has not: the proxy waits no longer."""
+        self._lifecycle.kernel_lost()
+        self._report_kernel_lost()
+
+    def _on_wrapper_exited(self, event: WrapperExitedEvent) -> None:
+        acquisition = self._lifecycle.acquisition
+        if acquisition is None or event.number != acquisition.number:
+            return
+        self._wrapper_pid = None
+        before = self._lifecycle.state
+        self._lifecycle.wrapper_exited(event.status)
+        if before in CONNECTED:
+            self._report_kernel_lost()
+        elif before is not KernelState.OVER:
+            self._report_wait_over(None if before is KernelState.CANCELLING else acquisition.why_it_ended())
+
+    def _report_kernel_lost(self) -> None:
+        """Pass on the kernel's last replies; then, unless its end was expected, the running cell fails."""
+        self._shell.relay_replies(self._link.shell_replies())
+        self._control.relay_replies(self._link.control_replies())
+        acquisition = self._lifecycle.acquisition
+        if self._lifecycle.exit_status != 0 and acquisition is not None:
+            self._scheduler.fail_running(acquisition.why_it_ended())
+
+    def _report_wait_over(self, error: BitfusionError | None) -> None:
+        """No kernel comes. `error` is None if the wait was cancelled: then its cell has failed already."""
+        self._link.close()
+        self._shell.on_wait_over()
+        if error is not None:
+            self._control.refuse_held(error)
+            self._scheduler.fail_wait(error)
+        self._scheduler.on_wait_over()
+
+    def _on_supervisor_died(self) -> None:
+        from bitfusion_client.errors import WrapperDied
+        from bitfusion_kernel.processes.process_watch import end_orphan
+
+        acquisition = self._lifecycle.acquisition
+        asked = acquisition.request if acquisition is not None else ""
+        error = WrapperDied(asked, "the process that kept `bitfusion run` was killed")
+        if self._lifecycle.connected:
+            self._scheduler.fail_running(error)
+        else:
+            self._control.refuse_held(error)
+            self._scheduler.fail_wait(error)
+        if self._wrapper_pid is not None:
+            end_orphan(self._wrapper_pid, acquisition.kernel_pid if acquisition is not None else None)
+        self._lifecycle.end(1)
+
+
+def _pass_on_to_stderr(line: str) -> None:
+    """What the kernel wrote past IPython, for Jupyter's log; dropped if nobody reads that."""
+    try:
+        if select.select([], [2], [], 0)[1]:  # then at least PIPE_BUF bytes can be written without blocking
+            os.write(2, line.encode()[: select.PIPE_BUF - 1] + b"\n")
+    except (OSError, ValueError):
+        return
