@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -15,23 +15,34 @@ from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire
 from bitfusion_kernel.proxy.publisher import Publisher
 
+if TYPE_CHECKING:
+    Context = zmq.Context[zmq.Socket[bytes]]
+
 Json = dict[str, Any]
 
 
 class ClientSockets:
-    """Bound from the connection file. Raises zmq.ZMQError if an address is taken."""
+    """Bound from the connection file. Raises zmq.ZMQError if an address is taken.
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], info: ConnectionInfo) -> None:
+    The heartbeat runs in a thread and, by `heartbeat_context`, on an I/O thread of its own: it answers
+    whatever the rest of the proxy is doing.
+    """
+
+    def __init__(self, context: Context, heartbeat_context: Context, info: ConnectionInfo) -> None:
         self._info = info
         self.shell = self._bind(context, zmq.ROUTER, "shell")
         self.control = self._bind(context, zmq.ROUTER, "control")
         self.stdin = self._bind(context, zmq.ROUTER, "stdin")
         self.iopub = self._bind(context, zmq.XPUB, "iopub")
-        # A context of its own: it answers whatever the rest of the proxy is doing.
-        heartbeat = self._bind(zmq.Context(), zmq.ROUTER, "hb")
+        heartbeat = self._bind(heartbeat_context, zmq.ROUTER, "hb")
         threading.Thread(target=_echo, args=(heartbeat,), name="heartbeat", daemon=True).start()
 
-    def _bind(self, context: zmq.Context[zmq.Socket[bytes]], kind: int, channel: str) -> zmq.Socket[bytes]:
+    def close(self) -> None:
+        """Close the channels of requests; what has been sent still leaves. iopub is the publisher's."""
+        for socket in (self.shell, self.control, self.stdin):
+            socket.close(linger=500)
+
+    def _bind(self, context: Context, kind: int, channel: str) -> zmq.Socket[bytes]:
         socket = context.socket(kind)
         socket.linger = 1000
         if self._info.curve_secretkey:

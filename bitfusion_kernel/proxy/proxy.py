@@ -67,7 +67,7 @@ def serve(
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     wire = Wire(info.key, info.signature_scheme, os.environ.get("USER", ""))
     loop = EventLoop()
-    sockets = ClientSockets(context, info)
+    sockets = ClientSockets(context, zmq.Context(), info)
     publisher = Publisher(wire, sockets.iopub)
     shell_channel = ClientChannel(sockets.shell, wire, publisher)
     control_channel = ClientChannel(sockets.control, wire, publisher)
@@ -158,8 +158,7 @@ def serve(
     if link.relays_output:
         time.sleep(OUTPUT_DRAIN)
     _await_release(supervisor, lifecycle)
-    for socket in (sockets.shell, sockets.control, sockets.stdin):
-        socket.close(linger=500)
+    sockets.close()
     link.close()
     publisher.close()
     context.term()

@@ -1,0 +1,350 @@
+"""Which cell runs next, where, and how cells end that never reach the kernel."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.errors import ClientNotFound, KernelDied, WaitCancelled
+from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.proxy.lifecycle import KernelState
+from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from tests.kernel.proxy.parts import LAUNCHED, Parts, cell, message
+
+CANCELLED = WaitCancelled(GpuRequest(), "interrupted after 1 s of waiting")
+DIED = KernelDied("", "the kernel process was killed by SIGKILL")
+
+
+def _ids(*requests: QueuedRequest) -> list[str]:
+    return [request.message.id for request in requests]
+
+
+# -- the order of requests -----------------------------------------------------------------------------
+
+
+def test_the_first_visible_cell_asks_for_one_gpu_and_the_others_wait_with_it() -> None:
+    parts = Parts()
+    comm = QueuedRequest(message("comm_open"), 0.0)
+    silent, first, second = cell(silent=True), cell(), cell()
+    parts.submit(comm, silent)
+    assert parts.lifecycle.state is KernelState.NOT_REQUESTED
+    parts.submit(first, second)
+    assert len(parts.started) == 1
+    assert parts.display.cell is first
+    parts.connect()
+    assert parts.in_kernel() == _ids(comm, silent, first, second)
+
+
+def test_a_full_inbox_stops_the_queue_and_loses_nothing() -> None:
+    parts = Parts()
+    parts.connect()
+    cells = [cell(str(number)) for number in range(5)]
+    parts.kernel_takes = 2
+    parts.submit(*cells)
+    assert parts.in_kernel() == _ids(*cells[:2])
+    assert not parts.scheduler.relay(cell().message.frames), "one that came later must not overtake"
+    parts.kernel_takes = 10
+    parts.scheduler.advance()
+    assert parts.in_kernel() == _ids(*cells)
+
+
+def test_relaying_is_refused_while_a_command_cell_runs() -> None:
+    parts = Parts()
+    parts.connect()
+    assert parts.scheduler.relay(cell().message.frames)
+    parts.submit(cell(commands=["stay"]))
+    assert not parts.scheduler.relay(cell().message.frames)
+    parts.command_cells[0].finish()
+    assert parts.scheduler.relay(cell().message.frames)
+
+
+def test_a_command_cell_runs_when_the_cells_before_it_are_done() -> None:
+    parts = Parts()
+    parts.connect()
+    before, commands, after = cell(), cell(commands=["status"]), cell()
+    parts.submit(before, commands, after)
+    assert parts.in_kernel() == _ids(before)
+    assert parts.status_of(commands) is None
+    parts.kernel_replies(before, execution_count=3)
+    assert parts.status_of(commands) == "ok"
+    assert parts.in_kernel() == _ids(before, after)
+
+
+def test_a_command_cell_repeats_the_last_execution_count() -> None:
+    parts = Parts()
+    first, second = cell(commands=["status"]), cell(commands=["status"])
+    parts.submit(first)
+    assert parts.shell.messages()[-1].content["execution_count"] == 1
+    parts.connect()
+    ran = cell()
+    parts.submit(ran)
+    parts.kernel_replies(ran, execution_count=7)
+    parts.submit(second)
+    assert parts.shell.messages()[-1].content["execution_count"] == 7
+
+
+def test_many_command_cells_in_one_go_run_one_after_the_other() -> None:
+    parts = Parts()
+    for _ in range(3000):
+        parts.scheduler.append(cell(commands=["status"]))
+    parts.scheduler.advance()
+    assert len(parts.shell.sent) == 3000
+
+
+def test_a_command_cell_before_the_kernel_needs_none() -> None:
+    parts = Parts()
+    waiting, commands = cell(), cell(commands=["status"])
+    parts.submit(waiting)
+    parts.submit(commands)
+    assert parts.status_of(commands) is None, "cells run in order"
+    parts.connect()
+    parts.kernel_replies(waiting)
+    assert parts.status_of(commands) == "ok"
+
+
+# -- a wait that ends without a kernel -------------------------------------------------------------------
+
+
+def test_a_failed_wait_is_an_error_of_its_cell_and_aborts_those_behind() -> None:
+    parts = Parts()
+    first, silent, second, arriving = cell(), cell(silent=True), cell(), cell()
+    parts.submit(first, silent, second)
+    parts.arriving.append(arriving)
+    parts.scheduler.fail_wait(CANCELLED)
+    assert [parts.status_of(c) for c in (first, second, arriving)] == ["error", "aborted", "aborted"]
+    assert parts.status_of(silent) is None
+    assert parts.published(first) == ["busy", "error", "idle"]
+    assert parts.published(second) == ["busy", "idle"]
+    assert parts.display.cell is None
+
+
+def test_without_stop_on_error_the_cells_behind_stay_queued() -> None:
+    parts = Parts()
+    first, second = cell(stop_on_error=False), cell()
+    parts.submit(first, second)
+    parts.scheduler.fail_wait(CANCELLED)
+    parts.lifecycle.wrapper_exited(1)
+    parts.scheduler.on_wait_over()
+    assert (parts.status_of(first), parts.status_of(second)) == ("error", None)
+    assert len(parts.started) == 2
+    assert parts.display.cell is second
+
+
+def test_a_failed_wait_without_a_cell_fails_nothing() -> None:
+    parts = Parts()
+    parts.lifecycle.request()
+    parts.scheduler.fail_wait(CANCELLED)
+    assert not parts.shell.sent
+
+
+def test_a_cell_after_a_cancelled_wait_asks_again_once_the_wrapper_has_ended() -> None:
+    parts = Parts()
+    first, second = cell(), cell()
+    parts.submit(first)
+    parts.lifecycle.cancel()
+    parts.scheduler.fail_wait(CANCELLED)
+    parts.submit(second)
+    assert len(parts.started) == 1
+    parts.lifecycle.wrapper_exited(-15)
+    parts.scheduler.on_wait_over()
+    assert len(parts.started) == 2
+    assert parts.display.cell is second
+
+
+def test_a_gpu_that_cannot_be_asked_for_fails_the_cell_and_those_sent_with_it() -> None:
+    parts = Parts()
+    parts.start_error = ClientNotFound(("/no/such",))
+    first, second = cell(), cell()
+    parts.submit(first, second)
+    assert parts.status_of(first) is None, "the cells that were sent with it must have arrived"
+    parts.loop.fire("fail soon")
+    assert (parts.status_of(first), parts.status_of(second)) == ("error", "aborted")
+    parts.start_error = None
+    parts.submit(cell())
+    assert len(parts.started) == 1
+
+
+def test_a_cell_that_may_not_acquire_fails_but_joins_a_wait_that_exists() -> None:
+    parts = Parts()
+    parts.policy.error = CANCELLED
+    refused = cell()
+    parts.submit(refused)
+    parts.loop.fire("fail soon")
+    assert parts.status_of(refused) == "error"
+    assert not parts.started
+    parts.lifecycle.request()
+    joins = cell()
+    parts.submit(joins)
+    assert parts.display.cell is joins
+
+
+# -- command cells that wait -----------------------------------------------------------------------------
+
+
+def test_a_command_cell_that_waits_for_the_gpu_hears_how_it_ends() -> None:
+    parts = Parts()
+    acquire = cell(commands=["wait"])
+    parts.submit(acquire, cell())
+    assert len(parts.started) == 1
+    assert parts.scheduler.runs_commands
+    assert parts.scheduler.waited is not None
+    parts.connect()
+    assert parts.command_cells[0].told == ["connected"]
+    parts.command_cells[0].finish()
+    assert parts.display.cell is None
+    assert len(parts.kernel) == 1
+
+
+def test_a_command_cell_whose_wait_fails_ends_in_words_and_frees_the_queue() -> None:
+    parts = Parts()
+    acquire, behind = cell(commands=["wait"]), cell()
+    parts.submit(acquire, behind)
+    parts.scheduler.fail_wait(CANCELLED)
+    assert parts.status_of(acquire) is None
+    parts.loop.fire("fail soon")
+    assert (parts.status_of(acquire), parts.status_of(behind)) == ("error", "aborted")
+    assert not parts.scheduler.runs_commands
+
+
+def test_an_interrupt_goes_to_the_command_cell_that_runs() -> None:
+    parts = Parts()
+    assert not parts.scheduler.interrupt_commands()
+    parts.submit(cell(commands=["stay"]))
+    assert parts.scheduler.interrupt_commands()
+    assert parts.command_cells[0].told == ["interrupt"]
+
+
+# -- the kernel's answers and its death --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("stops", "left"), [(True, "aborted"), (False, None)])
+def test_an_error_in_the_kernel_aborts_what_waits_here(stops: bool, left: str | None) -> None:
+    parts = Parts()
+    parts.connect()
+    failing = cell(stop_on_error=stops)
+    parts.submit(failing, cell(commands=["stay"]))
+    queued = cell()
+    parts.submit(queued)
+    frames = {"status": "error", "execution_count": 1}
+    parts.kernel_replies(failing, **frames)
+    assert parts.status_of(queued) == left
+
+
+def test_when_the_kernel_dies_the_first_visible_cell_says_why_and_the_others_never_ran() -> None:
+    parts = Parts()
+    parts.connect()
+    silent, running, behind, commands = cell(silent=True), cell(), cell(), cell(commands=["status"])
+    parts.submit(silent, running, behind, commands)
+    parts.scheduler.fail_running(DIED)
+    states = [parts.status_of(request) for request in (silent, running, behind, commands)]
+    assert states == ["aborted", "error", "aborted", "aborted"]
+
+
+def test_a_cell_in_a_subshell_is_left_to_the_kernel() -> None:
+    parts = Parts()
+    parts.connect()
+    aside = cell()
+    aside.message.header["subshell_id"] = "a"
+    parts.submit(aside)
+    commands = cell(commands=["status"])
+    parts.submit(commands)
+    assert parts.status_of(commands) == "ok", "it does not wait for a subshell"
+    parts.scheduler.fail_running(DIED)
+    assert parts.status_of(aside) is None
+
+
+# -- silent cells ------------------------------------------------------------------------------------------
+
+
+def test_a_silent_cell_is_answered_after_its_time_and_still_runs() -> None:
+    parts = Parts()
+    parts.policy.silent_wait = 0.0
+    silent = cell(silent=True)
+    parts.submit(silent)
+    parts.loop.fire("silent")
+    assert parts.status_of(silent) == "ok"
+    assert parts.published(silent) == ["busy", "idle"]
+    assert "silent" not in parts.loop.timers
+    parts.connect()
+    assert parts.in_kernel() == _ids(silent)
+    reply = message("execute_reply", status="ok")
+    reply.parent_header["msg_id"] = silent.message.id
+    assert parts.scheduler.withholds_replies
+    assert parts.scheduler.withholds(reply)
+    assert not parts.scheduler.withholds_replies
+
+
+def test_silent_cells_are_answered_each_in_its_time() -> None:
+    parts = Parts()
+    early, late = cell(silent=True), cell(silent=True)
+    early.arrived_at = time.monotonic() - parts.policy.silent_wait
+    parts.submit(early, late)
+    parts.loop.fire("silent")
+    assert (parts.status_of(early), parts.status_of(late)) == ("ok", None)
+    due, _ = parts.loop.timers["silent"]
+    assert due == late.arrived_at + parts.policy.silent_wait
+
+
+def test_a_silent_cell_for_a_kernel_that_runs_needs_no_timer() -> None:
+    parts = Parts()
+    parts.submit(cell(silent=True))
+    parts.connect()
+    assert "silent" not in parts.loop.timers
+    parts.submit(cell(silent=True))
+    assert "silent" not in parts.loop.timers
+    assert len(parts.kernel) == 2
+
+
+# -- whatever happens ----------------------------------------------------------------------------------------
+
+KINDS = {
+    "cell": lambda: cell(),
+    "goes on": lambda: cell(stop_on_error=False),
+    "silent": lambda: cell(silent=True),
+    "commands": lambda: cell(commands=["status"]),
+    "comm": lambda: QueuedRequest(message("comm_msg"), 0.0),
+}
+EVENTS = [*KINDS, "granted", "connected", "refused", "room", "kernel answers"]
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=25), st.integers(0, 3))
+def test_every_request_goes_to_the_kernel_in_order_or_is_answered_once(events: list[str], room: int) -> None:
+    parts = Parts()
+    parts.kernel_takes = room
+    sent: list[QueuedRequest] = []
+    for event in events:
+        state = parts.lifecycle.state
+        if event in KINDS:
+            sent.append(KINDS[event]())
+            parts.submit(sent[-1])
+        elif event == "granted" and state is KernelState.WAITING:
+            parts.lifecycle.launched(LAUNCHED, 0.0)
+        elif event == "connected" and state is KernelState.STARTING:
+            parts.lifecycle.kernel_connected()
+            parts.scheduler.on_kernel_connected()
+        elif event == "refused" and state in (KernelState.WAITING, KernelState.STARTING):
+            parts.lifecycle.wrapper_exited(1)
+            parts.scheduler.fail_wait(CANCELLED)
+            parts.scheduler.on_wait_over()
+        elif event == "room":
+            parts.kernel_takes += 2
+            parts.scheduler.advance()
+        elif event == "kernel answers" and parts.lifecycle.connected:
+            for request in sent:
+                if request.is_execute and request.message.id in parts.in_kernel():
+                    parts.kernel_replies(request)
+    reached = parts.in_kernel()
+    assert reached == [request.message.id for request in sent if request.message.id in set(reached)]
+    for request in sent:
+        assert request.message.id not in reached or parts.status_of(request) is None
+    if parts.lifecycle.connected:
+        parts.kernel_takes = 1000
+        for _ in range(len(sent) + 1):
+            for request in sent:
+                if request.is_execute:
+                    parts.kernel_replies(request)
+        left = [r for r in sent if r.message.id not in parts.in_kernel() and parts.status_of(r) is None]
+        assert not left

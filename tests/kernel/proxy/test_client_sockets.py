@@ -1,0 +1,145 @@
+"""The sockets that Jupyter's clients connect to, and a channel's messages and replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import zmq
+
+from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
+from bitfusion_kernel.protocol.wire import Wire
+from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
+from bitfusion_kernel.proxy.publisher import Publisher
+from tests.kernel.proxy.parts import WIRE, RecordingSocket, message
+from tests.support.ports import free_ports
+
+Context = zmq.Context[zmq.Socket[bytes]]
+
+
+class Bound:
+    """Client sockets, and clients of them."""
+
+    def __init__(self, **more: Any) -> None:
+        self.context: Context = zmq.Context()
+        self.heartbeat_context: Context = zmq.Context()
+        ports = dict(zip([f"{name}_port" for name in CHANNELS], free_ports(len(CHANNELS)), strict=True))
+        self.info = ConnectionInfo({"transport": "tcp", "ip": "127.0.0.1", "key": "secret", **ports, **more})
+        self._clients: list[zmq.Socket[bytes]] = []
+        self.sockets = ClientSockets(self.context, self.heartbeat_context, self.info)
+
+    def client(self, kind: int, channel: str, **options: bytes) -> zmq.Socket[bytes]:
+        """One more client."""
+        socket = self.context.socket(kind)
+        socket.linger = 0
+        for name, value in options.items():
+            setattr(socket, name, value)
+        if kind == zmq.SUB:
+            socket.subscribe(b"")
+        socket.connect(self.info.address(channel))
+        self._clients.append(socket)
+        return socket
+
+    def close(self) -> None:
+        """End the heartbeat's thread, too."""
+        self.context.destroy(linger=0)
+        self.heartbeat_context.term()
+
+
+@pytest.fixture
+def bind() -> Iterator[Callable[..., Bound]]:
+    made: list[Bound] = []
+
+    def start(**more: Any) -> Bound:
+        made.append(Bound(**more))
+        return made[-1]
+
+    yield start
+    for bound in made:
+        bound.close()
+
+
+def test_an_address_that_is_taken_is_an_error(bind: Callable[..., Bound]) -> None:
+    bound = bind()
+    second: Context = zmq.Context()
+    with pytest.raises(zmq.ZMQError, match="in use") as raised:
+        ClientSockets(second, second, bound.info)
+    second.destroy(linger=0)
+    assert raised.type is zmq.ZMQError
+
+
+def test_the_heartbeat_echoes_while_nobody_serves_the_loop(bind: Callable[..., Bound]) -> None:
+    heartbeat = bind().client(zmq.REQ, "hb")
+    heartbeat.send(b"ping")
+    assert heartbeat.poll(5000)
+    assert heartbeat.recv() == b"ping"
+
+
+def test_each_subscriber_is_reported(bind: Callable[..., Bound]) -> None:
+    bound = bind()
+    for _ in range(2):
+        bound.client(zmq.SUB, "iopub")
+    for _ in range(2):
+        assert bound.sockets.iopub.poll(5000)
+        assert bound.sockets.iopub.recv() == b"\x01"
+
+
+def test_a_client_that_reconnects_under_its_identity_gets_its_replies(bind: Callable[..., Bound]) -> None:
+    bound = bind()
+    shell = bound.sockets.shell
+    for text in (b"before", b"after"):
+        client = bound.client(zmq.DEALER, "shell", identity=b"me")
+        client.send(text)
+        assert shell.poll(5000)
+        assert shell.recv_multipart() == [b"me", text]
+    shell.send_multipart([b"me", b"reply"])
+    assert client.poll(5000)
+    assert client.recv() == b"reply"
+
+
+def test_with_keys_only_clients_that_know_them_are_heard(bind: Callable[..., Bound]) -> None:
+    public, secret = zmq.curve_keypair()
+    bound = bind(curve_publickey=public.decode(), curve_secretkey=secret.decode())
+    own_public, own_secret = zmq.curve_keypair()
+    stranger = bound.client(zmq.DEALER, "shell")
+    keys = {"curve_publickey": own_public, "curve_secretkey": own_secret, "curve_serverkey": public}
+    client = bound.client(zmq.DEALER, "shell", **keys)
+    stranger.send(b"stranger")
+    client.send(b"client")
+    assert bound.sockets.shell.poll(5000)
+    assert bound.sockets.shell.recv_multipart()[1] == b"client"
+    assert not bound.sockets.shell.poll(100)
+
+
+# -- a channel -----------------------------------------------------------------------------------------
+
+
+def _channel() -> tuple[ClientChannel, Any, RecordingSocket]:
+    socket, iopub = RecordingSocket(), RecordingSocket()
+    return ClientChannel(socket, WIRE, Publisher(WIRE, iopub)), socket, iopub  # type: ignore[arg-type]  # a fake
+
+
+def test_messages_with_a_wrong_signature_are_passed_over() -> None:
+    channel, socket, _ = _channel()
+    good = WIRE.build("kernel_info_request", {})
+    socket.incoming += [Wire(b"guessed").build("kernel_info_request", {}), [b"noise"], good]
+    assert [received.frames for received in channel.receive()] == [good]
+
+
+def test_a_reply_goes_to_its_client_with_its_parent() -> None:
+    channel, socket, _ = _channel()
+    request = message("kernel_info_request")
+    channel.reply(request, {"status": "ok"}, {"more": 1})
+    (reply,) = socket.messages()
+    assert (reply.type, reply.content, reply.metadata) == ("kernel_info_reply", {"status": "ok"}, {"more": 1})
+    assert (reply.identities, reply.parent_header["msg_id"]) == ([b"client"], request.id)
+
+
+@pytest.mark.parametrize("publish_reply", [False, True])
+def test_an_answer_stands_between_busy_and_idle(publish_reply: bool) -> None:
+    channel, socket, iopub = _channel()
+    channel.answer(message("shutdown_request"), {"status": "ok"}, publish_reply=publish_reply)
+    assert len(socket.sent) == 1
+    published = [str(m.content.get("execution_state", m.type)) for m in iopub.messages()]
+    assert published == ["busy", *(["shutdown_reply"] if publish_reply else []), "idle"]

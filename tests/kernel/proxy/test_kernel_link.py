@@ -1,0 +1,209 @@
+"""Joining a kernel, relaying to it and from it, a full inbox, and closing in every phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from bitfusion_kernel.protocol.wire import read_unchecked
+from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.kernel_link import KernelLink
+from bitfusion_kernel.proxy.publisher import Publisher
+from tests.kernel.proxy.fake_kernel import FakeKernel
+from tests.kernel.proxy.parts import WIRE, message
+from tests.support.waiting import Deadline
+
+
+class Linked:
+    """A link to a fake kernel, and the clients' iopub with one subscriber."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kernel = FakeKernel(folder, inbox=5)
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.iopub = self.context.socket(zmq.XPUB)
+        self.iopub.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.iopub.bind("inproc://clients")
+        self.client = self.context.socket(zmq.SUB)
+        self.client.subscribe(b"")
+        self.client.connect("inproc://clients")
+        assert self.iopub.recv() == b"\x01"
+        self.loop = EventLoop()
+        self.publisher = Publisher(WIRE, self.iopub)
+        self.link = KernelLink(self.context, self.loop, WIRE, self.iopub, self.publisher)
+        self.joined = 0
+        self.received: dict[str, list[str]] = {"shell": [], "control": [], "stdin": []}
+        self.calls = 0
+        self.link.deliver_to(
+            shell=self._keep("shell"), control=self._keep("control"), stdin=self._keep("stdin")
+        )
+
+    def _keep(self, channel: str) -> Callable[[Iterator[list[bytes]]], None]:
+        def keep(messages: Iterator[list[bytes]]) -> None:
+            self.calls += 1
+            self.received[channel] += [read_unchecked(frames).type for frames in messages]
+
+        return keep
+
+    def _on_joined(self) -> None:
+        self.joined += 1
+        self.link.start_relaying()
+
+    def open(self) -> None:
+        """Begin to join."""
+        self.link.open(self.kernel.info, self._on_joined)
+
+    def run_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Serve the loop until a condition holds."""
+        deadline = Deadline(5)
+        self.loop.set_timer("deadline", time.monotonic() + deadline.left, lambda: None)
+        self.loop.run(until=lambda: condition() or deadline.passed)
+        assert condition(), what
+
+    def run_for(self, seconds: float) -> None:
+        """Serve the loop for a while."""
+        over: list[bool] = []
+        self.loop.set_timer("over", time.monotonic() + seconds, lambda: over.append(True))
+        self.loop.run(until=lambda: bool(over))
+
+    def join(self) -> None:
+        """Open the link and join."""
+        self.open()
+        self.run_until(lambda: self.joined == 1 or self._serve_kernel(), "joined")
+
+    def _serve_kernel(self) -> bool:
+        if self.kernel.control.poll(0):
+            self.kernel.answer_probe()
+            self.kernel.publish("status", {"execution_state": "starting"})
+        return self.joined == 1
+
+    def client_sees(self) -> list[str]:
+        """Types of all that has reached the client's iopub."""
+        seen = []
+        while self.client.poll(200):
+            seen.append(read_unchecked(self.client.recv_multipart()).type)
+        return seen
+
+    def close(self) -> None:
+        """Close everything."""
+        self.link.close()
+        self.publisher.close()
+        self.client.close()
+        self.context.destroy(linger=0)
+        self.kernel.close()
+
+
+@pytest.fixture
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
+    made = Linked(tmp_path_factory.mktemp("k"))
+    yield made
+    made.close()
+
+
+def test_a_kernel_is_joined_when_it_answers_and_its_output_is_received(linked: Linked) -> None:
+    linked.open()
+    linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a probe")
+    probe = linked.kernel.request()
+    linked.kernel.reply(probe, status="ok")
+    linked.run_for(0.1)
+    assert linked.joined == 0, "its output may still be lost"
+    linked.run_until(lambda: linked.joined == 1 or linked._serve_kernel(), "joined")
+    assert linked.link.relays_output
+
+
+def test_output_before_the_kernel_is_joined_reaches_the_clients_and_greetings_do_not(linked: Linked) -> None:
+    linked.open()
+    linked.run_until(lambda: bool(linked.kernel.iopub.poll(0)), "the subscription")
+    assert linked.kernel.iopub.recv() == b"\x01"
+    linked.kernel.publish("status", {"execution_state": "starting"})
+    linked.kernel.publish("iopub_welcome", {"subscription": ""})
+    linked.kernel.publish("stream", {"name": "stdout", "text": "early"})
+    linked.run_until(lambda: bool(linked.client.poll(0)), "early output")
+    assert linked.client_sees() == ["stream"]
+
+
+def test_messages_are_relayed_in_both_directions(linked: Linked) -> None:
+    linked.join()
+    for channel, send in (
+        ("shell", linked.link.send_shell),
+        ("control", linked.link.send_control),
+        ("stdin", linked.link.send_stdin),
+    ):
+        request = message(f"{channel}_request")
+        send(request.frames[1:])
+        while (received := linked.kernel.request(channel)).type != request.type:
+            pass  # a probe that was asked twice
+        linked.kernel.reply(received, channel)
+    linked.run_until(lambda: all(linked.received.values()), "all replies")
+    assert {channel: types[-1] for channel, types in linked.received.items()} == {
+        "shell": "shell_reply",
+        "control": "control_reply",
+        "stdin": "stdin_reply",
+    }
+
+
+def test_the_kernels_output_and_the_proxys_own_leave_by_the_same_socket(linked: Linked) -> None:
+    linked.join()
+    linked.kernel.publish("stream", {"name": "stdout", "text": "x"})
+    linked.publisher.stream("y", {})
+    assert linked.client_sees() == ["stream", "stream"]
+
+
+def test_a_new_subscriber_is_welcomed_while_output_is_relayed(linked: Linked) -> None:
+    linked.join()
+    late = linked.context.socket(zmq.SUB)
+    late.subscribe(b"")
+    late.connect("inproc://clients")
+    linked.run_until(lambda: bool(late.poll(0)), "a welcome")
+    assert read_unchecked(late.recv_multipart()).type == "iopub_welcome"
+    late.close()
+
+
+def test_a_full_inbox_is_told_and_its_end_too(linked: Linked) -> None:
+    linked.join()
+    frames = WIRE.build("execute_request", {"code": "x" * 100_000})
+    sent = 0
+    while linked.link.send_shell(frames):
+        sent += 1
+        assert sent < 50_000, "the kernel's inbox has no end"
+    assert linked.link.inbox_full
+    assert not linked.link.send_shell(frames)
+    linked.calls = 0
+    linked.run_for(0.02)
+    for _ in range(sent):
+        linked.kernel.request("shell")
+    linked.run_until(lambda: not linked.link.inbox_full, "room")
+    assert linked.calls
+    assert linked.link.send_shell(frames)
+    quiet = linked.calls
+    linked.run_for(0.05)
+    assert linked.calls == quiet, "nobody is called while there is nothing to do"
+
+
+def test_an_interrupt_of_the_proxys_own_reaches_the_kernel(linked: Linked) -> None:
+    linked.join()
+    linked.link.interrupt()
+    while linked.kernel.request().type != "interrupt_request":
+        pass
+
+
+def test_a_link_closed_while_joining_never_joins_and_can_be_opened_again(linked: Linked) -> None:
+    linked.open()
+    linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a probe")
+    linked.link.close()
+    linked.link.close()
+    linked.kernel.answer_probe()
+    linked.run_for(0.1)
+    assert linked.joined == 0
+    linked.join()
+    assert linked.joined == 1
+
+
+def test_a_kernel_that_loses_the_first_probe_is_asked_again(linked: Linked) -> None:
+    linked.open()
+    linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a probe")
+    linked.kernel.request()
+    linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a second probe")

@@ -1,0 +1,107 @@
+"""When the display of a wait is shown in a cell, brought up to date, and taken away."""
+
+from __future__ import annotations
+
+import time
+
+from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.wait_display import SHOW_AFTER, SHOW_SILENT_WAIT_AFTER, UPDATE_EVERY
+from tests.kernel.proxy.parts import LAUNCHED, Parts, cell
+
+TIMER = "wait display"
+POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3, ahead: ada"
+
+
+def _waiting(*, position: bool = True) -> tuple[Parts, QueuedRequest]:
+    parts = Parts()
+    parts.lifecycle.request()
+    if position:
+        parts.started[0].on_line(POSITION)
+    waiting = cell()
+    parts.display.show_in(waiting)
+    return parts, waiting
+
+
+def _due_in(parts: Parts) -> float:
+    return parts.loop.timers[TIMER][0] - time.monotonic()
+
+
+def test_a_wait_is_shown_after_a_moment_and_then_updated_in_place() -> None:
+    parts, waiting = _waiting()
+    assert not parts.iopub.sent
+    assert SHOW_AFTER - 0.2 < _due_in(parts) <= SHOW_AFTER
+    parts.loop.fire(TIMER)
+    parts.loop.fire(TIMER)
+    assert parts.published(waiting) == ["busy", "display_data", "update_display_data"]
+    shown, updated = (m.content for m in parts.iopub.messages()[1:])
+    assert shown["transient"] == updated["transient"]
+    assert "Position 2 of 3" in shown["data"]["text/plain"]
+    assert UPDATE_EVERY - 0.5 < _due_in(parts) <= UPDATE_EVERY
+
+
+def test_a_client_that_says_nothing_gets_more_time() -> None:
+    parts, waiting = _waiting(position=False)
+    parts.loop.fire(TIMER)
+    assert not parts.iopub.sent
+    assert SHOW_AFTER < _due_in(parts) <= SHOW_SILENT_WAIT_AFTER
+    parts.display._since -= SHOW_SILENT_WAIT_AFTER
+    parts.loop.fire(TIMER)
+    assert parts.published(waiting) == ["busy", "display_data"]
+
+
+def test_a_wait_that_is_over_before_it_was_shown_is_not_shown() -> None:
+    parts, waiting = _waiting()
+    parts.lifecycle.launched(LAUNCHED, time.monotonic())
+    parts.loop.fire(TIMER)
+    assert parts.display.end() is waiting
+    assert not parts.iopub.sent
+    assert TIMER not in parts.loop.timers
+
+
+def test_a_grant_is_shown_where_the_wait_was() -> None:
+    parts, waiting = _waiting()
+    parts.loop.fire(TIMER)
+    parts.lifecycle.launched(LAUNCHED, time.monotonic())
+    parts.loop.fire(TIMER)
+    text = parts.iopub.messages()[-1].content["data"]["text/plain"]
+    assert text.startswith("Got 1 GPU – starting the kernel")
+    assert parts.display.cell is waiting
+
+
+def test_a_new_position_is_shown_at_once_but_not_in_a_young_wait() -> None:
+    parts, waiting = _waiting()
+    parts.display.refresh()
+    assert not parts.iopub.sent
+    parts.display._since -= SHOW_AFTER
+    parts.display.refresh()
+    assert parts.published(waiting) == ["busy", "display_data"]
+
+
+def test_the_end_clears_what_was_shown_once() -> None:
+    parts, waiting = _waiting()
+    parts.loop.fire(TIMER)
+    assert parts.display.end() is waiting
+    shown = ["busy", "display_data", "clear_output"]
+    assert parts.published(waiting) == shown
+    parts.display.end()
+    parts.display.refresh()
+    assert parts.published(waiting) == shown
+
+
+def test_another_wait_has_another_display() -> None:
+    parts, _ = _waiting()
+    parts.loop.fire(TIMER)
+    parts.display.end()
+    later = cell()
+    parts.display.show_in(later)
+    parts.display.show_in(later)
+    parts.loop.fire(TIMER)
+    ids = {m.content["transient"]["display_id"] for m in parts.iopub.messages() if m.type == "display_data"}
+    assert len(ids) == 2
+
+
+def test_a_wait_without_a_kernel_shows_nothing() -> None:
+    parts = Parts()
+    parts.display.show_in(cell())
+    parts.loop.fire(TIMER)
+    assert not parts.iopub.sent
