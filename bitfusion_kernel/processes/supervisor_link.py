@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 
@@ -30,8 +31,15 @@ class SupervisorLink:
         return self._connection.closed
 
     def start(self, command: StartCommand) -> None:
-        """Start a wrapper; the proxy does so only when the one before has ended."""
+        """Start a wrapper; the proxy does so only when the one before has ended.
+
+        An environment may be larger than the socket's buffer. Nobody polls this side for writing, so it
+        waits until the supervisor, which always reads, has taken the rest.
+        """
         self._connection.send(command)
+        while self._connection.wants_write:
+            select.select([], [self._connection], [])
+            self._connection.flush()
 
     def stop(self) -> None:
         """End the kernel and the wrapper, whatever they do; `StoppedEvent` follows."""

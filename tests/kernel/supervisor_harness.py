@@ -46,14 +46,14 @@ class SupervisorHarness:
         """The private folder, which the supervisor removes at its end."""
         return Path(self.link.folder)
 
-    def start(self, wrapper: str | list[str], kernel: str | None = None) -> None:
+    def start(self, wrapper: str | list[str], kernel: str | None = None, **variables: str) -> None:
         """Start a wrapper script, with the launcher and a kernel script under it if one is given."""
         self._number += 1
         path = str(self.folder / f"launcher-{self._number}")
         argv = wrapper if isinstance(wrapper, list) else [*PYTHON, wrapper]
         if kernel is not None:
             argv = [*argv, *launcher.command(sys.executable, path, [*PYTHON, kernel])]
-        environment = dict(os.environ, BF_TEST="told", OTHER_TEST="kept")
+        environment = dict(os.environ, BF_TEST="told", OTHER_TEST="kept", **variables)
         self.link.start(StartCommand(self._number, argv, environment, path))
 
     def stop(self) -> None:

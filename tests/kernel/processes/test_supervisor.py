@@ -67,6 +67,12 @@ def test_a_command_that_cannot_be_executed_is_told_in_words(
     assert supervisor.until(OutputEvent).text == f"Error: cannot start {plain}: Permission denied"
 
 
+def test_a_command_that_is_larger_than_a_sockets_buffer_is_sent_whole(supervisor: SupervisorHarness) -> None:
+    large = {f"LARGE_{number}": "x" * 100_000 for number in range(6)}
+    supervisor.start("import os; print(len(os.environ['LARGE_5']))", **large)
+    supervisor.until_said("100000")
+
+
 def test_last_words_come_before_the_end_even_without_a_line_end(supervisor: SupervisorHarness) -> None:
     supervisor.start("import os; os.write(2, b'Error: one\\nError: \\xff two'); os._exit(1)")
     assert supervisor.until(OutputEvent) == OutputEvent("stderr", "Error: one")
