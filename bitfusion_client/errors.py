@@ -39,6 +39,13 @@ if TYPE_CHECKING:
 class BitfusionError(Exception):
     """Base of all errors of this project.
 
+    The commands catch it to tell a person what happened::
+
+        try:
+            ...
+        except BitfusionError as error:
+            print(error.user_message, file=sys.stderr)
+
     Attributes:
         headline: What happened, the class's own sentence.
         asked: What was asked for, as text; may be empty.
