@@ -2,13 +2,13 @@
 PYTHON ?= python3
 FOLDER := build
 VENV := $(FOLDER)/venv
-BIN := $(VENV)/bin
+BIN = $(VENV)/bin
 ENVIRONMENT := $(PYTHON) tools/environment.py
-KERNEL := $(BIN)/bitfusion-kernel install --sys-prefix
+KERNEL = $(BIN)/bitfusion-kernel install --sys-prefix
 # Tests run in parallel; those that share a cluster, a browser or a pool run in one worker. WORKERS=0: one by one.
 WORKERS ?= auto
-PARALLEL := -n $(WORKERS) --dist loadgroup
-PYTEST := $(BIN)/python -m pytest $(PARALLEL) --durations=12
+# pytest keeps its bytecode of the test files, whatever the machine says about bytecode.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=12
 # Rounds of the tests marked `rounds` in `make test-long`.
 ROUNDS ?= 10
 PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
@@ -61,9 +61,10 @@ test-long:
 # out, except on CI, where that is an error.
 test-pythons: test-python-3.10 test-python-3.13
 
+test-python-%: VENV = $(FOLDER)/venv-$*
 test-python-%:
-	@if $(ENVIRONMENT) packages --python $* --folder $(FOLDER)/venv-$* $(if $(CI),,--if-found); then \
-	    $(FOLDER)/venv-$*/bin/python -m pytest $(PARALLEL) -m 'not cluster and not long' $(PACKAGES); \
+	@if $(ENVIRONMENT) packages --python $* --folder $(VENV) $(if $(CI),,--if-found); then \
+	    $(PYTEST) -m 'not cluster and not long' $(PACKAGES); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
 
