@@ -35,8 +35,9 @@ from benchmarks.table import format_table
 from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import stateful_set_of
-from tests.cluster.notebooks import PROFILE, form_notebook
+from tests.cluster.notebooks import PROFILE
 from tests.notebook_controller_patch.installation import Installation
+from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until
 
 TOPIC = "apiserver"
@@ -198,7 +199,7 @@ def _statefulsets(namespace: str) -> str:
 
 
 def _asking(namespace: str, name: str) -> dict[str, Any]:
-    return form_notebook(namespace, name, {"bitfusion.io/gpu-50": "1"})
+    return form_notebook(name, {"bitfusion.io/gpu-50": "1"}, namespace=namespace)
 
 
 @contextmanager

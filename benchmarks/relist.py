@@ -22,7 +22,7 @@ from benchmarks.table import format_table
 from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import STOPPED, stateful_set_of
-from tests.cluster.notebooks import form_notebook
+from tests.support.notebooks import form_notebook
 
 TOPIC = "relist"
 NOTEBOOKS = 2000
@@ -47,10 +47,10 @@ def fill(cluster: Cluster, namespaces: Sequence[str], notebooks: int) -> None:
     def make(number: int) -> None:
         namespace = namespaces[number % len(namespaces)]
         body = form_notebook(
-            namespace,
             f"nb-{number}",
             {"bitfusion.io/gpu-50": "1"},
             {**CLIENT, STOPPED: "2026-11-21T08:00:00Z"},
+            namespace=namespace,
         )
         body["metadata"]["labels"]["bitfusion.io/requested"] = "true"
         base = f"/namespaces/{namespace}"
