@@ -22,7 +22,7 @@ from bitfusion_client.request_rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, Container, MutableMapping, Sequence
     from typing import Any
 
 _FIELD_OF_NAME = {
@@ -72,37 +72,40 @@ def parse_options(
         given[field] = (*given.get(field, ()), *parsed) if field in _REPEATABLE else parsed
         spelled[field] = flag
 
+    known = {*_FIELD_OF_NAME, *(other or ())}
     position = 0
-    while position < len(args):
+    while position < len(args) and args[position] != "--":
         word = args[position]
-        if word == "--":
-            position += 1
-            break
         if len(word) > 1 and word.startswith("-"):
-            flag, equals, value = word.partition("=")
-            name = flag[2:] if flag.startswith("--") else flag[1:]
-            field = _FIELD_OF_NAME.get(name)
-            if field is None and (other is None or name not in other):
-                raise UsageError(f"flag provided but not defined: {flag}", ALL_OPTIONS)
-            if not equals:
-                position += 1
-                if position == len(args):
-                    raise UsageError(f"flag needs an argument: {flag}", ALL_OPTIONS)
-                value = args[position]
-            if field is not None:
-                take(field, value, flag)
+            flag, name, value, position = _next_option(args, position, known)
+            if name in _FIELD_OF_NAME:
+                take(_FIELD_OF_NAME[name], value, flag)
             elif other is not None:
                 other[name] = value
         elif count_may_be_a_word and "gpus" not in given and word.isascii() and word.isdigit():
             take("gpus", word, "num_gpus")
+            position += 1
         else:
             break
-        position += 1
+    rest = list(args[position:])
     if base is None and "gpus" not in given:
         raise UsageError("the number of GPUs is missing: -n", ALL_OPTIONS)
     if "partial" in given and "memory_mib" in given:
         raise InvalidRequest("memory_mib", given["memory_mib"], ALLOWED_ONE_SIZE, spelled["memory_mib"])
-    return _request(base, given, spelled), list(args[position:])
+    return _request(base, given, spelled), rest[1:] if rest[:1] == ["--"] else rest
+
+
+def _next_option(args: Sequence[str], position: int, known: Container[str]) -> tuple[str, str, str, int]:
+    """The option at `position`: how it was written, its name, its value, and where the next word is."""
+    flag, equals, value = args[position].partition("=")
+    name = flag[2:] if flag.startswith("--") else flag[1:]
+    if name not in known:
+        raise UsageError(f"flag provided but not defined: {flag}", ALL_OPTIONS)
+    if equals:
+        return flag, name, value, position + 1
+    if position + 1 == len(args):
+        raise UsageError(f"flag needs an argument: {flag}", ALL_OPTIONS)
+    return flag, name, args[position + 1], position + 2
 
 
 def _request(base: GpuRequest | None, given: dict[str, Any], spelled: dict[str, str]) -> GpuRequest:

@@ -26,8 +26,7 @@ MANAGEMENT_INJECTION = "injection"  # inject the client, leave the command alone
 # Annotations and labels of this project.
 ANNOTATION_REQUEST = "bitfusion.io/request"
 ANNOTATION_PENDING = "bitfusion.io/pending"  # on a Notebook: the change that its next start will apply
-# beside it, while the size is what changes: the size that the notebook runs with, spelled as in ANNOTATION_REQUEST
-ANNOTATION_RUNNING = "bitfusion.io/running-request"
+ANNOTATION_RUNNING = "bitfusion.io/running-request"  # beside it: the size that the notebook runs with
 ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a refused pod again
 LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs, for object selectors
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
