@@ -13,7 +13,6 @@ from tests.jupyter.cells import without_notice
 from tests.jupyter.conftest import FIRST_CELL, PLAIN, Launch
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.live_kernel import LiveKernel
-from tests.support.machine import scaled
 from tests.support.processes import wait_until_gone
 
 
@@ -41,8 +40,7 @@ def test_error_has_its_traceback_and_the_kernel_lives(kernel: LiveKernel) -> Non
 
 
 def test_cells_behind_a_failed_one_are_aborted(kernel: LiveKernel) -> None:
-    failing = kernel.client.send(f"import time; time.sleep({scaled(0.3)}); 1/0")
-    behind = [kernel.client.send("print('never')") for _ in range(3)]
+    failing, *behind = kernel.send_together("import time; time.sleep(0.3); 1/0", *["print('never')"] * 3)
     kernel.client.finish_all(failing, *behind)
     assert failing.status == "error"
     for cell in behind:

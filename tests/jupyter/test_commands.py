@@ -135,8 +135,7 @@ def test_command_inside_other_code(launch: Launch, code: str) -> None:
 
 def test_wrong_command_is_a_clear_error_and_aborts_what_follows(launch: Launch) -> None:
     kernel = launch(FIRST_CELL)
-    cell = kernel.client.send("%bitfusion frobnicate")
-    behind = kernel.client.send("print('behind')")
+    cell, behind = kernel.send_together("%bitfusion frobnicate", "print('behind')")
     kernel.client.finish_all(cell, behind)
     assert cell.status == "error"
     assert "frobnicate" in cell.error_text

@@ -20,8 +20,7 @@ NAMES = pytest.mark.parametrize("name", OURS)
 
 def failed(kernel: LiveKernel, *words: str, code: str = "print('ran')") -> Cell:
     """Run a cell that can't get its GPU; checks everything such an error has in common."""
-    cell = kernel.client.send(code)
-    behind = kernel.client.send("print('behind')")
+    cell, behind = kernel.send_together(code, "print('behind')")
     kernel.client.finish_all(cell, behind, limit_s=20)
     assert cell.status == "error"
     assert (behind.status, behind.kinds) == ("aborted", ["busy", "idle"])
