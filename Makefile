@@ -5,7 +5,7 @@ VENV := $(FOLDER)/venv
 BIN = $(VENV)/bin
 ENVIRONMENT := $(PYTHON) tools/environment.py
 KERNEL = $(BIN)/bitfusion-kernel install --sys-prefix
-# Tests run in parallel; those that share a cluster, a browser or a pool run in one worker. WORKERS=0: one by one.
+# Tests run in parallel, those of one xdist group in one process. WORKERS=0 runs them one by one.
 WORKERS ?= auto
 # pytest keeps its bytecode of the test files, whatever the machine says about bytecode.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=12
@@ -21,15 +21,17 @@ ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 .NOTPARALLEL:
 
 help: ## show this list
-	@echo "make demo    train a network in a TensorFlow notebook in the Bitfusion kernel, and prove it"
-	@echo "make lab     JupyterLab on the embedded pool, with the Bitfusion kernel ready"
-	@echo "make test    all tests but the long ones; make test-packages: those that need no server, browser or cluster"
-	@echo "make test-long  the long ones: many rounds, soak, the packages' tests on Python 3.10 and 3.13"
-	@echo "make cluster a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
-	@echo "make bench   the kernel side by side with plain ipykernel, admission with bare tornado"
-	@echo "make fuzz    100,000 random admission reviews"
-	@echo "make lint    ruff, mypy, import-linter"
-	@echo "make lock    requirements/*.txt anew; make clean: remove $(FOLDER)/"
+	@echo "make demo           train a network in a TensorFlow notebook in the Bitfusion kernel, and check it"
+	@echo "make lab            JupyterLab on the embedded pool, with the Bitfusion kernel ready"
+	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes"
+	@echo "make test-packages  the tests that need no server, browser or cluster"
+	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10 and 3.13"
+	@echo "make lint           ruff, mypy, import-linter"
+	@echo "make cluster        a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
+	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
+	@echo "make fuzz           100,000 random admission reviews"
+	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
+	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
 
 demo:
 	@$(ENVIRONMENT) demo

@@ -40,6 +40,7 @@ def test_format() -> None:
     run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_types() -> None:
     run(sys.executable, "-m", "mypy")
