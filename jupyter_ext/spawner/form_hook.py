@@ -34,7 +34,7 @@ NAME = "bitfusion form hook"
 
 
 def post_worker_init(worker: Any) -> None:
-    """gunicorn calls this in every worker, after the backend has been loaded and before the first request."""
+    """Wrap the backend's function. Called by gunicorn in every worker, before its first request."""
     try:
         form = importlib.import_module(BACKEND)
         wrapped = getattr(form, FUNCTION)
@@ -136,7 +136,7 @@ def load_sources() -> None:
 
 
 def bad_request_of(form: Any) -> Callable[[str], BaseException] | None:
-    """werkzeug's BadRequest as the backend has it, which its error handler turns into HTTP 400."""
+    """The backend's own BadRequest, of werkzeug, which its error handler turns into HTTP 400."""
     found = getattr(form, "BadRequest", None)
     if found is None:
         found = getattr(sys.modules.get("werkzeug.exceptions"), "BadRequest", None)

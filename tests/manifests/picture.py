@@ -15,8 +15,11 @@ FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
 def terminal(blocks: Sequence[str], caption: str) -> str:
-    """The picture. Lines that begin with ``$`` are commands, with ``!`` errors, with ``#`` remarks; the marks
-    of the latter two are not shown. `caption` says in one line where the text is from."""
+    """The picture; `caption` says in one line where the text is from.
+
+    Lines that begin with ``$`` are commands, with ``!`` errors, with ``#`` remarks; the marks of the latter
+    two are not shown.
+    """
     rows: list[tuple[str, str]] = []
     for line in "\n".join(blocks).splitlines():
         mark = line[:1] if line[:1] in "$!#" else " "

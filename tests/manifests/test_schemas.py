@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]  # ships no type information
 import pytest
-from kubernetes_validate.utils import all_versions
+from kubernetes_validate.utils import all_versions  # type: ignore[import-untyped]  # as above
 
 from tests.manifests.built import INSTALLED, POLICY, Objects, of_kind, one
 

@@ -233,4 +233,4 @@ def _shown(port: int) -> int:
         certificate = connection.sock.getpeercert(binary_form=True)
     finally:
         connection.close()
-    return serial(certificate)
+    return serial(certificate or b"")

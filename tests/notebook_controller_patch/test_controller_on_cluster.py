@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.cluster.notebooks import PROFILE
 from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
+from tests.notebook_controller_patch.controller_process import ControllerProcess
 from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation
 from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until
@@ -202,10 +204,10 @@ def test_certificates_renewed_under_load_fail_no_request_of_the_apiserver(
     try:
         for number, kind in enumerate(KINDS, 1):
             mount.exchange(pair(kind))
-            wait_until(lambda number=number: len(replica.logged("certificate renewed")) == number, limit_s=15)
+            wait_until(partial(_renewed, replica, number), limit_s=15)
             # another caBundle makes the apiserver connect anew, as another replica of it would
             set_bundle(cluster, trusted() + "\n" * number)
-            wait_until(lambda number=number: load.done >= CREATIONS * number / len(KINDS), limit_s=60)
+            wait_until(partial(load.has_done, CREATIONS * number / len(KINDS)), limit_s=60)
     finally:
         load.stop()
     with capsys.disabled():
@@ -236,10 +238,10 @@ def test_replicas_are_exchanged_under_load_without_a_failed_request(
                 fresh.wait_ready()
                 before = load.done
                 replica.process.send_signal(signal.SIGTERM)
-                wait_until(lambda old=replica: old.ask("/readyz")[0] == 503, limit_s=2)
+                wait_until(partial(_unready, replica), limit_s=2)
                 service.target = fresh.port
                 assert replica.process.wait(20) == 0
-                wait_until(lambda before=before: load.done >= before + 200, limit_s=30)
+                wait_until(partial(load.has_done, before + 200), limit_s=30)
                 replica = fresh
         finally:
             load.stop()
@@ -262,6 +264,14 @@ def set_bundle(cluster: Cluster, bundle: str) -> None:
         for index in range(len(found["webhooks"]))
     ]
     cluster.client.patch(WEBHOOKS_PATH, operations)
+
+
+def _renewed(replica: ControllerProcess, times: int) -> bool:
+    return len(replica.logged("certificate renewed")) == times
+
+
+def _unready(replica: ControllerProcess) -> bool:
+    return replica.ask("/readyz")[0] == 503
 
 
 class Load:
@@ -287,6 +297,9 @@ class Load:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+
+    def has_done(self, creations: float) -> bool:
+        return self.done >= creations
 
     def _run(self) -> None:
         context = ssl.create_default_context(cafile=str(self._cluster.ca))

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -55,6 +56,12 @@ def deployment() -> dict[str, object]:
     return template
 
 
+def containers() -> list[dict[str, Any]]:
+    found = deployment()["containers"]
+    assert isinstance(found, list)
+    return found
+
+
 def test_it_runs_the_command_as_the_user_of_the_manifests() -> None:
     context = deployment()["securityContext"]
     assert isinstance(context, dict)
@@ -65,12 +72,12 @@ def test_it_runs_the_command_as_the_user_of_the_manifests() -> None:
     assert 'bitfusion-notebook-controller = "notebook_controller_patch.cli:main"' in project
     # the command is found on PATH: no shell takes part
     assert any(words.startswith(f"PATH={PLACE}/bin:") for words in of("ENV"))
-    (container,) = deployment()["containers"]  # type: ignore[misc]  # a list, as YAML gives it
+    (container,) = containers()
     assert "command" not in container
 
 
 def test_its_ports_are_those_of_the_manifests() -> None:
-    (container,) = deployment()["containers"]  # type: ignore[misc]  # a list, as YAML gives it
+    (container,) = containers()
     ports = [str(port["containerPort"]) for port in container["ports"]]
     assert of("EXPOSE")[0].split() == ports
 

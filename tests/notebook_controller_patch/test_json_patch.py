@@ -1,3 +1,5 @@
+"""JSON patches of maps: one operation for each key."""
+
 from __future__ import annotations
 
 import copy
@@ -83,7 +85,7 @@ def test_absent_parents_are_made(document: dict[str, Any], operations: list[Any]
 
 
 @pytest.mark.parametrize("other", [[], "text", 0, True])
-def test_something_else_in_the_place_of_a_map_is_never_replaced(other: object) -> None:
+def test_something_else_in_the_place_of_a_map_is_never_replaced(other: Any) -> None:
     with pytest.raises(NotAMap, match="/a/b is no map"):
         maps_patch({"a": {"b": other}}, "a", "b", "c")
     with pytest.raises(NotAMap, match="/m is no map"):

@@ -47,7 +47,7 @@ from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, noteboo
 from tests.support.waiting import wait_until
 
 PATH = "/apis/kubeflow.org/v1/namespaces/ann/notebooks"
-WATCH_QUERY = {"watch": True, "timeoutSeconds": 60, "resourceVersion": "0"}
+WATCH_QUERY: dict[str, str | int | bool] = {"watch": True, "timeoutSeconds": 60, "resourceVersion": "0"}
 SHORT = (1.0, 0.5)
 
 
@@ -231,11 +231,12 @@ def in_cluster(monkeypatch: pytest.MonkeyPatch, server: FakeApi, folder: Path, c
     token.write_text("first")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+    loader: Any = InClusterConfigLoader  # not annotated
     # the client's function, with other paths
     monkeypatch.setattr(
         client_module,
         "load_incluster_config",
-        lambda configuration: InClusterConfigLoader(str(token), str(ca)).load_and_set(configuration),
+        lambda configuration: loader(str(token), str(ca)).load_and_set(configuration),
     )
     return token
 

@@ -1,3 +1,5 @@
+"""Log lines as JSON and as text."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""What a template takes over from its Notebook, what it keeps, when it is running."""
+
 from __future__ import annotations
 
 import copy
@@ -110,7 +112,7 @@ def test_sizes_that_differ_remake_the_pod(old: dict[str, Any], new: dict[str, An
 
 def test_sizes_are_compared_by_container() -> None:
     one, other = statefulset({AMOUNT: "1"}), statefulset({AMOUNT: "1"})
-    side = {"name": "side", "image": "side"}
+    side: dict[str, Any] = {"name": "side", "image": "side"}
     other["spec"]["template"]["spec"]["containers"].insert(0, side)
     assert not sizes_differ(one, other)
     side["resources"] = {"limits": {AMOUNT: "1"}}

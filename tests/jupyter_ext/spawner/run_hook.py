@@ -4,19 +4,21 @@ Arguments: the backend's folder, the hook's file ("" for none). Standard input: 
 defaults]; standard output: JSON of the answers and of the log's lines. Only the worker's log is a stand-in.
 """
 
+import importlib
 import importlib.util
 import json
 import sys
+from typing import List  # noqa: UP035  # the oldest backend's Python 3.7 has no list[str]
 
 
 class Log:
-    def __init__(self):
-        self.lines = []
+    def __init__(self) -> None:
+        self.lines: List[List[str]] = []  # noqa: UP006
 
-    def info(self, text, *values):
+    def info(self, text: str, *values: object) -> None:
         self.lines.append(["info", text % values])
 
-    def warning(self, text, *values):
+    def warning(self, text: str, *values: object) -> None:
         self.lines.append(["warning", text % values])
 
 
@@ -24,13 +26,15 @@ class Worker:
     log = Log()
 
 
-def main(folder, hook):
+def main(folder: str, hook: str) -> None:
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
-    import entrypoint
+    entrypoint = importlib.import_module("entrypoint")
 
     if hook:
         spec = importlib.util.spec_from_file_location("__config__", hook)
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules["__config__"] = module
         spec.loader.exec_module(module)

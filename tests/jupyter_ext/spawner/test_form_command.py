@@ -37,7 +37,7 @@ class Result:
 
 
 @pytest.fixture
-def form(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]  # a function that runs the command
+def form(capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*arguments: str) -> Result:
         try:
             status = cli.main(["form", *arguments])

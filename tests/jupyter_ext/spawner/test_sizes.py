@@ -198,7 +198,7 @@ def test_a_hundredfold_alias_is_neither_expanded_nor_printed() -> None:
 
 
 LABELS = st.text(string.ascii_letters + " %½×é", min_size=1, max_size=60).filter(lambda text: text.strip())
-SIZES = st.one_of(
+SIZES: st.SearchStrategy[dict[str, object]] = st.one_of(
     st.just({}),
     st.integers(1, 100).map(lambda share: {"share": f"{share} %"}),
     st.integers(1, 1 << 20).map(lambda mib: {"memory": f"{mib}Mi"}),

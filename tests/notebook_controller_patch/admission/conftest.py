@@ -1,3 +1,5 @@
+"""Fixtures of the admission tests: a server with a certificate of its own."""
+
 from __future__ import annotations
 
 from pathlib import Path

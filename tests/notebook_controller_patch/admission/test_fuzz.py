@@ -1,3 +1,5 @@
+"""The fuzz of admission, shortened; and the properties that it checks."""
+
 from __future__ import annotations
 
 import json
@@ -95,7 +97,7 @@ PLACES = [
     st.booleans(),
 )
 def test_anything_in_any_place_of_a_usual_object(object_: Any, place: Any, value: Any, update: Any) -> None:
-    def with_value(made, path):
+    def with_value(made: Any, path: Any) -> dict[str, Any]:
         name, *rest = path
         inner = made.get(name)
         return {**made, name: with_value(inner if isinstance(inner, dict) else {}, rest) if rest else value}
@@ -153,7 +155,7 @@ def test_the_pinned_reviews_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("name", golden.cases())
 def test_the_order_of_an_objects_keys_does_not_matter(name: Any) -> None:
-    def reversed_(value):
+    def reversed_(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: reversed_(value[key]) for key in reversed(value)}
         return value

@@ -1,3 +1,5 @@
+"""Admission of Notebooks: what is written, refused and warned about."""
+
 from __future__ import annotations
 
 import copy
@@ -41,11 +43,11 @@ FULL_PATCH = [
 ]
 
 
-def parsed(new, old=None, **fields) -> Review:
+def parsed(new: Any, old: Any = None, **fields: Any) -> Review:
     return parse_review(body(review(new, old, **fields)))
 
 
-def admit(new, old=None, rules=DEFAULT_RULES, **fields) -> Verdict:
+def admit(new: Any, old: Any = None, rules: Any = DEFAULT_RULES, **fields: Any) -> Verdict:
     return admit_notebook(parsed(new, old, **fields), rules)
 
 
@@ -142,7 +144,7 @@ def test_two_containers_that_ask_are_refused() -> None:
     )
 
 
-def edited(base, annotations=None, limits=None):
+def edited(base: Any, annotations: Any = None, limits: Any = None) -> Any:
     new = copy.deepcopy(base)
     new["metadata"]["annotations"].update(annotations or {})
     new["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"].update(limits or {})

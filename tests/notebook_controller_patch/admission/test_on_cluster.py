@@ -26,7 +26,9 @@ def notebooks(cluster: Cluster) -> Iterator[str]:
         yield f"/apis/kubeflow.org/v1beta1/namespaces/{cluster.new_namespace(PROFILE, 'user')}/notebooks"
 
 
-def posted(cluster: Cluster, path: str, limits=None, annotations=None, name: str = "mine") -> Object:
+def posted(
+    cluster: Cluster, path: str, limits: Any = None, annotations: Any = None, name: str = "mine"
+) -> Object:
     """The form's dry run: nothing is kept."""
     namespace = path.split("/")[5]
     return cluster.client.create(

@@ -1,3 +1,5 @@
+"""Look-ups of the Notebook that owns a StatefulSet: cache, live request, time limit."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,6 +15,7 @@ from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
 from notebook_controller_patch.metrics import AdmissionMetrics
 from tests.notebook_controller_patch.admission.live_server import Record
 from tests.notebook_controller_patch.admission.reviews import DEFAULTS, OWNER_UID, notebook
+from tests.notebook_controller_patch.log_fields import fields
 
 ANNOTATIONS = notebook(annotations=DEFAULTS)["metadata"]["annotations"]
 
@@ -128,7 +131,7 @@ def test_what_cannot_be_learnt_is_unknown_and_logged_once(
         assert find(owners) is None
     (record,) = caplog.records
     assert record.message == "notebook could not be looked up"
-    assert (record.namespace, record.notebook, record.reason) == ("ann", "nb", reason)
+    assert fields(record, "namespace", "notebook", "reason") == ("ann", "nb", reason)
     assert setting.counts() == {"hit": 0, "miss": 1, "failed": 1}
 
 
@@ -145,5 +148,5 @@ def test_an_apiserver_that_does_not_answer_is_not_waited_for(
             let_go.set()
 
     assert asyncio.run(asked_by_many()) == [None] * 20
-    assert {record.reason for record in caplog.records} == {"no answer within 0.5 s"}
+    assert {fields(record, "reason") for record in caplog.records} == {("no answer within 0.5 s",)}
     assert len(setting.asked) == 8  # no more threads than that; the others were never asked

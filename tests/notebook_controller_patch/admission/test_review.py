@@ -1,3 +1,5 @@
+"""AdmissionReviews: parsed, refused when they are none, answered."""
+
 from __future__ import annotations
 
 import base64
@@ -41,7 +43,7 @@ def test_a_deletion_has_no_object() -> None:
     assert parsed.old_object is not None
 
 
-def without(*path):
+def without(*path: Any) -> Any:
     data = review(notebook())
     *parents, last = path
     inner = data
@@ -51,11 +53,11 @@ def without(*path):
     return body(data)
 
 
-def with_value(name, value):
+def with_value(name: Any, value: Any) -> Any:
     return body({**review(notebook()), name: value})
 
 
-def requested(**fields):
+def requested(**fields: Any) -> Any:
     data = review(notebook())
     data["request"].update(fields)
     return body(data)

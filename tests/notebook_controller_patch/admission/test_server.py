@@ -1,3 +1,5 @@
+"""The HTTPS server of both webhooks, over real connections."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,22 +30,23 @@ from tests.notebook_controller_patch.admission.reviews import (
     review,
     statefulset,
 )
+from tests.notebook_controller_patch.log_fields import fields
 
 NOTEBOOKS, STATEFULSETS = "/admit/notebooks?timeout=5s", "/admit/statefulsets?timeout=5s"
 REVIEWS = "bitfusion_admission_reviews_total"
 BAD = "bitfusion_admission_bad_requests_total"
 
 
-def patched(response):
+def patched(response: Any) -> dict[str, Any]:
     return {
         operation["path"]: operation["value"] for operation in json.loads(base64.b64decode(response["patch"]))
     }
 
 
-def run(live: Live, scenario, **limits):
+def run(live: Live, scenario: Any, **limits: Any) -> Any:
     """Run ``scenario(client)`` against a started server; its connection is closed at the end."""
 
-    async def main():
+    async def main() -> Any:
         async with serving(live):
             client = await live.client()
             try:
@@ -57,7 +60,7 @@ def run(live: Live, scenario, **limits):
 def test_both_webhooks_over_one_connection(live: Live) -> None:
     live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS)
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         first = await client.post(NOTEBOOKS, review(notebook({AMOUNT: "2"})))
         second = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"})))
         third = await client.post(
@@ -87,7 +90,7 @@ def test_both_webhooks_over_one_connection(live: Live) -> None:
 def test_a_notebook_that_the_cache_misses_is_looked_up(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     live.notebooks["ann", "nb"] = notebook(annotations=DEFAULTS)
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         known = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"})))
         unknown = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}, name="other")))
         own = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}), username=OURS))
@@ -103,7 +106,7 @@ def test_a_notebook_that_the_cache_misses_is_looked_up(live: Live, caplog: pytes
 def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live: Live) -> None:
     live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS, {"bitfusion.io/admission": "ignore"})
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         return await client.post(
             STATEFULSETS, review(statefulset({AMOUNT: "2"}, {"bitfusion-client/os": "x"}))
         )
@@ -133,7 +136,7 @@ def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live:
 def test_what_is_no_review_gets_one_clear_line_and_the_connection_stays(
     live: Live, caplog: pytest.LogCaptureFixture, path: Any, posted: bytes, message: str
 ) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         return await client.post(path, posted), await client.post(path, review(notebook()))
 
     bad, good = run(live, scenario)
@@ -158,7 +161,7 @@ def test_what_is_no_review_gets_one_clear_line_and_the_connection_stays(
 def test_requests_for_something_else(
     live: Live, method: str, path: Any, headers: dict[str, Any], status: int, message: str
 ) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         first = await client.send(method, path, b"x" * 5000, headers)
         return first, await client.send("GET", "/healthz")
 
@@ -169,7 +172,7 @@ def test_requests_for_something_else(
 
 
 def test_the_content_type_may_name_a_charset(live: Live) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         content = json.dumps(review(notebook())).encode()
         return await client.send(
             "POST", NOTEBOOKS, content, {"content-type": "Application/JSON; charset=utf-8"}
@@ -182,14 +185,14 @@ def test_a_large_review_is_answered(live: Live) -> None:
     data = review(statefulset(), statefulset())
     data["request"]["object"]["metadata"]["annotations"] = {"large": "x" * (LARGEST_BODY - 10_000)}
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         return await client.post(STATEFULSETS, data)
 
     assert run(live, scenario).response["allowed"] is True
 
 
 def test_a_body_that_is_too_large_is_told_so(live: Live) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         answer = await client.post(NOTEBOOKS, b"x" * (LARGEST_BODY + 1))
         return answer, await client.send("GET", "/healthz")
 
@@ -203,7 +206,7 @@ def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live: Live) -> No
     headers = {"Host": "a", "Content-Type": "application/json", "Transfer-Encoding": "chunked"}
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         await client.write(head("POST", NOTEBOOKS, headers))
         for _ in range(9):
             await client.write(chunk)
@@ -217,7 +220,7 @@ def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live: Live) -> No
 def test_a_body_without_end_is_told_so_and_cut(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(10**12)}
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         await client.write(head("POST", NOTEBOOKS, headers))
         return await client.read(), await client.ended()
 
@@ -232,7 +235,7 @@ def test_a_request_that_does_not_arrive_is_not_waited_for(
     monkeypatch.setattr(http_service, "REQUEST_SECONDS", 0.2)
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         await client.write(head("POST", NOTEBOOKS, headers) + b"{")
         return await client.read(), await client.ended()
 
@@ -246,7 +249,7 @@ def test_a_request_that_does_not_arrive_is_not_waited_for(
 def test_clients_that_hang_up_or_speak_nonsense_leave_nothing(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         for data in (b"", b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", head("POST", NOTEBOOKS, headers) + b"{"):
             rude = await live.client()
             await rude.write(data)
@@ -261,7 +264,7 @@ def test_clients_that_hang_up_or_speak_nonsense_leave_nothing(live: Live) -> Non
 FAILURE = "Bitfusion's admission failed on this object and left it as it is; the cause is in its log"
 
 
-def broken(*args, **kwargs):
+def broken(*args: Any, **kwargs: Any) -> None:
     raise RuntimeError("a bug")
 
 
@@ -283,7 +286,7 @@ def test_a_bug_of_ours_lets_the_object_through(
 ) -> None:
     monkeypatch.setattr(server, function, broken)
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         return await client.post(path, review(object_))
 
     with caplog.at_level(logging.ERROR):
@@ -294,8 +297,8 @@ def test_a_bug_of_ours_lets_the_object_through(
     assert live.value(REVIEWS, webhook=webhook, outcome="failed") == 1
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.message == "review failed, object let through"
-    assert (record.namespace, record.uid, record.webhook) == ("ann", UID, webhook)
-    assert "RuntimeError: a bug" in logging.Formatter().formatException(record.exc_info)
+    assert fields(record, "namespace", "uid", "webhook") == ("ann", UID, webhook)
+    assert "RuntimeError: a bug" in logging.Formatter().format(record)
 
 
 def test_a_verdict_that_cannot_be_told_lets_the_object_through(
@@ -304,7 +307,7 @@ def test_a_verdict_that_cannot_be_told_lets_the_object_through(
     unanswerable = Verdict(patch=[{"op": "add", "path": "/a", "value": object()}])
     monkeypatch.setattr(server, "admit_notebook", lambda review, rules: unanswerable)
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         return await client.post(NOTEBOOKS, review(notebook()))
 
     assert run(live, scenario).response == {"uid": UID, "allowed": True, "warnings": [FAILURE]}
@@ -315,14 +318,14 @@ def test_rules_that_cannot_be_read_let_the_object_through(
 ) -> None:
     live.rules = None  # type: ignore[assignment]  # what a bug could make of it
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         return await client.post(NOTEBOOKS, review(notebook({AMOUNT: "1"})))
 
     assert run(live, scenario).response["warnings"] == [FAILURE]
 
 
 def test_one_line_a_decision(live: Live, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> None:
         await client.post(NOTEBOOKS, review(notebook({AMOUNT: "2"}), dryRun=True))
         await client.post(NOTEBOOKS, review(notebook({AMOUNT: "0"})))
         await client.post(NOTEBOOKS, review(notebook()))
@@ -330,21 +333,21 @@ def test_one_line_a_decision(live: Live, caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO):
         run(live, scenario)
     patched_, refused = (record for record in caplog.records if record.message == "review answered")
-    assert (patched_.outcome, patched_.dry_run, patched_.object, patched_.operation) == (
+    assert fields(patched_, "outcome", "dry_run", "object", "operation") == (
         "patched",
         True,
         "nb",
         "CREATE",
     )
-    assert "/metadata/labels/bitfusion.io~1requested" in patched_.keys
-    assert (refused.outcome, refused.dry_run) == ("refused", False)
-    assert refused.reason.startswith('Invalid value "0" for bitfusion.io/gpu-amount')
+    assert "/metadata/labels/bitfusion.io~1requested" in fields(patched_, "keys")[0]
+    assert fields(refused, "outcome", "dry_run") == ("refused", False)
+    assert fields(refused, "reason")[0].startswith('Invalid value "0" for bitfusion.io/gpu-amount')
 
 
 def test_health_readiness_and_metrics(live: Live) -> None:
     live.ready = {"certificate": True, "notebooks": False}
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         healthy, not_ready = await client.send("GET", "/healthz"), await client.send("GET", "/readyz")
         live.ready["notebooks"] = True
         return healthy, not_ready, await client.send("GET", "/readyz"), await client.send("GET", "/metrics")
@@ -358,17 +361,17 @@ def test_health_readiness_and_metrics(live: Live) -> None:
     assert "bitfusion_admission_in_flight 1.0" in metrics.text
 
 
-def test_what_was_asked_before_the_end_is_answered(live: Live) -> None:
+def test_what_was_asked_before_the_end_is_answered(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     let_go, asked = threading.Event(), threading.Event()
 
-    def slow(namespace, name):
+    def slow(namespace: Any, name: Any) -> Any:
         asked.set()
         let_go.wait(5)
         return notebook(annotations=DEFAULTS)
 
-    live.fetch = slow
+    monkeypatch.setattr(live, "fetch", slow)
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         idle = await live.client()
         assert (await idle.send("GET", "/healthz")).status == 200
         answering = asyncio.ensure_future(client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}))))
@@ -392,7 +395,7 @@ def test_what_was_asked_before_the_end_is_answered(live: Live) -> None:
 
 
 def test_what_has_been_sent_but_not_read_is_answered_too(live: Live) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         content = body(review(notebook({AMOUNT: "1"})))
         headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(len(content))}
         client.writer.write(head("POST", NOTEBOOKS, headers) + content)
@@ -405,7 +408,7 @@ def test_what_has_been_sent_but_not_read_is_answered_too(live: Live) -> None:
 def test_the_end_does_not_wait_longer_than_it_was_given(live: Live) -> None:
     headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": "100"}
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         await client.write(head("POST", NOTEBOOKS, headers))
         while not live.value("bitfusion_admission_in_flight"):
             await asyncio.sleep(0.01)
@@ -417,7 +420,7 @@ def test_the_end_does_not_wait_longer_than_it_was_given(live: Live) -> None:
 
 
 def test_while_it_drains_it_serves_and_asks_for_other_connections(live: Live) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         before = await client.post(NOTEBOOKS, review(notebook()))
         live.server.drain()
         other = await live.client()
@@ -443,7 +446,7 @@ def test_old_versions_of_tls_are_refused(live: Live) -> None:
     with pytest.warns(DeprecationWarning, match=r"TLSv1_1 is deprecated"):
         old.maximum_version = ssl.TLSVersion.TLSv1_1
 
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> Any:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.open_connection(HOST, live.port, ssl=old)
         return client.writer.get_extra_info("ssl_object").version()
@@ -461,7 +464,7 @@ def test_admission_does_without_the_kubernetes_client() -> None:
 
 
 def test_a_port_in_use_is_an_error(live: Live) -> None:
-    async def scenario(client: Client):
+    async def scenario(client: Client) -> None:
         with pytest.raises(OSError, match="Address already in use"):
             await live.server.start(HOST, live.port)
 

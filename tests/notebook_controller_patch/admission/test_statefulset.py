@@ -1,3 +1,5 @@
+"""Admission of StatefulSets: when annotations are carried and when they wait."""
+
 from __future__ import annotations
 
 import copy
@@ -6,7 +8,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from notebook_controller_patch.admission.review import UNTOUCHED, Verdict, parse_review
+from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, parse_review
 from notebook_controller_patch.admission.statefulset import (
     OwnerReference,
     admit_statefulset,
@@ -35,11 +37,13 @@ OLD_SIZE = {**DEFAULTS, REQUEST: "-n 1"}
 NEW_SIZE = {**DEFAULTS, REQUEST: "-n 2"}
 
 
-def parsed(new, old=None, **fields):
+def parsed(new: Any, old: Any = None, **fields: Any) -> Review:
     return parse_review(body(review(new, old, **fields)))
 
 
-def decide(new, old=None, owner=None, own_username=OURS, **fields) -> tuple[bool, dict | None, Verdict]:
+def decide(
+    new: Any, old: Any = None, owner: Any = None, own_username: Any = OURS, **fields: Any
+) -> tuple[bool, dict[str, str] | None, Verdict]:
     """Whether the owner is asked for, the template's annotations after the patch, and the verdict."""
     request = parsed(new, old, **fields)
     asked = needs_owner(request, own_username)
@@ -185,7 +189,7 @@ def test_what_this_webhook_was_not_made_for_passes(fields: dict[str, Any]) -> No
     assert admit_statefulset(request, NEW_SIZE) == UNTOUCHED
 
 
-def references(*items):
+def references(*items: Any) -> Any:
     object_ = statefulset(owned=False)
     object_["metadata"]["ownerReferences"] = list(items)
     return object_

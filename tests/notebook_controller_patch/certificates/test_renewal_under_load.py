@@ -88,7 +88,7 @@ class Client(threading.Thread):
             try:
                 connection.connect()
                 certificate = connection.sock.getpeercert(binary_form=True)
-                self.connections[serial(certificate)] += 1
+                self.connections[serial(certificate or b"")] += 1
                 for _ in range(self.per_connection):
                     connection.request("GET", "/")
                     if connection.getresponse().read() != b"ok":

@@ -32,7 +32,7 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     stall,
     status,
 )
-from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
+from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, Object, notebook
 from tests.support.waiting import wait_until
 
 QUICK = WatchLimits(
@@ -377,7 +377,7 @@ def test_a_bug_in_what_is_called_does_not_end_the_loop(api: FakeApi, loops: Any)
 
 
 def test_objects_of_any_shape_are_borne(api: FakeApi, loops: Any) -> None:
-    strange = [
+    strange: list[Object] = [
         {"metadata": {"name": "a", "namespace": "ann", "annotations": None, "labels": []}},
         {
             "metadata": {"name": "b", "namespace": "ann", "annotations": {"bitfusion.io/request": 5}},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,10 @@ def notes(api: FakeApi, name: str = "nb") -> dict[str, str]:
 def template(api: FakeApi, name: str = "nb") -> dict[str, str]:
     metadata = get(api, STATEFULSETS, name)["spec"]["template"]["metadata"]
     return metadata.get("annotations") or {}
+
+
+def has_client(api: FakeApi, name: str) -> bool:
+    return OS in notes(api, name)
 
 
 def reasons(api: FakeApi) -> list[str]:
@@ -373,7 +378,7 @@ def test_every_connection_cut_again_and_again(api: FakeApi, replicas: Any) -> No
         api.put(NOTEBOOKS, notebook(f"nb-{number}", TWO))
         if number == 2:
             api.compact()
-        wait_until(lambda name=f"nb-{number}": OS in notes(api, name), limit_s=20)
+        wait_until(partial(has_client, api, f"nb-{number}"), limit_s=20)
     settled(api, replica)
     assert api.count(LIST, WATCH) - asked <= 5 * 2 * 6
 
@@ -432,9 +437,9 @@ def test_an_event_is_not_lost_because_the_server_has_just_started(api: FakeApi, 
 def test_a_bug_in_one_notebook_does_not_stop_the_others(
     api: FakeApi, replicas: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from notebook_controller_patch.reconcile import reconciler
+    from notebook_controller_patch.reconcile import decisions, reconciler
 
-    real = reconciler.assess
+    real = decisions.assess
 
     def assess(of: NotebookRecord, *rest: Any) -> Assessment | None:
         if of.name == "bad":
