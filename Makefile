@@ -12,12 +12,12 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --
 # Rounds of the tests marked `rounds` in `make test-long`.
 ROUNDS ?= 10
 PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
-# Jupyter asks for a word before it serves root, who is the only user of many containers.
+# Jupyter serves root, the only user of many containers, with this option only.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop bench fuzz lint lock clean
-# An environment is made by one at a time.
+# Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
 help: ## show this list

@@ -35,7 +35,6 @@ UV_VARIABLES = {
     "extra-index-url": "UV_INDEX",
     "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
-    "timeout": "UV_HTTP_TIMEOUT",
 }
 
 
