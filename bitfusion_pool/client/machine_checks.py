@@ -68,8 +68,9 @@ def _try_locks(folder: str) -> str:
 
 def _try_pipes(folder: str) -> str:
     name = f"health-{os.getpid()}"
-    wake_up = WakeUp(folder, name, 0o600)
+    wake_up = WakeUp(folder, name)
     try:
+        wake_up.open(0o600)
         wake(folder, name)
         if not wake_up.wait(1):
             raise OSError("a waiter cannot be woken; it notices its turn late")

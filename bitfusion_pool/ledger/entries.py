@@ -64,12 +64,12 @@ class Entry:
 class QueuePosition:
     """Where a waiting entry is in the queue, as of the time `seen_at`.
 
-    `position` 1 is next; `of` counts all that compete for the same servers, this one included. `ahead`: the
-    entries that hold GPUs first, then those that wait before this one.
+    `position` 1 is next; `length` counts all that compete for the same servers, this one included. `ahead`:
+    the entries that hold GPUs first, then those that wait before this one.
     """
 
     position: int
-    of: int
+    length: int
     ahead: tuple[Entry, ...]
     seen_at: float
 
@@ -77,7 +77,9 @@ class QueuePosition:
         """The message of the client's waiting line."""
         from bitfusion_client.client_output import format_waiting  # a millisecond only waiters pay
 
-        return format_waiting(self.position, self.of, [entry.summary(self.seen_at) for entry in self.ahead])
+        return format_waiting(
+            self.position, self.length, [entry.summary(self.seen_at) for entry in self.ahead]
+        )
 
 
 def size_text(request: GpuRequest) -> str:

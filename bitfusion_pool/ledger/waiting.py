@@ -61,9 +61,9 @@ def wait_for_turn(
     """
     limit = DEFAULT_TIMEOUT_S if timeout is None else timeout
     deadline = time.monotonic() + limit
-    wake_up = WakeUp(ledger.folder, entry.entry_id, ledger.mode)
+    wake_up = WakeUp(ledger.folder, entry.entry_id)
     try:
-        # the pipe exists before the first look, so no grant is missed
+        wake_up.open(ledger.mode)  # before the first look, so that no grant is missed
         return _wait(_View(ledger, entry), wake_up, deadline, limit, on_position)
     except BaseException:
         ledger.release(entry.entry_id)
@@ -138,7 +138,7 @@ def _wait(
             return view.entry
         if now >= deadline:
             raise _timed_out(view.entry, limit)
-        shown = position.position, position.of, [entry.entry_id for entry in position.ahead]
+        shown = position.position, position.length, [entry.entry_id for entry in position.ahead]
         if on_position and (shown != reported or now >= report_at):
             if shown == reported:
                 position = view.refreshed()

@@ -12,19 +12,24 @@ from bitfusion_pool.ledger.pool_folder import WAKE_UPS
 
 
 class WakeUp:
-    """The waiter's end of the pipe.
-
-    Where the pipe cannot be made (a full disk, a file system without pipes), `wait` just sleeps.
-    """
+    """The waiter's end of the pipe, which `open` creates and `close` removes."""
 
     __slots__ = ("_fd", "_path", "_poll")
 
-    def __init__(self, folder: str, entry_id: str, mode: int) -> None:
-        from select import POLLIN, poll
+    def __init__(self, folder: str, entry_id: str) -> None:
+        from select import poll
 
         self._path = _pipe_path(folder, entry_id)
         self._fd = -1
         self._poll = poll()
+
+    def open(self, mode: int) -> None:
+        """Create the pipe with permission bits `mode`.
+
+        Where it cannot be created (a full disk, a file system without pipes), `wait` just sleeps.
+        """
+        from select import POLLIN
+
         try:
             os.mkfifo(self._path, mode)
             os.chmod(self._path, mode)  # whatever the umask

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_pool.ledger.ledger import Ledger
+from tests.pool.holders import Holders
 from tests.pool.pool_client import PoolClient
 
 
@@ -29,9 +30,16 @@ def ledger(client: PoolClient) -> Iterator[Ledger]:
 
 
 @pytest.fixture
+def holders(ledger: Ledger) -> Iterator[Holders]:
+    holders = Holders(ledger)
+    yield holders
+    holders.end()
+
+
+@pytest.fixture
 def everything_taken(client: PoolClient) -> Iterator[subprocess.Popen[str]]:
     """Somebody called boss.ipynb holds both GPUs until the test ends or kills it."""
-    process = client.start("run", "-n", "2", "--", "sleep", "60", env={"BITFUSION_LABEL": "boss.ipynb"})
+    process = client.start("run", "-n", "2", "--", "sleep", "600", env={"BITFUSION_LABEL": "boss.ipynb"})
     client.until_held()
     yield process
     try:

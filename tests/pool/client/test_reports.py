@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-
-from bitfusion_client.client_reports import parse_health, parse_list_gpus
+from bitfusion_client.client_reports import parse_list_gpus
 from bitfusion_client.request import GpuRequest
-from tests.pool.pool_client import PoolClient, somebody, uniform
+from tests.pool.holders import somebody
+from tests.pool.pool_client import PoolClient, uniform
 
 LISTED = """\
 - server 0 [10.0.0.1:56001]: running 1 tasks
@@ -39,34 +37,6 @@ count = 2
 [[servers]]
 address = "10.0.0.2"
 """
-HEALTHY = """\
-Health report for server: 127.0.0.1:56001
-=====
-
-System Resources checks:
-=====
-[PASS    ] Check GPUs: 2 GPUs, 32320 MiB of memory
-[INFO    ] GPUs simulated: 2 of 2, programs compute on the CPU
-[INFO    ] Tasks running: 1
-[INFO    ] Requests waiting: 0
-
-Consistency checks:
-=====
-[PASS    ] Check GPU memory handed out: nowhere more than there is
-[PASS    ] Check lock files: every lease has its own
-
-PASS: 3
-INFO: 3
-SKIPPED: 0
-MARGINAL: 0
-FATAL: 0
-
-Health report for localhost
-=====
-
-Software Versions checks:
-=====
-[PASS    ] Check Python version >= 3.10: """
 
 
 def half_of_gpu_1() -> GpuRequest:
@@ -91,66 +61,3 @@ def test_list_gpus_and_smi(client: PoolClient) -> None:
     ]
     assert all(gpu.simulated for gpu in servers[0].gpus)
     assert client.do("smi").stdout.endswith("No running tasks found\n")
-
-
-def test_a_healthy_pool(client: PoolClient, everything_taken: subprocess.Popen[str]) -> None:
-    done = client.do("health")
-    assert done.returncode == 0
-    assert done.stdout.startswith(HEALTHY)
-    local = parse_health(done.stdout).sections[1]
-    shown = [f"{check.tag} {check.text}" for check in local.checks]
-    for line in (
-        f"PASS Check pool folder: {client.folder}",
-        "PASS Check file locks",
-        "PASS Check named pipes",
-        "PASS Check pool ledger: 1 leases, 0 waiting",
-        "PASS Check pool configuration: none, the pool is the default one",
-    ):
-        assert line in shown
-    assert any(line.startswith("PASS Check free space >= 16 MiB: ") for line in shown)
-    assert any(" Check ulimit -n >= 4096: " in line for line in shown)
-    assert any(" Check file system: " in line for line in shown)
-
-
-def test_leases_that_no_longer_fit_and_lock_files_that_are_gone(client: PoolClient) -> None:
-    with client.ledger() as ledger:
-        entry, lock = ledger.submit(GpuRequest(2), somebody())
-        client.configure("[[servers]]\n[[servers.devices]]\nmemory_mib = 1000\n")
-        (client.folder / "locks" / entry.entry_id).unlink()
-        done = client.do("health")
-        ledger.release(entry.entry_id)
-        lock.close()
-    assert done.returncode == 1
-    assert "[FATAL   ] Check GPU memory handed out: more than there is on GPU 0\n" in done.stdout
-    assert "[MARGINAL] Check leases: GPU 1 is leased but no longer configured\n" in done.stdout
-    assert (
-        f"[MARGINAL] Check lock files: missing for {entry.entry_id}; see bitfusion-pool reap --force\n"
-        in done.stdout
-    )
-
-
-def test_a_damaged_ledger_and_a_wrong_configuration_are_found(client: PoolClient) -> None:
-    client.ledger().close()
-    (client.folder / "ledger.db").write_bytes(b"damaged" * 1000)
-    client.configure("nonsense = 1")
-    done = client.do("health")
-    why = f"pool ledger {client.folder}/ledger.db is unreadable: file is not a database"
-    assert done.returncode == 1
-    assert f"[FATAL   ] Check pool ledger: {why}\n" in done.stdout
-    assert (
-        f"[FATAL   ] Check pool configuration: pool configuration {client.folder}/pool.toml is wrong: "
-        "unknown key 'nonsense'; known are servers, manners\n"
-    ) in done.stdout
-    assert done.stderr == f"Error: {why}\n"
-
-
-def test_damage_inside_the_ledger_is_found(client: PoolClient) -> None:
-    client.ledger().close()
-    db = sqlite3.connect(client.folder / "ledger.db")
-    db.execute("PRAGMA writable_schema=ON")
-    db.execute("UPDATE sqlite_master SET rootpage=1 WHERE name='shares_by_entry'")
-    db.commit()
-    db.close()
-    done = client.do("health")
-    assert done.returncode == 1
-    assert "[FATAL   ] Check pool ledger: pool ledger " in done.stdout

@@ -6,12 +6,14 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
-from tests.pool.pool_client import PoolClient, uniform, until
+from tests.pool.pool_client import PoolClient, finish, uniform
+from tests.support.waiting import wait_until
 
 NONE_REQUESTED = "no GPUs are requested: use request_gpus first, or name the allocation with -f FILE"
 REQUESTED = """\
@@ -87,7 +89,7 @@ def test_allocations_may_be_named(client: PoolClient, tmp_path: Path) -> None:
 
 
 def test_a_forgotten_run_can_be_released_by_its_allocation_file(client: PoolClient) -> None:
-    process = client.start("run", "-n", "2", "--", "sh", "-c", "echo go; sleep 60")
+    process = client.start("run", "-n", "2", "--", "sh", "-c", "echo go; sleep 600")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
@@ -110,23 +112,32 @@ def test_a_forgotten_request_is_taken_back_after_a_while(client: PoolClient) -> 
     )
 
 
-def test_a_request_that_is_used_is_not_forgotten(client: PoolClient) -> None:
+def test_a_request_that_is_used_is_not_forgotten(client: PoolClient, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    client.do("request_gpus", "1")
     env = {"BITFUSION_POOL_MANNERS": "auto_release=0.2"}
-    client.do("request_gpus", "1", env=env)
-    used = client.start("client", "--", "sleep", "0.8", env=env)
-    until(lambda: used.poll() is not None or client.admin("reap").stdout.startswith("released 1"))
-    assert used.wait(20) == 0
-    used.communicate()
-    until(lambda: client.admin("reap") and not client.entries(HELD))
+    used = client.start("client", "--", "cat", str(pipe), env=env)
+
+    def expired() -> bool:
+        (entry,) = client.entries(HELD)
+        return entry.expires_at is not None and entry.expires_at < time.time()
+
+    wait_until(expired)
+    assert client.admin("reap").stdout.startswith("released 0 ")
+    pipe.write_text("end")
+    assert finish(used)[0] == "end"
+    assert used.returncode == 0
+    wait_until(lambda: client.admin("reap") and not client.entries(HELD))
 
 
-def test_a_request_may_wait_and_be_given_up(
+def test_a_request_that_waits_can_be_interrupted(
     client: PoolClient, everything_taken: subprocess.Popen[str]
 ) -> None:
     process = client.start("request_gpus", "1")
     client.until_waiting(1)
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=20)
+    finish(process)
     assert process.returncode == 130
     assert client.entries(WAITING) == []
 
@@ -154,7 +165,7 @@ def test_a_request_may_wait_and_be_given_up(
         (["request_gpus", "1", "true"], "request_gpus runs no program: true"),
     ],
 )
-def test_a_mistake_is_told(client: PoolClient, words: list[str], problem: str) -> None:
+def test_a_mistake_ends_in_one_error_line(client: PoolClient, words: list[str], problem: str) -> None:
     done = client.do(*words)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == f"Error: {problem}"

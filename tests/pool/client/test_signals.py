@@ -11,7 +11,9 @@ import sys
 import pytest
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
-from tests.pool.pool_client import COMMAND, PoolClient, until
+from tests.pool.pool_client import COMMAND, PoolClient, finish
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 TALKER = """
 import signal, sys, time
@@ -21,19 +23,21 @@ def say(number, _):
 signal.signal(signal.SIGINT, say)
 signal.signal(signal.SIGTERM, say)
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 ENDED = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
 @pytest.mark.parametrize(("number", "status"), ENDED)
-def test_a_signal_ends_the_wait_and_leaves_no_ticket(
+def test_a_signal_ends_the_wait_and_leaves_no_entry(
     client: PoolClient, everything_taken: subprocess.Popen[str], number: int, status: int
 ) -> None:
     process = client.start("run", "-n", "1", "--", "echo", "ran")
-    client.until_waiting(1)
+    assert process.stderr is not None
+    while "Waiting for GPUs" not in process.stderr.readline():
+        pass
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=20)
+    out, err = finish(process)
     assert (process.returncode, out) == (status, "")
     assert "Traceback" not in err
     assert client.entries(WAITING) == []
@@ -52,7 +56,7 @@ def test_an_ignored_signal_does_not_end_the_wait(
     client.until_waiting(1)
     os.kill(process.pid, number)
     os.killpg(everything_taken.pid, signal.SIGKILL)
-    out, _ = process.communicate(timeout=20)
+    out, _ = finish(process)
     assert (process.returncode, out) == (0, "ran\n")
 
 
@@ -62,7 +66,7 @@ def test_a_signal_that_kills_the_waiter_leaves_nothing_either(
     process = client.start("run", "-n", "1", "--", "true", env={"BITFUSION_POOL_MANNERS": "sigint=die"})
     client.until_waiting(1)
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=20)
+    finish(process)
     assert process.returncode == -signal.SIGINT
     client.admin("reap")
     assert client.entries(WAITING) == []
@@ -82,7 +86,7 @@ def test_signals_are_forwarded_to_the_program_once(client: PoolClient) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "got INT\n"
     os.kill(process.pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = finish(process)
     assert (process.returncode, out) == (3, "got TERM\n")
     assert "Released GPUs on 1 servers" in err
     assert client.entries(HELD) == []
@@ -92,7 +96,7 @@ def test_ignored_signals_reach_neither_wrapper_nor_program(client: PoolClient) -
     process = talking(client, "sigint=ignore")
     os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGTERM)
-    out, _ = process.communicate(timeout=20)
+    out, _ = finish(process)
     assert (process.returncode, out) == (3, "got TERM\n")
 
 
@@ -102,12 +106,12 @@ def test_a_wrapper_that_dies_leaves_the_program_and_its_gpus(
 ) -> None:
     process = talking(client, f"{setting}=die")
     os.kill(process.pid, number)
-    assert process.wait(20) == -number
+    assert process.wait(scaled(20)) == -number
     client.admin("reap")
     assert len(client.entries(HELD)) == 1
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    until(lambda: client.admin("reap") and not client.entries(HELD))
+    wait_until(lambda: client.admin("reap") and not client.entries(HELD))
 
 
 def test_ctrl_c_of_a_terminal_reaches_the_program_once(client: PoolClient) -> None:

@@ -1,120 +1,90 @@
-"""The queue with many waiters: strictly in order, nobody lost, little to do while nothing happens."""
+"""The queue: strictly first come, first served among those that compete; positions."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import threading
-import time
-from pathlib import Path
+from itertools import pairwise
+
+import pytest
 
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.ledger.waiting import wait_for_turn
-from tests.pool.pool_client import PoolClient, somebody, until
+from bitfusion_pool.ledger import transaction
+from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, QueuePosition
+from tests.pool.holders import Holders
+from tests.pool.pool_client import PoolClient
 
 MANY = 200
+TWO_SERVERS = """
+[[servers]]
+name = "a"
+address = "10.0.0.1"
+[[servers.devices]]
+[[servers]]
+name = "b"
+address = "10.0.0.2"
+[[servers.devices]]
+"""
 
 
-class Waiters:
-    """Threads that each queue with a ledger of their own; `served` is in the order of their turns."""
-
-    def __init__(self, client: PoolClient) -> None:
-        self.client = client
-        self.queued: list[str] = []
-        self.served: list[str] = []
-        self.failures: list[BaseException] = []
-        self.threads: list[threading.Thread] = []
-
-    def add(self, request: GpuRequest) -> None:
-        ready = threading.Event()
-        thread = threading.Thread(target=self._wait, args=(request, ready))
-        thread.start()
-        self.threads.append(thread)
-        assert ready.wait(20)
-
-    def _wait(self, request: GpuRequest, ready: threading.Event) -> None:
-        try:
-            with self.client.ledger() as ledger:
-                entry, lock = ledger.submit(request, somebody())
-                self.queued.append(entry.entry_id)
-                ready.set()
-                wait_for_turn(ledger, entry, 50)
-                self.served.append(entry.entry_id)
-                ledger.release(entry.entry_id)
-                lock.close()
-        except BaseException as error:
-            self.failures.append(error)
-
-    def join(self) -> None:
-        for thread in self.threads:
-            thread.join()
-        assert self.failures == []
+def test_a_request_never_overtakes_even_if_it_would_fit(holders: Holders) -> None:
+    half = holders.submit(GpuRequest(1, 0.5))
+    both = holders.submit(GpuRequest(2))
+    tiny = holders.submit(GpuRequest(1, 0.02))
+    assert (both.state, tiny.state) == (WAITING, WAITING)
+    holders.release(half)
+    assert (holders.state(both), holders.state(tiny)) == (HELD, WAITING)
+    holders.release(both)
+    assert holders.state(tiny) == HELD
 
 
-def test_two_hundred_waiters_are_served_strictly_in_order(client: PoolClient) -> None:
-    waiters = Waiters(client)
+def test_requests_for_different_servers_do_not_wait_for_each_other(client: PoolClient) -> None:
+    client.configure(TWO_SERVERS)
     with client.ledger() as ledger:
-        entry, lock = ledger.submit(GpuRequest(2), somebody())
-        for _ in range(MANY):
-            waiters.add(GpuRequest(2))
-        time.sleep(1.5)
-        before = time.process_time()
-        time.sleep(1)
-        busy = time.process_time() - before
-        ledger.release(entry.entry_id)
-        lock.close()
-        waiters.join()
-        assert ledger.entries() == []
-    assert waiters.served == waiters.queued
-    assert len(waiters.served) == MANY
-    assert busy < 0.5, f"{MANY} idle waiters used {busy:.0%} of a core"
-    assert os.listdir(client.folder / "locks") == os.listdir(client.folder / "bells") == []
+        holders = Holders(ledger)
+        on_a = holders.submit(GpuRequest(1, servers=("a",)))
+        next_a = holders.submit(GpuRequest(1, servers=("a",)))
+        either = holders.submit(GpuRequest(1))
+        assert [one.state for one in (on_a, next_a, either)] == [HELD, WAITING, HELD]
+        assert either.shares[0].server == "10.0.0.2:56001"
+        again = holders.submit(GpuRequest(1, servers=("b",)))
+        assert ledger.queue_position(again).position == 1
+        last = holders.submit(GpuRequest(1))
+        position = ledger.queue_position(last)
+        assert (position.position, position.length) == (3, 3)
+        holders.end()
 
 
-def test_commands_of_several_sizes_are_served_in_order(client: PoolClient, tmp_path: Path) -> None:
-    order = tmp_path / "order"
-    boss = client.start("run", "-n", "2", "--", "sleep", "60")
-    client.until_held()
-    waiting = []
-    for number in range(12):
-        gpus = str(1 + number % 2)
-        program = f"echo {number} >> {order}"
-        waiting.append(client.start("run", "-n", gpus, "-p", "0.9", "--", "sh", "-c", program))
-        client.until_waiting(number + 1)
-    os.killpg(boss.pid, signal.SIGKILL)
-    boss.communicate()
-    for process in waiting:
-        process.communicate(timeout=20)
-        assert process.returncode == 0
-    # two that fit side by side may write in either order
-    numbers = [int(line) for line in order.read_text().split()]
-    assert sorted(numbers) == list(range(12))
-    assert all(abs(number - place) <= 1 for place, number in enumerate(numbers))
+def test_positions_count_from_one_and_name_who_is_ahead(holders: Holders) -> None:
+    holders.submit(GpuRequest(2, 0.6), "digits.ipynb")
+    waiting = [holders.submit(GpuRequest(1, memory_mib=16000), f"w{number}") for number in range(7)]
+
+    def text(entry: Entry) -> str:
+        found = holders.ledger.queue_position(entry)
+        then = 0.0  # so that all times are 0s, however slow this machine is
+        return QueuePosition(found.position, found.length, found.ahead, then).text()
+
+    assert text(waiting[0]) == (
+        "Waiting for GPUs: place 1 of 7, ahead: tester: digits.ipynb (2 GPUs, partial 0.6, 0s)"
+    )
+    assert text(waiting[6]) == (
+        "Waiting for GPUs: place 7 of 7, ahead: tester: digits.ipynb (2 GPUs, partial 0.6, 0s); "
+        + "; ".join(f"tester: w{number} (1 GPUs, 16000 MiB, 0s)" for number in range(4))
+        + "; and 2 more"
+    )
+    holders.release(waiting[0])
+    assert holders.ledger.queue_position(waiting[6]).position == 6
 
 
-def test_the_next_gets_the_gpus_of_a_killed_holder_at_once(client: PoolClient) -> None:
-    holder = client.start("run", "-n", "2", "--", "sleep", "60")
-    client.until_held()
-    waiter = client.start("run", "-n", "1", "--", "date", "+%s.%N")
-    client.until_waiting(1)
-    time.sleep(0.1)
-    killed = time.time()
-    os.killpg(holder.pid, signal.SIGKILL)
-    out, _ = waiter.communicate(timeout=20)
-    holder.communicate()
-    assert float(out) - killed < 2  # 100 ms is the aim, which the benchmark measures
-
-
-def test_waiters_that_die_in_the_queue_do_not_stop_it(client: PoolClient) -> None:
-    processes: list[subprocess.Popen[str]] = [client.start("run", "-n", "2", "--", "sleep", "60")]
-    client.until_held()
-    for number in range(8):
-        processes.append(client.start("run", "-n", "2", "--", "true"))
-        client.until_waiting(number + 1)
-    for process in [*processes[1:8:2], processes[2], processes[0]]:
-        os.killpg(process.pid, signal.SIGKILL)
-    for process in processes:
-        process.communicate(timeout=20)
-    assert [process.returncode for process in processes] == [-9, -9, -9, -9, 0, -9, 0, -9, 0]
-    until(lambda: client.admin("reap") and not client.entries("held") and not client.entries("waiting"))
+def test_many_requests_are_granted_one_by_one_in_the_order_they_came(
+    holders: Holders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[str] = []
+    monkeypatch.setattr(transaction, "wake", lambda _, entry_id: woken.append(entry_id))
+    entries = [holders.submit(GpuRequest(2)) for _ in range(MANY + 1)]
+    for served, following in pairwise(entries):
+        woken.clear()
+        holders.release(served)
+        assert holders.state(following) == HELD
+        assert set(holders.ledger.free_memory().values()) == {0}
+        # it, and the one that is the next now; nobody else has anything to do
+        number = entries.index(following)
+        assert woken == [entry.entry_id for entry in entries[number : number + 2]]

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.pool.pool_client import PoolClient
+from tests.support.waiting import wait_until
 
 USER = str(Path(__file__).with_name("random_user.py"))
 NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -36,8 +37,8 @@ memory_mib = 8000
 [[servers.devices]]
 count = 1
 """
-OPERATIONS = 10_000
 EACH = 500
+KILLS = 6
 AT_ONCE = 6
 
 
@@ -70,10 +71,10 @@ def really_held(proofs: Path) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.slow
+@pytest.mark.parametrize("operations", [1_000, pytest.param(5_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("namespaces", [False, True], ids=["one pid namespace", "several pid namespaces"])
 def test_nobody_ever_gets_what_somebody_else_has(
-    client: PoolClient, tmp_path: Path, namespaces: bool
+    client: PoolClient, tmp_path: Path, namespaces: bool, operations: int
 ) -> None:
     if namespaces and not namespaces_work():
         pytest.skip("this machine does not allow pid namespaces")
@@ -85,13 +86,16 @@ def test_nobody_ever_gets_what_somebody_else_has(
     chance = random.Random(20)
     running: list[subprocess.Popen[bytes]] = []
     started = killed = 0
-    operations = OPERATIONS // 2  # for each of the two cases
     with client.ledger() as ledger:
         total = {
             (server.key, one.number): one.memory_mib for server in ledger.servers for one in server.devices
         }
-        while log.stat().st_size < operations or running:
-            while len(running) < AT_ONCE and log.stat().st_size < operations:
+
+        def enough() -> bool:
+            return log.stat().st_size >= operations and killed >= KILLS
+
+        while not enough() or running:
+            while len(running) < AT_ONCE and not enough():
                 started += 1
                 words = [sys.executable, "-I", "-S", USER, str(EACH), str(started), str(proofs), str(log)]
                 if namespaces and started % 2:
@@ -109,10 +113,14 @@ def test_nobody_ever_gets_what_somebody_else_has(
                 assert process.returncode in (0, -9, 137), process.returncode
                 running.remove(process)
             time.sleep(0.02)
-        ledger.reap()
-        assert ledger.entries() == []
+
+        def is_empty() -> bool:
+            ledger.reap()
+            return ledger.entries() == []
+
+        # what is killed with its namespace may need a moment to end
+        wait_until(is_empty)
         assert ledger.free_memory() == total
         assert ledger.check_integrity() == "0 leases, 0 waiting"
-    assert killed > 5
     assert client.admin("reap").returncode == 0
     assert os.listdir(client.folder / "locks") == os.listdir(client.folder / "bells") == []

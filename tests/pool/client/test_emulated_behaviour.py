@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
-from tests.pool.pool_client import PoolClient, uniform
+from tests.pool.pool_client import PoolClient, finish, uniform
+from tests.support.waiting import wait_until
 
 UNREACHABLE = """\
 [INFO] TIME Query server 127.0.0.1:56001 to claim client id: UUID
@@ -55,7 +57,7 @@ def test_failing_at_once_instead_of_waiting(
     assert client.entries(WAITING) == []
 
 
-def test_waiting_without_a_word(client: PoolClient, everything_taken: subprocess.Popen[str]) -> None:
+def test_waiting_without_a_waiting_line(client: PoolClient, everything_taken: subprocess.Popen[str]) -> None:
     done = client.do("run", "-n", "1", "--timeout", "0.2", "true", env=emulating("waiting_text=none"))
     assert "Waiting" not in done.stderr
     assert "Error: timed out after 200ms" in done.stderr
@@ -88,14 +90,25 @@ def test_an_error_goes_to_the_same_stream_as_the_log(client: PoolClient) -> None
 
 
 @pytest.mark.parametrize(("telemetry", "lines", "helpers"), [("line", 1, 0), ("on", 1, 1), ("off", 0, 0)])
-def test_the_telemetry_process(client: PoolClient, telemetry: str, lines: int, helpers: int) -> None:
-    script = "sleep 0.2; echo $PPID; cat /proc/$PPID/task/$PPID/children"
-    done = client.do("run", "-n", "1", "--", "sh", "-c", script, env=emulating(f"telemetry={telemetry}"))
-    children = done.stdout.split()[1:]
-    assert len(children) == 1 + helpers
-    assert done.stderr.count("launching telemetry process") == lines
-    for child in children:
-        assert not os.path.exists(f"/proc/{child}")
+def test_the_telemetry_process(
+    client: PoolClient, tmp_path: Path, telemetry: str, lines: int, helpers: int
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = client.start(
+        *("run", "-n", "1", "--", "cat", str(pipe)), env=emulating(f"telemetry={telemetry}")
+    )
+
+    def children() -> list[str]:
+        return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+    wait_until(lambda: len(children()) == 1 + helpers)
+    started = children()
+    pipe.write_text("end")
+    out, err = finish(process)
+    assert (out, len(started)) == ("end", 1 + helpers)
+    assert err.count("launching telemetry process") == lines
+    assert not any(os.path.exists(f"/proc/{child}") for child in started)
     assert client.entries(HELD) == []
 
 

@@ -1,0 +1,77 @@
+"""Refusals: what no server can ever serve, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitfusion_client.errors import NeverSatisfiable
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.inventory.placement import candidates
+from bitfusion_pool.inventory.refusals import never_satisfiable
+from bitfusion_pool.inventory.servers import Device, Server, default_servers
+
+V100 = tuple(Device(number, "Tesla V100-PCIE-16GB", 16160) for number in range(2))
+
+T4 = tuple(Device(number, "Tesla T4", 15109) for number in range(4))
+
+FIRST = Server("first", "10.0.0.1", 56001, V100, hostname="bf-one", has_rdma=True, cuda_version="11.2")
+
+SECOND = Server(
+    "second", "10.0.0.2", 56001, T4, hostname="bf-two", cuda_version="10.2", driver_version="450.1"
+)
+
+SERVERS = (FIRST, SECOND)
+
+A, B = FIRST.key, SECOND.key
+
+
+@pytest.mark.parametrize(
+    ("request_", "servers", "problem"),
+    [
+        (
+            GpuRequest(4),
+            default_servers(),
+            "4 GPUs with 16160 MiB of memory each; the largest server has 2 GPUs with 16160 MiB",
+        ),
+        (
+            GpuRequest(5, partial=0.5),
+            SERVERS,
+            "5 GPUs with 7554 MiB of memory each; the largest server has 4 GPUs with 15109 MiB",
+        ),
+        (
+            GpuRequest(1, memory_mib=99999),
+            (FIRST,),
+            "1 GPUs with 99999 MiB of memory each; the largest server has 2 GPUs with 16160 MiB",
+        ),
+        (
+            GpuRequest(1, servers=("9.9.9.9:1", "x")),
+            SERVERS,
+            "1 GPUs with 15109 MiB of memory each; no server is called 9.9.9.9:1;x; there are "
+            "10.0.0.1:56001, 10.0.0.2:56001",
+        ),
+        (
+            GpuRequest(1, filters=(("device.name", "A100"),)),
+            (FIRST,),
+            "1 GPUs with 16160 MiB of memory each; no GPU passes the filters device.name=A100",
+        ),
+        (
+            GpuRequest(2, filters=(("device.id", "0"),)),
+            (FIRST,),
+            "2 GPUs with 16160 MiB of memory each; the largest server has 2 GPUs with 16160 MiB, "
+            "at most 1 of one server pass the filters",
+        ),
+        (GpuRequest(2), (Server("empty", "10.0.0.3", 1, ()),), "2 GPUs; the pool has no GPUs"),
+        (
+            GpuRequest(1, servers=("empty",)),
+            (FIRST, Server("empty", "10.0.0.3", 1, ())),
+            "1 GPUs with 16160 MiB of memory each; the servers asked for have no GPUs",
+        ),
+    ],
+)
+def test_what_no_server_can_ever_give_is_refused_saying_why(
+    request_: GpuRequest, servers: tuple[Server, ...], problem: str
+) -> None:
+    assert not candidates(request_, servers)
+    refusal = never_satisfiable(request_, servers)
+    assert isinstance(refusal, NeverSatisfiable)
+    assert str(refusal) == f"no server can satisfy the request: {problem}"

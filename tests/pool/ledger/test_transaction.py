@@ -1,0 +1,60 @@
+"""Transactions: what happens when they are interrupted or cannot be written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+import pytest
+
+from bitfusion_client.errors import PoolUnreadable
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.ledger import ledger as ledger_module
+from bitfusion_pool.ledger import transaction
+from bitfusion_pool.ledger.database import open_database
+from tests.pool.holders import Holders, somebody
+from tests.pool.pool_client import PoolClient
+
+
+def test_a_signal_right_after_the_grant_leaves_nothing_behind(
+    holders: Holders, client: PoolClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transaction, "wake", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        holders.ledger.submit(GpuRequest(2), somebody())
+    with client.ledger() as other:
+        assert other.entries() == []
+    assert os.listdir(client.folder / "locks") == []
+
+
+class FullDisk:
+    """A connection whose commits fail."""
+
+    in_transaction = True
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.execute_really = db.execute
+        self.close = db.close
+
+    def execute(self, statement: str, *values: tuple[str | int | float, ...]) -> sqlite3.Cursor:
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self.execute_really(statement, *values)
+
+
+def test_a_change_that_cannot_be_written_keeps_the_lock_files(
+    holders: Holders, client: PoolClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = holders.submit(GpuRequest(2))
+    holders.die(holder)
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "open_database", lambda folder: FullDisk(open_database(folder)))
+        with client.ledger() as ledger, pytest.raises(PoolUnreadable, match="database or disk is full"):
+            ledger.reap()
+    assert os.listdir(client.folder / "locks") == [holder.entry_id]
+    assert holders.ledger.reap() == 1
+    assert os.listdir(client.folder / "locks") == []
