@@ -1,7 +1,7 @@
 """Parses what `bitfusion run` prints, line by line, into the kinds of `client_lines`.
 
 The kernel reads GPUs, queue position and errors from it. No text raises: a line of no known kind is
-`Unknown`. Two lines are also formatted here, for the embedded pool.
+`Unknown`. The embedded pool's `Waiting` is also formatted here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from bitfusion_client.client_lines import (
     Unknown,
     Waiting,
 )
-from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,12 +73,6 @@ def format_waiting(queue_position: int, queue_length: int, ahead: Iterable[str] 
         names[MOST_AHEAD:] = [f"and {len(names) - MOST_AHEAD} more"]
     shown = f"Waiting for GPUs: place {queue_position} of {queue_length}"
     return f"{shown}, ahead: {'; '.join(names)}" if names else shown
-
-
-def format_locked(gpus: int, partial: float, lock_file: str) -> str:
-    """The message of the `Locked` line, with the share as Go prints it (``1``, ``0.5``)."""
-    share = plain_number(partial)
-    return f"Locked {gpus} GPUs with partial memory {share}, configuration saved to '{lock_file}'"
 
 
 def _number(text: str) -> int:

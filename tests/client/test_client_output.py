@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.client_lines import Line, LogLine
-from bitfusion_client.client_output import format_locked, format_waiting, parse_line
+from bitfusion_client.client_output import format_waiting, parse_line
 
 LOGS = Path(__file__).parent / "logs"
 CLIENT_ID = "83a890bb-422d-419f-a5d8-61db0d149cf1"
@@ -105,6 +105,11 @@ def test_every_line_of_2_5_0() -> None:
             "root: digits.ipynb (1 GPUs, partial 0.5, 32s); and 3 more",
             ("Waiting", 1, 2, ("root: digits.ipynb (1 GPUs, partial 0.5, 32s)", "and 3 more")),
         ),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Locked 2 GPUs with partial memory 0.00001, "
+            "configuration saved to '/tmp/bitfusion1'",
+            ("Locked", 2, 1e-05, "/tmp/bitfusion1"),
+        ),
         ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 3", ("Waiting", 3, 3, ())),
         ("Token expired at: 2022-09-03 00:00", ("TokenExpiredLine", "2022-09-03 00:00")),
         ("Error: what: ever", ("FatalError", "what: ever")),
@@ -185,13 +190,3 @@ def test_the_waiting_line_reads_back(position: int, length: int, ahead: list[str
 
 def test_names_cannot_break_the_waiting_line() -> None:
     assert format_waiting(1, 1, ["a;b\nError: c"]) == ("Waiting for GPUs: place 1 of 1, ahead: a,b Error: c")
-
-
-def test_the_locked_line_reads_back() -> None:
-    for partial, shown in ((1, "1"), (0.5, "0.5"), (1e-05, "0.00001")):
-        message = format_locked(2, partial, "/tmp/bitfusion1")
-        assert message == (
-            f"Locked 2 GPUs with partial memory {shown}, configuration saved to '/tmp/bitfusion1'"
-        )
-        line = parse_line("[INFO] 2021-03-27T04:26:40Z " + message)
-        assert without_text(line) == ("Locked", 2, partial, "/tmp/bitfusion1")
