@@ -57,12 +57,21 @@ class KernelStarter:
     @property
     def acquires_at_start(self) -> bool:
         """Whether to ask before the first request. A wrong setting is reported in the first cell instead."""
+        if not self._start_is_named():
+            return False
         from bitfusion_client.errors import BitfusionError
 
         try:
             return self.settings.acquire == "start"
         except BitfusionError:
             return False
+
+    def _start_is_named(self) -> bool:
+        """Whether some setting may say `acquire = start`; reading them all would delay the first reply."""
+        from bitfusion_kernel.settings.config_path import config_files_exist
+
+        given = (self._arguments.value("acquire"), os.environ.get("BITFUSION_ACQUIRE"))
+        return any("start" in text for text in given if text) or config_files_exist(os.environ)
 
     @property
     def settings(self) -> Settings:
