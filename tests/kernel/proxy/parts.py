@@ -10,16 +10,19 @@ import zmq
 
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.processes.messages import LaunchedEvent
 from bitfusion_kernel.protocol.wire import Message, Wire, read_unchecked
 from bitfusion_kernel.proxy.cell_replies import CellReplies
 from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.client_sockets import ClientChannel
 from bitfusion_kernel.proxy.command_cell import CommandCell
+from bitfusion_kernel.proxy.control_requests import ControlRequests
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.shell_requests import ShellRequests
 from bitfusion_kernel.proxy.wait_display import WaitDisplay
 
 WIRE = Wire(b"secret")
@@ -126,6 +129,17 @@ class Parts:
         self.publisher = Publisher(WIRE, self.iopub)
         self.channel = ClientChannel(cast(Any, self.shell), WIRE, self.publisher)
         self.replies = CellReplies(self.channel, self.publisher)
+        self.control = RecordingSocket()
+        self.control_channel = ClientChannel(cast(Any, self.control), WIRE, self.publisher)
+        self.offline = OfflineReplies(
+            {"status": "ok", "banner": "hello"},
+            lambda _: {"history": []},
+            lambda _: {"status": "complete"},
+            "/p",
+        )
+        self.link = FakeLink()
+        self.interrupts_expected = True
+        self.stopped = 0
         self.started: list[Acquisition] = []
         self.start_error: Exception | None = None
         self.lifecycle = KernelLifecycle(self._start)
@@ -157,6 +171,7 @@ class Parts:
     def send_to_kernel(self, frames: list[bytes]) -> bool:
         """As `KernelLink.send_shell`."""
         if not self.kernel_takes:
+            self.link.inbox_full = True
             return False
         self.kernel_takes -= 1
         self.kernel.append(frames)
@@ -169,6 +184,34 @@ class Parts:
     def _receive_arrived(self) -> None:
         while self.arriving:
             self.scheduler.append(self.arriving.pop(0))
+
+    def make_control(self) -> ControlRequests:
+        """Control on these parts; `stopped` counts how often the wrapper was told to stop."""
+        return ControlRequests(
+            self.control_channel,
+            self.loop,
+            self.lifecycle,
+            self.offline,
+            self.scheduler,
+            cast(Any, self.link),
+            stop_wrapper=self._stop_wrapper,
+            interrupts_expected=lambda: self.interrupts_expected,
+        )
+
+    def _stop_wrapper(self) -> None:
+        self.stopped += 1
+
+    def make_shell(self, on_shutdown: Callable[[Message], None] = lambda _: None) -> ShellRequests:
+        """Shell on these parts."""
+        return ShellRequests(
+            self.channel,
+            self.loop,
+            self.lifecycle,
+            self.offline,
+            self.scheduler,
+            kernel_inbox_full=lambda: self.link.inbox_full,
+            on_shutdown=on_shutdown,
+        )
 
     def submit(self, *requests: QueuedRequest) -> None:
         """Requests arrive one after the other."""
@@ -216,6 +259,49 @@ class Parts:
         ]
 
 
+class FakeLink:
+    """Keeps what the kernel is sent."""
+
+    def __init__(self) -> None:
+        self.inbox_full = False
+        self.control: list[list[bytes]] = []
+        self.stdin: list[list[bytes]] = []
+        self.interrupts = 0
+        self.opened: list[Any] = []
+        self.closed = 0
+        self.relaying = False
+        self.last_shell: list[list[bytes]] = []
+        self.last_control: list[list[bytes]] = []
+
+    def send_control(self, frames: list[bytes]) -> None:
+        """Keep one message."""
+        self.control.append(frames)
+
+    def interrupt(self) -> None:
+        """Count it."""
+        self.interrupts += 1
+
+    def open(self, connection: Any, on_joined: Callable[[], None]) -> None:
+        """Keep who is to be called."""
+        self.opened.append((connection, on_joined))
+
+    def start_relaying(self) -> None:
+        """Keep it."""
+        self.relaying = True
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+    def shell_replies(self) -> list[list[bytes]]:
+        """What a kernel has left on shell."""
+        return self.last_shell
+
+    def control_replies(self) -> list[list[bytes]]:
+        """The same on control."""
+        return self.last_control
+
+
 class FakeCommandCell:
     """A `%bitfusion` cell that ends when the test says so."""
 
@@ -243,9 +329,9 @@ class FakeCommandCell:
         self.scheduler.fail_commands(self.cell, error)
 
     def interrupt(self) -> bool:
-        """Whether it was for this cell."""
+        """Whether it was for a client that runs here."""
         self.told.append("interrupt")
-        return True
+        return self.cell.commands == ["stay"]
 
     def on_wait_over(self) -> None:
         """Keep it."""

@@ -1,0 +1,175 @@
+"""The lines of a `%bitfusion` cell, one after the other: printed, awaited, or run by the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bitfusion_client.errors import BitfusionError, ClientNotFound
+from bitfusion_kernel.proxy.client_command import ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.command_cell import CommandCell
+from bitfusion_kernel.proxy.publisher import Publisher
+from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from tests.kernel.magic.kernel_view import FakeKernel
+from tests.kernel.proxy.parts import WIRE, RecordingSocket, cell
+
+
+class FakeClient:
+    """A client that ends when the test says so."""
+
+    def __init__(self, subcommand: str, on_output: OnOutput, on_end: OnEnd) -> None:
+        self.argv = ["bitfusion", subcommand]
+        self.on_output = on_output
+        self._on_end = on_end
+        self.output = ""
+        self.ended = False
+
+    def end(self) -> int:
+        """Killed."""
+        self.ended = True
+        return -9
+
+    def finish(self, status: int | None, output: str = "") -> None:
+        """The client has ended."""
+        self.output = output
+        self._on_end(self, status)  # type: ignore[arg-type]  # a fake
+
+
+class Made:
+    """A command cell, and what it did."""
+
+    def __init__(self, *lines: str, client_error: BitfusionError | None = None) -> None:
+        self.iopub = RecordingSocket()
+        self.kernel = FakeKernel()
+        self.clients: list[FakeClient] = []
+        self.client_error = client_error
+        self.wait_error: BitfusionError | None = None
+        self.did: list[Any] = []
+        self.cell = CommandCell(
+            cell(commands=list(lines)), self, self.kernel, Publisher(WIRE, self.iopub), self._run_client
+        )
+
+    def _run_client(self, subcommand: str, on_output: OnOutput, on_end: OnEnd) -> ClientCommand:
+        if self.client_error is not None:
+            raise self.client_error
+        self.clients.append(FakeClient(subcommand, on_output, on_end))
+        return self.clients[-1]  # type: ignore[return-value]  # a fake
+
+    def wait_for_gpu(self, request: QueuedRequest) -> None:
+        """As the scheduler."""
+        self.did.append("wait")
+        if self.wait_error is not None:
+            raise self.wait_error
+
+    def finish_commands(self, request: QueuedRequest) -> None:
+        """As the scheduler."""
+        self.did.append("finish")
+
+    def fail_commands(self, request: QueuedRequest, error: BitfusionError) -> None:
+        """As the scheduler."""
+        self.did.append(type(error).__name__)
+
+    def advance(self) -> None:
+        """As the scheduler."""
+        self.did.append("advance")
+
+    def printed(self) -> str:
+        """All text output."""
+        return "".join(m.content["text"] for m in self.iopub.messages() if m.type == "stream")
+
+
+def test_answers_that_are_known_are_printed_in_order() -> None:
+    made = Made("request", "request -n 2", "request")
+    made.cell.proceed()
+    assert made.printed().splitlines() == [
+        "The next start asks for 1 GPU.",
+        "The next cell asks for 2 GPUs.",
+        "The next start asks for 2 GPUs.",
+    ]
+    assert made.did == ["finish"]
+
+
+def test_a_mistake_ends_the_cell_and_the_lines_behind_do_not_run() -> None:
+    made = Made("request", "relase", "request -n 2")
+    made.cell.proceed()
+    assert made.did == ["UsageError"]
+    assert made.kernel.request.gpus == 1
+
+
+def test_acquire_waits_for_the_kernel_and_the_lines_behind_wait_with_it() -> None:
+    made = Made("acquire", "request")
+    made.cell.proceed()
+    assert made.did == ["wait"]
+    made.cell.on_kernel_connected()
+    assert made.did == ["wait", "finish"]
+    assert made.printed().endswith("The next start asks for 1 GPU.\n")
+    made.cell.on_kernel_connected()
+    assert made.did == ["wait", "finish"]
+
+
+def test_a_wait_that_was_another_ones_is_followed_by_its_own() -> None:
+    made = Made("acquire")
+    made.cell.on_wait_over()
+    assert made.did == []
+    made.cell.proceed()
+    made.cell.on_wait_over()
+    assert made.did == ["wait", "wait"]
+    made.wait_error = ClientNotFound(("/no/such",))
+    made.cell.on_wait_over()
+    assert made.did[2:] == ["wait", "ClientNotFound"]
+    made.cell.on_wait_over()
+    assert len(made.did) == 4
+
+
+def test_the_clients_output_is_shown_as_it_comes() -> None:
+    made = Made("list_gpus", "health")
+    made.cell.proceed()
+    made.clients[0].on_output("GPU 0\n")
+    assert made.printed() == "GPU 0\n"
+    made.clients[0].finish(0, "GPU 0\n")
+    assert [client.argv[1] for client in made.clients] == ["list_gpus", "health"]
+    made.clients[1].finish(0)
+    assert made.did == ["advance", "finish", "advance"]
+
+
+def test_the_pool_is_shown_as_a_table_when_the_client_is_done() -> None:
+    made = Made("pool")
+    made.cell.proceed()
+    made.clients[0].on_output("an unknown form")
+    assert not made.iopub.sent
+    made.clients[0].finish(0, "an unknown form")
+    (shown,) = made.iopub.messages()
+    assert (shown.type, shown.content["data"]["text/plain"]) == ("display_data", "an unknown form")
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "error"),
+    [
+        (None, "", "ClientFailed"),
+        (3, "odd", "ClientFailed"),
+        (1, "Error: not enough GPUs available: 0 of 1", "NoGpusAvailable"),
+    ],
+)
+def test_a_client_that_fails_ends_the_cell(status: int | None, output: str, error: str) -> None:
+    made = Made("health", "request -n 2")
+    made.cell.proceed()
+    made.clients[0].finish(status, output)
+    assert made.did == [error]
+    assert made.kernel.request.gpus == 1
+
+
+def test_a_client_that_cannot_be_started_ends_the_cell() -> None:
+    made = Made("health", client_error=ClientNotFound(("/no/such",)))
+    made.cell.proceed()
+    assert made.did == ["ClientNotFound"]
+
+
+def test_an_interrupt_ends_the_client_that_runs() -> None:
+    made = Made("health")
+    assert not made.cell.interrupt()
+    made.cell.proceed()
+    assert made.cell.interrupt()
+    assert made.clients[0].ended
+    assert made.did == ["ClientFailed"]
+    assert not made.cell.interrupt()
