@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 
 
 class ProcessWatch:
@@ -55,25 +54,3 @@ class ProcessWatch:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
-
-
-def end_orphan(wrapper_pid: int, kernel_pid: int | None, patience: float = 0.4) -> None:
-    """End a wrapper whose supervisor was killed; called by the proxy, which is about to end itself.
-
-    The launcher notices the supervisor's death and kills the kernel, upon which the wrapper releases and
-    ends. One that still queues, or whose launcher is gone too, is told by SIGTERM, then SIGKILL.
-    """
-    wrapper = ProcessWatch(wrapper_pid)
-    kernel = ProcessWatch(kernel_pid) if kernel_pid is not None else None
-    if kernel is None:
-        wrapper.kill_group(signal.SIGTERM)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if wrapper.fd is not None:
-            select.select([wrapper.fd], [], [], patience)
-        if not wrapper.alive:
-            break
-        wrapper.kill_group(number)
-    if kernel is not None:
-        kernel.kill_group(signal.SIGKILL)
-        kernel.close()
-    wrapper.close()

@@ -149,7 +149,7 @@ class KernelEvents:
 
     def _on_supervisor_died(self) -> None:
         from bitfusion_client.errors import WrapperDied
-        from bitfusion_kernel.processes.process_watch import end_orphan
+        from bitfusion_kernel.processes.orphans import end_orphan
 
         acquisition = self._lifecycle.acquisition
         asked = acquisition.request if acquisition is not None else ""

@@ -14,9 +14,9 @@ from typing import TypeVar
 from bitfusion_kernel.processes import launcher, private_folder
 from bitfusion_kernel.processes.messages import Event, OutputEvent, StartCommand
 from bitfusion_kernel.processes.supervisor_link import SupervisorLink, start_supervisor
+from tests.support.waiting import Deadline
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
-PATIENCE_S = 10.0
 E = TypeVar("E", bound=Event)
 
 # What stands before the program is the wrapper's own behaviour; argv[1:] is the program.
@@ -62,7 +62,7 @@ class SupervisorHarness:
 
     def until(self, kind: type[E], wanted: Callable[[E], bool] = lambda _: True) -> E:
         """The next event of a kind; those before it are dropped."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline(10)
         seen = 0
         while True:
             for event in self.events[seen:]:
@@ -70,18 +70,16 @@ class SupervisorHarness:
                 if isinstance(event, kind) and wanted(event):
                     del self.events[:seen]
                     return event
-            left = deadline - time.monotonic()
-            assert left > 0, f"no {kind.__name__} in {self.events}"
+            assert not deadline.passed, f"no {kind.__name__} in {self.events}"
             assert not self.link.closed, f"supervisor gone; no {kind.__name__} in {self.events}"
-            self._receive(left)
+            self._receive(deadline.left)
 
     def until_said(self, text: str) -> None:
         """An output line, wherever it came: its order among other events is open."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline(10)
         while text not in self.said:
-            left = deadline - time.monotonic()
-            assert left > 0, f"{text} was not said, but {self.said}"
-            self._receive(left)
+            assert not deadline.passed, f"{text} was not said, but {self.said}"
+            self._receive(deadline.left)
 
     def _receive(self, left: float) -> None:
         select.select([self.link], [], [], left)
@@ -112,9 +110,9 @@ def running_supervisor() -> Iterator[SupervisorHarness]:
             pass
 
 
-def gone(pid: int, within: float = 3.0) -> bool:
+def gone(pid: int, limit_s: float = 3.0) -> bool:
     """Whether a process is gone, or a zombie, in time."""
-    deadline = time.monotonic() + within
+    deadline = Deadline(limit_s)
     while True:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
@@ -122,6 +120,6 @@ def gone(pid: int, within: float = 3.0) -> bool:
             return True
         if stat.rpartition(")")[2].split()[0] == "Z":
             return True
-        if time.monotonic() > deadline:
+        if deadline.passed:
             return False
         time.sleep(0.01)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,10 +38,8 @@ def test_a_kernel_that_cannot_start(argv: list[str], words: str) -> None:
 
 
 def test_a_kernel_that_is_silent() -> None:
-    begin = time.monotonic()
     with pytest.raises(KernelDied, match="did not answer in time"):
-        ask_kernel([sys.executable, "-c", "import time; time.sleep(0.3 + 1)"], {}, limit=0.3)
-    assert time.monotonic() - begin < 10
+        ask_kernel([sys.executable, "-c", "import time; time.sleep(1.3)"], {}, limit=0.3)
 
 
 def test_environment_reaches_the_kernel(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from bitfusion_kernel.processes.launcher import LAUNCHER, command
 from bitfusion_kernel.processes.message_connection import MessageConnection
 from bitfusion_kernel.processes.messages import KernelExitedEvent, LaunchedEvent, Message, StopCommand
 from tests.kernel.supervisor_harness import PYTHON, SLEEP, gone
+from tests.support.machine import scaled
 
 TELL_GROUP = "import os; print(os.getpid(), os.getpgrp(), os.environ['JPY_PARENT_PID'], flush=True)"
 
@@ -31,7 +32,7 @@ class Launched:
         path = path if len(path) < 100 else str(folder / "supervisor")
         self._listener.bind(path)
         self._listener.listen(1)
-        self._listener.settimeout(10)
+        self._listener.settimeout(scaled(10))
         argv = command(sys.executable, path, [*PYTHON, kernel])
         self.process = subprocess.Popen([*(before or []), *argv], stdout=subprocess.PIPE, text=True)
         connection, _ = self._listener.accept()
@@ -44,7 +45,7 @@ class Launched:
     def next(self) -> Message:
         """The next message."""
         if not self._messages:
-            assert select.select([self.supervisor], [], [], 10)[0]
+            assert select.select([self.supervisor], [], [], scaled(10))[0]
             self._messages = self.supervisor.receive()
         return self._messages.pop(0)
 
@@ -77,7 +78,7 @@ def folder() -> Iterator[Path]:
 def test_the_kernels_end_is_the_launchers(folder: Path, kernel: str, status: int, exit_code: int) -> None:
     launched = Launched(folder, kernel)
     assert launched.next() == KernelExitedEvent(status)
-    assert launched.process.wait(5) == exit_code
+    assert launched.process.wait(scaled(5)) == exit_code
     launched.close()
 
 
@@ -87,7 +88,7 @@ def test_the_kernel_leads_its_own_group_and_knows_its_launcher(folder: Path) -> 
     pid, group, parent = map(int, launched.process.stdout.readline().split())
     assert pid == group == launched.event.kernel_pid
     assert parent == launched.process.pid == launched.event.launcher_pid
-    launched.process.wait(5)
+    launched.process.wait(scaled(5))
     launched.close()
 
 
@@ -104,7 +105,7 @@ def test_each_way_to_end_it_kills_the_kernel(folder: Path, how: str) -> None:
             launched.process.send_signal(signal.SIGINT)
             assert not gone(kernel, 0.2)
         launched.supervisor.send(StopCommand())
-    assert launched.process.wait(5) == 137
+    assert launched.process.wait(scaled(5)) == 137
     assert gone(kernel, 0.5)
     launched.close()
 
@@ -121,12 +122,12 @@ def test_when_the_wrapper_is_killed_kernel_and_launcher_end(folder: Path) -> Non
 
 def test_without_a_supervisor_there_is_no_kernel(folder: Path) -> None:
     argv = command(sys.executable, str(folder / "none"), [*PYTHON, SLEEP])
-    assert subprocess.run(argv, timeout=10, check=False).returncode == 137
+    assert subprocess.run(argv, timeout=scaled(10), check=False).returncode == 137
 
 
 def test_a_kernel_that_cannot_be_started_is_told_in_words(folder: Path) -> None:
     argv = command(sys.executable, str(folder / "none"), ["/no/such/kernel"])
-    done = subprocess.run(argv, timeout=10, check=False, capture_output=True, text=True)
+    done = subprocess.run(argv, timeout=scaled(10), check=False, capture_output=True, text=True)
     assert done.returncode == 127
     assert done.stderr == "Error: cannot start the kernel /no/such/kernel: No such file or directory\n"
 
@@ -134,5 +135,5 @@ def test_a_kernel_that_cannot_be_started_is_told_in_words(folder: Path) -> None:
 @pytest.mark.parametrize("words", [["socket"], ["socket", "--"], ["socket", "python"]])
 def test_wrong_usage_is_told(words: list[str]) -> None:
     argv = [sys.executable, "-I", "-S", LAUNCHER, *words]
-    done = subprocess.run(argv, timeout=10, check=False, capture_output=True, text=True)
+    done = subprocess.run(argv, timeout=scaled(10), check=False, capture_output=True, text=True)
     assert done.stderr == "usage: launcher.py SOCKET -- KERNEL ARGV...\n"

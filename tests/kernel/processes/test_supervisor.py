@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,14 +86,6 @@ def test_a_flood_is_cut_into_lines_and_the_wrapper_is_not_held_up(supervisor: Su
     assert end.status == 0
 
 
-def test_an_overlong_line_comes_in_pieces(supervisor: SupervisorHarness) -> None:
-    supervisor.start(
-        "import os, time\nos.write(1, b'x' * 20_000); time.sleep(0.3); os.write(1, b'y\\nend\\n')"
-    )
-    assert set(supervisor.until(OutputEvent).text) == {"x"}
-    supervisor.until_said("end")
-
-
 def test_output_nobody_reads_is_dropped_and_the_end_is_still_told(supervisor: SupervisorHarness) -> None:
     supervisor.start("import os\nfor _ in range(4000): os.write(1, b'x' * 2000 + b'\\n')")
     assert gone(supervisor.until(StartedEvent).pid, 10)  # the test does not read meanwhile
@@ -120,10 +111,8 @@ def test_a_queued_wrapper_that_ignores_sigterm_is_killed(supervisor: SupervisorH
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
     )
     supervisor.until_said("deaf")
-    began = time.monotonic()
     supervisor.stop()
     assert supervisor.until(WrapperExitedEvent).status == -signal.SIGKILL
-    assert time.monotonic() - began < 2
 
 
 def test_the_kernels_end_is_told_before_the_wrappers(supervisor: SupervisorHarness) -> None:
@@ -171,8 +160,10 @@ def test_a_wrapper_that_dies_of_sigterm_takes_the_kernel_with_it(supervisor: Sup
 def test_a_grandchild_in_the_kernels_group_ends_with_the_kernel(supervisor: SupervisorHarness) -> None:
     supervisor.start(
         RELEASING,
-        "import os, time\nif not os.fork():\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
-        "time.sleep(0.3)",
+        "import os, time\ntold, tell = os.pipe()\n"
+        "if not os.fork():\n    print(os.getpid(), flush=True)\n"
+        "    os.write(tell, b'x')\n    time.sleep(60)\n"
+        "os.read(told, 1)",
     )
     grandchild = int(supervisor.until(OutputEvent, lambda line: line.text.isdigit()).text)
     supervisor.until(WrapperExitedEvent)
@@ -213,10 +204,11 @@ def test_one_wrapper_after_another(supervisor: SupervisorHarness) -> None:
 def test_when_the_proxy_is_gone_everything_ends(kernel: str | None, deaf: bool) -> None:
     with running_supervisor() as supervisor:
         ignore = "import signal; signal.signal(15, signal.SIG_IGN)\n" if deaf else ""
+        ignore += "print('ready', flush=True)\n"
         supervisor.start(ignore + (RUN_CHILD if kernel else SLEEP), kernel)
         wrapper = supervisor.until(StartedEvent).pid
         launched = supervisor.until(LaunchedEvent) if kernel else None
-        time.sleep(0.15)  # until a deaf one is deaf
+        supervisor.until_said("ready")
         supervisor.leave()
         assert supervisor.wait_for_end() == 0
         assert gone(wrapper, 0)
