@@ -219,6 +219,13 @@ def test_a_silent_cell_asks_for_no_gpu_and_is_answered_after_its_limit(proxy: St
     assert "no GPU; the next cell asks for one" in harness.printed(harness.cell("%bitfusion"))
 
 
+def test_a_silent_cell_is_the_kernels_even_if_it_holds_commands_only(proxy: StartProxy) -> None:
+    harness = proxy(BITFUSION_SILENT_WAIT="0.2")
+    cell = harness.cell("%bitfusion", silent=True)
+    assert harness.reply(cell)["status"] == "ok"
+    assert kinds(harness.until_idle(cell)) == ["busy", "idle"]
+
+
 def test_a_debugger_hears_that_there_is_no_kernel(proxy: StartProxy) -> None:
     harness = proxy(refuse("Error: not enough GPUs available: 0 of 1"))
     request = harness.send("debug_request", on="control", command="initialize", seq=3)
