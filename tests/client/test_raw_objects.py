@@ -1,4 +1,4 @@
-"""Readers of raw objects accept any shape and answer as if what has the wrong type were absent."""
+"""Reading raw objects: what is there is read, and objects of any shape raise nothing."""
 
 from __future__ import annotations
 
@@ -8,74 +8,103 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client import raw_objects
-from tests.support.notebooks import bare_notebook, container, notebook_stateful_set
+from bitfusion_client.raw_objects import (
+    annotations_of,
+    asks_for_gpus,
+    containers_of,
+    init_containers_of,
+    is_being_deleted,
+    labels_of,
+    mapping,
+    mappings,
+    metadata_of,
+    notebook_owner,
+    pod_spec_of,
+    pod_template_of,
+    size_limits_of,
+    text,
+    whole_number,
+)
+from tests.support.notebooks import container, form_notebook, notebook_stateful_set
 
-HALF = "bitfusion.io/gpu-50"
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["metadata", "spec", "template", "containers", "resources", "limits", "kind"])
-            | st.text(max_size=4),
+            st.sampled_from(
+                ["metadata", "spec", "template", "annotations", "labels", "containers", "resources", "limits"]
+            ),
             inner,
-            max_size=4,
+            max_size=3,
         )
     ),
     max_leaves=10,
 )
 
 
-def test_parts_of_a_notebook() -> None:
-    notebook = bare_notebook(
-        container(limits={"cpu": "1", HALF: "2"}),
-        container("side"),
-        init_containers=[container("init")],
-        annotations={"a": "b"},
-        labels={"c": "d"},
-    )
-    pod = raw_objects.pod_spec_of(notebook)
-    asking, side = raw_objects.containers_of(pod)
-    assert (raw_objects.annotations_of(notebook), raw_objects.labels_of(notebook)) == ({"a": "b"}, {"c": "d"})
-    assert [one["name"] for one in raw_objects.init_containers_of(pod)] == ["init"]
-    assert raw_objects.size_limits_of(asking) == {HALF: "2"}
-    assert [raw_objects.asks_for_gpus(one) for one in (asking, side)] == [True, False]
-    assert not raw_objects.is_being_deleted(notebook)
-    assert raw_objects.is_being_deleted({"metadata": {"deletionTimestamp": "now"}})
+def test_a_notebook_is_read() -> None:
+    limits = {"bitfusion.io/gpu-50": "1"}
+    notebook = form_notebook("nb", limits, {"a": "b"}, {"c": "d"})
+    assert metadata_of(notebook)["name"] == "nb"
+    assert annotations_of(notebook)["a"] == "b"
+    assert labels_of(notebook)["c"] == "d"
+    (its_container,) = containers_of(pod_spec_of(notebook))
+    assert size_limits_of(its_container) == limits
+    assert asks_for_gpus(its_container)
+    assert init_containers_of(pod_spec_of(notebook)) == []
+    assert not is_being_deleted(notebook)
+    assert is_being_deleted({"metadata": {"deletionTimestamp": "2026-11-21T08:00:00Z"}})
 
 
-def test_the_owner_is_a_notebook_of_kubeflow_in_any_version() -> None:
-    stateful_set = notebook_stateful_set(bare_notebook(container()))
-    owner = raw_objects.notebook_owner(stateful_set)
-    assert owner is not None
-    assert owner["name"] == "nb"
-    for other in (
-        {"apiVersion": "kubeflow.org.example/v1", "kind": "Notebook"},
-        {"apiVersion": "kubeflow.org/v1", "kind": "Tensorboard"},
-        {"apiVersion": ["kubeflow.org/v1"], "kind": "Notebook"},
-    ):
-        assert raw_objects.notebook_owner({"metadata": {"ownerReferences": [other]}}) is None
+def test_sizes_are_sorted_and_other_limits_are_left_out() -> None:
+    limits = {"cpu": "1", "bitfusion.io/gpu-b": "2", "bitfusion.io/gpu": "50", "bitfusion.io/gpu-a": 1}
+    assert list(size_limits_of(container("nb", limits))) == ["bitfusion.io/gpu-a", "bitfusion.io/gpu-b"]
+    assert not asks_for_gpus(container("nb", {"cpu": "1", "bitfusion.io/gpu": "50"}))
 
 
-@pytest.mark.parametrize("wrong", [None, [], "x", 1, True])
-def test_what_has_the_wrong_type_counts_as_absent(wrong: Any) -> None:
-    assert raw_objects.metadata_of({"metadata": wrong}) == {}
-    assert raw_objects.pod_spec_of({"spec": {"template": wrong}}) == {}
-    assert raw_objects.containers_of({"containers": [wrong, {}]}) == [{}]
-    assert raw_objects.size_limits_of({"resources": {"limits": wrong}}) == {}
+def test_the_template_of_a_stateful_set_is_read() -> None:
+    stateful_set = notebook_stateful_set(form_notebook("nb"), {"a": "b"})
+    assert annotations_of(pod_template_of(stateful_set)) == {"a": "b"}
 
 
-def test_texts_and_numbers_of_the_wrong_type_have_their_default() -> None:
-    assert [raw_objects.text(value) for value in ("x", None, 1, ["x"])] == ["x", "", "", ""]
-    assert [raw_objects.whole_number(value, 7) for value in (1, True, "1", 1.0, None)] == [1, 7, 7, 7, 7]
+@pytest.mark.parametrize(
+    ("references", "owner"),
+    [
+        ([{"kind": "Notebook", "apiVersion": "kubeflow.org/v1", "name": "nb"}], "nb"),
+        ([{"kind": "Notebook", "apiVersion": "kubeflow.org/v1beta1", "name": "nb"}], "nb"),
+        ([None, {"kind": "X"}, {"kind": "Notebook", "apiVersion": "kubeflow.org/v1", "name": "nb"}], "nb"),
+        ([{"kind": "Notebook", "apiVersion": "example.com/v1", "name": "nb"}], None),
+        ([{"kind": "Notebook", "name": "nb"}], None),
+        ([{"kind": "Deployment", "apiVersion": "apps/v1", "name": "nb"}], None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_the_owner_is_a_notebook_of_kubeflows(references: object, owner: str | None) -> None:
+    found = notebook_owner({"metadata": {"ownerReferences": references}})
+    assert (found["name"] if found else None) == owner
 
 
-@given(st.dictionaries(st.sampled_from(["metadata", "spec", "resources", "containers"]), JSON))
-def test_no_shape_crashes_a_reader(data: dict[str, Any]) -> None:
-    raw_objects.annotations_of(data)
-    raw_objects.labels_of(data)
-    raw_objects.notebook_owner(data)
-    pod = raw_objects.pod_spec_of(data)
-    for one in (*raw_objects.containers_of(pod), *raw_objects.init_containers_of(pod), data):
-        assert raw_objects.asks_for_gpus(one) == bool(raw_objects.size_limits_of(one))
+@pytest.mark.parametrize("value", [None, "", "x", 5, True, [], [1]])
+def test_what_is_no_mapping_is_an_empty_one(value: object) -> None:
+    assert mapping(value) == {}
+
+
+def test_only_mappings_of_a_list_are_kept() -> None:
+    assert mappings([1, {"a": 1}, None, []]) == [{"a": 1}]
+    assert mappings({"a": 1}) == []
+
+
+def test_scalars_have_a_default() -> None:
+    assert (text("a"), text(5), text(None)) == ("a", "", "")
+    assert [whole_number(value, 7) for value in (0, 3, True, "3", None, 1.5)] == [0, 3, 7, 7, 7, 7]
+
+
+@given(JSON)
+def test_objects_of_any_shape_raise_nothing(value: Any) -> None:
+    data = mapping(value)
+    for read in (metadata_of, annotations_of, labels_of, is_being_deleted, notebook_owner, pod_template_of):
+        read(data)
+    for one in (*containers_of(pod_spec_of(data)), *init_containers_of(pod_spec_of(data)), data):
+        assert asks_for_gpus(one) is bool(size_limits_of(one))

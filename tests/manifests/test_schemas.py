@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import kubernetes_validate  # type: ignore[import-untyped]  # ships no type information
+import kubernetes_validate
 import pytest
-from kubernetes_validate.utils import all_versions  # type: ignore[import-untyped]  # as above
+from kubernetes_validate.utils import all_versions
 
 from tests.manifests.built import INSTALLED, POLICY, Objects, of_kind, one
 

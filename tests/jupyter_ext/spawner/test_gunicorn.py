@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gunicorn.config import KNOWN_SETTINGS  # type: ignore[import-untyped]  # ships no type information
+from gunicorn.config import KNOWN_SETTINGS
 
 from bitfusion_client.client_images import DEFAULT_RULES
 from bitfusion_client.notebook_changes import apply_changes, notebook_changes

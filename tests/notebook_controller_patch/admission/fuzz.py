@@ -23,8 +23,8 @@ from functools import cache
 from typing import Any
 
 import jsonpatch
-import jsonschema  # type: ignore[import-untyped]  # ships no type information
-from kubernetes_validate.utils import schema_contents  # type: ignore[import-untyped]  # nor does this
+import jsonschema
+from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
 from bitfusion_client.client_images import DEFAULT_RULES
