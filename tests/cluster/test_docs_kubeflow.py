@@ -6,7 +6,7 @@ What a reader's machine and cluster have and this one has not is bridged, and no
   given, and that what the Containerfile copies is there;
 * no kubelet runs our pods: the node stub makes them Running once our program, started with the
   Deployment's own arguments and its ServiceAccount, is ready; the Service leads to it (`StandIn`);
-* Kubeflow's notebook controller is our stub of it; cert-manager is two CRDs, and a function that signs.
+* Kubeflow's notebook controller is our stub of it; cert-manager is two CRDs, a signer and an injector.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pytest
 from notebook_controller_patch.certificates.authority import issue, new_authority
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
+from tests.cluster.follow import Follower
 from tests.cluster.node_stub import translated
 from tests.manifests.built import CONTROLLER, WEBHOOKS, Object
 from tests.manifests.installed import cert_manager, kubeflow_namespace, remove
@@ -215,9 +216,8 @@ def test_install_verify_change_upgrade_and_remove(
 def test_with_cert_manager(cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack) -> None:
     around.enter_context(cluster.notebook_controller("1.7", PROFILE))
     around.callback(remove, cluster, "cert-manager")
-    ours = around.enter_context(
-        StandIn(cluster, tmp_path, "kubeflow", lambda folder: sign_as_cert_manager(cluster, folder))
-    )
+    signer = around.enter_context(CertManager(cluster))
+    ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow", signer.sign))
     around.enter_context(cluster.node_stub(schedulable=lambda pod: translated(pod) and ours.ready(pod)))
     reader = Reader(cluster, tmp_path)
     reader.follow(*CERT_MANAGER[:-1])
@@ -244,31 +244,51 @@ def test_without_the_platform(cluster: Cluster, platform: None, tmp_path: Path, 
     assert not cluster.client.exists("/api/v1/namespaces/bitfusion-system")
 
 
-def sign_as_cert_manager(cluster: Cluster, folder: Path) -> None:
-    """The certificate that the Certificate asks for, and its CA where the annotation wants it."""
-    path = f"/apis/cert-manager.io/v1/namespaces/kubeflow/certificates/{CONTROLLER}"
-    # It comes after the Deployment, whose pods wait for the Secret meanwhile.
-    wanted: Object = wait_until(lambda: cluster.client.get(path)["spec"], limit_s=20, errors=(Refused,))
-    now = datetime.now(timezone.utc)
-    authority = new_authority("cert-manager", now)
-    pair = issue(authority, wanted["dnsNames"], now)
-    (folder / "tls.crt").write_bytes(pair.certificate)
-    (folder / "tls.key").write_bytes(pair.key)
-    configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-    annotation = "cert-manager.io/inject-ca-from"
-    found: Object = wait_until(
-        lambda: _annotated(cluster.client.get(f"{configurations}/{WEBHOOKS}"), annotation), limit_s=20
-    )
-    assert found["metadata"]["annotations"][annotation] == f"kubeflow/{CONTROLLER}"
-    bundle = base64.b64encode(authority.certificate).decode()
-    cluster.client.patch(
-        f"{configurations}/{WEBHOOKS}",
-        [
-            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
-            for index in range(len(found["webhooks"]))
-        ],
-    )
+class CertManager:
+    """cert-manager: signs the Certificate, and puts its authority where the annotation wants it.
 
+    As its cainjector does, it puts it back when somebody writes another one: an old replica, until it ends.
+    """
 
-def _annotated(found: Object, annotation: str) -> Object | None:
-    return found if annotation in found["metadata"].get("annotations", {}) else None
+    _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    _ANNOTATION = "cert-manager.io/inject-ca-from"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._client = cluster.client
+        self._authority = new_authority("cert-manager", datetime.now(timezone.utc))
+        self._bundle = base64.b64encode(self._authority.certificate).decode()
+        self._follower = Follower(self._client, self._CONFIGURATIONS, self._inject)
+
+    def __enter__(self) -> CertManager:
+        self._follower.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._follower.stop()
+
+    def sign(self, folder: Path) -> None:
+        """Write the certificate that the Certificate asks for; returns when the webhooks trust it."""
+        path = f"/apis/cert-manager.io/v1/namespaces/kubeflow/certificates/{CONTROLLER}"
+        # It comes after the Deployment, whose pods wait for the Secret meanwhile.
+        wanted: Object = wait_until(lambda: self._client.get(path)["spec"], limit_s=20, errors=(Refused,))
+        pair = issue(self._authority, wanted["dnsNames"], datetime.now(timezone.utc))
+        (folder / "tls.crt").write_bytes(pair.certificate)
+        (folder / "tls.key").write_bytes(pair.key)
+        configuration = f"{self._CONFIGURATIONS}/{WEBHOOKS}"
+        wait_until(lambda: self._injected(self._client.get(configuration)), "the authority", 20)
+
+    def _inject(self, kind: str, found: Object) -> None:
+        wanted = found["metadata"].get("annotations", {}).get(self._ANNOTATION)
+        if kind == "DELETED" or wanted is None or self._injected(found):
+            return
+        assert wanted == f"kubeflow/{CONTROLLER}"
+        self._client.patch(
+            f"{self._CONFIGURATIONS}/{found['metadata']['name']}",
+            [
+                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": self._bundle}
+                for index in range(len(found["webhooks"]))
+            ],
+        )
+
+    def _injected(self, found: Object) -> bool:
+        return all(each["clientConfig"].get("caBundle") == self._bundle for each in found["webhooks"])
