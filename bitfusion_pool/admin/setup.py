@@ -8,10 +8,11 @@ import os
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
-from bitfusion_pool.inventory.configuration import FILE, parse_configuration, wrong_configuration
+from bitfusion_pool.inventory.configuration import parse_configuration, wrong_configuration
 from bitfusion_pool.ledger.lease_lock import count_held_locks
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.pool_folder import (
+    CONFIGURATION,
     DATABASE,
     SUBFOLDERS,
     ensure_folder,
@@ -103,7 +104,7 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
         _write_configuration(folder, text)
     except OSError as error:
         raise unreadable(folder, error) from None
-    with Ledger({**environ, "BITFUSION_POOL_CONFIG": os.path.join(folder, FILE)}) as ledger:
+    with Ledger({**environ, "BITFUSION_POOL_CONFIG": os.path.join(folder, CONFIGURATION)}) as ledger:
         return status_text(take_snapshot(ledger))
 
 
@@ -127,7 +128,7 @@ def _read_configuration(path: str) -> str:
 
 
 def _write_configuration(folder: str, text: str) -> None:
-    path = os.path.join(folder, FILE)
+    path = os.path.join(folder, CONFIGURATION)
     draft = f"{path}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8") as file:
         file.write(text)

@@ -13,8 +13,9 @@ from bitfusion_pool.ledger.entries import PROCESS, WAITING
 if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.client.first_contact import Session
-    from bitfusion_pool.ledger.entries import Entry, Holder, QueuePosition
+    from bitfusion_pool.ledger.entries import Entry, Holder
     from bitfusion_pool.ledger.ledger import Ledger
+    from bitfusion_pool.ledger.queue_position import QueuePosition
 
 
 def acquire(

@@ -7,10 +7,10 @@ import sys
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.health_report import Report
-from bitfusion_pool.inventory.configuration import configuration_path, read_configuration
+from bitfusion_pool.inventory.configuration import read_configuration
 from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.pool_folder import pool_folder
+from bitfusion_pool.ledger.pool_folder import configuration_path, pool_folder
 from bitfusion_pool.ledger.wake_up import WakeUp, wake
 
 if TYPE_CHECKING:

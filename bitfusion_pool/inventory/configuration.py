@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-FILE = "pool.toml"
 MAX_DEVICES = 256  # of one server
 
 _SERVER_FIELDS: dict[str, type] = {
@@ -51,26 +50,6 @@ class Configuration:
 
     servers: tuple[Server, ...]
     emulation: Mapping[str, str]
-
-
-def configuration_path(folder: str, environ: Mapping[str, str]) -> str:
-    """The file that describes the pool in `folder`; it need not exist unless the environment names it."""
-    return environ.get("BITFUSION_POOL_CONFIG") or f"{folder}/{FILE}"
-
-
-def file_version(path: str, required: bool) -> str:
-    """A text that changes whenever the file does; empty if there is no file.
-
-    Raises:
-        PoolUnreadable: There is no file although it is `required`.
-    """
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        if required:
-            raise wrong_configuration(path, error.strerror or str(error)) from error
-        return ""
-    return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
 
 
 def wrong_configuration(path: str, why: str) -> PoolUnreadable:

@@ -3,10 +3,10 @@
 - ``ledger``: the interface: submit a request, release it, look at what there is
 - ``queue``: grants requests in the order they came, finds dead entries, counts queue positions
 - ``waiting``: waits until a queued request is granted
-- ``entries``: a request in the ledger and its queue position, as values
+- ``entries``, ``queue_position``: a request in the ledger and its position, as values
 - ``lease_lock``, ``liveness``: whether the holder of a lease is still there
 - ``wake_up``: wakes a waiter from another process
 - ``snapshot``: the whole pool at one moment
-- ``stored_inventory``, ``entry_table``, ``meta_table``: what the tables contain
+- ``stored_inventory``, ``entry_table``: what the tables contain
 - ``transaction``, ``database``, ``sqlite``, ``pool_folder``: where and how it is stored
 """

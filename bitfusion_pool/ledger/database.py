@@ -1,4 +1,4 @@
-"""The ledger's SQLite file: its schema, creating it, opening it."""
+"""The ledger's SQLite file: its schema, creating and opening it, and its table of single values (meta)."""
 
 from __future__ import annotations
 
@@ -63,6 +63,22 @@ def open_database(folder: str) -> sqlite3.Connection:
             "", f"pool ledger {path} is unreadable: it has version {version}, this program reads {VERSION}"
         )
     return connection
+
+
+def read_meta(db: sqlite3.Connection, key: str) -> str | None:
+    """A value of the table `meta`, or None if there is none."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return row[0] if row else None
+
+
+def write_meta(db: sqlite3.Connection, key: str, value: str) -> None:
+    """Set a value of the table `meta`."""
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def write_meta_once(db: sqlite3.Connection, key: str, value: str) -> None:
+    """Set a value of the table `meta` unless there is one."""
+    db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, value))
 
 
 def _create(folder: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""An entry of the ledger (a request that waits or a lease), its holder and its queue position, as values."""
+"""An entry of the ledger (a request that waits or a lease) and its holder, as values."""
 
 from __future__ import annotations
 
@@ -58,28 +58,6 @@ class Entry:
             short_duration(int(now - (self.granted_at or self.requested_at))),
         )
         return f"{self.holder.user}: {self.holder.label} ({size}, {since})"
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
-    """Where a waiting entry is in the queue, as of the time `seen_at`.
-
-    `position` 1 is next; `length` counts all that compete for the same servers, this one included. `ahead`:
-    the entries that hold GPUs first, then those that wait before this one.
-    """
-
-    position: int
-    length: int
-    ahead: tuple[Entry, ...]
-    seen_at: float
-
-    def text(self) -> str:
-        """The message of the client's waiting line."""
-        from bitfusion_client.client_output import format_waiting  # a millisecond only waiters pay
-
-        return format_waiting(
-            self.position, self.length, [entry.summary(self.seen_at) for entry in self.ahead]
-        )
 
 
 def size_text(request: GpuRequest) -> str:

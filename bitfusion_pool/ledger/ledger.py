@@ -10,11 +10,10 @@ import os
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.inventory.configuration import configuration_path, file_version, read_configuration
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.servers import default_servers
-from bitfusion_pool.ledger.database import open_database
+from bitfusion_pool.ledger.database import open_database, read_meta, write_meta_once
 from bitfusion_pool.ledger.entries import HELD, PROCESS, WAITING
 from bitfusion_pool.ledger.entry_table import (
     all_entries,
@@ -25,8 +24,7 @@ from bitfusion_pool.ledger.entry_table import (
     set_expiry,
 )
 from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
-from bitfusion_pool.ledger.meta_table import read_meta, write_meta_once
-from bitfusion_pool.ledger.pool_folder import file_mode, pool_folder
+from bitfusion_pool.ledger.pool_folder import configuration_path, file_mode, file_version, pool_folder
 from bitfusion_pool.ledger.queue import Queue
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.ledger.stored_inventory import StoredInventory
@@ -37,7 +35,8 @@ if TYPE_CHECKING:
 
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.servers import Server
-    from bitfusion_pool.ledger.entries import Entry, Holder, QueuePosition
+    from bitfusion_pool.ledger.entries import Entry, Holder
+    from bitfusion_pool.ledger.queue_position import QueuePosition
 
 
 class Ledger:
@@ -222,15 +221,22 @@ class Ledger:
 
     def _follow_configuration(self, environ: Mapping[str, str]) -> None:
         path = configuration_path(self.folder, environ)
-        version = file_version(path, required="BITFUSION_POOL_CONFIG" in environ)
+        version = file_version(path)
         known = self._inventory.configuration_version
-        if known == version or (known is not None and not version):
-            return  # a pool whose file is removed keeps its last configuration
-        found = read_configuration(path) if version else None
-        servers = (found.servers if found else ()) or default_servers()
+        must_exist = "BITFUSION_POOL_CONFIG" in environ
+        # a pool whose file is removed keeps its last configuration
+        if (version or not must_exist) and (known == version or (known is not None and not version)):
+            return
+        servers: tuple[Server, ...] = ()
+        emulation: Mapping[str, str] = {}
+        if version or must_exist:
+            from bitfusion_pool.inventory.configuration import read_configuration
+
+            found = read_configuration(path)
+            servers, emulation = found.servers, found.emulation
         with self._transaction() as transaction:
             # leases stay; what they hold of devices that are gone no longer counts
-            self._inventory.replace(servers, found.emulation if found else {}, version)
+            self._inventory.replace(servers or default_servers(), emulation, version)
             self._queue.inventory_replaced(transaction)
 
     def _transaction(self) -> Transaction:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = "/var/tmp/bitfusion-pool"
 DATABASE = "ledger.db"
+CONFIGURATION = "pool.toml"
 LOCKS = "locks"
 WAKE_UPS = "bells"  # the name is older than the code's; folders of running pools have it
 SUBFOLDERS = (LOCKS, WAKE_UPS)
@@ -25,6 +26,20 @@ SUBFOLDERS = (LOCKS, WAKE_UPS)
 def pool_folder(environ: Mapping[str, str]) -> str:
     """The pool's folder; it may not exist yet."""
     return os.path.abspath(environ.get("BITFUSION_POOL_DIR") or DEFAULT_FOLDER)
+
+
+def configuration_path(folder: str, environ: Mapping[str, str]) -> str:
+    """The file that describes the pool in `folder`; it need not exist unless the environment names it."""
+    return environ.get("BITFUSION_POOL_CONFIG") or f"{folder}/{CONFIGURATION}"
+
+
+def file_version(path: str) -> str:
+    """A text that changes whenever the file does; empty if there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
 
 
 def unreadable(folder: str, why: object) -> PoolUnreadable:

@@ -6,7 +6,6 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.placement import candidates, choose
-from bitfusion_pool.ledger.entries import QueuePosition
 from bitfusion_pool.ledger.entry_table import (
     delete_entry,
     entries_holding,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from bitfusion_pool.ledger.entries import Entry
+    from bitfusion_pool.ledger.queue_position import QueuePosition
     from bitfusion_pool.ledger.stored_inventory import StoredInventory
     from bitfusion_pool.ledger.transaction import Transaction
 
@@ -104,6 +104,8 @@ class Queue:
 
     def position(self, entry: Entry) -> QueuePosition:
         """The position of a waiting entry among those that compete for the same servers."""
+        from bitfusion_pool.ledger.queue_position import QueuePosition  # a millisecond only waiters pay
+
         wanted = set(entry.servers)
         waiting = [other for other in waiting_entries(self._db) if wanted.intersection(other.servers)]
         earlier = [other for other in waiting if other.number < entry.number]

@@ -7,7 +7,7 @@ import os
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.emulation import join_settings, split_settings
 from bitfusion_pool.inventory.servers import Device, Server
-from bitfusion_pool.ledger.meta_table import read_meta, write_meta
+from bitfusion_pool.ledger.database import read_meta, write_meta
 
 if TYPE_CHECKING:
     import sqlite3

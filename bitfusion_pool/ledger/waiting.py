@@ -12,8 +12,9 @@ from bitfusion_pool.ledger.wake_up import WakeUp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bitfusion_pool.ledger.entries import Entry, QueuePosition
+    from bitfusion_pool.ledger.entries import Entry
     from bitfusion_pool.ledger.ledger import Ledger
+    from bitfusion_pool.ledger.queue_position import QueuePosition
 
 DEFAULT_TIMEOUT_S = 1800.0  # 30m, as the real client has it
 FIRST_PAUSE_S = 0.02

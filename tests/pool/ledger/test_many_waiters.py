@@ -12,8 +12,9 @@ import pytest
 
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.ledger import waiting
-from bitfusion_pool.ledger.entries import Entry, QueuePosition
+from bitfusion_pool.ledger.entries import Entry
 from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.queue_position import QueuePosition
 from bitfusion_pool.ledger.waiting import pause, wait_for_turn
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient

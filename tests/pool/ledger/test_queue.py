@@ -8,7 +8,8 @@ import pytest
 
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.ledger import transaction
-from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, QueuePosition
+from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
+from bitfusion_pool.ledger.queue_position import QueuePosition
 from tests.pool.holders import Holders
 from tests.pool.pool_client import PoolClient
 

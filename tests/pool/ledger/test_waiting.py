@@ -14,7 +14,8 @@ from bitfusion_client.errors import (
 )
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.ledger import waiting
-from bitfusion_pool.ledger.entries import HELD, QueuePosition
+from bitfusion_pool.ledger.entries import HELD
+from bitfusion_pool.ledger.queue_position import QueuePosition
 from bitfusion_pool.ledger.waiting import FIRST_PAUSE_S, pause, wait_for_turn
 from bitfusion_pool.ledger.wake_up import WakeUp
 from tests.pool.holders import Holders, somebody
