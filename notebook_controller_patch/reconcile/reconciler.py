@@ -113,6 +113,8 @@ class Reconciler:
             self.reconcile(key)
             self._queue.forget(key)
         except NotLeading:
+            # If the Lease was only renewed late, this term goes on, and the notebook must not be forgotten.
+            self._queue.retry(key)
             return
         except Conflict as error:
             # the cache was behind; the event that brings it up to date also queues the key, unless it is lost

@@ -1,0 +1,204 @@
+"""The reconciler: what is written in which order, what is retried, what is sent once; without an API server."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bitfusion_client.client_images import DEFAULT_RULES
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.errors import Conflict, NoAnswer, TooManyRequests
+from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.reconcile.cache import Cache, Key
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.decisions import Action
+from notebook_controller_patch.reconcile.election import Candidate
+from notebook_controller_patch.reconcile.events import NotebookEvent
+from notebook_controller_patch.reconcile.reconciler import Reconciler
+from notebook_controller_patch.reconcile.records import (
+    NotebookRecord,
+    PodRecord,
+    StatefulSetRecord,
+    notebook_record,
+    statefulset_record,
+)
+from notebook_controller_patch.reconcile.work_queue import WorkQueue
+from notebook_controller_patch.reconcile.writer import NotLeading, Writer
+from tests.notebook_controller_patch.reconcile.objects import CLIENT, Object, admitted, notebook, statefulset
+
+KEY = ("ann", "nb")
+HALF = {"bitfusion.io/gpu-50": "1"}
+
+
+class RecordedWriter(Writer):
+    """Remembers what it should do; `failure` is raised by each action."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.pods_read = 0
+        self.paused: list[float] = []
+        self.failure: Exception | None = None
+
+    def stop(self) -> None:
+        pass
+
+    def pause(self, seconds: float) -> None:
+        self.paused.append(seconds)
+
+    def read_pod(self, notebook: NotebookRecord) -> PodRecord | None:
+        self.pods_read += 1
+        return None
+
+    def perform(self, action: Action, notebook: NotebookRecord) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.done.append(action.reason if isinstance(action, NotebookEvent) else type(action).__name__)
+
+
+class OneTurn(WorkQueue):
+    """Hands out one key a turn, then acts as if it were closed."""
+
+    turns = 0
+
+    def get(self, seconds: float | None = None) -> Key | None:
+        if self.turns == 0:
+            return None
+        self.turns -= 1
+        return super().get(0)
+
+
+class Setting:
+    """A reconciler of one notebook."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.notebooks: Cache[NotebookRecord] = Cache()
+        self.statefulsets: Cache[StatefulSetRecord] = Cache()
+        self.queue = OneTurn(first_delay=1000)
+        self.writer = RecordedWriter()
+        context = ReconcileContext(
+            api=cast(KubernetesApi, None),
+            candidate=Candidate("kubeflow", "lease", "one"),
+            rules=lambda: DEFAULT_RULES,
+            metrics=ReconcileMetrics(self.registry),
+            watch_metrics=WatchMetrics(self.registry),
+        )
+        self.reconciler = Reconciler(context, self.notebooks, self.statefulsets, self.queue, self.writer)
+
+    def know(self, of: Object, sts: Object | None = None) -> None:
+        record = notebook_record(of)
+        assert record is not None
+        self.notebooks.put(record)
+        sts_record = statefulset_record(sts) if sts is not None else None
+        if sts_record is not None:
+            self.statefulsets.put(sts_record)
+
+    def work_once(self) -> None:
+        """As a worker does for one key."""
+        self.queue.turns = 1
+        self.queue.add(KEY)
+        self.reconciler.work()
+
+    def runs(self, result: str) -> float:
+        return self.registry.get_sample_value("bitfusion_reconcile_runs_total", {"result": result}) or 0
+
+    def pending(self) -> float | None:
+        return self.registry.get_sample_value("bitfusion_reconcile_pending_notebooks")
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def test_events_come_first_then_the_notebook_then_the_template(setting: Setting) -> None:
+    of = notebook(limits=HALF)
+    setting.know(of, statefulset(of, replicas=0))
+    setting.reconciler.reconcile(KEY)
+    assert setting.writer.done == ["PatchNotebook", "PatchTemplate"]
+
+
+def test_the_pod_is_read_only_where_it_decides(setting: Setting) -> None:
+    of = admitted()
+    setting.know(of, statefulset(of, annotations=CLIENT))
+    setting.reconciler.reconcile(KEY)
+    assert setting.writer.pods_read == 0
+    setting.know(of, statefulset(of, ready=False))
+    setting.reconciler.reconcile(KEY)
+    assert setting.writer.pods_read == 1
+
+
+def test_a_refusal_is_sent_once_until_it_changes(setting: Setting) -> None:
+    for size, sent in (("500", 1), ("500", 1), ("501", 2), ("500", 3)):
+        setting.know(notebook(limits={f"bitfusion.io/gpu-{size}": "1"}))
+        setting.reconciler.reconcile(KEY)
+        assert setting.writer.done == ["BitfusionRequestRefused"] * sent
+
+
+def test_a_refusal_that_could_not_be_sent_is_sent_again(setting: Setting) -> None:
+    setting.know(notebook(limits={"bitfusion.io/gpu-500": "1"}))
+    setting.writer.failure = NoAnswer()
+    with pytest.raises(NoAnswer):
+        setting.reconciler.reconcile(KEY)
+    setting.writer.failure = None
+    setting.reconciler.reconcile(KEY)
+    assert setting.writer.done == ["BitfusionRequestRefused"]
+
+
+def test_a_corrected_notebook_may_be_refused_again(setting: Setting) -> None:
+    for limits in ({"bitfusion.io/gpu-500": "1"}, {}, {"bitfusion.io/gpu-500": "1"}):
+        setting.know(notebook(limits=limits))
+        setting.reconciler.reconcile(KEY)
+    assert setting.writer.done == ["BitfusionRequestRefused"] * 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "result"),
+    [
+        (Conflict(409, "Conflict", ""), "conflict"),
+        (NoAnswer(), "error"),
+        (TooManyRequests(429, "", "", 5.0), "error"),
+        (ZeroDivisionError(), "error"),
+    ],
+)
+def test_what_failed_is_tried_again_later(setting: Setting, failure: Exception, result: str) -> None:
+    setting.know(notebook(limits=HALF))
+    setting.writer.failure = failure
+    setting.work_once()
+    assert setting.runs(result) == 1
+    assert setting.queue.depth() == 1
+    assert setting.writer.paused == ([5.0] if isinstance(failure, TooManyRequests) else [])
+
+
+def test_a_notebook_is_not_forgotten_when_the_lease_was_renewed_late(setting: Setting) -> None:
+    setting.know(notebook(limits=HALF))
+    setting.writer.failure = NotLeading()
+    setting.work_once()
+    assert setting.queue.depth() == 1
+    assert setting.runs("error") == 0
+
+
+def test_what_went_well_is_not_tried_again(setting: Setting) -> None:
+    setting.know(notebook(limits=HALF))
+    setting.work_once()
+    assert setting.runs("done") == 1
+    assert setting.queue.depth() == 0
+
+
+def test_writes_that_another_program_undoes_are_throttled(setting: Setting) -> None:
+    setting.know(notebook(limits=HALF))  # and never as it was patched
+    for _ in range(25):
+        setting.work_once()
+    assert setting.writer.done == ["PatchNotebook"] * 20
+    assert setting.queue.depth() == 1
+
+
+def test_pending_notebooks_are_counted(setting: Setting) -> None:
+    setting.know(notebook(annotations={"bitfusion.io/pending": "x"}))
+    setting.reconciler.reconcile(KEY)
+    assert setting.pending() == 1
+    setting.notebooks.remove(KEY)
+    assert setting.reconciler.reconcile(KEY) == []
+    assert setting.pending() == 0
