@@ -1,4 +1,4 @@
-"""Which annotations a StatefulSet's template takes over from its Notebook, and when. Pure; raw objects.
+"""When a StatefulSet's template takes over its Notebook's carried annotations, as a JSON patch. Pure.
 
 A change of a template's annotations makes Kubernetes remake the pod. So a running notebook keeps what it was
 started with, and takes over what has changed in the very write that stops or starts it.
