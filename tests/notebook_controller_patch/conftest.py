@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook_controller_patch.reconcile.fake_api import FakeApi, fake_api
+from tests.notebook_controller_patch.fake_api import FakeApi, fake_api
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.notebook_controller_patch.fake_api import FakeApi
 from tests.notebook_controller_patch.reconcile.clock import Clock
 
 
@@ -11,3 +12,9 @@ from tests.notebook_controller_patch.reconcile.clock import Clock
 def clock() -> Clock:
     """A clock for what waits."""
     return Clock()
+
+
+@pytest.fixture
+def api(api_server: FakeApi) -> FakeApi:
+    """The API server that the reconciler works with."""
+    return api_server

@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 
 from notebook_controller_patch.reconcile.election import Candidate, Election, LeaderCallbacks, LeaseTimes
-from tests.notebook_controller_patch.reconcile.fake_api import (
-    GET,
-    PATCH,
-    POST,
-    FakeApi,
-    Handler,
-    fake_api,
-    reset,
-    stall,
-    status,
-)
+from tests.notebook_controller_patch.fake_api import GET, PATCH, POST, FakeApi, Handler, fake_api
+from tests.notebook_controller_patch.faults import reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import LEASES
 from tests.support.waiting import wait_until
 
@@ -39,12 +30,6 @@ class Replica:
     @property
     def leading(self) -> bool:
         return self.election.leading
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    with fake_api() as server:
-        yield server
 
 
 @pytest.fixture

@@ -19,19 +19,8 @@ from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.list_watch import ListWatch
 from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
 from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
-from tests.notebook_controller_patch.reconcile.fake_api import (
-    LIST,
-    WATCH,
-    FakeApi,
-    Fault,
-    Handler,
-    bookmark,
-    fake_api,
-    raw,
-    reset,
-    stall,
-    status,
-)
+from tests.notebook_controller_patch.fake_api import LIST, WATCH, FakeApi, Handler
+from tests.notebook_controller_patch.faults import Fault, bookmark, raw, reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, Object, notebook
 from tests.support.waiting import wait_until
 
@@ -84,12 +73,6 @@ class Loop:
 
     def restarts(self, reason: str) -> float:
         return self.metric("bitfusion_watch_restarts_total", reason=reason)
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    with fake_api() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The reconciler: what is written in which order, what is retried, what is sent once; without an API server."""
+"""The reconciler: what is written in which order, what is retried, what is sent once."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
 from notebook_controller_patch.reconcile.records import NotebookRecord
 from notebook_controller_patch.reconcile.service import ReconcileService
 from notebook_controller_patch.reconcile.watched_resource import WatchLimits
-from tests.notebook_controller_patch.reconcile.fake_api import (
+from tests.notebook_controller_patch.fake_api import (
     DELETE,
     GET,
     LIST,
@@ -34,11 +34,8 @@ from tests.notebook_controller_patch.reconcile.fake_api import (
     WATCH,
     FakeApi,
     Handler,
-    fake_api,
-    reset,
-    stall,
-    status,
 )
+from tests.notebook_controller_patch.faults import reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import (
     CLIENT,
     EVENTS,
@@ -96,12 +93,6 @@ class Replica:
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(name, labels) or 0.0
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    with fake_api() as server:
-        yield server
 
 
 @pytest.fixture

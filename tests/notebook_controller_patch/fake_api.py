@@ -10,9 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import queue
-import socket
 import ssl
-import struct
 import threading
 import time
 import urllib.parse
@@ -27,6 +25,7 @@ import jsonpatch
 from kubernetes.client import Configuration
 
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi, new_client
+from tests.notebook_controller_patch.faults import Fault, bookmark, status_object
 
 Object = dict[str, Any]
 LIST, WATCH, GET, POST, PATCH, DELETE = "list", "watch", "get", "post", "patch", "delete"
@@ -43,58 +42,12 @@ class Request:
     authorization: str
 
 
-Fault = Callable[["Handler"], None]
-
-
 @dataclass
 class _Planned:
     fault: Fault
     verb: str | None
     path: str
     left: int
-
-
-def status(code: int, reason: str = "", message: str = "", **headers: str) -> Fault:
-    """Answer with an error."""
-    return lambda handler: handler.answer(code, status_object(code, reason, message), headers)
-
-
-def status_object(code: int, reason: str = "", message: str = "") -> Object:
-    return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
-
-
-def raw(*lines: bytes, then: Fault | None = None) -> Fault:
-    """A watch that sends exactly this, then ends (or does `then`)."""
-
-    def send(handler: Handler) -> None:
-        handler.begin_stream()
-        for line in lines:
-            handler.send_piece(line)
-        if then is None:
-            handler.end_stream()
-        else:
-            then(handler)
-
-    return send
-
-
-def reset(handler: Handler) -> None:
-    """End the connection with an RST."""
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    handler.close_connection = True
-    handler.connection.close()
-
-
-def stall(handler: Handler) -> None:
-    """Say nothing more, and keep the connection open, until the server ends."""
-    handler.server.api.ending.wait(60)
-    handler.close_connection = True
-
-
-def bookmark(version: int) -> bytes:
-    return (
-        json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}) + "\n"
-    ).encode()
 
 
 class Handler(BaseHTTPRequestHandler):
