@@ -19,7 +19,7 @@ DEFAULT_FOLDER = "/var/tmp/bitfusion-pool"
 DATABASE = "ledger.db"
 CONFIGURATION = "pool.toml"
 LOCKS = "locks"
-WAKE_UPS = "bells"  # the name is older than the code's; folders of running pools have it
+WAKE_UPS = "bells"  # the folders of existing pools have this name
 SUBFOLDERS = (LOCKS, WAKE_UPS)
 
 

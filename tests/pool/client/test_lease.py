@@ -11,7 +11,7 @@ from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
 
 
-def test_a_server_that_vanishes_between_grant_and_start_is_told(client: PoolClient) -> None:
+def test_a_server_that_vanishes_between_grant_and_start_is_an_error(client: PoolClient) -> None:
     with client.ledger() as ledger:
         entry, lock = ledger.submit(GpuRequest(2), somebody())
         ledger.release(entry.entry_id)

@@ -103,7 +103,7 @@ def test_the_program_starts_as_if_nothing_were_in_between(client: PoolClient) ->
     assert signals(out) == signals(plain.stdout)
 
 
-def test_a_full_disk_is_told_in_one_line(client: PoolClient) -> None:
+def test_a_full_disk_is_one_clear_error_line(client: PoolClient) -> None:
     client.folder.mkdir()
     script = 'mount -t tmpfs -o size=160k none "$1" || exit 99; cd "$1"; "$2" list_gpus >/dev/null 2>&1; '
     script += 'cat /dev/zero > filler 2>/dev/null; exec "$2" run -n 1 -- true'

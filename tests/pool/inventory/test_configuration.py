@@ -1,4 +1,4 @@
-"""pool.toml: what may stand in it, and how a mistake is told."""
+"""pool.toml: what it may contain, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_server_without_a_uuid_keeps_the_same_one() -> None:
         ("[[servers]]\n[[servers]]", "two servers have the address 127.0.0.1:56001"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, problem: str) -> None:
+def test_a_mistake_is_reported_with_its_key(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse_configuration(text)
     assert str(caught.value) == problem

@@ -69,7 +69,7 @@ def main(operations: int, seed: int, proofs: str, log: str) -> None:
                 continue
             if entry.state == WAITING:
                 try:
-                    # without a holder's own end nobody would ever get on
+                    # a short wait, because all users may hold GPUs and wait for more at once
                     entry = wait_for_turn(ledger, entry, chance.choice([0.001, 0.02]))
                 except WaitTimedOut:
                     lock.close()

@@ -43,7 +43,7 @@ def _a_file_in_place(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("damage", [_truncate, _older, _no_tables, _a_file_in_place])
-def test_a_damaged_ledger_is_told_in_one_clear_line(client: PoolClient, damage: object) -> None:
+def test_a_damaged_ledger_is_one_clear_error_line(client: PoolClient, damage: object) -> None:
     client.ledger().close()
     assert callable(damage)
     why = damage(client.folder)
@@ -56,7 +56,7 @@ def test_a_damaged_ledger_is_told_in_one_clear_line(client: PoolClient, damage: 
     assert done.stderr == f"Error: pool ledger {path} is unreadable: {why}\n"
 
 
-def test_a_folder_that_cannot_be_made_is_told_too(client: PoolClient) -> None:
+def test_a_folder_that_cannot_be_made_is_an_error_too(client: PoolClient) -> None:
     client.folder.write_text("a file")
     with pytest.raises(BitfusionError) as caught:
         client.ledger()

@@ -50,7 +50,7 @@ def namespaces_work() -> bool:
 
 
 def really_held(proofs: Path) -> Counter[tuple[str, int]]:
-    """What living processes say they hold, by device; a file nobody has locked belongs to a dead one.
+    """What living processes say they hold, by device; a file that is not locked is a dead process's.
 
     All listed files existed at one moment, so whoever has its file locked a little later held its share then.
     """

@@ -50,7 +50,7 @@ def test_a_server_that_is_added_serves_who_waits(client: PoolClient) -> None:
         other.close()
 
 
-def test_a_waiter_whom_the_changed_pool_can_never_serve_is_told(client: PoolClient) -> None:
+def test_a_waiter_whom_the_changed_pool_can_never_serve_is_an_error(client: PoolClient) -> None:
     with client.ledger() as ledger:
         held, lock = ledger.submit(GpuRequest(2), somebody())
         waiting, other = ledger.submit(GpuRequest(2), somebody())
