@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
+    """A living process and its command line."""
+
     pid: int
     parent: int
     words: list[str]
@@ -22,10 +24,12 @@ class Process(NamedTuple):
 
     @property
     def is_kernel(self) -> bool:
+        """A kernel of Python, or what starts one: its command line is part of the launcher's."""
         return "ipykernel_launcher" in self.words or "ipykernel" in self.words
 
 
 def look(pid: int) -> Process | None:
+    """The process of this pid; None where it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
@@ -61,7 +65,7 @@ class Chain(NamedTuple):
 def find_chain(proxy: int) -> Chain | None:
     """The chain below the proxy's pid; None while there is no kernel or nothing wraps it."""
     below = descendants(proxy)
-    # The launcher has the kernel's words among its own, so the last one down the line is the kernel.
+    # The launcher's command line contains the kernel's, so the lowest process that matches is the kernel.
     named = [process for process in below.values() if process.is_kernel and process.pid != proxy]
     parents = {process.parent for process in named}
     for process in named:

@@ -1,4 +1,4 @@
-"""Execute tensorflow_digits.ipynb in the Bitfusion kernel and check, from outside, that it is true.
+"""Executes tensorflow_digits.ipynb in the Bitfusion kernel and checks from outside what it shows.
 
     python examples/run_demo.py             # what `make demo` calls
 
@@ -52,6 +52,7 @@ class Demo:
         self.computed = 0
 
     def run(self) -> None:
+        """Execute the notebook; what fails is kept for the table."""
         self.client = NotebookClient(
             self.notebook,
             kernel_name=self.kernel_name,
@@ -65,10 +66,11 @@ class Demo:
             self.client.execute()
         except CellExecutionError as error:
             self.failures.append(f"a cell failed: {error.ename}: {error.evalue}")
-        except Exception as error:  # a kernel that died or never answered: told in the table
+        except Exception as error:  # a kernel that died or never answered: shown in the table
             self.failures.append(f"the notebook stopped: {type(error).__name__}: {error}")
 
     def before_cell(self, cell: Any, cell_index: int) -> None:
+        """Print the cell's title and note when it begins."""
         if cell.cell_type != "code":
             return
         number = len(self.times) + 1
@@ -78,18 +80,20 @@ class Demo:
         self.computed = computed_ns(self.chain.kernel.pid) if self.chain else 0
 
     def after_cell(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+        """Print the cell's time and check which process computed it."""
         self.times[-1] = time.monotonic() - self.times[-1]
         print(f"{self.times[-1]:6.1f} s", flush=True)
         self.look_at_work(cell)
         text = output_text(cell)
         if "!bitfusion" in cell.source and re.search(r"(?m)^Error:", text):
-            self.failures.append(f"cell {len(self.times)}: the client said an error:\n{text}")
+            self.failures.append(f"cell {len(self.times)}: the bitfusion client printed an error:\n{text}")
 
     def on_error(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+        """Print the traceback of a cell."""
         print("\n" + "\n".join(execute_reply["content"].get("traceback", [])))
 
     def look_at_work(self, cell: Any) -> None:
-        """Was this cell computed by the one kernel under `bitfusion run`?"""
+        """Check that this cell was computed by the one kernel under `bitfusion run`."""
         manager: Any = self.client.km
         proxy = manager.provisioner.pid
         self.seen.update(descendants(proxy))
@@ -114,6 +118,7 @@ class Demo:
             self.in_kernel += 1
 
     def cells_text(self) -> str:
+        """How many cells ran where, for the table."""
         return f"{self.in_kernel} under `bitfusion run`, {self.by_proxy} %bitfusion"
 
     def check_afterwards(self) -> str:

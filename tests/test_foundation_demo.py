@@ -68,7 +68,7 @@ def test_a_notebook_that_learns_nothing_fails_the_demo(tmp_path: Path) -> None:
     result = demo("--output", tmp_path / "out", "--notebook", path)
     assert result.returncode == 1
     assert "TensorFlow learned too little: 12.0 %" in result.stdout
-    assert "the client said an error" in result.stdout
+    assert "the bitfusion client printed an error" in result.stdout
 
 
 @pytest.mark.usefixtures("kernel")
