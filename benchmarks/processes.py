@@ -61,7 +61,7 @@ def total(pids: Iterable[int]) -> Memory:
 
 
 def roles(mark: str, proxy: int) -> dict[int, str]:
-    """Which process of a kernel's chain is which, told by their command lines.
+    """Which process of a kernel's chain is which, by their command lines.
 
     The supervisor is forked by the proxy and executes no other program, so that the two share a command line.
     """

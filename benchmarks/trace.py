@@ -43,6 +43,7 @@ class Call:
 
     @property
     def succeeded(self) -> bool:
+        """Whether the call returned no error."""
         return " = -1 " not in self.text
 
 

@@ -23,7 +23,7 @@ LOG_LINES = 500
 
 
 class Device:
-    """One GPU of the lease, as the pool told it."""
+    """One GPU of the lease, as the pool describes it."""
 
     __slots__ = ("id", "memory_mib", "name", "server", "simulated", "total_mib")
 
@@ -45,7 +45,7 @@ class Device:
 
 
 def devices_from_environment(environment: dict[str, str]) -> list[Device]:
-    """What the embedded pool tells its child; empty under a client that tells nothing."""
+    """The GPUs that the embedded pool describes to its child; empty under any other client."""
     try:
         fields = json.loads(environment.get("BITFUSION_POOL_DEVICES", "[]"))
         return [Device(entry) for entry in fields]
@@ -66,7 +66,7 @@ class Acquisition:
         """The last lines that the kernel wrote to its real stdout and stderr, past IPython."""
         self._last_was_clients = False
         self.queue_position: int | None = None
-        """Counts from 1; None while the client has not told one."""
+        """Counts from 1; None while the client has not reported one."""
         self.queue_length: int | None = None
         """How many wait, this attempt included."""
         self.ahead: tuple[str, ...] = ()
@@ -78,8 +78,6 @@ class Acquisition:
         self.memory_mib: int | None = None
         self.gpu_ids: tuple[int, ...] = ()
         self.devices: list[Device] = []
-        self.wrapper_environment: dict[str, str] = {}
-        self.launcher_pid: int | None = None
         self.kernel_pid: int | None = None
         self.kernel_status: int | None = None
         self.wrapper_status: int | None = None
@@ -89,7 +87,7 @@ class Acquisition:
         line = parse_line(text)
         if isinstance(line, Unknown) and self.launched_at is not None:
             if not text.strip() and self._last_was_clients:
-                return True  # the client puts an empty line into its report
+                return True  # the client prints an empty line between its own
             self._last_was_clients = False
             if text.strip():
                 self.kernel_output.append(text.strip())
@@ -110,12 +108,10 @@ class Acquisition:
         return True
 
     def on_launched(self, event: LaunchedEvent, now: float) -> None:
-        """The launcher runs under the wrapper: the GPUs are ours and the kernel is starting."""
+        """The launcher runs under the wrapper: the GPUs are granted and the kernel is starting."""
         self.launched_at = now
-        self.launcher_pid = event.launcher_pid
         self.kernel_pid = event.kernel_pid
-        self.wrapper_environment = event.environment
-        self.devices = devices_from_environment(self.wrapper_environment)
+        self.devices = devices_from_environment(event.environment)
 
     @property
     def granted(self) -> bool:

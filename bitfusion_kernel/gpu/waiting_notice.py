@@ -15,7 +15,7 @@ class WaitingNotice(NamedTuple):
         request: The request as text, "2 GPUs × 50 %".
         seconds: How long the cell has waited.
         granted: True in the short time between getting the GPUs and the kernel's answer.
-        queue_position: Counts from 1; None while the client has not told one.
+        queue_position: Counts from 1; None while the client has not reported one.
         queue_length: How many wait, this one included.
         ahead: Who is ahead in the queue, as the client describes them.
     """
@@ -61,7 +61,7 @@ def _lines(notice: WaitingNotice) -> tuple[str, list[str]]:
     if notice.granted:
         return f"Got {notice.request} – starting the kernel", []
     if notice.queue_position is None:
-        details = ["The pool has not told a position"]
+        details = ["The pool has not reported a position"]
     else:
         details = [f"Position {notice.queue_position} of {notice.queue_length} in the queue"]
     if notice.ahead:

@@ -208,7 +208,7 @@ class CellScheduler:
         return None if self._display.cell is None else self._display.waited
 
     def fail_wait(self, error: BitfusionError) -> None:
-        """The wait has ended without a kernel: the cell that waited says why."""
+        """The wait has ended without a kernel: the cell that waited shows why."""
         cell = self._display.end()
         if cell is not None:
             self._fail_waiting(cell, error)
@@ -234,14 +234,14 @@ class CellScheduler:
             self._replies.abort(cell)
 
     def fail_running(self, error: BitfusionError) -> None:
-        """The kernel is gone: the cell that ran says why, the others never run."""
-        told = False
+        """The kernel is gone: the cell that ran shows why, the others never run."""
+        reported = False
         for cell in self._in_kernel.take_all():
-            if cell.is_silent or told:
+            if cell.is_silent or reported:
                 self._replies.abort(cell)
             else:
                 self._replies.fail(cell, error)
-                told = True
+                reported = True
         self._abort_queued()
 
     # -- what the kernel answers -----------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What happens to the kernel and its `bitfusion run`: launched, connected, exited; the supervisor's death.
 
-Each event is served in one method: it tells the lifecycle first, then whoever has to act, in this order.
+Each event is served by one method: the lifecycle changes its state first, then the other parts act on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
 
 LAST_OUTPUT_DELAY = 0.3
-"""Seconds a dead kernel's wrapper gets to say its exit message and its status before the cell is told."""
+"""Seconds the wrapper of a dead kernel has to end, for its exit message and status, before the cell fails."""
 
 
 class KernelEvents:
@@ -165,7 +165,7 @@ class KernelEvents:
 
 
 def _pass_on_to_stderr(line: str) -> None:
-    """What the kernel wrote past IPython, for Jupyter's log; dropped if nobody reads that."""
+    """Write what the kernel printed past IPython to Jupyter's log; drop it if nobody reads that."""
     try:
         if select.select([], [2], [], 0)[1]:  # then at least PIPE_BUF bytes can be written without blocking
             os.write(2, line.encode()[: select.PIPE_BUF - 1] + b"\n")

@@ -1,4 +1,4 @@
-"""The sockets to the kernel, and joining it: finding out when it answers and its output is received."""
+"""The sockets to the kernel, and joining it: probes until it answers and its output is received."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire
 
 PROBE_EVERY = 0.02
-"""Seconds between questions to a kernel that has not answered on both channels yet."""
+"""Seconds between looks at a kernel that has not answered on both channels yet."""
 
-PROBE_PATIENCE = 0.4
-"""Seconds a question may stay unanswered: longer than the kernel takes to start on an idle machine, and
-asking twice does no harm."""
+PROBE_LIMIT = 0.4
+"""Seconds without an answer until the kernel is probed again: longer than it takes to start on an idle
+machine; a second probe does no harm."""
 
-GREETING_PATIENCE = 0.05
-"""Seconds, after the kernel's first answer, that its `status: starting` is waited for, to keep it from
-clients: ipykernel answers control a moment before it says so. Kernels that never say it cost this much."""
+GREETING_LIMIT = 0.05
+"""Seconds to wait for the kernel's `status: starting` after its first answer, to keep it from the clients:
+ipykernel answers control a moment before it publishes that. A kernel that never does costs this much."""
 
 OUTPUT_BACKLOG = 400
-"""Messages the proxy takes from the kernel ahead of the clients. The clients' socket drops what goes beyond
-its 1000 when it is behind; a full default backlog of 1000, poured out after a pause, did just that, so what
-is more waits in the kernel, as it does without a proxy."""
+"""Messages the proxy takes from the kernel ahead of the clients. The clients' socket drops what exceeds its
+own 1000 when a client is behind, and a backlog of the default 1000, sent at once after a pause, did exceed
+them. So the rest waits in the kernel, as it does without a proxy."""
 
 RECONNECT_MS = 5
 
@@ -65,15 +65,15 @@ class KernelSockets:
         return socket
 
     def probe(self) -> None:
-        """Ask the kernel something harmless on control; its answer and its `idle` are what we wait for.
+        """Ask the kernel something harmless on control; it is joined with the answer and its `idle` on iopub.
 
-        One question at a time, asked again when it was answered but its `idle` was not seen: then iopub
-        had not been joined yet. Or when there was no answer for a while: ipykernel before 7.4 loses what
-        comes to control while it starts.
+        One probe at a time. It is repeated when it was answered but its `idle` was not seen, because iopub
+        had not been joined yet; or when there is no answer for a while, because ipykernel before 7.4 loses
+        what comes on control while it starts.
         """
         now = time.monotonic()
         missed = self._answered_at is not None and not self._idle_seen
-        lost = self._answered_at is None and now - self._asked_at > PROBE_PATIENCE
+        lost = self._answered_at is None and now - self._asked_at > PROBE_LIMIT
         if self._probe_id is None or missed or lost:
             self._asked_at = now
             frames = self._wire.build("kernel_info_request", {})
@@ -98,7 +98,7 @@ class KernelSockets:
     def _joined(self) -> bool:
         if self._answered_at is None or not self._idle_seen:
             return False
-        return self._said_starting or time.monotonic() - self._answered_at > GREETING_PATIENCE
+        return self._said_starting or time.monotonic() - self._answered_at > GREETING_LIMIT
 
     def _read_control(self) -> None:
         reply = self._wire.read(self.control.recv_multipart(zmq.NOBLOCK))
@@ -116,6 +116,6 @@ class KernelSockets:
                 self._idle_seen = True
             return False
         if message.type == "status" and state == "starting":
-            self._said_starting = True  # the proxy has told the clients already
+            self._said_starting = True  # the proxy has published that already
             return False
         return message.type != "iopub_welcome"

@@ -10,11 +10,11 @@ INLET_ADDRESS = "inproc://proxy-iopub"
 
 
 class OutputRelay:
-    """Moves iopub in C: proxy's XPUB ⇄ XSUB on the kernel, with an inlet for the proxy's own messages.
+    """Relays between the clients' XPUB and the kernel's XSUB, with an inlet for the proxy's own messages.
 
-    The XSUB is connected to the kernel and to an inproc XPUB of ours. Subscriptions of clients travel to
-    both, so the proxy still sees each new subscriber (to welcome it), and what the proxy publishes on the
-    inlet leaves by the same socket as the kernel's output.
+    The XSUB is also connected to the inlet, an inproc XPUB. Subscriptions of clients travel to both, so the
+    proxy still sees each new subscriber (to welcome it), and what the proxy publishes on the inlet leaves by
+    the same socket as the kernel's output. Both sockets belong to the relay from now on.
     """
 
     def __init__(

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,11 @@ import zmq
 import bitfusion_kernel
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.protocol.wire import Message, Wire
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline
 
 ENTRY = Path(bitfusion_kernel.__file__).with_name("__main__.py")
-PATIENCE_S = 15.0
+LIMIT_S = 15.0
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
 
 WAIT_FOR_EVER = f"""
@@ -34,7 +35,7 @@ sys.exit(subprocess.call(words[words.index("--") + 1 :]))
 
 
 def refuse(text: str, status: int = 1) -> str:
-    """A client that fails with these words."""
+    """A client that prints this and fails."""
     return f"print({text!r}, file=sys.stderr, flush=True); sys.exit({status})"
 
 
@@ -109,8 +110,8 @@ class ProxyHarness:
 
     def on_iopub(self, wanted: Callable[[Message], bool]) -> Message:
         """The next message of a kind; all that come are kept in `published`."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.iopub.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+        deadline = Deadline(LIMIT_S)
+        while self.iopub.poll(deadline.left_ms):
             message = self.wire.read(self.iopub.recv_multipart())
             self.published.append(message)
             if wanted(message):
@@ -127,8 +128,8 @@ class ProxyHarness:
             if message.parent_header["msg_id"] == request:
                 return message
         socket = self.shell if on == "shell" else self.control
-        deadline = time.monotonic() + PATIENCE_S
-        while socket.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+        deadline = Deadline(LIMIT_S)
+        while socket.poll(deadline.left_ms):
             message = self.wire.read(socket.recv_multipart())
             if message.parent_header["msg_id"] == request:
                 return message
@@ -142,7 +143,7 @@ class ProxyHarness:
         return [message for message in self.published if message.parent_header.get("msg_id") == request]
 
     def shown(self, request: str) -> str:
-        """The text of the next wait notice of a cell."""
+        """The text of the next display of a wait in a cell."""
         message = self.on_iopub(
             lambda m: m.type.endswith("display_data") and m.parent_header.get("msg_id") == request
         )
@@ -160,7 +161,7 @@ class ProxyHarness:
         """End the proxy, gently first."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
+        self.process.wait(scaled(10))
         for socket in (self.shell, self.control, self.iopub):
             socket.close()
         self.context.term()

@@ -46,7 +46,7 @@ def test_a_client_that_tells_no_position_is_not_guessed_at() -> None:
     data = render(WaitingNotice("1 GPU", 1))
     assert data["text/plain"].splitlines() == [
         "Waiting for 1 GPU · 1 s",
-        "The pool has not told a position",
+        "The pool has not reported a position",
         CANCEL,
     ]
 

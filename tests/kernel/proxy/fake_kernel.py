@@ -10,6 +10,7 @@ import zmq
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.protocol.wire import Message
 from tests.kernel.proxy.parts import WIRE
+from tests.support.waiting import Deadline
 
 
 class FakeKernel:
@@ -38,7 +39,7 @@ class FakeKernel:
     def request(self, channel: str = "control", limit_s: float = 5.0) -> Message:
         """The next request on a channel."""
         socket: zmq.Socket[bytes] = getattr(self, channel)
-        assert socket.poll(int(limit_s * 1000)), f"nothing came on {channel}"
+        assert socket.poll(Deadline(limit_s).left_ms), f"nothing came on {channel}"
         return WIRE.read(socket.recv_multipart())
 
     def reply(self, request: Message, channel: str = "control", **content: Any) -> None:

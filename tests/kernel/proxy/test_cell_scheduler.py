@@ -281,6 +281,7 @@ def test_silent_cells_are_answered_each_in_its_time() -> None:
     parts = Parts()
     early, late = cell(silent=True), cell(silent=True)
     early.arrived_at = time.monotonic() - parts.policy.silent_wait
+    late.arrived_at = time.monotonic() + 1000
     parts.submit(early, late)
     parts.loop.fire("silent")
     assert (parts.status_of(early), parts.status_of(late)) == ("ok", None)

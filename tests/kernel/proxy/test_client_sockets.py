@@ -13,9 +13,12 @@ from bitfusion_kernel.protocol.wire import Wire
 from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
 from bitfusion_kernel.proxy.publisher import Publisher
 from tests.kernel.proxy.parts import WIRE, RecordingSocket, message
+from tests.support.machine import scaled
 from tests.support.ports import free_ports
 
 Context = zmq.Context[zmq.Socket[bytes]]
+
+LIMIT_MS = int(scaled(5) * 1000)
 
 
 class Bound:
@@ -72,7 +75,7 @@ def test_an_address_that_is_taken_is_an_error(bind: Callable[..., Bound]) -> Non
 def test_the_heartbeat_echoes_while_nobody_serves_the_loop(bind: Callable[..., Bound]) -> None:
     heartbeat = bind().client(zmq.REQ, "hb")
     heartbeat.send(b"ping")
-    assert heartbeat.poll(5000)
+    assert heartbeat.poll(LIMIT_MS)
     assert heartbeat.recv() == b"ping"
 
 
@@ -81,7 +84,7 @@ def test_each_subscriber_is_reported(bind: Callable[..., Bound]) -> None:
     for _ in range(2):
         bound.client(zmq.SUB, "iopub")
     for _ in range(2):
-        assert bound.sockets.iopub.poll(5000)
+        assert bound.sockets.iopub.poll(LIMIT_MS)
         assert bound.sockets.iopub.recv() == b"\x01"
 
 
@@ -91,10 +94,10 @@ def test_a_client_that_reconnects_under_its_identity_gets_its_replies(bind: Call
     for text in (b"before", b"after"):
         client = bound.client(zmq.DEALER, "shell", identity=b"me")
         client.send(text)
-        assert shell.poll(5000)
+        assert shell.poll(LIMIT_MS)
         assert shell.recv_multipart() == [b"me", text]
     shell.send_multipart([b"me", b"reply"])
-    assert client.poll(5000)
+    assert client.poll(LIMIT_MS)
     assert client.recv() == b"reply"
 
 
@@ -107,7 +110,7 @@ def test_with_keys_only_clients_that_know_them_are_heard(bind: Callable[..., Bou
     client = bound.client(zmq.DEALER, "shell", **keys)
     stranger.send(b"stranger")
     client.send(b"client")
-    assert bound.sockets.shell.poll(5000)
+    assert bound.sockets.shell.poll(LIMIT_MS)
     assert bound.sockets.shell.recv_multipart()[1] == b"client"
     assert not bound.sockets.shell.poll(100)
 

@@ -281,9 +281,7 @@ def test_a_wrapper_that_is_killed_under_a_kernel_is_told(served: Served) -> None
 @pytest.fixture
 def orphans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int | None]]:
     ended: list[tuple[int, int | None]] = []
-    monkeypatch.setattr(
-        "bitfusion_kernel.processes.process_watch.end_orphan", lambda *pids: ended.append(pids)
-    )
+    monkeypatch.setattr("bitfusion_kernel.processes.orphans.end_orphan", lambda *pids: ended.append(pids))
     return ended
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from bitfusion_kernel.protocol.wire import Wire
 from tests.kernel.proxy_harness import ENTRY, GRANT, WAIT_FOR_EVER, ProxyHarness, kinds, refuse
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 StartProxy = Callable[..., ProxyHarness]
 
@@ -37,7 +39,7 @@ def proxy() -> Iterator[StartProxy]:
 def test_each_subscriber_is_welcomed(proxy: StartProxy) -> None:
     harness = proxy()
     second = harness.subscriber()
-    assert second.poll(5000)
+    assert second.poll(int(scaled(5) * 1000))
     assert harness.wire.read(second.recv_multipart()).type == "iopub_welcome"
     second.close()
 
@@ -129,7 +131,7 @@ def test_an_interrupt_followed_by_a_shutdown_shows_no_error(proxy: StartProxy) -
     harness.interrupt()
     request = harness.send("shutdown_request", on="control", restart=True)
     assert harness.reply(request, on="control") == {"status": "ok", "restart": True}
-    assert harness.process.wait(5) == 0
+    assert harness.process.wait(scaled(5)) == 0
     while harness.iopub.poll(200):
         harness.published.append(harness.wire.read(harness.iopub.recv_multipart()))
     assert "error" not in kinds(harness.published)
@@ -250,7 +252,7 @@ def test_what_was_held_runs_in_order_when_the_kernel_comes(proxy: StartProxy) ->
     reply = harness.reply(died)
     assert reply["ename"] == "KernelDied"
     assert "the kernel process ended with exit code 3" in reply["traceback"][1]
-    assert harness.process.wait(5) == 1
+    assert harness.process.wait(scaled(5)) == 1
 
 
 # -- %bitfusion ----------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def test_a_shutdown_on_shell_as_old_clients_send_it(proxy: StartProxy) -> None:
     harness = proxy()
     request = harness.send("shutdown_request", restart=False)
     assert harness.reply(request) == {"status": "ok", "restart": False}
-    assert harness.process.wait(5) == 0
+    assert harness.process.wait(scaled(5)) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -306,7 +308,7 @@ def test_a_signal_ends_the_proxy_and_its_wrapper(proxy: StartProxy, number: int)
     harness = proxy()
     harness.shown(harness.cell("1"))
     harness.process.send_signal(number)
-    assert harness.process.wait(5) == 128 + number
+    assert harness.process.wait(scaled(5)) == 128 + number
 
 
 def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path) -> None:
@@ -321,10 +323,7 @@ def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path) -> None:
         "open(sys.argv[1], 'w').write(str(proxy.pid)); time.sleep(0.6)"
     )
     subprocess.run([sys.executable, "-c", script, str(pid_file), *harness.argv], check=True, timeout=10)
-    deadline = time.monotonic() + 3
-    while Path(f"/proc/{pid_file.read_text()}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not Path(f"/proc/{pid_file.read_text()}").exists(), "the proxy's end", 3)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.kernel.proxy_harness import GRANT, STAMP, ProxyHarness, kinds
 from tests.kernel.supervisor_harness import gone
+from tests.support.machine import scaled
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_kernel_killed_in_a_cell_is_told_with_its_signal(running: ProxyHarness
         "What to do: restart the kernel and run the cells again.",
     ]
     assert running.reply(behind)["status"] == "aborted"
-    assert running.process.wait(5) == 1
+    assert running.process.wait(scaled(5)) == 1
 
 
 def test_a_wrapper_killed_under_a_cell_is_told(running: ProxyHarness) -> None:
@@ -91,7 +92,7 @@ def test_a_wrapper_killed_under_a_cell_is_told(running: ProxyHarness) -> None:
     assert reply["traceback"][2].startswith(
         "Answer: `bitfusion run` was killed by SIGKILL; its last output: "
     )
-    assert running.process.wait(5) == 1
+    assert running.process.wait(scaled(5)) == 1
     assert gone(kernel)
 
 
@@ -100,14 +101,14 @@ def test_shutdown_ends_a_kernel_that_is_busy(running: ProxyHarness) -> None:
     running.cell("import signal; signal.signal(2, signal.SIG_IGN); print('on', flush=True); time.sleep(30)")
     running.on_iopub(lambda message: message.type == "stream" and message.content["text"] == "on\n")
     running.process.send_signal(signal.SIGTERM)
-    running.process.wait(8)
+    running.process.wait(scaled(8))
     assert gone(kernel)
 
 
 def test_acquire_takes_the_gpu_now_and_tells_what_it_got() -> None:
     harness = ProxyHarness(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
     cell = harness.cell("%bitfusion acquire")
-    assert harness.shown(cell).splitlines()[1] == "The pool has not told a position"
+    assert harness.shown(cell).splitlines()[1] == "The pool has not reported a position"
     text = harness.printed(cell)
     assert text.splitlines()[:2] == ["Request    1 GPU", "GPU        0 – 16160 MiB each"]
     seen = [kind for kind in kinds(harness.until_idle(cell)) if kind != "update_display_data"]
