@@ -38,6 +38,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
     pod,
     statefulset,
 )
+from tests.support.notebooks import CREATOR
 
 TWO = {"bitfusion.io/gpu-amount": "2"}
 WAITS = "1 GPU × 50 % instead of 2 GPUs, from the next start on"
@@ -161,7 +162,7 @@ def test_a_notebook_without_any_annotation_is_healed() -> None:
 def test_gpus_removed_while_admission_was_away() -> None:
     of = notebook(annotations={**CLIENT, VERSION: "401"}, labels={LABEL: "true", "app": "x"})
     healed = patched(of, decided(of), PatchNotebook)
-    assert notes(healed) == {"notebooks.kubeflow.org/server-type": "jupyter", VERSION: "401"}
+    assert notes(healed) == {**CREATOR, VERSION: "401"}
     assert healed["metadata"]["labels"] == {"app": "x"}
     assert decided(healed) == []
 
@@ -401,7 +402,7 @@ def test_a_pod_that_is_being_deleted_is_not_touched() -> None:
 
 def test_a_template_whose_pod_was_refused_is_healed() -> None:
     of = admitted()
-    sts = statefulset(of, ready=False, pods=0)
+    sts = statefulset(of, ready=False)
     (action,) = decided(of, sts, None)
     assert isinstance(action, PatchTemplate)
     assert action.operations[0]["path"] == "/metadata/resourceVersion"
@@ -410,7 +411,7 @@ def test_a_template_whose_pod_was_refused_is_healed() -> None:
 def test_a_notebook_whose_pod_is_just_being_replaced_keeps_its_template() -> None:
     """Its node was drained: the pod that comes next must not be restarted for a change that waits."""
     of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
-    assert decided(of, statefulset(of, ready=False, pods=0, annotations=CLIENT), None) == []
+    assert decided(of, statefulset(of, ready=False, annotations=CLIENT), None) == []
 
 
 @pytest.mark.parametrize(
