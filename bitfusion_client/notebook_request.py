@@ -16,6 +16,7 @@ from bitfusion_client.raw_objects import (
     asks_for_gpus,
     containers_of,
     init_containers_of,
+    limits_of,
     mapping,
     metadata_of,
     pod_spec_of,
@@ -49,7 +50,7 @@ def notebook_request(notebook: Mapping[str, object]) -> GpuRequest | None:
         raise _refused(
             second, key, f'only one container may ask for GPUs; container "{_name_of(first)}" does too'
         )
-    limits = size_limits_of(asking[0]) if asking else None
+    limits = limits_of(asking[0]) if asking else None
     return request_from_kubernetes(limits, annotations_of(notebook))
 
 

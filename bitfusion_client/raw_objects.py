@@ -80,16 +80,20 @@ def init_containers_of(spec: RawObject) -> list[RawObject]:
     return mappings(spec.get("initContainers"))
 
 
+def limits_of(container: RawObject) -> RawObject:
+    """The limits of a container, of all resources."""
+    return mapping(mapping(container.get("resources")).get("limits"))
+
+
 def size_limits_of(container: RawObject) -> dict[str, Any]:
     """The limits of a container that ask for Bitfusion GPUs, sorted by name; known sizes or not."""
-    limits = mapping(mapping(container.get("resources")).get("limits"))
+    limits = limits_of(container)
     return {name: limits[name] for name in sorted(limits) if is_size_resource(name)}
 
 
 def asks_for_gpus(container: RawObject) -> bool:
     """Whether a container's limits name a Bitfusion size, right or wrong."""
-    limits = mapping(mapping(container.get("resources")).get("limits"))
-    return any(is_size_resource(name) for name in limits)
+    return any(is_size_resource(name) for name in limits_of(container))
 
 
 def notebook_owner(data: RawObject) -> RawObject | None:

@@ -130,7 +130,7 @@ def test_sizes_are_compared_by_container() -> None:
         {"spec": {"template": {"metadata": {"annotations": ["a"]}, "spec": {"containers": [1, None, {}]}}}},
     ],
 )
-def test_objects_of_any_shape_are_borne(odd: dict[str, Any]) -> None:
+def test_objects_of_any_shape_are_tolerated(odd: dict[str, Any]) -> None:
     assert annotations_of_template(odd) is None
     assert template_sizes(odd) == {}
     assert not sizes_differ(odd, odd)

@@ -54,7 +54,7 @@ def test_a_renewed_token_file_is_read_at_the_first_401(
         api.close()
 
 
-def test_a_token_file_that_is_gone_for_a_moment_is_borne(
+def test_a_token_file_that_is_gone_for_a_moment_is_tolerated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     with fake_api(certificate) as server:

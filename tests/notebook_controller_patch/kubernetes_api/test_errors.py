@@ -56,7 +56,9 @@ def test_errors_have_classes_and_words(
     )
 
 
-def test_an_error_of_somebody_between_us_and_the_api_is_borne(server: FakeApi, api: KubernetesApi) -> None:
+def test_an_error_of_somebody_between_us_and_the_api_is_tolerated(
+    server: FakeApi, api: KubernetesApi
+) -> None:
     def proxy_page(handler: Handler) -> None:
         handler.send_response(502)
         handler.send_header("Content-Length", "13")

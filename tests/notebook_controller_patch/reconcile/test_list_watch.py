@@ -359,7 +359,7 @@ def test_a_bug_in_what_is_called_does_not_end_the_loop(api: FakeApi, loops: Any)
     wait_until(lambda: "while-broken" in loop.names())
 
 
-def test_objects_of_any_shape_are_borne(api: FakeApi, loops: Any) -> None:
+def test_objects_of_any_shape_are_tolerated(api: FakeApi, loops: Any) -> None:
     strange: list[Object] = [
         {"metadata": {"name": "a", "namespace": "ann", "annotations": None, "labels": []}},
         {

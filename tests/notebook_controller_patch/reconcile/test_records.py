@@ -58,7 +58,7 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), JSON)
-def test_any_json_at_any_place_is_borne(place: tuple[str, ...], value: object) -> None:
+def test_any_json_at_any_place_is_tolerated(place: tuple[str, ...], value: object) -> None:
     of = admitted()
     for read, data in (
         (notebook_record, of),
