@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.follow import TROUBLE, Follower
+from tests.support.machine import scaled
 
 Kubeflow = Literal["1.7", "1.8"]
 """Which generation is played: 1.4 to 1.7, or 1.8 to 1.11."""
@@ -114,7 +115,7 @@ class NotebookController:
         with self._condition:
             self._ending = True
             self._condition.notify_all()
-        self._worker.join(30)
+        self._worker.join(scaled(30))
         assert not self._worker.is_alive()
         self._client.close()
 

@@ -8,6 +8,8 @@ import struct
 import threading
 from types import TracebackType
 
+from tests.support.machine import scaled
+
 PIECE = 1 << 16
 
 
@@ -40,11 +42,11 @@ class TcpProxy:
         self._flowing.set()
         # wakes accept()
         socket.create_connection(("127.0.0.1", self.port)).close()
-        self._threads[0].join(5)
+        self._threads[0].join(scaled(5))
         self._listener.close()
         self.cut()
         for thread in self._threads[1:]:
-            thread.join(5)
+            thread.join(scaled(5))
 
     def cut(self) -> None:
         """Reset every open connection; new ones are let through."""

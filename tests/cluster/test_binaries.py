@@ -77,7 +77,7 @@ def test_two_builds_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(scaled(20))
     assert len(calls.read_text().splitlines()) == len(PACKAGES)
     assert said.count("cluster: another run is building the binaries; waiting for it") == 2
 

@@ -19,6 +19,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import STOPPED, Kubeflow
 from tests.cluster.notebooks import PROFILE, Room, generation, version
 from tests.cluster.our_controller import OurController, our_controller
+from tests.support.machine import scaled
 from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until, wait_until_settled
 
@@ -121,7 +122,7 @@ def history(room: Room, name: str = "mine") -> Iterator[History]:
             yield told
         finally:
             watch.close()
-            thread.join(10)
+            thread.join(scaled(10))
 
 
 # A notebook's life.

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
 START_S = 20.0
 # As in its image: there the cluster's client finds no kubernetes-validate, whose import takes a second.
 COMMAND = (
@@ -83,12 +86,13 @@ class ControllerProcess:
     @property
     def serving(self) -> dict[str, Any]:
         """Its line that names the ports, waited for."""
-        deadline = time.monotonic() + START_S
-        while not (found := self.logged("serving")):
-            assert self.process.poll() is None, f"it ended: {self.log.read_text()}"
-            assert time.monotonic() < deadline, f"it does not serve: {self.log.read_text()}"
-            time.sleep(0.02)
-        return found[0]
+
+        def serving() -> list[dict[str, Any]]:
+            found = self.logged("serving")
+            assert found or self.process.poll() is None, f"it ended: {self.log.read_text()}"
+            return found
+
+        return wait_until(serving, self.log.read_text, START_S)[0]
 
     @property
     def port(self) -> int:
@@ -97,7 +101,9 @@ class ControllerProcess:
 
     def ask(self, path: str) -> tuple[int, str]:
         """Status and text of a path of the monitoring listener."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.serving["monitoring_port"], timeout=5)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.serving["monitoring_port"], timeout=scaled(5)
+        )
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -108,13 +114,8 @@ class ControllerProcess:
     def wait_ready(self, limit_s: float = 20.0) -> float:
         """Until /readyz says 200; the seconds since this call."""
         began = time.monotonic()
-        while True:
-            status, text = self.ask("/readyz")
-            passed = time.monotonic() - began
-            if status == 200:
-                return passed
-            assert passed < limit_s, f"{text}\n{self.log.read_text()}"
-            time.sleep(0.05)
+        wait_until(lambda: self.ask("/readyz")[0] == 200, self.log.read_text, limit_s)
+        return time.monotonic() - began
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one metric, 0 if it is not there."""
@@ -131,5 +132,5 @@ class ControllerProcess:
         """Send a signal; the exit status and the seconds it took."""
         began = time.monotonic()
         self.process.send_signal(number)
-        status = self.process.wait(limit_s)
+        status = self.process.wait(scaled(limit_s))
         return status, time.monotonic() - began

@@ -26,6 +26,7 @@ from kubernetes.client import Configuration
 
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi, new_client
 from tests.notebook_controller_patch.faults import Fault, bookmark, status_object
+from tests.support.machine import scaled
 
 Object = dict[str, Any]
 LIST, WATCH, GET, POST, PATCH, DELETE = "list", "watch", "get", "post", "patch", "delete"
@@ -174,7 +175,7 @@ class FakeApi:
         self.end_watches()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(scaled(5))
 
     def client(self, read: Callable[[Configuration], None] | None = None) -> KubernetesApi:
         """The code's own client for this server; `read` adds to its configuration each time it is read."""

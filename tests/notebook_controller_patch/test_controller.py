@@ -17,6 +17,8 @@ import pytest
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, serial, trusted
 from tests.notebook_controller_patch.controller_process import COMMAND, ControllerProcess
+from tests.support.machine import scaled
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 KUBECONFIG = """\
@@ -35,15 +37,9 @@ def kubeconfig(folder: Path, server: str) -> str:
     return str(path)
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def away(folder: Path) -> str:
     """A kubeconfig whose apiserver is not there."""
-    return kubeconfig(folder, f"https://127.0.0.1:{closed_port()}")
+    return kubeconfig(folder, f"https://127.0.0.1:{free_port()}")
 
 
 def refused(folder: Path, *options: str) -> tuple[int, str]:
@@ -54,7 +50,7 @@ def refused(folder: Path, *options: str) -> tuple[int, str]:
         [*COMMAND, "--namespace=kubeflow", *options],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=scaled(30),
         env=environment,
     )
     assert done.stdout == ""
@@ -227,7 +223,7 @@ def test_a_variable_that_is_no_setting_is_told(tmp_path: Path) -> None:
 
 def _shown(port: int) -> int:
     context = ssl.create_default_context(cadata=trusted())
-    connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+    connection = http.client.HTTPSConnection("localhost", port, timeout=scaled(5), context=context)
     try:
         connection.connect()
         certificate = connection.sock.getpeercert(binary_form=True)

@@ -25,6 +25,7 @@ from tests.notebook_controller_patch.certificates.mounted_secret import MountedS
 from tests.notebook_controller_patch.certificates.pairs import pair, trusted
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation
+from tests.support.machine import scaled
 from tests.support.notebooks import form_notebook
 from tests.support.waiting import wait_until
 
@@ -240,7 +241,7 @@ def test_replicas_are_exchanged_under_load_without_a_failed_request(
                 replica.process.send_signal(signal.SIGTERM)
                 wait_until(partial(_unready, replica), limit_s=2)
                 service.target = fresh.port
-                assert replica.process.wait(20) == 0
+                assert replica.process.wait(scaled(20)) == 0
                 wait_until(partial(load.has_done, before + 200), limit_s=30)
                 replica = fresh
         finally:
@@ -304,7 +305,7 @@ class Load:
     def _run(self) -> None:
         context = ssl.create_default_context(cafile=str(self._cluster.ca))
         host, _, port = self._cluster.server.removeprefix("https://").partition(":")
-        connection = http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
+        connection = http.client.HTTPSConnection(host, int(port), timeout=scaled(10), context=context)
         headers = {"Authorization": f"Bearer {self._cluster.token}", "Content-Type": "application/json"}
         while not self._stopping.is_set():
             try:

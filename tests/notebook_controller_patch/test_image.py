@@ -23,6 +23,7 @@ import yaml
 
 from tests.cluster.cluster import Cluster, fetch
 from tests.notebook_controller_patch.installation import NAME, Installation
+from tests.support.machine import scaled
 from tests.support.place import MARK
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
@@ -242,7 +243,7 @@ def test_it_runs_as_its_pod_would(image: Path, cluster: Cluster, tmp_path: Path)
                 process.kill()
                 raise
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(scaled(20)) == 0
         assert status["Uid"].split() == ["65532"] * 4
         assert (int(status["CapEff"], 16), status["NoNewPrivs"]) == (0, "1")
         (root,) = [line.split()[3] for line in mounts if line.split()[1] == "/"]

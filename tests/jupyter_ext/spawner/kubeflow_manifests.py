@@ -17,6 +17,7 @@ import yaml
 
 from tests.cluster.binaries import cached
 from tests.jupyter_ext.spawner.spawner_configs import NEWER, OLDER
+from tests.support.machine import scaled
 
 FORM = {
     "1.4": "apps/jupyter/jupyter-web-app/upstream",
@@ -130,7 +131,7 @@ def build(folder: Path, tool: str = "kubectl") -> list[dict[str, Any]]:
     command = builders().get(tool)
     if command is None:
         pytest.skip(f"needs {tool} with kustomize 5")
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=scaled(50))
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 

@@ -22,6 +22,7 @@ from jupyter_ext.spawner.hook_bundle import hook_file
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.review import Review, Verdict
 from tests.jupyter_ext.spawner.form_backend import VERSIONS, BackendVersion, find_python, write_backend
+from tests.support.machine import scaled
 
 RUNNER = Path(__file__).with_name("run_hook.py")
 RULES = parse_image_rules([{"image": "team/*", "os": "centos8", "version": 401}])
@@ -127,7 +128,9 @@ def run(python: str, backend: Path, hook: Path | None, bodies: list[Any]) -> dic
     """Answers of a backend, [status, notebook or words] for each body, and the lines in its log."""
     asked = [item if isinstance(item, list) else [item, None] for item in bodies]
     command = [python, "-I", "-S", "-B", str(RUNNER), str(backend), str(hook or "")]
-    result = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=50)
+    result = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, timeout=scaled(50)
+    )
     assert result.returncode == 0, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ from bitfusion_client.client_images import DEFAULT_RULES
 from bitfusion_client.notebook_changes import apply_changes, notebook_changes
 from jupyter_ext.spawner.hook_bundle import hook_file
 from tests.jupyter_ext.spawner.form_backend import VERSIONS, BackendVersion, find_python, write_backend
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 BODIES = [
     {"name": "half", "image": "x", "gpus": {"vendor": "bitfusion.io/gpu-50", "num": "1"}},
@@ -61,11 +62,8 @@ class Form:
             )
 
     def wait(self) -> None:
-        deadline = time.monotonic() + 30
-        while not self.socket.exists():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+        wait_until(lambda: self.socket.exists() or self.process.poll() is not None, self.log.read_text, 30)
+        assert self.process.poll() is None, self.log.read_text()
 
     def post(self, body: object) -> tuple[int, Any]:
         connection = UnixConnection(self.socket)
@@ -79,7 +77,7 @@ class Form:
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(20)
+            self.process.wait(scaled(20))
         finally:
             if self.process.poll() is None:
                 self.process.kill()

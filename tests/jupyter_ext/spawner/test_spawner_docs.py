@@ -20,6 +20,7 @@ from jupyter_ext.spawner.sizes import example, parse_sizes
 from jupyter_ext.spawner.yaml_document import parse_document
 from tests.cluster.cluster import Cluster
 from tests.jupyter_ext.spawner.kubeflow_manifests import write_manifests
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -94,7 +95,7 @@ def run(place: Path, commands: str) -> subprocess.CompletedProcess[str]:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=scaled(50),
     )
     assert done.returncode == 0, commands + done.stdout + done.stderr
     return done

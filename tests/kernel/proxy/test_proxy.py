@@ -15,7 +15,7 @@ import pytest
 from bitfusion_kernel.protocol.wire import Wire
 from tests.kernel.proxy_harness import ENTRY, GRANT, WAIT_FOR_EVER, ProxyHarness, kinds, refuse
 from tests.support.machine import scaled
-from tests.support.waiting import wait_until
+from tests.support.processes import wait_until_gone
 
 StartProxy = Callable[..., ProxyHarness]
 
@@ -39,7 +39,7 @@ def proxy() -> Iterator[StartProxy]:
 def test_each_subscriber_is_welcomed(proxy: StartProxy) -> None:
     harness = proxy()
     second = harness.subscriber()
-    assert second.poll(int(scaled(5) * 1000))
+    assert second.poll(5000)
     assert harness.wire.read(second.recv_multipart()).type == "iopub_welcome"
     second.close()
 
@@ -322,8 +322,10 @@ def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path) -> None:
         "proxy = subprocess.Popen(sys.argv[2:], env=dict(os.environ, JPY_PARENT_PID=str(os.getpid())))\n"
         "open(sys.argv[1], 'w').write(str(proxy.pid)); time.sleep(0.6)"
     )
-    subprocess.run([sys.executable, "-c", script, str(pid_file), *harness.argv], check=True, timeout=10)
-    wait_until(lambda: not Path(f"/proc/{pid_file.read_text()}").exists(), "the proxy's end", 3)
+    subprocess.run(
+        [sys.executable, "-c", script, str(pid_file), *harness.argv], check=True, timeout=scaled(10)
+    )
+    wait_until_gone(int(pid_file.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -335,6 +337,8 @@ def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path) -> None:
 )
 def test_a_proxy_that_cannot_start_says_why_on_stderr(words: list[str], line: str) -> None:
     argv = [sys.executable, "-I", "-S", str(ENTRY), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False, env=dict(os.environ))
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=scaled(10), check=False, env=dict(os.environ)
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(line)

@@ -19,6 +19,7 @@ from tests.notebook_controller_patch.admission import golden, random_reviews
 from tests.notebook_controller_patch.admission.fuzz import check, run
 from tests.notebook_controller_patch.admission.random_reviews import decide, digest, random_case
 from tests.notebook_controller_patch.admission.reviews import body, notebook, review, statefulset
+from tests.support.machine import scaled
 from tools.environment import find_python
 
 ROOT = Path(__file__).parents[3]
@@ -125,7 +126,7 @@ def run_module(python: str, module: str, seed: str, *arguments: str) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=scaled(50),
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout.strip()

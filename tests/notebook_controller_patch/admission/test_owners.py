@@ -16,6 +16,7 @@ from notebook_controller_patch.metrics import AdmissionMetrics
 from tests.notebook_controller_patch.admission.live_server import Record
 from tests.notebook_controller_patch.admission.reviews import DEFAULTS, OWNER_UID, notebook
 from tests.notebook_controller_patch.log_fields import fields
+from tests.support.machine import scaled
 
 ANNOTATIONS = notebook(annotations=DEFAULTS)["metadata"]["annotations"]
 
@@ -139,7 +140,7 @@ def test_an_apiserver_that_does_not_answer_is_not_waited_for(
     setting: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     let_go = threading.Event()
-    owners = setting.make(Cache(), lambda: let_go.wait(20))
+    owners = setting.make(Cache(), lambda: let_go.wait(scaled(20)))
 
     async def asked_by_many() -> list[Mapping[str, str] | None]:
         try:

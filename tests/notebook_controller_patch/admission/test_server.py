@@ -31,6 +31,7 @@ from tests.notebook_controller_patch.admission.reviews import (
     statefulset,
 )
 from tests.notebook_controller_patch.log_fields import fields
+from tests.support.machine import scaled
 
 NOTEBOOKS, STATEFULSETS = "/admit/notebooks?timeout=5s", "/admit/statefulsets?timeout=5s"
 REVIEWS = "bitfusion_admission_reviews_total"
@@ -366,7 +367,7 @@ def test_what_was_asked_before_the_end_is_answered(live: Live, monkeypatch: pyte
 
     def slow(namespace: Any, name: Any) -> Any:
         asked.set()
-        let_go.wait(5)
+        let_go.wait(scaled(5))
         return notebook(annotations=DEFAULTS)
 
     monkeypatch.setattr(live, "fetch", slow)
@@ -458,7 +459,7 @@ def test_old_versions_of_tls_are_refused(live: Live) -> None:
 def test_admission_does_without_the_kubernetes_client() -> None:
     code = "import sys, notebook_controller_patch.admission.server; print('kubernetes' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=scaled(50)
     )
     assert done.stdout == "False\n"
 

@@ -10,9 +10,9 @@ import asyncio
 import http.client
 import ssl
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ from tornado.netutil import bind_sockets
 from notebook_controller_patch.certificates.serving import CertificateFolder, ServingCertificate
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.certificates.pairs import pair, serial, trusted
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 KINDS = ("ECDSA", "RSA", "RSA", "ECDSA", "ECDSA", "RSA", "ECDSA", "ECDSA")
 REQUESTS = 4000
@@ -42,7 +44,7 @@ class LoadedServer:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=lambda: self.loop.run_until_complete(self._serve()))
         self.thread.start()
-        assert self.ready.wait(5)
+        assert self.ready.wait(scaled(5))
 
     async def _serve(self) -> None:
         def answer(request: HTTPServerRequest) -> None:
@@ -84,7 +86,7 @@ class Client(threading.Thread):
         context.check_hostname = self.server_name
         while not self.stop.is_set():
             host = "localhost" if self.server_name else "127.0.0.1"
-            connection = http.client.HTTPSConnection(host, self.port, timeout=5, context=context)
+            connection = http.client.HTTPSConnection(host, self.port, timeout=scaled(5), context=context)
             try:
                 connection.connect()
                 certificate = connection.sock.getpeercert(binary_form=True)
@@ -127,8 +129,8 @@ def test_no_request_fails_while_certificates_are_exchanged(
             fresh = pair(kind)
             used.append(serial(fresh.certificate))
             mount.exchange(fresh)
-            _wait(lambda fresh=fresh: clients[0].connections[serial(fresh.certificate)] >= 5)
-            _wait(lambda number=number: _sent(clients) >= REQUESTS * number / len(KINDS))
+            wait_until(partial(_connected, clients[0], used[-1]), "new connections", 40)
+            wait_until(partial(_sent_so_many, clients, REQUESTS * number / len(KINDS)), "more requests", 40)
     finally:
         stop.set()
         for client in clients:
@@ -148,13 +150,13 @@ def test_no_request_fails_while_certificates_are_exchanged(
         assert set(used) <= set(client.connections)
 
 
+def _connected(client: Client, certificate: int) -> bool:
+    return client.connections[certificate] >= 5
+
+
 def _sent(clients: list[Client]) -> int:
     return sum(client.sent for client in clients)
 
 
-def _wait(reached: object) -> None:
-    assert callable(reached)
-    deadline = time.monotonic() + 40
-    while not reached():
-        assert time.monotonic() < deadline, "the load does not get on"
-        time.sleep(0.01)
+def _sent_so_many(clients: list[Client], requests: float) -> bool:
+    return _sent(clients) >= requests

@@ -13,6 +13,7 @@ from notebook_controller_patch.reconcile.election import Candidate, Election, Le
 from tests.notebook_controller_patch.fake_api import GET, PATCH, POST, FakeApi, Handler, fake_api
 from tests.notebook_controller_patch.faults import reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import LEASES
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 QUICK = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
@@ -189,7 +190,7 @@ def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> 
     taken = threading.Event()
 
     def as_it_was_before(handler: Handler) -> None:
-        taken.wait(5)
+        taken.wait(scaled(5))
         handler.answer(200, before)
 
     api.misbehave(as_it_was_before, GET)
@@ -199,7 +200,7 @@ def test_two_that_take_a_free_lease_at_once_do_not_both_get_it(api: FakeApi) -> 
     two.election.attempt()
     assert two.leading
     taken.set()
-    slow.join(5)
+    slow.join(scaled(5))
     assert api.count(PATCH) == 2, "both tried"
     assert not one.leading
     assert two.leading

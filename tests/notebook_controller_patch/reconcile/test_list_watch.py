@@ -22,6 +22,7 @@ from notebook_controller_patch.reconcile.watched_resource import WatchedResource
 from tests.notebook_controller_patch.fake_api import LIST, WATCH, FakeApi, Handler
 from tests.notebook_controller_patch.faults import Fault, bookmark, raw, reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, Object, notebook
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 QUICK = WatchLimits(
@@ -89,7 +90,7 @@ def loops(api: FakeApi) -> Iterator[Any]:
     for loop in made:
         loop.watch.stop()
     for loop in made:
-        assert loop.watch.join(5), "the thread goes on after stop"
+        assert loop.watch.join(scaled(5)), "the thread goes on after stop"
 
 
 def fill(api: FakeApi, count: int) -> list[str]:
@@ -384,7 +385,7 @@ def test_stop_ends_a_read_that_waits(api: FakeApi, loops: Any) -> None:
     wait_until(lambda: api.watching(NOTEBOOKS))
     threading.Timer(0.2, loop.watch.stop).start()
     began = time.monotonic()
-    assert loop.watch.join(10)
+    assert loop.watch.join(scaled(10))
     assert time.monotonic() - began < 5, "the watch would have ended after 30 s by itself"
     assert loop.restarts("broken") == 0
 

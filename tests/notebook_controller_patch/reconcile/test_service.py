@@ -53,6 +53,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
     pod,
     statefulset,
 )
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 TWO = {"bitfusion.io/gpu-amount": "2"}
@@ -107,10 +108,7 @@ def replicas(api: FakeApi) -> Iterator[Any]:
     yield start
     for replica in made:
         replica.service.stop(5)
-    deadline = time.monotonic() + 5
-    while (alive := ours()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not alive, f"threads go on after stop: {alive}"
+    wait_until(lambda: not ours(), lambda: f"the end of the threads {ours()}", 5)
 
 
 def ours() -> list[str]:
@@ -274,7 +272,7 @@ def test_foreign_writes_are_not_quarrelled_with_for_ever(api: FakeApi, replicas:
         wait_until(lambda: OS in notes(api, "other"))
     finally:
         ending.set()
-        quarreller.join(5)
+        quarreller.join(scaled(5))
     # 20 are free, then 1, 2, 4 s between them; some more for the other notebook
     assert api.count(PATCH, path=NOTEBOOKS.rpartition("/")[0]) <= 25
     assert replica.leading

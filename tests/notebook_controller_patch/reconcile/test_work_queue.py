@@ -9,6 +9,8 @@ import pytest
 
 from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from tests.notebook_controller_patch.reconcile.clock import Clock
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 A, B = ("ann", "a"), ("ann", "b")
 
@@ -113,10 +115,8 @@ def test_workers_share_the_keys() -> None:
     keys = [("ann", str(number)) for number in range(500)]
     for key in keys:
         work.add(key)
-    deadline = time.monotonic() + 10
-    while not work.idle() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(work.idle)
     work.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(scaled(5))
     assert sorted(seen) == sorted(keys)
