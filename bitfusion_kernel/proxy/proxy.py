@@ -167,11 +167,16 @@ def serve(
 
 def _watch_parent(loop: EventLoop, on_death: Callable[[], None]) -> None:
     """Have `on_death` called when Jupyter's process is gone."""
-    if not os.environ.get("JPY_PARENT_PID"):
+    starter = os.environ.get("JPY_PARENT_PID")
+    if not starter:
         return  # started by hand, as ipykernel sees it
     from bitfusion_kernel.processes.process_watch import ProcessWatch
 
     parent = ProcessWatch(os.getppid())
+    # Jupyter may have died before this line: then the parent is already another process.
+    if starter.isdigit() and int(starter) != parent.pid and not ProcessWatch(int(starter)).alive:
+        on_death()
+        return
     if parent.fd is not None:
         loop.on(parent.fd, on_death)
         return

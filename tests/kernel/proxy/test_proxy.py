@@ -311,7 +311,8 @@ def test_a_signal_ends_the_proxy_and_its_wrapper(proxy: StartProxy, number: int)
     assert harness.process.wait(scaled(5)) == 128 + number
 
 
-def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lives_s", [0, 0.6], ids=["during the start", "later"])
+def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path, lives_s: float) -> None:
     harness = proxy()
     harness.shown(harness.cell("1"))
     harness.process.terminate()
@@ -319,11 +320,13 @@ def test_the_proxy_ends_with_jupyter(proxy: StartProxy, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = (
         "import os, subprocess, sys, time\n"
-        "proxy = subprocess.Popen(sys.argv[2:], env=dict(os.environ, JPY_PARENT_PID=str(os.getpid())))\n"
-        "open(sys.argv[1], 'w').write(str(proxy.pid)); time.sleep(0.6)"
+        "proxy = subprocess.Popen(sys.argv[3:], env=dict(os.environ, JPY_PARENT_PID=str(os.getpid())))\n"
+        "open(sys.argv[1], 'w').write(str(proxy.pid)); time.sleep(float(sys.argv[2]))"
     )
     subprocess.run(
-        [sys.executable, "-c", script, str(pid_file), *harness.argv], check=True, timeout=scaled(10)
+        [sys.executable, "-c", script, str(pid_file), str(lives_s), *harness.argv],
+        check=True,
+        timeout=scaled(10),
     )
     wait_until_gone(int(pid_file.read_text()))
 
