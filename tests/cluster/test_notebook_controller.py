@@ -27,7 +27,9 @@ OURS = "auto-management/bitfusion"
 
 
 def a_notebook(**metadata: Any) -> Object:
-    return bare_notebook(container(), **{"name": "mine", "namespace": "user", "uid": "u", **metadata})
+    return bare_notebook(
+        container("n", image="i"), **{"name": "mine", "namespace": "user", "uid": "u", **metadata}
+    )
 
 
 # What is wanted of a StatefulSet, without a cluster.

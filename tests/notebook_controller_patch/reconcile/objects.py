@@ -28,7 +28,7 @@ def notebook(
     namespace: str = "ann",
     uid: str | None = None,
 ) -> Object:
-    """A Notebook as Kubeflow's form posts it and the API server stores it; `limits` are the Bitfusion ones."""
+    """A Notebook as the form posts it and the API server stores it; `limits` are the Bitfusion ones."""
     made = form_notebook(name, limits, annotations, namespace=namespace, uid=uid or f"uid-of-{name}")
     made["metadata"]["labels"] = labels
     if labels is None:
