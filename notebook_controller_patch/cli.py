@@ -1,4 +1,4 @@
-"""The command `bitfusion-notebook-controller`: reads the settings, runs the controller, says what is wrong.
+"""The command `bitfusion-notebook-controller`: reads the settings, runs the controller, reports errors.
 
 Exit status: 0 ended by a signal, 1 it could not start or run, 2 a wrong setting. Each is one line on stderr.
 """

@@ -1,4 +1,4 @@
-"""One controller process: puts the parts together, starts them, and ends them in order.
+"""The controller process: puts admission, reconciler and certificates together, starts and stops them.
 
 Every replica answers admission and watches Notebooks, for the look-ups. The one that holds the Lease also
 reconciles and, with the built-in authority, writes ``caBundle``. Admission and monitoring run in one asyncio

@@ -1,4 +1,4 @@
-"""A few fixed paths over HTTP/1.1, for two listeners: admission (TLS) and monitoring (plain).
+"""The HTTP/1.1 server of admission (TLS) and monitoring (plain): fixed paths, limits, graceful shutdown.
 
 Straight on tornado's connections, without its web framework: a review costs half as much, and a body that
 is too large gets an answer instead of a cut connection.

@@ -1,4 +1,4 @@
-"""The admin's images.yaml, read again when its content has changed."""
+"""Image rules, which client fits which image: the admin's images.yaml, read again when it has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus can ask of the controller. Every name begins with ``bitfusion_`` and its unit ends it.
+"""Prometheus metrics of the controller: names, labels, buckets. Every name begins with ``bitfusion_``.
 
 The classes hold the metrics of one part each, on a registry that is given: a test makes its own, the
 controller one for ``/metrics``. Objects are never labels: their number is not bounded.

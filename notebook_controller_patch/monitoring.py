@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics: beside admission on its TLS port, and on a plain port for probes."""
+"""Monitoring: /healthz, /readyz and /metrics, on the TLS port of admission and on a plain port for probes."""
 
 from __future__ import annotations
 

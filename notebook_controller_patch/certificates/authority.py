@@ -1,4 +1,4 @@
-"""X.509 for the built-in certificate authority, without any I/O: a CA, leaves signed by it, their renewal.
+"""X.509 of the built-in certificate authority: makes a CA, issues leaves, knows when to renew. No I/O.
 
 A `Pair` is what a Secret of type ``kubernetes.io/tls`` holds: a certificate (a leaf is followed by nothing,
 its CA stands in ``caBundle``) and its private key, both PEM. Keys are ECDSA P-256: made in a millisecond,

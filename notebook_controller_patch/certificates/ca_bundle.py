@@ -1,4 +1,4 @@
-"""The one thing written into a MutatingWebhookConfiguration: the ``caBundle`` of its webhooks. Pure."""
+"""The ``caBundle`` of a MutatingWebhookConfiguration: patched where it differs, checked for trust. Pure."""
 
 from __future__ import annotations
 

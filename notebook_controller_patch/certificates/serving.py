@@ -1,4 +1,4 @@
-"""The certificate that the admission server shows, exchanged while it serves.
+"""The serving certificate of the admission server, replaced while it serves; read from a folder of files.
 
 `ServingCertificate.context` is given to the server once. It holds no certificate itself: its SNI callback,
 which OpenSSL calls in every handshake, with or without a server name, puts the newest context in. A

@@ -1,4 +1,4 @@
-"""Keys of notebooks that somebody should look at, each at most once at a time."""
+"""The work queue of the reconciler: notebooks to look at, each once at a time, with retries and delays."""
 
 from __future__ import annotations
 
