@@ -148,11 +148,11 @@ def test_a_trace_is_read_as_steps_of_the_chain() -> None:
         (event.what, round(event.time - 100, 3)) for event in trace.events(trace.calls(TRACE.splitlines()))
     ]
     assert steps == [
-        ("front is executed", 0.0),
-        ("front forks keeper", 0.01),
-        ("front binds its first socket", 0.02),
-        ("front binds its last socket", 0.02),
-        ("keeper forks child of keeper", 0.025),
+        ("proxy is executed", 0.0),
+        ("proxy forks supervisor", 0.01),
+        ("proxy binds its first socket", 0.02),
+        ("proxy binds its last socket", 0.02),
+        ("supervisor forks child of supervisor", 0.025),
         ("wrapper is executed", 0.03),
         ("wrapper ends", 0.05),
     ]

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from notebook_controller_patch.admission import owners
 from tests.notebook_controller_patch.admission.live_server import Live, server_context, write_certificate
+from tests.support.machine import scaled
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +18,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def live(certificate: tuple[Path, Path]) -> Live:
-    """A server to be started with ``async with serving(live)``."""
+def live(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Live:
+    """A server to be started with ``async with serving(live)``; on a busy machine it looks up for longer."""
+    monkeypatch.setattr(owners, "LONGEST_LOOKUP", scaled(owners.LONGEST_LOOKUP))
     return Live(server_context(*certificate))

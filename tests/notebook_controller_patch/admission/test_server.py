@@ -376,8 +376,8 @@ def test_what_was_asked_before_the_end_is_answered(live: Live, monkeypatch: pyte
         idle = await live.client()
         assert (await idle.send("GET", "/healthz")).status == 200
         answering = asyncio.ensure_future(client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}))))
-        await asyncio.to_thread(asked.wait, 5)
-        stopping = asyncio.ensure_future(live.server.stop(5))
+        await asyncio.to_thread(asked.wait, scaled(5))
+        stopping = asyncio.ensure_future(live.server.stop(scaled(5)))
         await asyncio.sleep(0.05)
         assert not stopping.done()
         with pytest.raises(ConnectionError):
@@ -400,7 +400,7 @@ def test_what_has_been_sent_but_not_read_is_answered_too(live: Live) -> None:
         content = body(review(notebook({AMOUNT: "1"})))
         headers = {"Host": "a", "Content-Type": "application/json", "Content-Length": str(len(content))}
         client.writer.write(head("POST", NOTEBOOKS, headers) + content)
-        await live.server.stop(5)
+        await live.server.stop(scaled(5))
         return await client.read()
 
     assert run(live, scenario).response["allowed"] is True
