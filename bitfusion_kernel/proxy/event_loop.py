@@ -78,7 +78,7 @@ class EventLoop:
         if not self._timers:
             return
         now = time.monotonic()
-        for name, (when, action) in list(self._timers.items()):
+        for name, (when, action) in sorted(self._timers.items(), key=lambda timer: timer[1][0]):
             if when <= now and self._timers.get(name) == (when, action) and not until():
                 del self._timers[name]
                 action()

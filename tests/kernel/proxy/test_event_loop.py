@@ -25,10 +25,10 @@ def _soon(seconds: float = 0.0) -> float:
     return time.monotonic() + seconds
 
 
-def test_timers_fire_once_each_when_due() -> None:
+def test_timers_fire_once_each_in_the_order_they_are_due() -> None:
     loop, fired = EventLoop(), []
+    loop.set_timer("late", _soon(0.02), lambda: fired.append("late"))
     loop.set_timer("early", _soon(0.01), lambda: fired.append("early"))
-    loop.set_timer("late", _soon(0.03), lambda: fired.append("late"))
     loop.run(until=lambda: len(fired) == 2)
     assert fired == ["early", "late"]
 
