@@ -1,12 +1,14 @@
-"""Reviews as the apiserver sends them: objects of Kubeflow's form and controller, wrapped for admission."""
+"""Reviews as the apiserver sends them: objects of Kubeflow's form and controller, wrapped for admission.
+
+The objects are pinned by golden.json, with all the fields that a real one has; so they are not made by
+`tests.support.notebooks`, whose builders may change.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
-
-from tests.support.notebooks import form_notebook, notebook_stateful_set
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 OWNER_UID = "0f1d5d0a-3c1f-4a6e-9a53-5c1b7f6f2f11"
@@ -36,7 +38,20 @@ def notebook(
     name: str = "nb",
 ) -> dict[str, Any]:
     """A Notebook as the form posts it. `sizes` are limits beside cpu and memory."""
-    return form_notebook(name, sizes, annotations, labels, image=image, version="v1", uid=OWNER_UID)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "Notebook",
+        "metadata": {
+            "name": name,
+            "namespace": "ann",
+            "uid": OWNER_UID,
+            "labels": {"app": name, **(labels or {})},
+            "annotations": {"notebooks.kubeflow.org/server-type": "jupyter", **(annotations or {})},
+            "creationTimestamp": "2026-11-21T07:30:00Z",
+            "generation": 1,
+        },
+        "spec": {"template": {"spec": _pod_spec(name, image, sizes or {})}},
+    }
 
 
 def statefulset(
@@ -47,7 +62,39 @@ def statefulset(
     owned: bool = True,
 ) -> dict[str, Any]:
     """A StatefulSet as the notebook controller writes it. `annotations` are the template's, None: none."""
-    return notebook_stateful_set(notebook(sizes, name=name), annotations, replicas=replicas, owned=owned)
+    metadata: dict[str, Any] = {"labels": {"statefulset": name, "notebook-name": name, "app": name}}
+    if annotations is not None:
+        metadata["annotations"] = dict(annotations)
+    owner = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Notebook",
+        "name": name,
+        "uid": OWNER_UID,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": name,
+            "namespace": "ann",
+            "uid": "8ad0b0a5-9d3c-4d40-8a83-51bb0e7f0c09",
+            "generation": 3,
+            "creationTimestamp": "2026-11-21T07:30:01Z",
+            **({"ownerReferences": [owner]} if owned else {}),
+        },
+        "spec": {
+            **({} if replicas is None else {"replicas": replicas}),
+            "selector": {"matchLabels": {"statefulset": name}},
+            "serviceName": "",
+            "podManagementPolicy": "OrderedReady",
+            "revisionHistoryLimit": 10,
+            "template": {"metadata": metadata, "spec": _pod_spec(name, IMAGE, sizes or {})},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        },
+        "status": {"replicas": 1, "readyReplicas": 1, "observedGeneration": 3},
+    }
 
 
 def review(
@@ -90,3 +137,30 @@ def review(
 def body(data: Mapping[str, Any]) -> bytes:
     """The review as it is posted."""
     return json.dumps(data).encode()
+
+
+def _pod_spec(name: str, image: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "serviceAccountName": "default-editor",
+        "containers": [
+            {
+                "name": name,
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                "ports": [{"name": "notebook-port", "containerPort": 8888, "protocol": "TCP"}],
+                "env": [{"name": "NB_PREFIX", "value": f"/notebook/ann/{name}"}],
+                "resources": {
+                    "requests": {"cpu": "500m", "memory": "1Gi"},
+                    "limits": {"cpu": "600m", "memory": "1288490188800m", **sizes},
+                },
+                "volumeMounts": [
+                    {"name": "dshm", "mountPath": "/dev/shm"},
+                    {"name": f"{name}-workspace", "mountPath": "/home/jovyan"},
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "dshm", "emptyDir": {"medium": "Memory"}},
+            {"name": f"{name}-workspace", "persistentVolumeClaim": {"claimName": f"{name}-workspace"}},
+        ],
+    }
