@@ -74,8 +74,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """The workers of ``-n auto``: tests wait half of their time, for processes or the clock."""
-    return 2 * len(os.sched_getaffinity(0))
+    """The workers of ``-n auto``: tests wait most of their time, for processes or the clock."""
+    return 3 * len(os.sched_getaffinity(0))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -38,6 +38,7 @@ def workplace() -> Iterator[Workplace]:
     assert not opened.folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", TOPICS)
 def test_each_topic_measures_something(topic: str, workplace: Workplace) -> None:
     rows = load(topic)(workplace, TINY)

@@ -1,8 +1,8 @@
 """The fixture `cluster` for every test that names it: a real Kubernetes, started once a test process, lazily.
 
-Under pytest-xdist the tests of one file that use it run in one worker, so what a file's fixtures install on
-the cluster is there once. A worker that gets such tests starts its own cluster. `tests/conftest.py` registers
-this plugin, so it uses the standard library only until a test asks for the cluster.
+Under pytest-xdist one worker in three has a cluster, as tests on it wait most of their time, and runs whole
+files: what a file's fixtures install on the cluster is there once. `tests/conftest.py` registers this plugin,
+so it uses the standard library only until a test asks for the cluster.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ def needs_cluster(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them, so that ``-m "not cluster"`` leaves them out, and group them by file."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark them, so that ``-m "not cluster"`` leaves them out; share their files out among some workers."""
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    clusters = max(1, workers // 3)
+    files = sorted({item.path for item in items if needs_cluster(item)})
+    groups = {path: f"cluster {number % clusters + 1}" for number, path in enumerate(files)}
     for item in items:
         if needs_cluster(item):
             item.add_marker("cluster")
-            if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group(f"cluster: {item.path.stem}"))
+        if item.path in groups:
+            item.add_marker(pytest.mark.xdist_group(groups[item.path]))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -28,8 +28,6 @@ from tests.support.place import MARK
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("image")  # it takes a minute to make
-
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "manifests" / "image"
 PLACE = "/opt/controller"
