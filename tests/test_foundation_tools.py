@@ -41,7 +41,6 @@ def test_format() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_types() -> None:
     run(sys.executable, "-m", "mypy")
