@@ -18,6 +18,8 @@ from tests.support.pool_leases import held_leases
 from tests.support.processes import Process, kill, processes_with
 
 MARK = "BITFUSION_TEST_SUITE"
+CLUSTER_CACHE = "kubeflow-bitfusion"
+"""The folder in the user's cache in which `tests.cluster.binaries` keeps what it has built."""
 
 
 class Place:
@@ -59,9 +61,27 @@ class Place:
             folder = self.root / name.lower()
             folder.mkdir(mode=0o700)
             os.environ[name] = str(folder)
+        self._enter_cache()
         # The stock lookups of a developer's machine would change what the tests see.
         os.environ["JUPYTER_PLATFORM_DIRS"] = "1"
         os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+
+    def _enter_cache(self) -> None:
+        """Share what is cached on this machine, but for the folder of jedi, with which IPython completes.
+
+        A kernel that reads a file there while another one writes it completes nothing.
+        """
+        shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        own = self.root / "cache"
+        own.mkdir(mode=0o700)
+        try:
+            (shared / CLUSTER_CACHE).mkdir(parents=True, exist_ok=True)
+            for name in os.listdir(shared):
+                if name not in ("jedi", "parso"):
+                    (own / name).symlink_to(shared / name)
+        except OSError:
+            return  # nothing can be shared on this machine
+        os.environ["XDG_CACHE_HOME"] = str(own)
 
     def leave(self) -> None:
         """Remove the folders."""
