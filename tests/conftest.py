@@ -24,17 +24,17 @@ from typing import Any
 import pytest
 
 from tests.support.machine import VARIABLE, scaled, share_time_factor, time_factor
-from tests.support.place import NOTHING, Contents, Place
+from tests.support.place import NOTHING, Contents, Place, current_place
 from tests.support.waiting import wait_until
 
 pytest_plugins = [
     # The fixture `cluster`. Its processes live as long as the test process: they don't carry the mark, and it
     # looks for leftovers itself.
     "tests.cluster.plugin",
+    "tests.support.groups",
     "tests.support.no_skips",
 ]
 
-_place_key = pytest.StashKey[Place]()
 _complaints_key = pytest.StashKey[list[str]]()
 
 
@@ -55,7 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[VARIABLE] = worker["time_factor"]
         place = Place(worker["workerid"], worker["place"])
     place.enter()
-    config.stash[_place_key] = place
     config.stash[_complaints_key] = []
     from hypothesis import settings
 
@@ -64,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("suite")
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[_place_key].leave()
+def pytest_unconfigure() -> None:
+    current_place().leave()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -81,7 +80,7 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker, before it starts, where its place is."""
-    node.workerinput["place"] = node.config.stash[_place_key].address
+    node.workerinput["place"] = current_place().address
     node.workerinput["time_factor"] = os.environ[VARIABLE]
 
 
@@ -130,7 +129,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Fixtures of a wider scope are set up before this one, so their servers are not the test's.
     """
-    before = request.config.stash[_place_key].contents()
+    before = current_place().contents()
     yield
     left = _left_behind(request.config, before)
     if left:
@@ -147,7 +146,7 @@ def pool_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _left_behind(config: pytest.Config, before: Contents) -> Contents:
     """What has come since and stays, which is removed."""
-    place = config.stash[_place_key]
+    place = current_place()
     left = NOTHING
 
     def clean() -> bool:

@@ -151,6 +151,25 @@ def test_workers_share_neither_folders_nor_the_mark(suite: pytest.Pytester) -> N
     result.assert_outcomes(passed=2)
 
 
+def test_the_tests_of_a_group_run_in_one_worker(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        "import os, pathlib, pytest, time\n"
+        "def note(name):\n"
+        "    with pathlib.Path(name).open('a') as file:\n"
+        "        print(os.environ['PYTEST_XDIST_WORKER'], file=file)\n"
+        "@pytest.mark.parametrize('number', range(8))\n"
+        "@pytest.mark.xdist_group('one')\n"
+        "def test_grouped(number):\n    note('grouped')\n"
+        "@pytest.mark.parametrize('number', range(8))\n"
+        "def test_other(number):\n    note('others'); time.sleep(0.2)\n",
+        "-n3",
+    )
+    result.assert_outcomes(passed=16)
+    assert len(set((suite.path / "grouped").read_text().split())) == 1
+    assert len(set((suite.path / "others").read_text().split())) >= 2
+
+
 def test_a_run_without_any_test_fails(suite: pytest.Pytester) -> None:
     for workers in ([], ["-n1"]):
         assert run(suite, "", *workers).ret == pytest.ExitCode.NO_TESTS_COLLECTED

@@ -51,6 +51,7 @@ class Place:
 
     def enter(self) -> None:
         """Make the folders and point this process, and so all its children, to them."""
+        _current.append(self)
         for name in [name for name in os.environ if name.startswith("BITFUSION_")]:
             del os.environ[name]
         self.runtime.mkdir(mode=0o700)
@@ -104,6 +105,14 @@ class Place:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+_current: list[Place] = []
+
+
+def current_place() -> Place:
+    """The place that this process has entered."""
+    return _current[-1]
 
 
 class Contents:
