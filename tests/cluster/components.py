@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.cluster import guardian
 from tests.support.machine import scaled
-from tests.support.waiting import Deadline
+from tests.support.waiting import Deadline, wait_until
 
 CLUSTER_MARK = "BITFUSION_TEST_CLUSTER"
 """In the environment of every process of a cluster; its value is the cluster's folder."""
@@ -171,8 +171,16 @@ class Component:
         return self.stop(number) + self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP: its connections stay open and nothing answers."""
+        """SIGSTOP: its connections stay open and nothing answers. Returns when the last thread has stopped."""
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until(self._is_frozen, f"{self.name} stopped", limit_s=5, errors=(OSError,))
+
+    def _is_frozen(self) -> bool:
+        states = [
+            stat.read_text().rpartition(")")[2].split()[0]
+            for stat in Path(f"/proc/{self.pid}/task").glob("*/stat")
+        ]
+        return set(states) == {"T"}
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
