@@ -171,7 +171,7 @@ class Component:
         return self.stop(number) + self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP: its connections stay open and nothing answers. Returns when the last thread has stopped."""
+        """SIGSTOP, until its last thread has stopped: connections stay open and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
         wait_until(self._is_frozen, f"{self.name} stopped", limit_s=5, errors=(OSError,))
 
