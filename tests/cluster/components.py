@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster import guardian
+from tests.support import processes
 from tests.support.machine import scaled
-from tests.support.waiting import Deadline, wait_until
+from tests.support.waiting import Deadline
 
 CLUSTER_MARK = "BITFUSION_TEST_CLUSTER"
 """In the environment of every process of a cluster; its value is the cluster's folder."""
@@ -171,19 +172,11 @@ class Component:
         return self.stop(number) + self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP, until its last thread has stopped: connections stay open and nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)
-        wait_until(self._is_frozen, f"{self.name} stopped", limit_s=5, errors=(OSError,))
-
-    def _is_frozen(self) -> bool:
-        states = [
-            stat.read_text().rpartition(")")[2].split()[0]
-            for stat in Path(f"/proc/{self.pid}/task").glob("*/stat")
-        ]
-        return set(states) == {"T"}
+        """Stop it as a whole: its connections stay open and nothing answers."""
+        processes.freeze(self.pid)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        processes.thaw(self.pid)
 
     def last_lines(self, count: int = 15) -> str:
         try:

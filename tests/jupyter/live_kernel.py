@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from jupyter_client.manager import KernelManager
 
 from tests.jupyter.client import Cell, Client
 from tests.support.machine import scaled
+from tests.support.processes import freeze, thaw
 from tests.support.waiting import Deadline, wait_until
 
 
@@ -61,12 +61,12 @@ class LiveKernel:
     def send_together(self, *codes: str) -> list[Cell]:
         """Send cells so that the kernel finds all of them when it looks at the first one."""
         client = self.client
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
         try:
             cells = [client.send(code) for code in codes]
             time.sleep(scaled(0.1))  # until zmq's thread has sent them
         finally:
-            os.kill(self.pid, signal.SIGCONT)
+            thaw(self.pid)
         return cells
 
     def interrupt(self) -> None:

@@ -80,6 +80,27 @@ def wait_until_gone(*pids: int, limit_s: float = 3.0) -> None:
     )
 
 
+def freeze(pid: int) -> None:
+    """SIGSTOP; returns when every thread of the process has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    # The signal stops the threads one after another; one may end meanwhile.
+    wait_until(
+        lambda: all(state == "T" for state in _thread_states(pid)),
+        f"process {pid} to stand still",
+        errors=(OSError,),
+    )
+
+
+def thaw(pid: int) -> None:
+    """SIGCONT: the process goes on."""
+    os.kill(pid, signal.SIGCONT)
+
+
+def _thread_states(pid: int) -> list[str]:
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]
+
+
 def kill(processes: Iterable[Process]) -> None:
     """SIGKILL to each of them that is still there."""
     for process in processes:
