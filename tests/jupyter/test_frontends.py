@@ -203,7 +203,8 @@ def test_curve_encryption(launch: Launch, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_ipc_transport(launch: Launch, name: str) -> None:
+def test_ipc_transport(launch: Launch, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # Jupyter names the sockets `kernel-ipc-1` to `-5`, in the working directory
     kernel = launch(name, options={"transport": "ipc"})
     kernel.connect()
     assert kernel.run("print('over ipc')").stream() == "over ipc\n"
