@@ -70,10 +70,10 @@ def test_an_interrupt_reaches_the_kernel_and_not_the_wrapper(running: ProxyHarne
 def test_a_kernel_killed_in_a_cell_is_told_with_its_signal(running: ProxyHarness) -> None:
     cell, behind = running.cell("os.kill(os.getpid(), 9)"), running.cell("1")
     reply = running.reply(cell)
-    assert reply["traceback"][1:] == [
-        "Answer: the kernel process was killed by SIGKILL",
-        "What to do: restart the kernel and run the cells again.",
-    ]
+    answer, next_step = reply["traceback"][1:]
+    # ipykernel 7.3 may have printed an error of its own while it started, which is then its last output.
+    assert answer.partition("; its last output: ")[0] == "Answer: the kernel process was killed by SIGKILL"
+    assert next_step == "What to do: restart the kernel and run the cells again."
     assert running.reply(behind)["status"] == "aborted"
     assert running.process.wait(scaled(5)) == 1
 
