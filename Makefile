@@ -8,7 +8,9 @@ KERNEL = $(BIN)/bitfusion-kernel install --sys-prefix
 # Tests run in parallel, those of one xdist group in one process. WORKERS=0 runs them one by one.
 WORKERS ?= auto
 # pytest keeps its bytecode of the test files, whatever the machine says about bytecode.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=12
+# A worker that dies ends the run: xdist may give its replacement no tests, and wait for ever.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --max-worker-restart=0 \
+	--dist loadgroup --durations=12
 # Rounds of the tests marked `rounds` in `make test-long`.
 ROUNDS ?= 10
 PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
@@ -41,7 +43,9 @@ demo:
 lab:
 	@$(ENVIRONMENT) lab
 	@$(KERNEL)
-	@$(BIN)/jupyter lab --ServerApp.root_dir=examples $(ROOT_TOO) $(LAB)
+	@mkdir -p $(FOLDER)/lab
+	@for file in examples/*.ipynb examples/benchmark_digits.py; do [ -e $(FOLDER)/lab/$${file##*/} ] || cp $$file $(FOLDER)/lab/; done
+	@$(BIN)/jupyter lab --ServerApp.root_dir=$(FOLDER)/lab $(ROOT_TOO) $(LAB)
 
 # The tests install kernels of their own; one in the environment would be a second tile.
 test:

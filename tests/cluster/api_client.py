@@ -151,7 +151,7 @@ class ApiClient:
         return self._exchange(self._new_connection(), method, path, payload, headers)
 
     def _new_connection(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, self._port, timeout=scaled(60), context=self._context)
+        return _Connection(self._host, self._port, self._context)
 
     def _kept(self) -> http.client.HTTPSConnection | None:
         """An idle connection that the server has not closed."""
@@ -185,6 +185,28 @@ class ApiClient:
             with self._lock:
                 self._idle.append(connection)
         return response.status, response.headers, text
+
+
+class _Connection(http.client.HTTPSConnection):
+    """Connects a socket that is TLS already.
+
+    `SSLContext.wrap_socket` of a connected one leaks it (CPython 3.11) if the apiserver dies between the two.
+    """
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=scaled(60), context=context)
+        self._tls = context
+
+    def connect(self) -> None:
+        connecting = self._tls.wrap_socket(socket.socket(), server_hostname=self.host)
+        try:
+            connecting.settimeout(self.timeout)
+            connecting.connect((self.host, self.port))
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except BaseException:
+            connecting.close()
+            raise
+        self.sock = connecting
 
 
 class Watch:

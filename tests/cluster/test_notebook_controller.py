@@ -136,6 +136,8 @@ def test_annotations_at_creation_reach_template_and_pod_since_1_8_only(
     expected = {OURS: "injection"} if controller.kubeflow == "1.8" else {}
     assert room.template_annotations() == expected
     assert pod["metadata"].get("annotations", {}).get(OURS) == expected.get(OURS)
+    # The pod may run before the controller has read the answer to its creation.
+    wait_until(lambda: controller.creates, "the creation of the StatefulSet is counted")
     assert controller.creates == 1
 
 

@@ -1,23 +1,27 @@
-"""Free TCP ports of 127.0.0.1 for servers that cannot choose one themselves.
+"""Free TCP ports of 127.0.0.1 for servers that cannot choose one themselves, and for kernels.
 
 A server that can listen on port 0 and tell which port it got should do so instead.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+from collections.abc import Iterator
+
+import pytest
 
 # Outside the range of outgoing connections, so that a port whose server is stopped can be used again: a
 # client that tries a dead port of that range may connect to itself and keep it.
-_RANGE = range(20000, 32000)
+_RANGE = range(12000, 32000)
 
-_reserved: list[socket.socket] = []
-"""A bound abstract Unix socket for each port handed out: other test processes do not get that port."""
+_reservations: dict[int, int] = {}
+"""For each port handed out the descriptor of a bound abstract Unix socket: others do not get that port."""
 
 
 def free_port() -> int:
-    """A free port that no other test process on this machine is given as long as this one lives."""
+    """A free port that no other test process on this machine is given until it is returned."""
     while True:
         port = random.choice(_RANGE)
         reservation = socket.socket(socket.AF_UNIX)
@@ -28,10 +32,31 @@ def free_port() -> int:
         except OSError:
             reservation.close()
             continue
-        _reserved.append(reservation)
+        _reservations[port] = reservation.detach()
         return port
 
 
 def free_ports(count: int) -> list[int]:
     """So many different free ports."""
     return [free_port() for _ in range(count)]
+
+
+def return_port(port: int) -> None:
+    """Give one back; needed only where many are taken. Those of a test process end with it."""
+    if port in _reservations:
+        os.close(_reservations.pop(port))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_ports() -> Iterator[None]:
+    """Have jupyter_client take the ports of the kernels it starts in this process from here.
+
+    It looks for a free port in the range of outgoing connections and closes it again. Until the kernel
+    binds it, a connection of another test may have got that port.
+    """
+    from jupyter_client.connect import LocalPortCache
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalPortCache, "find_available_port", lambda self, ip: free_port())
+        patch.setattr(LocalPortCache, "return_port", lambda self, port: return_port(port))
+        yield
