@@ -22,7 +22,7 @@ _MEANINGS: tuple[tuple[type[errors.BitfusionError], tuple[str, ...]], ...] = (
     (errors.TokenExpired, ("token expired", "token has expired")),
     (errors.NeverSatisfiable, ("no server can satisfy",)),
     (errors.WaitTimedOut, ("timed out after", "timed out waiting")),
-    (errors.PoolUnreadable, ("pool ledger", "pool configuration")),
+    (errors.PoolUnreadable, ("pool ledger", "pool configuration", "pool folder", "pool cannot write")),
     (
         errors.ServersUnreachable,
         (
@@ -85,6 +85,8 @@ def _from_problem(
                 failed = [line for line in parsed if isinstance(line, ContactFailed)]
                 if failed:
                     problem += " " + "; ".join(f"{line.server}: {_cause(line.reason)}" for line in failed[:3])
+            if kind is errors.PoolUnreadable:
+                return errors.PoolUnreadable.from_text(request, problem)
             return kind(request, problem)
     wrong = _invalid_value(problem)
     if wrong is not None:

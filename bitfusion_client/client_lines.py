@@ -126,11 +126,21 @@ class TelemetryStarted(LogLine):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(LogLine):
-    """Position in the queue. `ahead`: holders first, then earlier requests. Embedded pool only."""
+    """Position in the queue. Embedded pool only.
+
+    Attributes:
+        queue_position: 1 is next.
+        queue_length: How many wait, this one included.
+        held_by: Who holds GPUs that could serve the request; the last may be ``3 more``.
+        before: Who waits before it, in the same form.
+        why: Why it waits, where that cannot be seen from the others; else "".
+    """
 
     queue_position: int
     queue_length: int
-    ahead: tuple[str, ...]
+    held_by: tuple[str, ...]
+    before: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

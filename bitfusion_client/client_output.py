@@ -30,9 +30,10 @@ from bitfusion_client.client_lines import (
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
-MOST_AHEAD = 5  # names in one waiting line
+MOST_NAMED = 4  # holders, and likewise waiters, in one waiting line; the others are counted
+_HELD_BY, _BEFORE, _WHY = "held by ", "before you ", "why: "
 
 
 def parse_line(text: str) -> Line:
@@ -66,13 +67,32 @@ def split_log_prefix(text: str) -> tuple[str, str, str]:
     return level, time, message
 
 
-def format_waiting(queue_position: int, queue_length: int, ahead: Iterable[str] = ()) -> str:
-    """The message of the embedded pool's `Waiting` line, without level and time; names the first five."""
-    names = [" ".join(who.replace(";", ",").split()) for who in ahead]
-    if len(names) > MOST_AHEAD:
-        names[MOST_AHEAD:] = [f"and {len(names) - MOST_AHEAD} more"]
-    shown = f"Waiting for GPUs: place {queue_position} of {queue_length}"
-    return f"{shown}, ahead: {'; '.join(names)}" if names else shown
+def format_waiting(
+    queue_position: int,
+    queue_length: int,
+    held_by: Sequence[str] = (),
+    holders: int = 0,
+    before: Sequence[str] = (),
+    waiters: int = 0,
+    why: str = "",
+) -> str:
+    """The message of the embedded pool's `Waiting` line, without level and time.
+
+    It names the first four of `held_by` and of `before`, of which there are `holders` and `waiters` in all.
+    Parts begin with words of their own and are separated by ``; ``, which no name can contain.
+    """
+    parts = [f"Waiting for GPUs: place {queue_position} of {queue_length}"]
+    for word, names, count in ((_HELD_BY, held_by, holders), (_BEFORE, before, waiters)):
+        named = [_one_line(name) for name in names[:MOST_NAMED]]
+        more = max(count, len(names)) - len(named)
+        parts += [word + name for name in (*named, *([f"{more} more"] if more else ()))]
+    if why:
+        parts.append(_WHY + _one_line(why))
+    return "; ".join(parts)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace(";", ",").split())
 
 
 def _number(text: str) -> int:
@@ -146,9 +166,15 @@ def _telemetry(rest: str, text: str, level: str, time: str) -> Line:
 
 def _waiting(rest: str, text: str, level: str, time: str) -> Line:
     position, rest = _between(rest, "place ", " of ")
-    length, _, ahead = rest.partition(", ahead: ")
-    names = tuple(name.strip() for name in ahead.split(";") if name.strip())
-    return Waiting(text, level, time, _number(position), _number(length), names)
+    length, *parts = rest.split("; ")
+
+    def parts_of(word: str) -> tuple[str, ...]:
+        return tuple(part[len(word) :] for part in parts if part.startswith(word))
+
+    why = "".join(parts_of(_WHY)[:1])
+    return Waiting(
+        text, level, time, _number(position), _number(length), parts_of(_HELD_BY), parts_of(_BEFORE), why
+    )
 
 
 def _releasing(rest: str, text: str, level: str, time: str) -> Line:

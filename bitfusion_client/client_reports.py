@@ -11,12 +11,16 @@ from bitfusion_client.fast_imports import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GpuStatus:
-    """One GPU of a server; memory in MiB. `name` is "" where the client prints none."""
+    """One GPU of a server; memory in MiB. `name` is "" where the client prints none.
+
+    `holders`, which only the embedded pool prints, has a text for each task: ``8080 MiB held by ada: …``.
+    """
 
     id: int
     free_mib: int
     total_mib: int
     name: str = ""
+    holders: tuple[str, ...] = ()
 
     @property
     def simulated(self) -> bool:
@@ -32,6 +36,11 @@ class ServerStatus:
     address: str
     tasks: int
     gpus: tuple[GpuStatus, ...] = ()
+
+    @property
+    def tells_holders(self) -> bool:
+        """Whether the client has told who holds these GPUs, or nobody does."""
+        return not self.tasks or any(gpu.holders for gpu in self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +79,20 @@ class HealthReport:
 TAGS = ("PASS", "INFO", "SKIPPED", "MARGINAL", "FATAL")
 
 
+_HOLDER = "|  |- "
+_WAITING = "- waiting, "
+
+
+def parse_waiting(list_gpus_output: str) -> tuple[str, ...]:
+    """Who waits, ``position 1: ada: …``; empty where nobody does, or the client does not tell."""
+    lines = map(str.strip, list_gpus_output.splitlines())
+    return tuple(line[len(_WAITING) :] for line in lines if line.startswith(_WAITING))
+
+
 def parse_list_gpus(text: str) -> list[ServerStatus]:
     """The servers and their GPUs; lines of other kinds, such as log lines, are skipped."""
     servers: list[tuple[int, str, int, list[GpuStatus]]] = []
+    holders: list[list[list[str]]] = []  # by server and GPU
     for line in text.splitlines():
         line = line.strip()
         if line.startswith("- server "):
@@ -81,11 +101,22 @@ def parse_list_gpus(text: str) -> list[ServerStatus]:
             tasks = rest.partition(" ")[0]
             if address and _whole(number) and _whole(tasks):
                 servers.append((int(number), address, int(tasks), []))
+                holders.append([])
         elif line.startswith("|- GPU ") and servers:
             gpu = _gpu(line[len("|- GPU ") :])
             if gpu is not None:
                 servers[-1][3].append(gpu)
-    return [ServerStatus(index, address, tasks, tuple(gpus)) for index, address, tasks, gpus in servers]
+                holders[-1].append([])
+        elif line.startswith(_HOLDER) and holders and holders[-1]:
+            holders[-1][-1].append(line[len(_HOLDER) :])
+    return [
+        ServerStatus(index, address, tasks, tuple(map(_with_holders, gpus, held)))
+        for (index, address, tasks, gpus), held in zip(servers, holders, strict=True)
+    ]
+
+
+def _with_holders(gpu: GpuStatus, holders: list[str]) -> GpuStatus:
+    return GpuStatus(gpu.id, gpu.free_mib, gpu.total_mib, gpu.name, tuple(holders))
 
 
 def _gpu(text: str) -> GpuStatus | None:

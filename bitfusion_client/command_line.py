@@ -44,12 +44,17 @@ ALL_OPTIONS = (
 )
 
 
+class HelpWanted(UsageError):
+    """Somebody has asked what the options are: ``-h``, ``--help``."""
+
+
 def parse_options(
     args: Sequence[str],
     *,
     base: GpuRequest | None = None,
     other: MutableMapping[str, str] | None = None,
     count_may_be_a_word: bool = False,
+    units: bool = False,
 ) -> tuple[GpuRequest, list[str]]:
     """The request at the front of a command line, and the words after it.
 
@@ -59,16 +64,20 @@ def parse_options(
             it the number of GPUs is required, as in the client.
         other: Names of further options with a value (``{"f": ""}``); the values given are put into it.
         count_may_be_a_word: Whether the number of GPUs may stand without an option (``request_gpus 1``).
+        units: Whether sizes are read as in the kernel's settings, ``-m 8Gi`` and with advice what was meant;
+            otherwise as strictly as the client reads them.
 
     Raises:
         InvalidRequest: A value is wrong.
         UsageError: The options cannot be understood.
+        HelpWanted: They ask for help; a UsageError, too.
     """
     given: dict[str, Any] = {}
     spelled: dict[str, str] = {}
+    parsers = _parsers_with_units() if units else _PARSERS
 
     def take(field: str, text: str, flag: str) -> None:
-        parsed = _PARSERS[field](text, flag)
+        parsed = parsers[field](text, flag)
         given[field] = (*given.get(field, ()), *parsed) if field in _REPEATABLE else parsed
         spelled[field] = flag
 
@@ -99,6 +108,8 @@ def _next_option(args: Sequence[str], position: int, known: Container[str]) -> t
     """The option at `position`: how it was written, its name, its value, and where the next word is."""
     flag, equals, value = args[position].partition("=")
     name = flag[2:] if flag.startswith("--") else flag[1:]
+    if name in ("h", "help") and name not in known:
+        raise HelpWanted(f"help was asked for: {flag}", ALL_OPTIONS)
     if name not in known:
         raise UsageError(f"flag provided but not defined: {flag}", ALL_OPTIONS)
     if equals:
@@ -140,7 +151,10 @@ def parse_request_text(text: str, base: GpuRequest | None = None) -> GpuRequest:
 
 def split_words(text: str) -> list[str]:
     """The words of a line, with a shell's quotes and nothing else of a shell. Raises UsageError."""
-    import shlex  # brings re; only lines that somebody typed are split
+    if not any(letter in text for letter in " \t\r\n'\"\\"):
+        return [text] if text else []
+
+    import shlex  # brings re, 5 ms; only lines that somebody typed are split
 
     try:
         return shlex.split(text)
@@ -208,6 +222,13 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "servers": _parse_servers,
     "timeout": _parse_timeout,
 }
+
+
+def _parsers_with_units() -> dict[str, Callable[[str, str], Any]]:
+    from bitfusion_client.quantities import parse_gpu_memory  # the client itself needs none of it
+    from bitfusion_client.shares import parse_share
+
+    return {**_PARSERS, "memory_mib": parse_gpu_memory, "partial": parse_share}
 
 
 def format_options(request: GpuRequest) -> list[str]:

@@ -231,28 +231,44 @@ class TokenExpired(PoolOutOfReach):
 
 
 class PoolUnreadable(PoolOutOfReach):
-    """The embedded pool's ledger or configuration cannot be read or written."""
+    """The embedded pool's files cannot be used; each cause has a `next_step` of its own.
 
-    headline = "The records of the GPU pool on this machine cannot be read."
-    next_step = "`bitfusion-pool status` says why; `bitfusion-pool init` makes a new one once nothing runs."
+    `str()` is what the `bitfusion` command prints after ``Error: ``, with the next step.
+    """
+
+    headline = "The embedded GPU pool cannot be used."
+    next_step = "`bitfusion health` checks the pool's files."
+    CURE = ". What to do: "
+
+    def __str__(self) -> str:
+        return f"{self.answered}{self.CURE}{self.next_step}"
+
+    @classmethod
+    def from_text(cls, asked: object, text: str) -> PoolUnreadable:
+        """The error that was printed as `text`."""
+        answered, _, cure = text.partition(cls.CURE)
+        return cls(asked, answered, cure)
 
 
 class ProcessDied(BitfusionError):
     """A process that runs cells ended by itself."""
+
+    next_step = (
+        "restart the kernel, unless Jupyter has done that already, "
+        "and run the cells again from the first one."
+    )
 
 
 class WrapperDied(ProcessDied):
     """`bitfusion run` ended while the kernel still needed it; the GPUs are gone."""
 
     headline = "The `bitfusion run` process under this kernel has died; its GPUs are gone."
-    next_step = "restart the kernel; `%bitfusion log` shows the client's output."
 
 
 class KernelDied(ProcessDied):
     """The kernel's process ended by itself."""
 
     headline = "The kernel has died."
-    next_step = "restart the kernel and run the cells again."
 
 
 class ClientFailed(BitfusionError):

@@ -47,6 +47,8 @@ def find_client(
 ) -> FoundClient:
     """The client to use: configured, else on PATH, else injected, else the embedded one. Starts nothing.
 
+    Relative folders in PATH are not looked at.
+
     Args:
         explicit: The value of a setting; wins over BITFUSION_CLIENT.
         environ: The environment of the kernel or command.
@@ -72,7 +74,8 @@ def find_client(
     for found in _on_path(COMMAND, path):
         if _is_command(found):
             return _found(found, "embedded" if _is_embedded(found) else "path")
-    looked_at.append("PATH")
+    passed_over = path and any(not os.path.isabs(folder) for folder in path.split(os.pathsep))
+    looked_at.append("PATH, but not its relative folders" if passed_over else "PATH")
     for found in _injected(root, environ):
         if _is_command(found):
             return _found(found, "injected")
@@ -104,7 +107,8 @@ def _beside_us() -> str:
 
 def _on_path(name: str, path: str) -> Iterator[str]:
     for folder in path.split(os.pathsep):
-        if folder:  # an empty entry means the current folder, which cannot be trusted
+        # A relative one, such as "." or an empty entry, is another folder wherever a notebook lies.
+        if os.path.isabs(folder):
             yield os.path.join(os.path.abspath(folder), name)
 
 

@@ -13,7 +13,9 @@ from bitfusion_client.request_rules import ALLOWED_GPUS
 
 MIB = 1 << 20
 ALLOWED_QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
-ALLOWED_MEMORY_TEXT = "must be an amount of at least 1 MiB like 8Gi, 8000M or 8192 MiB (without a unit: MiB)"
+ALLOWED_MEMORY_TEXT = "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"
+SMALLEST_GPU_MEMORY_MIB = 256
+"""Nothing that computes on a GPU starts with less; who asks for less has forgotten the unit."""
 
 _SUFFIXES = {
     "": (1, 1),
@@ -122,3 +124,21 @@ def parse_memory(value: object, field: str = "memory") -> int:
         return quantity_to_mib(compact, field)
     except InvalidRequest:
         raise InvalidRequest(field, value, ALLOWED_MEMORY_TEXT) from None
+
+
+def parse_gpu_memory(value: object, field: str = "memory") -> int:
+    """The same for the memory of a GPU that a person asks for: too little was meant in another unit.
+
+    Raises InvalidRequest(field), whose `allowed` also says what was probably meant.
+    """
+    mib = parse_memory(value, field)
+    if mib >= SMALLEST_GPU_MEMORY_MIB:
+        return mib
+    digits = str(value).strip()
+    while digits and not digits.isdigit():
+        digits = digits[:-1]
+    meant = f"{digits}{'Gi' if int(digits) < SMALLEST_GPU_MEMORY_MIB else 'Mi'}" if digits else ""
+    if "." in str(value) or not digits.isascii():
+        meant = ""
+    advice = f"; did you mean {meant}?" if meant else ""
+    raise InvalidRequest(field, value, f"must be at least {SMALLEST_GPU_MEMORY_MIB} MiB{advice}")

@@ -57,11 +57,11 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
             TRY_LATER,
         ),
         (
-            "Error: pool ledger /var/tmp/x is unreadable: disk I/O error",
+            "Error: pool ledger /home/x is damaged: not a database. What to do: make a new one",
             errors.PoolUnreadable,
-            "The records of the GPU pool on this machine cannot be read.",
-            "pool ledger /var/tmp/x is unreadable: disk I/O error",
-            "`bitfusion-pool status` says why; `bitfusion-pool init` makes a new one once nothing runs.",
+            "The embedded GPU pool cannot be used.",
+            "pool ledger /home/x is damaged: not a database",
+            "make a new one",
         ),
         (
             "Token expired at: 2022-09-03T00:39:23Z\nError: " + CLAIM,

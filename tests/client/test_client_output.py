@@ -101,16 +101,24 @@ def test_every_line_of_2_5_0() -> None:
             ("RunningCommand", "python -c 'print(1)' on 1", 2),
         ),
         (
-            "[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 1 of 2, ahead: "
-            "root: digits.ipynb (1 GPUs, partial 0.5, 32s); and 3 more",
-            ("Waiting", 1, 2, ("root: digits.ipynb (1 GPUs, partial 0.5, 32s)", "and 3 more")),
+            "[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 9; held by root: digits.ipynb "
+            "(1 GPU × 50 %, since 14:03); held by 3 more; before you ada: held by.ipynb (2 GPUs, since 14:05)"
+            "; before you 1 more; why: order",
+            (
+                "Waiting",
+                3,
+                9,
+                ("root: digits.ipynb (1 GPU × 50 %, since 14:03)", "3 more"),
+                ("ada: held by.ipynb (2 GPUs, since 14:05)", "1 more"),
+                "order",
+            ),
         ),
         (
             "[INFO] 2021-03-27T04:26:40Z Locked 2 GPUs with partial memory 0.00001, "
             "configuration saved to '/tmp/bitfusion1'",
             ("Locked", 2, 1e-05, "/tmp/bitfusion1"),
         ),
-        ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 3", ("Waiting", 3, 3, ())),
+        ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 3", ("Waiting", 3, 3, (), (), "")),
         ("Token expired at: 2022-09-03 00:00", ("TokenExpiredLine", "2022-09-03 00:00")),
         ("Error: what: ever", ("FatalError", "what: ever")),
         ("Server List: a:1;b:2", ("ServerList", ("a:1", "b:2"))),
@@ -181,12 +189,28 @@ def test_no_text_crashes_the_reader(text: str) -> None:
 NAMES = st.text(st.characters(blacklist_characters=";", blacklist_categories=("C", "Z")), min_size=1)
 
 
-@given(st.integers(1, 999), st.integers(1, 999), st.lists(NAMES, max_size=8))
-def test_the_waiting_line_reads_back(position: int, length: int, ahead: list[str]) -> None:
-    line = parse_line("[INFO] 2021-03-27T04:26:40Z " + format_waiting(position, length, ahead))
-    shown = tuple(ahead) if len(ahead) <= 5 else (*ahead[:5], f"and {len(ahead) - 5} more")
-    assert without_text(line) == ("Waiting", position, length, shown)
+def _shown(names: list[str], count: int) -> tuple[str, ...]:
+    return tuple(names) if count == len(names) <= 4 else (*names[:4], f"{count - len(names[:4])} more")
+
+
+@given(
+    st.integers(1, 999),
+    st.integers(1, 999),
+    st.lists(NAMES, max_size=8),
+    st.lists(NAMES, max_size=8),
+    st.integers(0, 3),
+    st.just("") | NAMES,
+)
+def test_the_waiting_line_reads_back(
+    position: int, length: int, held_by: list[str], before: list[str], more: int, why: str
+) -> None:
+    text = format_waiting(position, length, held_by, len(held_by) + more, before, len(before) + more, why)
+    line = parse_line("[INFO] 2021-03-27T04:26:40Z " + text)
+    holders, waiters = _shown(held_by, len(held_by) + more), _shown(before, len(before) + more)
+    assert without_text(line) == ("Waiting", position, length, holders, waiters, why)
 
 
 def test_names_cannot_break_the_waiting_line() -> None:
-    assert format_waiting(1, 1, ["a;b\nError: c"]) == ("Waiting for GPUs: place 1 of 1, ahead: a,b Error: c")
+    assert format_waiting(1, 1, ["a; why: b\nError: c"]) == (
+        "Waiting for GPUs: place 1 of 1; held by a, why: b Error: c"
+    )

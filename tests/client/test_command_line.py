@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +18,7 @@ from bitfusion_client.command_line import (
     parse_request_text,
     run_command,
     split_program,
+    split_words,
 )
 from bitfusion_client.errors import InvalidRequest, UsageError
 from bitfusion_client.request import GpuRequest
@@ -109,6 +113,49 @@ def test_read(line: str, request_: GpuRequest, rest: int) -> None:
 def test_wrong_options(line: str, message: str) -> None:
     with pytest.raises((InvalidRequest, UsageError)) as caught:
         parse_options(shlex.split(line))
+    assert caught.value.user_message == message
+
+
+@pytest.mark.parametrize(
+    ("line", "request_"),
+    [
+        ("-m 8Gi", GpuRequest(memory_mib=8192)),
+        ("-m 8GB", GpuRequest(memory_mib=7629)),
+        ("-m '8 GiB'", GpuRequest(memory_mib=8192)),
+        ("-m 8192", GpuRequest(memory_mib=8192)),
+        ("-m 256", GpuRequest(memory_mib=256)),
+        ("-n 2 -p 0.5", GpuRequest(2, 0.5)),
+    ],
+)
+def test_people_may_give_memory_with_its_unit(line: str, request_: GpuRequest) -> None:
+    assert parse_options(shlex.split(line), base=GpuRequest(), units=True) == (request_, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-m 8", 'Invalid value "8" for -m: must be at least 256 MiB; did you mean 8Gi?'),
+        ("-m 255M", 'Invalid value "255M" for -m: must be at least 256 MiB; did you mean 255Gi?'),
+        (
+            "--gpu_memory lots",
+            'Invalid value "lots" for --gpu_memory: must be an amount of memory like 8Gi, 8GB or 8192 (MiB)',
+        ),
+        ("-p 50%", 'Invalid value "50%" for -p: must be greater than 0.0 and at most 1.0; write -p 0.5'),
+        (
+            "--partial 0,5",
+            'Invalid value "0,5" for --partial: '
+            "must be greater than 0.0 and at most 1.0; write --partial 0.5",
+        ),
+        ("-p 1.5", 'Invalid value "1.5" for -p: must be greater than 0.0 and at most 1.0'),
+        (
+            "-p 0.5 -m 8Gi",
+            'Invalid value "8192" for -m: give either a share (-p) or an amount of memory (-m), not both',
+        ),
+    ],
+)
+def test_what_people_write_wrongly_is_told_with_what_they_meant(line: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_options(shlex.split(line), base=GpuRequest(), units=True)
     assert caught.value.user_message == message
 
 
@@ -208,9 +255,28 @@ def test_the_one_string_form() -> None:
     assert split_program(["python x.py --batch='2'"]) == ["python", "x.py", "--batch=2"]
     assert split_program(["python", "x y"]) == ["python", "x y"]
     assert split_program([]) == []
+    assert split_program([""]) == []
     with pytest.raises(UsageError):
         split_program(["python '"])
 
 
 def test_fields_of_options() -> None:
     assert [field_of(flag) for flag in ("-p", "--server_list", "-x")] == ["partial", "servers", "-x"]
+
+
+@given(st.text(alphabet="ab#$;&|*-=ä \u00a0\t'\"\\\n", max_size=8))
+def test_a_line_is_split_as_a_shell_would(text: str) -> None:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        with pytest.raises(UsageError):
+            split_words(text)
+    else:
+        assert split_words(text) == words
+
+
+def test_a_single_word_costs_no_import_of_the_splitter() -> None:
+    code = "import sys; from bitfusion_client.command_line import split_words; split_words('/bin/true'); "
+    code += "sys.exit('shlex' in sys.modules)"
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, cwd=root)

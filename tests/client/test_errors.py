@@ -44,6 +44,9 @@ def made(kind: type[BitfusionError]) -> BitfusionError:
     return kind(GpuRequest(2), "words of the pool")
 
 
+RESTART = (
+    "restart the kernel, unless Jupyter has done that already, and run the cells again from the first one."
+)
 MESSAGES = {
     "BitfusionError": ("The GPU pool could not do this.", "words of the pool", ""),
     "ClientFailed": (
@@ -54,7 +57,7 @@ MESSAGES = {
     "KernelDied": (
         "The kernel has died.",
         "words of the pool",
-        "restart the kernel and run the cells again.",
+        RESTART,
     ),
     "NeverSatisfiable": (
         "No server of the pool can ever give this.",
@@ -68,9 +71,9 @@ MESSAGES = {
         "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs.",
     ),
     "PoolUnreadable": (
-        "The records of the GPU pool on this machine cannot be read.",
+        "The embedded GPU pool cannot be used.",
         "words of the pool",
-        "`bitfusion-pool status` says why; `bitfusion-pool init` makes a new one once nothing runs.",
+        "`bitfusion health` checks the pool's files.",
     ),
     "ServersUnreachable": (
         "None of the GPU servers answered.",
@@ -97,7 +100,7 @@ MESSAGES = {
     "WrapperDied": (
         "The `bitfusion run` process under this kernel has died; its GPUs are gone.",
         "words of the pool",
-        "restart the kernel; `%bitfusion log` shows the client's output.",
+        RESTART,
     ),
 }
 

@@ -111,10 +111,20 @@ def test_a_configured_client_is_never_replaced(machine: Path, configured: str) -
     )
 
 
-def test_an_empty_entry_of_path_is_not_the_current_folder(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("relative", ["", ".", "./", "here", "../place/here", "~/here"])
+@pytest.mark.parametrize("explicit", [None, "bitfusion"])
+def test_a_relative_folder_in_path_is_not_looked_at(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, relative: str, explicit: str | None
 ) -> None:
-    command(machine / "bitfusion-here/bitfusion")
-    monkeypatch.chdir(machine / "bitfusion-here")
-    with pytest.raises(ClientNotFound):
-        found_in(machine, PATH=f":{machine / 'bin'}:")
+    """It means another folder wherever a notebook lies: anybody's `bitfusion` would be run there."""
+    place = machine / "place"
+    for folder in (place, place / "here", place / "~" / "here"):
+        command(folder / "bitfusion")
+    monkeypatch.chdir(place)
+    path = f"{relative}:{machine / 'bin'}"
+    with pytest.raises(ClientNotFound) as caught:
+        found_in(machine, explicit, PATH=path)
+    if explicit is None:
+        assert caught.value.looked_at[0] == "PATH, but not its relative folders"
+    on_path = command(machine / "bin/bitfusion")
+    assert found_in(machine, explicit, PATH=path).path == on_path

@@ -16,17 +16,8 @@ from bitfusion_client.kubernetes_request import (
 )
 from bitfusion_client.kubernetes_sizes import units
 from bitfusion_client.request import GpuRequest
+from tests.client.size_words import AMOUNT, MEMORY, PERCENT
 from tests.client.strategies import refusal, requests
-
-AMOUNT = "bitfusion.io/gpu-amount"
-PERCENT = "bitfusion.io/gpu-percent"
-MEMORY = "bitfusion.io/gpu-memory"
-COUNT = "must be a whole number from 1 to 1024"
-KEYS = (
-    "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
-    "gpu-8gib and gpu-8000mib"
-)
-QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
 
 
 @pytest.mark.parametrize(

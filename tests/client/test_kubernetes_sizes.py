@@ -10,16 +10,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_request import request_from_kubernetes
 from bitfusion_client.kubernetes_sizes import units
 from bitfusion_client.request import GpuRequest
-
-AMOUNT = "bitfusion.io/gpu-amount"
-PERCENT = "bitfusion.io/gpu-percent"
-MEMORY = "bitfusion.io/gpu-memory"
-COUNT = "must be a whole number from 1 to 1024"
-KEYS = (
-    "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
-    "gpu-8gib and gpu-8000mib"
-)
-QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
+from tests.client.size_words import AMOUNT, COUNT, KEYS, MEMORY, PERCENT, QUANTITY
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.quantities import (
     format_mib,
+    parse_gpu_memory,
     parse_memory,
     parse_quantity,
     quantity_to_count,
@@ -20,7 +21,7 @@ from bitfusion_client.quantities import (
 from tests.client.strategies import refusal
 
 QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
-MEMORY = "must be an amount of at least 1 MiB like 8Gi, 8000M or 8192 MiB (without a unit: MiB)"
+MEMORY = "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"
 COUNT = "must be a whole number from 1 to 1024"
 
 
@@ -150,6 +151,35 @@ def test_wrong_memory_in_settings(text: Any) -> None:
     assert caught.value.user_message == f'Invalid value "{text}" for memory: {MEMORY}'
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("8", "; did you mean 8Gi?"),
+        (8, "; did you mean 8Gi?"),
+        (" 16 MiB", "; did you mean 16Gi?"),
+        ("255", "; did you mean 255Gi?"),
+        ("8M", "; did you mean 8Gi?"),
+        ("8000k", "; did you mean 8000Mi?"),
+        ("0.1Gi", ""),
+        ("1000000k", None),
+    ],
+)
+def test_memory_of_a_gpu_that_is_too_little_was_meant_in_another_unit(text: Any, meant: str | None) -> None:
+    if meant is None:
+        assert parse_gpu_memory(text) >= 256
+        return
+    with pytest.raises(InvalidRequest) as caught:
+        parse_gpu_memory(text)
+    assert caught.value.allowed == f"must be at least 256 MiB{meant}"
+
+
+def test_every_amount_that_is_suggested_is_accepted() -> None:
+    for written in (*(f"{number} MiB" for number in range(1, 256)), "8000k", "100000k"):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_gpu_memory(written)
+        parse_gpu_memory(caught.value.allowed.partition("mean ")[2].rstrip("?"))
+
+
 @given(st.integers(1, 1 << 40))
 def test_amounts_read_back(mib: int) -> None:
     assert quantity_to_mib(format_mib(mib)) == mib
@@ -165,3 +195,4 @@ def test_no_value_crashes_the_readers(value: Any) -> None:
     refusal(quantity_to_mib, value)
     refusal(quantity_to_count, value)
     refusal(parse_memory, value)
+    refusal(parse_gpu_memory, value)

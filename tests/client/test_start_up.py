@@ -37,7 +37,16 @@ def modules_after_importing(name: str) -> Any:
 
 @pytest.mark.parametrize(
     "module",
-    ["errors", "request", "command_line", "client_output", "find_client", "quantities", "exit_status"],
+    [
+        "errors",
+        "request",
+        "command_line",
+        "client_output",
+        "find_client",
+        "quantities",
+        "shares",
+        "exit_status",
+    ],
 )
 def test_nothing_heavy(module: str) -> None:
     loaded = modules_after_importing(f"bitfusion_client.{module}")
