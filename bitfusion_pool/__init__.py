@@ -7,5 +7,5 @@ its program, so its modules import as little as they can.
 - ``admin``: the `bitfusion-pool` command
 - ``ledger``: leases, queue, lease locks, wake-ups
 - ``inventory``: servers, GPUs, pool.toml, placement, emulation settings
-- ``text_table``: tables for a terminal
+- ``text_table``: tables for a terminal; ``own_files``: files that no other user can put in our way
 """

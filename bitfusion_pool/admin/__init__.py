@@ -1,4 +1,4 @@
-"""The administrator's command `bitfusion-pool`: status, init, simulate, reap.
+"""The command `bitfusion-pool`: status, init, simulate, reap.
 
 - ``cli``: arguments, output, exit status
 - ``setup``: `init` and `simulate`; ``reap``: `reap`

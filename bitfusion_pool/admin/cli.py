@@ -27,6 +27,10 @@ def main(args: Sequence[str] | None = None) -> int:
     environ = dict(os.environ)
     if options.dir:
         environ["BITFUSION_POOL_DIR"] = options.dir
+    if options.command == "shell":
+        from bitfusion_pool.admin.shell import become
+
+        return become(options.program[options.program[:1] == ["--"] :], environ)
     try:
         text = COMMANDS[options.command](options, environ)
     except BitfusionError as error:
@@ -37,13 +41,12 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("bitfusion-pool", description="The embedded GPU pool of this machine.")
+    parser = argparse.ArgumentParser("bitfusion-pool", description="Your embedded GPU pool.")
     parser.add_argument("--dir", metavar="FOLDER", help="the pool's folder (default: BITFUSION_POOL_DIR)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("status", help="show GPUs, who holds them and who waits")
     show.add_argument("--json", action="store_true", help="the same for programs")
     make = commands.add_parser("init", help="create the pool's folder and an empty ledger")
-    make.add_argument("--group", help="only members of this group may use the pool")
     make.add_argument("--config", metavar="FILE", help="copy this pool.toml into the folder")
     make.add_argument("--force", action="store_true", help="replace a ledger that is damaged or in use")
     sim = commands.add_parser("simulate", help="let the pool consist of simulated GPUs")
@@ -55,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     sim.add_argument("--name", default=DEFAULT_DEVICE_NAME, help="name of the GPUs")
     collect = commands.add_parser("reap", help="release what dead programs left, tidy the folder")
     collect.add_argument("--force", metavar="LEASE", help="end this lease, whoever holds it")
+    shell = commands.add_parser("shell", help="run a program, or your shell, with `bitfusion` on its PATH")
+    shell.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="default: your shell")
     return parser
 
 
@@ -72,7 +77,7 @@ def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
 
 
 def _init(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    return init(environ, group=options.group, configuration=options.config, force=options.force)
+    return init(environ, configuration=options.config, force=options.force)
 
 
 def _simulate(options: argparse.Namespace, environ: Mapping[str, str]) -> str:

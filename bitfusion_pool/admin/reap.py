@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.ledger.complaints import unreadable
 from bitfusion_pool.ledger.lease_lock import remove_leftover_locks
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.pool_folder import unreadable
+from bitfusion_pool.ledger.pool_folder import remove_leftover_drafts
 from bitfusion_pool.ledger.wake_up import remove_leftover_pipes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def reap(environ: Mapping[str, str]) -> str:
         try:
             files = remove_leftover_locks(ledger.folder, known)
             remove_leftover_pipes(ledger.folder, known)
+            remove_leftover_drafts(ledger.folder)
         except OSError as error:
             raise unreadable(ledger.folder, error) from None
     return f"released {removed} leases and queue positions, removed {files} leftover lock files\n"

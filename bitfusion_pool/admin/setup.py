@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 
-from bitfusion_client.errors import ClientFailed
+from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
-from bitfusion_pool.inventory.configuration import parse_configuration, wrong_configuration
+from bitfusion_pool.inventory.configuration import MAX_BYTES, parse_configuration, wrong_configuration
+from bitfusion_pool.ledger.complaints import unreadable
+from bitfusion_pool.ledger.database import open_database, open_folder, remove_database
+from bitfusion_pool.ledger.entries import RESERVED, Entry
+from bitfusion_pool.ledger.entry_table import all_entries
 from bitfusion_pool.ledger.lease_lock import count_held_locks
 from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.liveness import clock, lives
 from bitfusion_pool.ledger.pool_folder import (
     CONFIGURATION,
     DATABASE,
     SUBFOLDERS,
-    ensure_folder,
+    ensure_subfolder,
     pool_folder,
-    set_permissions,
-    unreadable,
 )
 from bitfusion_pool.ledger.snapshot import take_snapshot
+from bitfusion_pool.ledger.sqlite import sqlite3
+from bitfusion_pool.own_files import NotOurs, read_text, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def init(
-    environ: Mapping[str, str],
-    group: str | None = None,
-    configuration: str | None = None,
-    force: bool = False,
-) -> str:
-    """Create the folder with its permissions, and a new ledger in it.
+def init(environ: Mapping[str, str], configuration: str | None = None, force: bool = False) -> str:
+    """Create the folder and a new ledger in it.
 
     Args:
         environ: Names the pool's folder.
-        group: Only members of this group may use the pool; by default all users may.
         configuration: A file to copy into the folder as pool.toml.
         force: Whether to replace an existing ledger.
 
@@ -44,31 +44,34 @@ def init(
         What to tell the administrator.
 
     Raises:
-        ClientFailed: There is a ledger already, programs hold GPUs, or there is no such group.
+        ClientFailed: There is a ledger already, or GPUs are held that a new one would hand out again.
         PoolUnreadable: The configuration is wrong, or a file cannot be written.
     """
-    folder = pool_folder(environ)
-    mode, group_id = 0o777, -1
-    if group:
-        mode, group_id = 0o2770, _group_id(group)  # files created inside belong to the group, too
-    database = os.path.join(folder, DATABASE)
-    if os.path.exists(database) and not force:
+    folder = open_folder(pool_folder(environ), environ)
+    database = f"{folder}/{DATABASE}"
+    if os.path.lexists(database) and not force:
         raise ClientFailed("", f"there is a ledger already: {database}; --force replaces it")
     running = count_held_locks(folder)
     if running:
         # a new ledger would not know of them and would hand out their GPUs again
         raise ClientFailed("", f"{running} programs hold GPUs of this pool or wait for them; end them first")
+    reserved = _reservations(folder)
+    if reserved:
+        names = ", ".join(entry.entry_id for entry in reserved)
+        raise ClientFailed(
+            "",
+            f"request_gpus keeps GPUs of this pool: {names}; "
+            f"end each with bitfusion-pool --dir {folder} reap --force LEASE",
+        )
     text = _read_configuration(configuration) if configuration else ""
     try:
-        ensure_folder(folder, mode, group_id)
-        if group:
-            for path in (folder, *(f"{folder}/{name}" for name in SUBFOLDERS)):
-                set_permissions(path, mode, group_id)
-        for ending in ("", "-wal", "-shm"):
-            if os.path.exists(database + ending):
-                os.unlink(database + ending)
+        for name in SUBFOLDERS:
+            ensure_subfolder(folder, name)
+        remove_database(folder)
         if text:
-            _write_configuration(folder, text)
+            write_own(f"{folder}/{CONFIGURATION}", text)
+    except IsADirectoryError as error:
+        raise unreadable(folder, NotOurs(error.filename, "is a folder, not a file of yours")) from None
     except OSError as error:
         raise unreadable(folder, error) from None
     with Ledger(environ) as ledger:
@@ -93,47 +96,43 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
         ClientFailed: A value is out of range.
         PoolUnreadable: A file cannot be written.
     """
-    folder = pool_folder(environ)
     text = "\n".join(_server_table(number, servers, gpus, memory_mib, name) for number in range(servers))
     try:
         parse_configuration(text)
     except ValueError as error:
         raise ClientFailed("", str(error)) from None
+    folder = open_folder(pool_folder(environ), environ)
     try:
-        ensure_folder(folder)
-        _write_configuration(folder, text)
+        write_own(f"{folder}/{CONFIGURATION}", text)
+    except IsADirectoryError:
+        found = NotOurs(f"{folder}/{CONFIGURATION}", "is a folder, not a file of yours")
+        raise unreadable(folder, found) from None
     except OSError as error:
         raise unreadable(folder, error) from None
-    with Ledger({**environ, "BITFUSION_POOL_CONFIG": os.path.join(folder, CONFIGURATION)}) as ledger:
+    with Ledger({**environ, "BITFUSION_POOL_CONFIG": f"{folder}/{CONFIGURATION}"}) as ledger:
         return status_text(take_snapshot(ledger))
 
 
-def _group_id(group: str) -> int:
-    import grp
-
+def _reservations(folder: str) -> list[Entry]:
+    """What `request_gpus` holds, which no lock shows; nothing can be known of a ledger that is damaged."""
+    if not os.path.lexists(f"{folder}/{DATABASE}"):
+        return []
     try:
-        return grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise ClientFailed("", f"there is no group {group}") from None
+        with closing(open_database(folder)) as db:
+            found = [entry for entry in all_entries(db) if entry.kind == RESERVED]
+    except (BitfusionError, sqlite3.Error):
+        return []
+    now = clock()
+    return [one for one in found if lives(folder, one.entry_id, one.kind, one.expires_at, now)]
 
 
 def _read_configuration(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path, MAX_BYTES)
         parse_configuration(text)
     except (OSError, ValueError) as error:
         raise wrong_configuration(path, getattr(error, "strerror", None) or str(error)) from None
     return text
-
-
-def _write_configuration(folder: str, text: str) -> None:
-    path = os.path.join(folder, CONFIGURATION)
-    draft = f"{path}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(draft, 0o644)  # whatever the umask: everybody who uses the pool reads it
-    os.replace(draft, path)
 
 
 def _server_table(number: int, servers: int, gpus: int, memory_mib: int, name: str) -> str:

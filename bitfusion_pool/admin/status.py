@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
+from bitfusion_pool.ledger.old_pool import find_old_pool
 from bitfusion_pool.text_table import bar, box
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ def status_text(snapshot: Snapshot) -> str:
             + "\n  ".join(snapshot.without_lock_file)
             + "\nOnce you know that they have ended: bitfusion-pool reap --force LEASE\n"
         )
+    old = find_old_pool()
+    if old:
+        parts.append(f"\n{old.text()}\n")
     return "".join(parts)
 
 
@@ -54,7 +58,7 @@ def _held(snapshot: Snapshot) -> str:
             size_text(entry.request),
             _where(entry),
             short_duration(int(snapshot.taken_at - (entry.granted_at or snapshot.taken_at))),
-            _until(entry, snapshot.taken_at),
+            _until(entry, snapshot.seconds_left(entry)),
             entry.entry_id,
         )
         for entry in snapshot.held
@@ -81,8 +85,7 @@ def _where(entry: Entry) -> str:
     return f"{entry.shares[0].server} GPU {numbers}" if entry.shares else ""
 
 
-def _until(entry: Entry, now: float) -> str:
-    if entry.kind != RESERVED or entry.expires_at is None:
+def _until(entry: Entry, left: float | None) -> str:
+    if entry.kind != RESERVED or left is None:
         return "it ends"
-    left = entry.expires_at - now
     return f"{short_duration(int(left))} unused" if left > 0 else "client ends"

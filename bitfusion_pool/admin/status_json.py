@@ -46,6 +46,7 @@ def _server(snapshot: Snapshot, server: Server) -> dict[str, Any]:
 
 def _entry(snapshot: Snapshot, entry: Entry) -> dict[str, Any]:
     since = entry.granted_at or entry.requested_at
+    left = snapshot.seconds_left(entry)
     return {
         "id": entry.entry_id,
         "kind": entry.kind,
@@ -56,7 +57,7 @@ def _entry(snapshot: Snapshot, entry: Entry) -> dict[str, Any]:
         "request": entry.request.to_json(),
         "since": since,
         "seconds": round(snapshot.taken_at - since, 1),
-        "expires": entry.expires_at,
+        "expires": None if left is None else snapshot.taken_at + left,
         "devices": [
             {"server": share.server, "id": share.number, "memory_mib": share.memory_mib}
             for share in entry.shares

@@ -5,4 +5,5 @@
 - ``first_contact``, ``holder``, ``acquisition``, ``program``: the steps of these, in their order; ``lease``
 - ``allocation_file``, ``requested_gpus``, ``program_environment``, ``json_text``: what they write
 - ``reports``: `list_gpus`, `smi`; ``health``, ``machine_checks``, ``health_report``: `health`
+- ``nvidia_smi``: the `nvidia-smi` of programs whose GPUs are simulated, in `bitfusion_pool/simulated_bin`
 """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.allocation_file import write_allocation
+from bitfusion_pool.client.allocation_file import allocation_folder, write_allocation
 from bitfusion_pool.client.first_contact import query_servers
 from bitfusion_pool.client.lease import Lease, server_of
 from bitfusion_pool.client.log_output import VERSION
 from bitfusion_pool.ledger.entries import PROCESS, WAITING
 
 if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.client.first_contact import Session
     from bitfusion_pool.ledger.entries import Entry, Holder
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def acquire(
-    ledger: Ledger, session: Session, request: GpuRequest, holder: Holder, kind: str = PROCESS
+    ledger: Ledger,
+    session: Session,
+    request: GpuRequest,
+    holder: Holder,
+    kind: str = PROCESS,
+    inside: str = "",
 ) -> Lease:
     """Submit the request and wait until it is granted; releases it if that fails.
 
@@ -29,6 +35,7 @@ def acquire(
         request: What is wanted.
         holder: Who wants it.
         kind: PROCESS or RESERVED.
+        inside: The id of the lease under which this command itself runs; "" if it runs under none.
 
     Raises:
         BitfusionError: There are no GPUs for this request.
@@ -37,7 +44,7 @@ def acquire(
     entry, lock = ledger.submit(request, holder, session.emulation.when_full == "wait", kind)
     try:
         if entry.state == WAITING:
-            entry = _wait(ledger, session, entry, request.timeout)
+            entry = _wait(ledger, session, entry, request.timeout, inside)
         session.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
         return Lease(entry, server_of(ledger.servers, entry), lock)
     except BaseException:
@@ -59,7 +66,8 @@ def announce(session: Session, lease: Lease, folder: str, path: str = "") -> str
         The path of the allocation file.
 
     Raises:
-        PoolUnreadable: The file cannot be written.
+        ClientFailed: The file that `path` names cannot be written.
+        PoolUnreadable: There is no place for a new one.
     """
     shares = lease.entry.shares
     numbers = " ".join(str(share.number) for share in shares)
@@ -71,9 +79,7 @@ def announce(session: Session, lease: Lease, folder: str, path: str = "") -> str
     try:
         path = write_allocation(lease.entry, folder, path)
     except OSError as error:
-        from bitfusion_pool.ledger.pool_folder import unreadable
-
-        raise unreadable(folder, error) from error
+        raise _not_written(path, error) from error
     partial = partial_text(lease.entry.request, lease.server.device(shares[0].number).memory_mib)
     session.log.log(
         f"Locked {len(shares)} GPUs with partial memory {partial}, configuration saved to '{path}'"
@@ -91,11 +97,22 @@ def partial_text(request: GpuRequest, total_mib: int) -> str:
     return plain_number(request.partial or 1)
 
 
-def _wait(ledger: Ledger, session: Session, entry: Entry, timeout: float | None) -> Entry:
+def _wait(ledger: Ledger, session: Session, entry: Entry, timeout: float | None, inside: str) -> Entry:
     from bitfusion_pool.ledger.waiting import wait_for_turn
 
     def log_position(position: QueuePosition) -> None:
         if session.emulation.waiting_text == "places":
             session.log.log(position.text())
 
-    return wait_for_turn(ledger, entry, timeout, log_position)
+    return wait_for_turn(ledger, entry, timeout, log_position, inside)
+
+
+def _not_written(path: str, error: OSError) -> BitfusionError:
+    if path:
+        from bitfusion_client.errors import ClientFailed
+
+        why = f"allocation file {path} cannot be written: {error.strerror}"
+        return ClientFailed("", why, "name another one with -f FILE")
+    from bitfusion_pool.ledger.complaints import no_allocation_file
+
+    return no_allocation_file(allocation_folder(), error)

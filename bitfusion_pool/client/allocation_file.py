@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.own_files import open_own
 
 if TYPE_CHECKING:
     from bitfusion_pool.ledger.entries import Entry
+
+_MAX_BYTES = 64 << 10
 
 
 def write_allocation(entry: Entry, folder: str, path: str = "") -> str:
@@ -23,13 +26,15 @@ def write_allocation(entry: Entry, folder: str, path: str = "") -> str:
     """
     text = f"lease: {entry.entry_id}\npool: {folder}\nserver: {entry.shares[0].server}\n"
     if path:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = open_own(path, os.O_WRONLY | os.O_CREAT)
+        os.ftruncate(fd, 0)
     else:
         while True:
             digits = int.from_bytes(os.urandom(4), "little") % 900_000_000 + 100_000_000
-            path = f"{os.environ.get('TMPDIR') or '/tmp'}/bitfusion{digits}"
+            path = f"{allocation_folder()}/bitfusion{digits}"
             try:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                fd = os.open(path, flags, 0o600)
                 break
             except FileExistsError:
                 continue
@@ -40,15 +45,21 @@ def write_allocation(entry: Entry, folder: str, path: str = "") -> str:
     return path
 
 
+def allocation_folder() -> str:
+    """Where allocation files are written without `-f FILE`."""
+    return os.environ.get("TMPDIR") or "/tmp"
+
+
 def read_allocation(path: str) -> tuple[str, str]:
     """The lease's id and the pool's folder (empty in files that name none).
 
     Raises:
-        OSError: The file cannot be read.
+        OSError: The file cannot be read, or is not this user's.
         ValueError: The file names no lease.
     """
-    with open(path, encoding="utf-8") as file:
-        fields = dict(line.rstrip("\n").split(": ", 1) for line in file if ": " in line)
+    with open(open_own(path, os.O_RDONLY), encoding="utf-8") as file:
+        lines = file.read(_MAX_BYTES).splitlines()
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if "lease" not in fields:
         raise ValueError("it names no lease")
     return fields["lease"], fields.get("pool", "")

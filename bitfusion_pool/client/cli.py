@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from bitfusion_client.command_line import HelpWanted
 from bitfusion_client.errors import BitfusionError, InvalidRequest, TokenExpired, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.log_output import VERSION, LogOutput, write_text
@@ -48,6 +49,9 @@ def main(args: Sequence[str]) -> None:
         status = _dispatch(args, os.environ)
     except Interrupted as interruption:
         status = 128 + interruption.number
+    except HelpWanted:
+        write_text(1, HELP)
+        status = 0
     except TokenExpired as error:
         _log_output(os.environ).plain(str(error))
     except BitfusionError as error:
@@ -68,6 +72,8 @@ def _dispatch(args: Sequence[str], environ: Mapping[str, str]) -> int:
     subcommand = SUBCOMMANDS.get(name)
     if subcommand is None:
         raise UsageError(f'no such command: "{name}"; `bitfusion help` lists them')
+    if args[1:2] in (["-h"], ["--help"]):
+        raise HelpWanted(name)
     return subcommand(args[1:], environ)
 
 

@@ -31,14 +31,19 @@ class Report:
         self.totals[tag] += 1
         self._lines.append(f"[{tag:<8}] {text}")
 
-    def check(self, text: str, examine: Callable[[], str]) -> None:
-        """Make a check: PASS with what `examine` returns, FATAL with its OSError or BitfusionError."""
+    def check(self, text: str, examine: Callable[[], str]) -> bool:
+        """Make a check: PASS with what `examine` returns, FATAL with its OSError or BitfusionError.
+
+        Returns:
+            Whether it passed.
+        """
         try:
             found = examine()
         except (OSError, BitfusionError) as error:
             self.add("FATAL", f"{text}: {getattr(error, 'strerror', None) or error}")
-        else:
-            self.add("PASS", f"{text}: {found}" if found else text)
+            return False
+        self.add("PASS", f"{text}: {found}" if found else text)
+        return True
 
     def text(self) -> str:
         """The whole report."""

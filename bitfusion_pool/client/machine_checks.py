@@ -8,8 +8,11 @@ import sys
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.health_report import Report
 from bitfusion_pool.inventory.configuration import read_configuration
+from bitfusion_pool.ledger.complaints import unreadable
+from bitfusion_pool.ledger.database import open_folder
 from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
 from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.old_pool import find_old_pool
 from bitfusion_pool.ledger.pool_folder import configuration_path, pool_folder
 from bitfusion_pool.ledger.wake_up import WakeUp, wake
 
@@ -29,23 +32,30 @@ def machine_report(environ: Mapping[str, str]) -> Report:
     current = ".".join(map(str, sys.version_info[:3]))
     report.add("PASS" if sys.version_info >= (3, 10) else "FATAL", f"Check Python version >= 3.10: {current}")
     report.group("System Resources")
-    report.check("Check pool folder", lambda: _try_to_write(folder))
-    report.check("Check file locks", lambda: _try_locks(folder))
-    report.check("Check named pipes", lambda: _try_pipes(folder))
-    _check_file_system(report, folder)
-    _check_free_space(report, folder)
+    if report.check("Check pool folder", lambda: _try_to_write(folder, environ)):
+        report.check("Check file locks", lambda: _try_locks(folder))
+        report.check("Check named pipes", lambda: _try_pipes(folder))
+        _check_file_system(report, folder)
+        _check_free_space(report, folder)
     _check_open_files(report)
     report.group("Consistency")
     report.check("Check pool ledger", lambda: _check_ledger(environ))
     report.check("Check pool configuration", lambda: _check_configuration(folder, environ))
+    old = find_old_pool()
+    if old:
+        report.add("MARGINAL", f"Check pool of earlier versions: {old.text()}")
+    else:
+        report.add("PASS", "Check pool of earlier versions: none")
     return report
 
 
-def _try_to_write(folder: str) -> str:
-    probe = f"{folder}/.health-{os.getpid()}"
-    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _try_to_write(folder: str, environ: Mapping[str, str]) -> str:
+    probe = f"{open_folder(folder, environ)}/.health-{os.urandom(8).hex()}"
+    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         os.write(fd, b"health")
+    except OSError as error:
+        raise unreadable(folder, error) from None
     finally:
         os.close(fd)
         os.unlink(probe)
@@ -53,8 +63,8 @@ def _try_to_write(folder: str) -> str:
 
 
 def _try_locks(folder: str) -> str:
-    name = f"health-{os.getpid()}"
-    lock = LeaseLock.create(folder, name, 0o600)
+    name = f"health-{os.urandom(8).hex()}"
+    lock = LeaseLock.create(folder, name)
     try:
         if not is_held(folder, name):
             raise OSError("a lock that is held is not seen")
@@ -67,10 +77,10 @@ def _try_locks(folder: str) -> str:
 
 
 def _try_pipes(folder: str) -> str:
-    name = f"health-{os.getpid()}"
+    name = f"health-{os.urandom(8).hex()}"
     wake_up = WakeUp(folder, name)
     try:
-        wake_up.open(0o600)
+        wake_up.open()
         wake(folder, name)
         if not wake_up.wait(1):
             raise OSError("a waiter cannot be woken; it notices its turn late")

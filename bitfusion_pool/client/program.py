@@ -58,6 +58,8 @@ def run_program(
     log.plain("")
     defaults = (signals.SIGPIPE, signals.SIGXFSZ)  # Python ignores them, and programs would inherit that
     given = program_environment(environ, lease)
+    if "PATH" in given:
+        os.environ["PATH"] = given["PATH"]  # where posix_spawnp looks for the program
     try:
         child = os.posix_spawnp(program[0], program, given, setsigmask=mask, setsigdef=defaults)
     except OSError as error:

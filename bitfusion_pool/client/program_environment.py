@@ -1,8 +1,9 @@
-"""The environment of a program that runs with a lease: BITFUSION_POOL_*, BF_*, CUDA_VISIBLE_DEVICES."""
+"""The environment of a program that runs with a lease: BITFUSION_POOL_*, BF_*, CUDA_VISIBLE_DEVICES, PATH."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.json_text import dumps
@@ -30,9 +31,11 @@ def program_environment(environ: Mapping[str, str], lease: Lease) -> dict[str, s
         "BITFUSION_POOL_LEASE": lease.entry.entry_id,
         "BITFUSION_POOL_DEVICES": dumps(leased_devices(lease)),
         "BITFUSION_POOL_LOCK_FD": str(lease.lock.fd),
+        # for nvidia-smi on its PATH, and for this command inside the program
+        "BITFUSION_PYTHON": environ.get("BITFUSION_PYTHON") or sys.executable,
     }
     devices = [lease.server.device(share.number) for share in lease.entry.shares]
-    return {**environ, **added, **source_of(devices).environment(devices)}
+    return {**environ, **added, **source_of(devices).environment(devices, environ)}
 
 
 def leased_devices(lease: Lease) -> list[dict[str, object]]:

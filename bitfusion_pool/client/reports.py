@@ -22,7 +22,10 @@ def list_gpus(environ: Mapping[str, str]) -> int:
 
 
 def list_gpus_text(snapshot: Snapshot) -> str:
-    """The report in the form remembered of the real client, with the device's name added."""
+    """The report in the form remembered of the real client.
+
+    Added are the device's name, who holds how much of it, and who waits.
+    """
     lines = []
     for position, server in enumerate(snapshot.servers):
         lines.append(f"- server {position} [{server.key}]: running {len(snapshot.leases_on(server))} tasks")
@@ -30,6 +33,16 @@ def list_gpus_text(snapshot: Snapshot) -> str:
             free = max(0, snapshot.free[server.key, device.number])
             memory = f"free memory {free} MiB / {device.memory_mib} MiB"
             lines.append(f"   |- GPU {device.number}: {memory} ({device.shown_name})")
+            lines += [
+                f"   |  |- {share.memory_mib} MiB held by {entry.summary(snapshot.taken_at)}"
+                for entry in snapshot.held
+                for share in entry.shares
+                if (share.server, share.number) == (server.key, device.number)
+            ]
+    lines += [
+        f"- waiting, position {position}: {entry.summary(snapshot.taken_at)}"
+        for position, entry in zip(snapshot.positions, snapshot.waiting, strict=True)
+    ]
     return "\n".join(lines) + "\n"
 
 

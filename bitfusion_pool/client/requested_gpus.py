@@ -9,9 +9,13 @@ import os
 
 from bitfusion_client.errors import UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.own_files import open_own, trusted_path, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_MOST = 1_000  # so many allocation files are remembered
+_MAX_CHARACTERS = 4096 * _MOST
 
 
 def remember(path: str, environ: Mapping[str, str]) -> None:
@@ -44,19 +48,17 @@ def _list_path(environ: Mapping[str, str]) -> str:
 
 def _read(environ: Mapping[str, str]) -> list[str]:
     try:
-        with open(_list_path(environ), encoding="utf-8") as file:
-            return [line for line in file.read().splitlines() if os.path.exists(line)]
-    except OSError:
+        with open(open_own(trusted_path(_list_path(environ)), os.O_RDONLY), encoding="utf-8") as file:
+            return [line for line in file.read(_MAX_CHARACTERS).splitlines() if os.path.exists(line)]
+    except (OSError, UnicodeError):
         return []
 
 
 def _write(paths: Sequence[str], environ: Mapping[str, str]) -> None:
     path = _list_path(environ)
     try:
+        path = trusted_path(path)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        draft = f"{path}.{os.getpid()}"
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write("".join(f"{known}\n" for known in paths))
-        os.replace(draft, path)
+        write_own(path, "".join(f"{known}\n" for known in paths[-_MOST:]))
     except OSError:
-        pass  # a home that cannot be written: then -f FILE is needed
+        pass  # a home that cannot be written, or is another user's: then -f FILE is needed

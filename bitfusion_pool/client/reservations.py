@@ -22,6 +22,7 @@ from bitfusion_pool.client.program import parse_program, run_program
 from bitfusion_pool.ledger.entries import HELD, RESERVED
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.old_pool import OLD_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,4 +138,7 @@ def _read_lease_id(path: str, environ: Mapping[str, str]) -> tuple[str, Mapping[
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ClientFailed("", f"allocation file {path} cannot be read: {why}") from None
+    if folder == OLD_FOLDER:
+        was = f"the pool of an earlier version, {folder}, which is no longer used"
+        raise ClientFailed("", f"allocation file {path} is of {was}; remove it: rm {path}")
     return lease_id, {**environ, "BITFUSION_POOL_DIR": folder} if folder else environ

@@ -34,7 +34,8 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     with Ledger(environ) as ledger:
         signals.raise_on_signals(ledger.emulation.sigint, ledger.emulation.sigterm)
         session = claim_client_id(ledger)
-        lease = acquire(ledger, session, request, this_holder(program, environ))
+        holder, inside = this_holder(program, environ), environ.get("BITFUSION_POOL_LEASE", "")
+        lease = acquire(ledger, session, request, holder, inside=inside)
         # from here on, signals are for the program
         mask = signals.block()
     # closed while the program runs, because an administrator may replace the ledger meanwhile

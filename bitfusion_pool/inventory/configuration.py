@@ -16,12 +16,14 @@ from bitfusion_pool.inventory.servers import (
     simulated_devices,
     stable_uuid,
 )
+from bitfusion_pool.own_files import NotOurs, read_text, trusted_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
 MAX_DEVICES = 256  # of one server
+MAX_BYTES = 1 << 20
 
 _SERVER_FIELDS: dict[str, type] = {
     "name": str,
@@ -52,26 +54,32 @@ class Configuration:
     emulation: Mapping[str, str]
 
 
-def wrong_configuration(path: str, why: str) -> PoolUnreadable:
+def wrong_configuration(path: str, why: str, cure: str = "correct it") -> PoolUnreadable:
     """The error for a file that cannot be read or says something wrong."""
-    return PoolUnreadable("", f"pool configuration {path} is wrong: {why}")
+    return PoolUnreadable("", f"pool configuration {path} is wrong: {why}", cure)
 
 
-def read_configuration(path: str) -> Configuration:
-    """Read the file.
+def read_configuration(path: str, cure: str = "correct it") -> Configuration:
+    """Read a file to which no other user but root can lead us or write.
+
+    Args:
+        path: The file.
+        cure: What to do where it is wrong.
 
     Raises:
         PoolUnreadable: The file is wrong; the error names the key.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(trusted_path(os.path.abspath(path)), MAX_BYTES)
+    except NotOurs as error:
+        copy = "copy what you trust to a file of your own in its place"
+        raise wrong_configuration(path, str(error.strerror), copy) from error
     except (OSError, UnicodeError) as error:
-        raise wrong_configuration(path, getattr(error, "strerror", None) or str(error)) from error
+        raise wrong_configuration(path, getattr(error, "strerror", None) or str(error), cure) from error
     try:
         return parse_configuration(text)
     except ValueError as error:
-        raise wrong_configuration(path, str(error)) from error
+        raise wrong_configuration(path, str(error), cure) from error
 
 
 def parse_configuration(text: str) -> Configuration:

@@ -9,4 +9,5 @@
 - ``snapshot``: the whole pool at one moment
 - ``stored_inventory``, ``entry_table``: what the tables contain
 - ``transaction``, ``database``, ``sqlite``, ``pool_folder``: where and how it is stored
+- ``complaints``: what is said when that cannot be used; ``old_pool``: the pool of earlier versions
 """

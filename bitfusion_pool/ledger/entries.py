@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.request import GpuRequest
 
 if TYPE_CHECKING:
-    from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.placement import Share
 
 # the states of an entry
@@ -35,8 +34,8 @@ class Entry:
     """A request in the ledger.
 
     `number` increases over the life of the ledger and is the order of the queue. `servers` are the keys of
-    the servers that could serve the request. Times are in seconds since the epoch; `expires_at` is None where
-    the lease lock alone decides.
+    the servers that could serve the request. Times are in seconds since the epoch, but `expires_at` by
+    `liveness.clock`; it is None where the lease lock alone decides.
     """
 
     number: int
@@ -52,19 +51,17 @@ class Entry:
     shares: tuple[Share, ...] = ()
 
     def summary(self, now: float) -> str:
-        """How others see this entry: ``root: digits.ipynb (1 GPUs, partial 0.5, 32s)``."""
-        size, since = (
-            size_text(self.request),
-            short_duration(int(now - (self.granted_at or self.requested_at))),
-        )
-        return f"{self.holder.user}: {self.holder.label} ({size}, {since})"
+        """How others see this entry: ``root: digits.ipynb (1 GPU × 50 %, since 14:03)``."""
+        from bitfusion_client.clock_time import clock_time
+
+        size, since = size_text(self.request), clock_time(self.granted_at or self.requested_at, now)
+        return f"{self.holder.user}: {self.holder.label} ({size}, since {since})"
 
 
 def size_text(request: GpuRequest) -> str:
-    """The size as the client writes it: ``1 GPUs, partial 0.5``."""
-    if request.memory_mib is not None:
-        return f"{request.gpus} GPUs, {request.memory_mib} MiB"
-    return f"{request.gpus} GPUs, partial {plain_number(request.partial or 1)}"
+    """The size without filters and servers: ``1 GPU × 50 %``."""
+    partial = None if request.partial == 1 else request.partial
+    return GpuRequest(request.gpus, partial, request.memory_mib).describe()
 
 
 def short_duration(seconds: int) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+_AT_ONCE = 16
 _COLUMNS = (
     "number, entry_id, state, kind, gpus, partial, memory_mib, filters, servers, possible, "
     "label, user, pid, host, uid, asked, granted, expires"
@@ -70,22 +71,59 @@ def all_entries(db: sqlite3.Connection) -> list[Entry]:
 
 def waiting_entries(db: sqlite3.Connection) -> Iterator[Entry]:
     """The entries that wait, in the order of the queue. The caller may change the table meanwhile."""
-    statement = f"SELECT {_COLUMNS} FROM entries WHERE state = ? ORDER BY number"
-    for row in db.execute(statement, (WAITING,)).fetchall():
-        yield _entry(row)
+    statement = f"SELECT {_COLUMNS} FROM entries WHERE state = ? AND number > ? ORDER BY number LIMIT ?"
+    last = 0
+    while True:
+        # a few at a time, because the caller seldom wants all of a long queue
+        rows = db.execute(statement, (WAITING, last, _AT_ONCE)).fetchall()
+        for row in rows:
+            yield _entry(row)
+        if len(rows) < _AT_ONCE:
+            return
+        last = rows[-1][0]
 
 
 def entries_holding(db: sqlite3.Connection, servers: Sequence[str]) -> list[Entry]:
-    """The entries that hold GPUs of any of these servers."""
+    """The entries that hold GPUs of any of these servers, the longest first; without their shares."""
     marks = ",".join("?" * len(servers))
-    return _entries(
-        db, f"state = '{HELD}' AND number IN (SELECT entry FROM shares WHERE server IN ({marks}))", *servers
+    statement = (
+        f"SELECT {_COLUMNS} FROM entries WHERE state = '{HELD}' "
+        f"AND number IN (SELECT entry FROM shares WHERE server IN ({marks})) ORDER BY granted"
     )
+    return [_entry(row) for row in db.execute(statement, tuple(servers))]
 
 
-def liveness_columns(db: sqlite3.Connection) -> list[tuple[str, str, float | None]]:
-    """Id, kind and expiry of every entry, in the order of the queue."""
-    return db.execute("SELECT entry_id, kind, expires FROM entries ORDER BY number").fetchall()
+def count_waiting(db: sqlite3.Connection, number: int) -> list[tuple[str, int, int]]:
+    """For each set of servers, as text: how many entries wait for it, and how many before `number`."""
+    return db.execute(
+        "SELECT possible, count(*), sum(number < ?) FROM entries WHERE state = ? GROUP BY possible",
+        (number, WAITING),
+    ).fetchall()
+
+
+def waiting_before(
+    db: sqlite3.Connection, possible: Sequence[str], number: int, count: int, last: bool = False
+) -> list[Entry]:
+    """Some of the entries that wait for one of these sets of servers before `number`.
+
+    Args:
+        db: The ledger.
+        possible: Sets of servers, from `count_waiting`.
+        number: An entry's number.
+        count: How many entries at most.
+        last: Whether to take the last ones instead of the first.
+    """
+    marks = ",".join("?" * len(possible))
+    statement = (
+        f"SELECT {_COLUMNS} FROM entries WHERE state = '{WAITING}' AND number < ? "
+        f"AND possible IN ({marks}) ORDER BY number {'DESC' if last else ''} LIMIT ?"
+    )
+    return [_entry(row) for row in db.execute(statement, (number, *possible, count))]
+
+
+def liveness_columns(db: sqlite3.Connection) -> list[tuple[str, str, float | None, str]]:
+    """Id, kind, expiry and state of every entry, in the order of the queue."""
+    return db.execute("SELECT entry_id, kind, expires, state FROM entries ORDER BY number").fetchall()
 
 
 def count_states(db: sqlite3.Connection) -> dict[str, int]:

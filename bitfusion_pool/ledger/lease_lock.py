@@ -11,7 +11,8 @@ from __future__ import annotations
 import fcntl
 import os
 
-from bitfusion_pool.ledger.pool_folder import LOCKS
+from bitfusion_pool.ledger.pool_folder import LOCKS, ensure_subfolder
+from bitfusion_pool.own_files import check_own, open_own
 
 HIGH_FD = 200  # scripts use low numbers themselves (`exec 3>file`), which would close the lock
 
@@ -27,13 +28,13 @@ class LeaseLock:
         self.fd = fd
 
     @classmethod
-    def create(cls, folder: str, entry_id: str, mode: int) -> LeaseLock:
-        """Create the file with permission bits `mode`, and lock it. Raises OSError."""
+    def create(cls, folder: str, entry_id: str) -> LeaseLock:
+        """Create the file and lock it. Raises OSError."""
         path = _lock_path(folder, entry_id)
+        ensure_subfolder(folder, LOCKS)
         while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                os.fchmod(fd, mode)  # whatever the umask: other users must be able to look
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if os.fstat(fd).st_nlink:
                     return cls(folder, entry_id, _high(fd))
@@ -46,7 +47,7 @@ class LeaseLock:
     @classmethod
     def join(cls, folder: str, entry_id: str) -> LeaseLock:
         """Hold the lock of an existing entry together with others. Raises OSError."""
-        fd = os.open(_lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
         except BaseException:
@@ -82,7 +83,7 @@ def is_held(folder: str, entry_id: str, shared: bool = False) -> bool:
         shared: Whether several processes may hold the lock together (`LeaseLock.join`).
     """
     try:
-        fd = os.open(_lock_path(folder, entry_id), os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
     except OSError:
         return True
     try:
@@ -97,7 +98,12 @@ def is_held(folder: str, entry_id: str, shared: bool = False) -> bool:
 
 def has_lock_file(folder: str, entry_id: str) -> bool:
     """False for an entry whose file somebody deleted: nobody can tell any more whether its holder lives."""
-    return os.path.exists(_lock_path(folder, entry_id))
+    path = _lock_path(folder, entry_id)
+    try:
+        check_own(path, os.lstat(path))
+    except OSError:
+        return False
+    return True
 
 
 def remove_lock_file(folder: str, entry_id: str) -> None:
@@ -114,17 +120,21 @@ def count_held_locks(folder: str) -> int:
         names = os.listdir(f"{folder}/{LOCKS}")
     except OSError:
         return 0
-    return sum(is_held(folder, name, shared=True) for name in names)
+    return sum(has_lock_file(folder, name) and is_held(folder, name, shared=True) for name in names)
 
 
 def remove_leftover_locks(folder: str, known: set[str]) -> int:
     """Delete unheld lock files of entries that are not `known`; returns how many. Raises OSError."""
     removed = 0
+    ensure_subfolder(folder, LOCKS)
     for name in os.listdir(f"{folder}/{LOCKS}"):
         if name in known:
             continue
+        if not has_lock_file(folder, name):
+            remove_lock_file(folder, name)  # something else, which is no lock
+            continue
         try:
-            fd = os.open(_lock_path(folder, name), os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_own(_lock_path(folder, name), os.O_RDONLY)
         except OSError:
             continue
         try:

@@ -13,7 +13,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.servers import default_servers
-from bitfusion_pool.ledger.database import open_database, read_meta, write_meta_once
+from bitfusion_pool.ledger.database import open_database, open_folder, read_meta, write_meta_once
 from bitfusion_pool.ledger.entries import HELD, PROCESS, WAITING
 from bitfusion_pool.ledger.entry_table import (
     all_entries,
@@ -24,7 +24,8 @@ from bitfusion_pool.ledger.entry_table import (
     set_expiry,
 )
 from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
-from bitfusion_pool.ledger.pool_folder import configuration_path, file_mode, file_version, pool_folder
+from bitfusion_pool.ledger.liveness import clock
+from bitfusion_pool.ledger.pool_folder import configuration_path, file_version, pool_folder
 from bitfusion_pool.ledger.queue import Queue
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.ledger.stored_inventory import StoredInventory
@@ -46,18 +47,16 @@ class Ledger:
 
     Attributes:
         folder: The pool's folder.
-        mode: Permission bits of new files in it.
         emulation: The emulation settings of the configuration and of the environment.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.folder = pool_folder(environ)
+        self.folder = open_folder(pool_folder(environ), environ)
         self._db = open_database(self.folder)
         self._inventory = StoredInventory(self._db)
         self._queue = Queue(self._db, self.folder, self._inventory)
         try:
             with self._translated_errors():
-                self.mode = file_mode(self.folder)
                 self._follow_configuration(environ)
                 settings = self._inventory.emulation_settings
                 self.emulation = emulation_from(settings, environment_settings(environ))
@@ -105,13 +104,13 @@ class Ledger:
         entry_id = os.urandom(8).hex()
         with self._translated_errors():
             # locked before the ledger knows the entry: an entry without a locked file is dead
-            lock = LeaseLock.create(self.folder, entry_id, self.mode)
+            lock = LeaseLock.create(self.folder, entry_id)
             try:
                 with self._transaction() as transaction:
                     insert_entry(self._db, entry_id, kind, request, possible, holder, time.time())
                     self._queue.grant(transaction)
                     must_wait = read_state(self._db, entry_id) == WAITING
-                    if must_wait and self._queue.remove_dead(transaction, but=entry_id):
+                    if must_wait and self._queue.remove_dead(transaction, HELD):
                         self._queue.grant(transaction)
                     entry = read_entry(self._db, entry_id)
                     if entry is None:  # cannot be: it was written in this transaction
@@ -139,7 +138,7 @@ class Ledger:
     def renew(self, entry_id: str, ttl: float) -> bool:
         """Let a reserved or remote entry live `ttl` seconds from now without a lock. False if it is gone."""
         with self._translated_errors(), self._transaction():
-            return set_expiry(self._db, entry_id, time.time() + ttl)
+            return set_expiry(self._db, entry_id, clock() + ttl)
 
     def reap(self) -> int:
         """Remove the entries of dead holders and waiters; returns how many. Cheap if there are none."""
@@ -171,10 +170,13 @@ class Ledger:
         with self._translated_errors():
             return all_entries(self._db)
 
-    def queue_position(self, entry: Entry) -> QueuePosition:
-        """The position of a waiting entry, and the entries ahead of it."""
+    def queue_position(self, entry: Entry, inside: str = "") -> QueuePosition:
+        """The position of a waiting entry, and the entries ahead of it.
+
+        `inside` is the id of the lease under which the waiting command itself runs.
+        """
         with self._translated_errors():
-            return self._queue.position(entry)
+            return self._queue.position(entry, inside)
 
     def free_memory(self) -> dict[tuple[str, int], int]:
         """Free MiB by (server key, device number); negative if a device shrank below what is leased of it."""
@@ -232,7 +234,7 @@ class Ledger:
         if version or must_exist:
             from bitfusion_pool.inventory.configuration import read_configuration
 
-            found = read_configuration(path)
+            found = read_configuration(path, _configuration_cure(path, self.folder, environ))
             servers, emulation = found.servers, found.emulation
         with self._transaction() as transaction:
             # leases stay; what they hold of devices that are gone no longer counts
@@ -244,3 +246,9 @@ class Ledger:
 
     def _translated_errors(self) -> TranslatedErrors:
         return TranslatedErrors(self.folder)
+
+
+def _configuration_cure(path: str, folder: str, environ: Mapping[str, str]) -> str:
+    if environ.get("BITFUSION_POOL_CONFIG"):
+        return "correct it, or unset BITFUSION_POOL_CONFIG"
+    return f"correct it, or replace it: bitfusion-pool --dir {folder} simulate"

@@ -7,15 +7,18 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.placement import candidates, choose
 from bitfusion_pool.ledger.entry_table import (
+    count_waiting,
     delete_entry,
     entries_holding,
     grant_entry,
     liveness_columns,
     memory_held,
+    read_entry,
     set_possible_servers,
+    waiting_before,
     waiting_entries,
 )
-from bitfusion_pool.ledger.liveness import lives
+from bitfusion_pool.ledger.liveness import clock, lives
 
 if TYPE_CHECKING:
     import sqlite3
@@ -70,53 +73,91 @@ class Queue:
         transaction.removed.append(entry_id)
         return found
 
-    def remove_dead(self, transaction: Transaction, but: str = "") -> int:
-        """Remove the entries whose holders are dead, except the entry `but`; returns how many."""
-        dead = self.dead(but)
+    def remove_dead(self, transaction: Transaction, state: str = "") -> int:
+        """Remove the entries whose holders are dead, only those in `state` if given; returns how many."""
+        dead = self.dead(state)
         for entry_id in dead:
             self.remove(transaction, entry_id)
         return len(dead)
 
-    def dead(self, but: str = "") -> list[str]:
-        """The ids of the entries whose holders are dead, except the entry `but`."""
-        now = time.time()
+    def dead(self, state: str = "") -> list[str]:
+        """The ids of the entries whose holders are dead, only those in `state` if given."""
+        now = clock()
         return [
             entry_id
-            for entry_id, kind, expires_at in liveness_columns(self._db)
-            if entry_id != but and not lives(self._folder, entry_id, kind, expires_at, now)
+            for entry_id, kind, expires_at, found in liveness_columns(self._db)
+            if state in ("", found) and not lives(self._folder, entry_id, kind, expires_at, now)
         ]
 
     def is_alive(self, entry: Entry) -> bool:
         """Whether the entry's holder lives."""
-        return lives(self._folder, entry.entry_id, entry.kind, entry.expires_at, time.time())
+        return lives(self._folder, entry.entry_id, entry.kind, entry.expires_at, clock())
 
     def free_memory(self) -> dict[tuple[str, int], int]:
         """Free MiB by (server key, device number); negative if a device shrank below what is leased of it."""
-        free = {
-            (server.key, device.number): device.memory_mib
-            for server in self._inventory.servers
-            for device in server.devices
-        }
+        free = self._memory()
         for server, device, leased in memory_held(self._db):
             if (server, device) in free:
                 free[server, device] -= leased
         return free
 
-    def position(self, entry: Entry) -> QueuePosition:
-        """The position of a waiting entry among those that compete for the same servers."""
-        from bitfusion_pool.ledger.queue_position import QueuePosition  # a millisecond only waiters pay
+    def _memory(self) -> dict[tuple[str, int], int]:
+        return {
+            (server.key, device.number): device.memory_mib
+            for server in self._inventory.servers
+            for device in server.devices
+        }
+
+    def position(self, entry: Entry, inside: str = "") -> QueuePosition:
+        """The position of a waiting entry among those that compete for the same servers.
+
+        `inside` is the id of the lease under which the waiting command itself runs.
+        """
+        # a millisecond only waiters pay
+        from bitfusion_pool.ledger.queue_position import MOST_NAMED, QueuePosition
 
         wanted = set(entry.servers)
-        waiting = [other for other in waiting_entries(self._db) if wanted.intersection(other.servers)]
-        earlier = [other for other in waiting if other.number < entry.number]
+        competing = [
+            (possible, count, earlier)
+            for possible, count, earlier in count_waiting(self._db, entry.number)
+            if wanted.intersection(possible.split())
+        ]
+        possible = [one for one, _, _ in competing]
+        position = 1 + sum(earlier for _, _, earlier in competing)
+        length = max(position, sum(count for _, count, _ in competing))
+        before = waiting_before(self._db, possible, entry.number, MOST_NAMED)
+        if position > MOST_NAMED + 1:
+            directly_before = waiting_before(self._db, possible, entry.number, 1, last=True)
+        else:
+            directly_before = before[-1:]
         holding = entries_holding(self._db, entry.servers)
-        holding.sort(key=lambda other: other.granted_at or 0)
-        position = len(earlier) + 1
-        return QueuePosition(position, max(len(waiting), position), (*holding, *earlier), time.time())
+        why = self._why(entry, position, inside)
+        return QueuePosition(
+            position, length, tuple(holding), tuple(before), tuple(directly_before), time.time(), inside, why
+        )
+
+    def _why(self, entry: Entry, position: int, inside: str) -> str:
+        """Why the entry waits, where the holders do not explain it."""
+        from bitfusion_pool.ledger.queue_position import blocked_by_own, kept_in_order
+
+        possible = candidates(entry.request, self._inventory.servers)
+        own = read_entry(self._db, inside) if inside else None
+        if own is not None:
+            left = self._memory()
+            for share in own.shares:
+                if (share.server, share.number) in left:
+                    left[share.server, share.number] -= share.memory_mib
+            if choose(entry.request.gpus, possible, left) is None:
+                return blocked_by_own(own)
+        if position > 1 and choose(entry.request.gpus, possible, self.free_memory()) is not None:
+            return kept_in_order(entry.request)
+        return ""
 
     def inventory_replaced(self, transaction: Transaction) -> None:
         """Find the servers for every waiting request anew, and grant what fits now."""
         for entry in waiting_entries(self._db):
             possible = candidates(entry.request, self._inventory.servers)
-            set_possible_servers(self._db, entry.number, possible)
+            if tuple(possible) != entry.servers:
+                set_possible_servers(self._db, entry.number, possible)
+                transaction.to_wake.append(entry.entry_id)
         self.grant(transaction)

@@ -7,6 +7,7 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
 from bitfusion_pool.ledger.lease_lock import has_lock_file
+from bitfusion_pool.ledger.liveness import clock
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.servers import Server
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The pool at the time `taken_at` (seconds since the epoch).
+    """The pool at the time `taken_at` (seconds since the epoch), which was `clock` by `liveness.clock`.
 
     `positions` are the queue positions of the entries in `waiting`. `free` is MiB by (server key, device
     number). `without_lock_file`: ids of entries whose lock file somebody deleted, so nobody knows whether
@@ -24,12 +25,17 @@ class Snapshot:
 
     folder: str
     taken_at: float
+    clock: float
     servers: tuple[Server, ...]
     held: tuple[Entry, ...]
     waiting: tuple[Entry, ...]
     positions: tuple[int, ...]
     free: dict[tuple[str, int], int]
     without_lock_file: tuple[str, ...]
+
+    def seconds_left(self, entry: Entry) -> float | None:
+        """How long a reservation lives without being used; None for entries that have no time to live."""
+        return None if entry.expires_at is None else entry.expires_at - self.clock
 
     @property
     def simulated(self) -> bool:
@@ -59,6 +65,7 @@ def take_snapshot(ledger: Ledger) -> Snapshot:
     return Snapshot(
         ledger.folder,
         time.time(),
+        clock(),
         ledger.servers,
         held,
         waiting,

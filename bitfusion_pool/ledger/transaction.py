@@ -5,9 +5,8 @@ from __future__ import annotations
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.lease_lock import remove_lock_file
-from bitfusion_pool.ledger.pool_folder import unreadable
 from bitfusion_pool.ledger.sqlite import sqlite3
-from bitfusion_pool.ledger.wake_up import wake
+from bitfusion_pool.ledger.wake_up import remove_pipe, wake
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,6 +44,8 @@ class Transaction:
         # not before the commit: an entry that stayed without its file could never be found dead
         for entry_id in self.removed:
             remove_lock_file(self._folder, entry_id)
+            wake(self._folder, entry_id)  # who still waits for it hears that it is gone
+            remove_pipe(self._folder, entry_id)
         for entry_id in self.to_wake:
             wake(self._folder, entry_id)
 
@@ -68,4 +69,6 @@ class TranslatedErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(error, (sqlite3.Error, OSError)):
+            from bitfusion_pool.ledger.complaints import unreadable
+
             raise unreadable(self._folder, error) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bitfusion_client.errors import PoolUnreadable, WaitTimedOut
+from bitfusion_client.errors import ClientFailed, WaitTimedOut
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import HELD
 from bitfusion_pool.ledger.wake_up import WakeUp
@@ -25,16 +25,19 @@ FRONT = 4  # so many in front watch all that are ahead of them
 def pause(position: int) -> float:
     """Seconds until a waiter at this position looks again although nobody woke it.
 
-    Those in front notice by this that a holder died. Those behind only refresh what they show.
+    Those in front notice by this that a holder died, or a waiter before them. Further behind it is a safety
+    net and refreshes what they show: whoever gets its turn is woken.
     """
     if position <= 1:
         return FIRST_PAUSE_S
-    return 0.1 if position <= FRONT else min(2.0, 0.05 * position)
+    return 0.1 if position <= FRONT else min(REFRESH_S, 0.5 * position)
 
 
 def watched(position: QueuePosition) -> tuple[Entry, ...]:
     """The entries whose death this waiter looks for: in front all that are ahead, behind only the next."""
-    return position.ahead if position.position <= FRONT else position.ahead[-1:]
+    if position.position <= FRONT:
+        return *position.holding, *position.before
+    return position.directly_before
 
 
 def wait_for_turn(
@@ -42,6 +45,7 @@ def wait_for_turn(
     entry: Entry,
     timeout: float | None,
     on_position: Callable[[QueuePosition], None] | None = None,
+    inside: str = "",
 ) -> Entry:
     """Wait until a waiting entry holds its GPUs. If the wait ends in any other way, the entry is released.
 
@@ -51,6 +55,7 @@ def wait_for_turn(
         timeout: Seconds from now, None for the default.
         on_position: Called at once, when the position or the entries ahead change, and every ten seconds. An
             exception that it raises ends the wait.
+        inside: The id of the lease under which the waiting command itself runs; "" if it runs under none.
 
     Returns:
         The entry as it is once it holds GPUs.
@@ -58,14 +63,15 @@ def wait_for_turn(
     Raises:
         WaitTimedOut: The timeout is over.
         NeverSatisfiable: The pool was configured anew, and no server can serve the request any more.
-        PoolUnreadable: The pool's files cannot be used, or somebody else ended the entry.
+        ClientFailed: Somebody ended the entry.
+        PoolUnreadable: The pool's files cannot be used.
     """
     limit = DEFAULT_TIMEOUT_S if timeout is None else timeout
     deadline = time.monotonic() + limit
     wake_up = WakeUp(ledger.folder, entry.entry_id)
     try:
-        wake_up.open(ledger.mode)  # before the first look, so that no grant is missed
-        return _wait(_View(ledger, entry), wake_up, deadline, limit, on_position)
+        wake_up.open()  # before the first look, so that no grant is missed
+        return _wait(_View(ledger, entry, inside), wake_up, deadline, limit, on_position)
     except BaseException:
         ledger.release(entry.entry_id)
         raise
@@ -76,16 +82,17 @@ def wait_for_turn(
 class _View:
     """What one waiter knows of the queue; reads the ledger again only after changes."""
 
-    def __init__(self, ledger: Ledger, entry: Entry) -> None:
+    def __init__(self, ledger: Ledger, entry: Entry, inside: str) -> None:
         self.ledger = ledger
         self.entry = entry
+        self._inside = inside
         self.position: QueuePosition | None = None
         self._seen = -1  # the change counter at the last look
-        self._reap_at = 0.0
+        self._reap_at = time.monotonic() + REFRESH_S  # `submit` has just found the dead holders
 
     def update(self, now: float) -> QueuePosition | None:
         """The position in the queue; None once the entry holds GPUs."""
-        if now >= self._reap_at or self._somebody_ahead_died():
+        if self._somebody_ahead_died() or (now >= self._reap_at and self._is_first()):
             self._reap_at = now + REFRESH_S
             self.ledger.reap()
             self.changed()
@@ -100,15 +107,14 @@ class _View:
         """Look again at the next `update`; the change counter leaves out changes by this connection."""
         self._seen = -1
 
-    def refreshed(self) -> QueuePosition:
-        """The position with current times."""
-        self.position = self.ledger.queue_position(self.entry)
-        return self.position
-
     def _look(self) -> None:
         entry = self.ledger.entry(self.entry.entry_id)
         if entry is None:
-            raise PoolUnreadable("", f"pool ledger {self.ledger.folder} lost a waiting request")
+            raise ClientFailed(
+                "",
+                "somebody ended this request while it waited (bitfusion-pool reap --force)",
+                "run the cell or the command again",
+            )
         self.entry = entry
         if entry.state == HELD:
             self.position = None
@@ -117,7 +123,10 @@ class _View:
             from bitfusion_pool.inventory.refusals import never_satisfiable
 
             raise never_satisfiable(entry.request, self.ledger.servers)
-        self.refreshed()
+        self.position = self.ledger.queue_position(self.entry, self._inside)
+
+    def _is_first(self) -> bool:
+        return self.position is not None and self.position.position == 1
 
     def _somebody_ahead_died(self) -> bool:
         return self.position is not None and not all(map(self.ledger.is_alive, watched(self.position)))
@@ -139,12 +148,10 @@ def _wait(
             return view.entry
         if now >= deadline:
             raise _timed_out(view.entry, limit)
-        shown = position.position, position.length, [entry.entry_id for entry in position.ahead]
+        shown = position.shown()
         if on_position and (shown != reported or now >= report_at):
-            if shown == reported:
-                position = view.refreshed()
             reported, report_at = shown, now + REFRESH_S
-            on_position(position)
+            on_position(position.at_this_time())
         if wake_up.wait(min(pause(position.position), deadline - now)):
             view.changed()
 

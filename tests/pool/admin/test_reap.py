@@ -14,11 +14,11 @@ def test_a_lease_without_lock_file_is_pointed_out_and_can_be_ended(client: PoolC
     with client.ledger() as ledger:
         entry, lock = ledger.submit(GpuRequest(2), somebody())
     lock.remove()
-    assert client.admin("status").stdout.endswith(
+    assert (
         "\nThe lock files of these were deleted; nobody can tell whether they still run:\n"
         f"  {entry.entry_id}\n"
         "Once you know that they have ended: bitfusion-pool reap --force LEASE\n"
-    )
+    ) in client.admin("status").stdout
     assert client.admin("reap", "--force", entry.entry_id).stdout == f"ended lease {entry.entry_id}\n"
     assert client.entries(HELD) == []
     again = client.admin("reap", "--force", entry.entry_id)

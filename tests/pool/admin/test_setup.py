@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import subprocess
 
-import pytest
-
 from bitfusion_client.request import GpuRequest
+from bitfusion_pool.ledger.entries import HELD
 from tests.pool.admin.expected import EMPTY_STATUS
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
@@ -30,10 +28,12 @@ def test_init_repairs_a_damaged_ledger(client: PoolClient) -> None:
     status = client.admin("status")
     assert (status.returncode, status.stderr) == (
         1,
-        f"Error: pool ledger {client.folder}/ledger.db is unreadable: file is not a database\n",
+        f"Error: pool ledger {client.folder}/ledger.db is damaged: file is not a database. What to do: "
+        "end the programs that use the pool, then make a new one: "
+        f"bitfusion-pool --dir {client.folder} init --force\n",
     )
     assert client.admin("init", "--force").returncode == 0
-    assert client.admin("status").stdout == EMPTY_STATUS.format(folder=client.folder)
+    assert client.admin("status").stdout.startswith(EMPTY_STATUS.format(folder=client.folder))
 
 
 def test_init_does_not_forget_those_who_run(
@@ -56,20 +56,43 @@ def test_init_takes_a_configuration(client: PoolClient, tmp_path: object) -> Non
         out.write("gpus = 5\n")
     done = client.admin("init", "--force", "--config", file)
     assert done.stderr == (
-        f"Error: pool configuration {file} is wrong: unknown key 'gpus'; known are servers, manners\n"
+        f"Error: pool configuration {file} is wrong: unknown key 'gpus'; known are servers, manners. "
+        "What to do: correct it\n"
     )
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to a group it is no member of")
-def test_init_can_keep_the_pool_to_a_group(client: PoolClient) -> None:
-    group = grp.getgrgid(1)
-    assert client.admin("init", "--group", group.gr_name).returncode == 0
+def test_init_names_the_reservations_that_a_new_ledger_would_forget(client: PoolClient) -> None:
+    client.do("request_gpus", "1")
+    (entry,) = client.entries(HELD)
+    done = client.admin("init", "--force")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"Error: request_gpus keeps GPUs of this pool: {entry.entry_id}; "
+        f"end each with bitfusion-pool --dir {client.folder} reap --force LEASE\n"
+    )
+    assert client.entries(HELD) == [entry]
+    assert client.admin("--dir", str(client.folder), "reap", "--force", entry.entry_id).returncode == 0
+    assert client.admin("init", "--force").returncode == 0
+
+
+def test_init_does_not_mind_a_reservation_that_is_over(client: PoolClient) -> None:
+    client.do("request_gpus", "1", env={"BITFUSION_POOL_MANNERS": "auto_release=0"})
+    assert client.admin("init", "--force").returncode == 0
+    assert client.do("client", "--", "true").stderr.splitlines()[-1].endswith("not used for too long")
+
+
+def test_only_the_user_may_enter_the_pool(client: PoolClient) -> None:
+    before = os.umask(0)
+    try:
+        client.admin("simulate")
+        client.do("request_gpus", "1")
+    finally:
+        os.umask(before)
     for path in (client.folder, client.folder / "locks", client.folder / "bells"):
-        assert (path.stat().st_mode & 0o7777, path.stat().st_gid) == (0o2770, 1)
-    found = (client.folder / "ledger.db").stat()
-    assert (found.st_mode & 0o777, found.st_gid) == (0o660, 1)
-    done = client.admin("init", "--force", "--group", "nobody-knows-it")
-    assert done.stderr == "Error: there is no group nobody-knows-it\n"
+        assert path.stat().st_mode & 0o7777 == 0o700
+    for path in (client.folder / "ledger.db", client.folder / "pool.toml", *client.folder.glob("locks/*")):
+        assert path.stat().st_mode & 0o7777 == 0o600
+    client.do("release_gpus")
 
 
 def test_simulate_replaces_the_devices_and_keeps_leases(client: PoolClient) -> None:

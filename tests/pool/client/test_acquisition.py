@@ -10,12 +10,12 @@ from pathlib import Path
 from bitfusion_client.client_lines import Waiting
 from bitfusion_client.client_output import parse_line
 from bitfusion_pool.ledger.entries import WAITING
-from tests.pool.pool_client import PoolClient, finish
+from tests.pool.pool_client import COMMAND, PoolClient, finish
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 
-def test_the_waiting_line_has_the_position_and_who_is_ahead(
+def test_the_waiting_line_tells_holders_from_those_who_wait_before(
     client: PoolClient, everything_taken: subprocess.Popen[str]
 ) -> None:
     first = client.start("run", "-n", "1", "--", "true", env={"JPY_SESSION_NAME": "/home/me/a;b.ipynb"})
@@ -27,15 +27,29 @@ def test_the_waiting_line_has_the_position_and_who_is_ahead(
     waiting = lines[-1]
     assert isinstance(waiting, Waiting)
     assert (waiting.queue_position, waiting.queue_length) == (2, 2)
-    holder, earlier = waiting.ahead
-    assert holder.startswith("root: boss.ipynb (2 GPUs, partial 1, ") or ": boss.ipynb (2 GPUs" in holder
-    assert ": a,b.ipynb (1 GPUs, partial 1, " in earlier
+    (holder,), (earlier,) = waiting.held_by, waiting.before
+    assert ": boss.ipynb (2 GPUs, since " in holder
+    assert ": a,b.ipynb (1 GPU, since " in earlier
     with client.ledger() as ledger:
         assert [entry.holder.label for entry in ledger.entries()] == ["boss.ipynb", "a,b.ipynb", "env -i x"]
     os.killpg(everything_taken.pid, signal.SIGKILL)
     assert first.wait(scaled(20)) == 0
     finish(second)
     first.communicate()
+
+
+def test_a_command_that_waits_for_what_its_own_notebook_holds_says_so(client: PoolClient) -> None:
+    inner = ("run", "-n", "2", "--timeout", "300ms", "--", "true")
+    notebook = client.do(
+        "run", "-n", "1", "--", COMMAND, *inner, env={"JPY_SESSION_NAME": "/home/me/train.ipynb"}
+    )
+    (line,) = (line for line in notebook.stderr.splitlines() if "Waiting for GPUs" in line)
+    assert "; held by this notebook: " in line
+    assert ": train.ipynb (1 GPU, since " in line
+    assert line.endswith(
+        "; why: this notebook holds 1 GPU itself and keeps it while this command waits: ask for less, "
+        "or stop this command and run it elsewhere"
+    )
 
 
 def test_a_wait_ends_after_its_timeout(client: PoolClient, everything_taken: subprocess.Popen[str]) -> None:

@@ -48,6 +48,29 @@ def test_a_mistake_ends_in_one_error_line(
     assert client.entries(HELD) == client.entries(WAITING) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--help"],
+        ["run", "-h"],
+        ["run", "-n", "1", "--help"],
+        ["request_gpus", "-h"],
+        ["health", "-h"],
+    ],
+)
+def test_help_may_be_asked_for_behind_a_command(client: PoolClient, words: list[str]) -> None:
+    done = client.do(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == client.do("help").stdout
+    assert "-n N, --num_gpus N " in done.stdout
+
+
+def test_help_behind_the_program_is_the_programs(client: PoolClient) -> None:
+    done = client.do("run", "-n", "1", "printf", "%s\\n", "-h", "--help")
+    assert "-h\n--help\n" in done.stdout
+    assert "USAGE" not in done.stdout
+
+
 def test_the_command_works_by_another_name_and_without_being_told_its_python(
     client: PoolClient, tmp_path: Path
 ) -> None:

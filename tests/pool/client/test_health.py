@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from bitfusion_client.client_reports import parse_health
 from bitfusion_client.request import GpuRequest
 from tests.pool.holders import somebody
-from tests.pool.pool_client import PoolClient
+from tests.pool.pool_client import COMMAND, PoolClient
+from tests.support.machine import scaled
+from tests.support.namespaces import with_own_mounts
 
 HEALTHY = """\
 Health report for server: 127.0.0.1:56001
@@ -81,12 +86,16 @@ def test_a_damaged_ledger_and_a_wrong_configuration_are_found(client: PoolClient
     (client.folder / "ledger.db").write_bytes(b"damaged" * 1000)
     client.configure("nonsense = 1")
     done = client.do("health")
-    why = f"pool ledger {client.folder}/ledger.db is unreadable: file is not a database"
+    why = (
+        f"pool ledger {client.folder}/ledger.db is damaged: file is not a database. What to do: "
+        f"end the programs that use the pool, then make a new one: "
+        f"bitfusion-pool --dir {client.folder} init --force"
+    )
     assert done.returncode == 1
     assert f"[FATAL   ] Check pool ledger: {why}\n" in done.stdout
     assert (
         f"[FATAL   ] Check pool configuration: pool configuration {client.folder}/pool.toml is wrong: "
-        "unknown key 'nonsense'; known are servers, manners\n"
+        "unknown key 'nonsense'; known are servers, manners. What to do: correct it\n"
     ) in done.stdout
     assert done.stderr == f"Error: {why}\n"
 
@@ -101,3 +110,27 @@ def test_damage_inside_the_ledger_is_found(client: PoolClient) -> None:
     done = client.do("health")
     assert done.returncode == 1
     assert "[FATAL   ] Check pool ledger: pool ledger " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("nfs4", "[MARGINAL] Check file system: nfs4 is a network file system, which may lose locks"),
+        ("ext4", "[PASS    ] Check file system: ext4"),
+    ],
+)
+def test_a_network_file_system_is_pointed_out(
+    client: PoolClient, tmp_path: Path, kind: str, said: str
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/homes {client.folder.parent} {kind} rw 0 0\n")
+    in_its_place = f"mount --bind {mounts} /proc/$$/mounts && exec {COMMAND} health"
+    done = subprocess.run(
+        with_own_mounts(["sh", "-c", in_its_place]),
+        env=client.environ,
+        capture_output=True,
+        text=True,
+        timeout=scaled(20),
+        check=False,
+    )
+    assert said in done.stdout.splitlines(), done

@@ -110,6 +110,7 @@ def test_a_ledger_lost_while_the_program_runs_does_not_change_its_status(client:
     _, err = process.communicate("go\n", timeout=scaled(LIMIT_S))
     assert process.returncode == 4
     assert uniform(err).splitlines()[-1] == (
-        f"[WARN] TIME Unable to release GPUs: pool ledger {client.folder}/ledger.db is unreadable: "
-        "file is not a database"
+        f"[WARN] TIME Unable to release GPUs: pool ledger {client.folder}/ledger.db is damaged: "
+        "file is not a database. What to do: end the programs that use the pool, then make a new one: "
+        f"bitfusion-pool --dir {client.folder} init --force"
     )

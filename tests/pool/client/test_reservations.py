@@ -6,12 +6,12 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
+from bitfusion_pool.ledger.liveness import clock
 from tests.pool.pool_client import PoolClient, finish, uniform
 from tests.support.waiting import wait_until
 
@@ -121,7 +121,7 @@ def test_a_request_that_is_used_is_not_forgotten(client: PoolClient, tmp_path: P
 
     def expired() -> bool:
         (entry,) = client.entries(HELD)
-        return entry.expires_at is not None and entry.expires_at < time.time()
+        return entry.expires_at is not None and entry.expires_at < clock()
 
     wait_until(expired)
     assert client.admin("reap").stdout.startswith("released 0 ")
@@ -158,7 +158,11 @@ def test_a_request_that_waits_can_be_interrupted(
             ["release_gpus", "-f", "/nowhere"],
             "allocation file /nowhere cannot be read: No such file or directory",
         ),
-        (["release_gpus", "-f", "/dev/null"], "allocation file /dev/null cannot be read: it names no lease"),
+        (
+            ["release_gpus", "-f", "/dev/null"],
+            "allocation file /dev/null cannot be read: /dev/null is a device, not a file of yours",
+        ),
+        (["release_gpus", "-f", __file__], f"allocation file {__file__} cannot be read: it names no lease"),
         (["release_gpus", "-f"], "flag needs an argument: -f"),
         (["release_gpus", "-x"], "flag provided but not defined: -x"),
         (["release_gpus", "now"], "unexpected word: now"),
@@ -170,3 +174,17 @@ def test_a_mistake_ends_in_one_error_line(client: PoolClient, words: list[str], 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == f"Error: {problem}"
     assert not client.folder.exists() or client.entries(HELD) == []
+
+
+@pytest.mark.parametrize("words", [["client", "--", "true"], ["release_gpus"]])
+def test_an_allocation_of_the_version_before_is_told_from_ours(
+    client: PoolClient, tmp_path: Path, words: list[str]
+) -> None:
+    file = tmp_path / "bitfusion123456789"
+    file.write_text("lease: 0123456789abcdef\npool: /var/tmp/bitfusion-pool\nserver: 127.0.0.1:56001\n")
+    done = client.do(words[0], "-f", str(file), *words[1:])
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Error: allocation file {file} is of the pool of an earlier version, /var/tmp/bitfusion-pool, "
+        f"which is no longer used; remove it: rm {file}\n"
+    )

@@ -120,7 +120,10 @@ def test_a_file_that_cannot_be_read_or_understood_is_named(tmp_path: Path) -> No
     missing = tmp_path / "missing.toml"
     with pytest.raises(PoolUnreadable) as caught:
         read_configuration(str(missing))
-    assert str(caught.value) == f"pool configuration {missing} is wrong: No such file or directory"
+    assert (
+        str(caught.value)
+        == f"pool configuration {missing} is wrong: No such file or directory. What to do: correct it"
+    )
     broken = tmp_path / "broken.toml"
     broken.write_text("servers = [")
     with pytest.raises(PoolUnreadable, match=f"^pool configuration {broken} is wrong: .+"):
@@ -131,4 +134,7 @@ def test_a_configuration_named_in_the_environment_must_exist(client: PoolClient)
     path = client.folder / "nowhere.toml"
     done = client.do("list_gpus", env={"BITFUSION_POOL_CONFIG": str(path)})
     assert done.returncode == 1
-    assert done.stderr == f"Error: pool configuration {path} is wrong: No such file or directory\n"
+    assert done.stderr == (
+        f"Error: pool configuration {path} is wrong: No such file or directory. "
+        "What to do: correct it, or unset BITFUSION_POOL_CONFIG\n"
+    )

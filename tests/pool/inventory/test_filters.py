@@ -7,21 +7,7 @@ import pytest
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.inventory.placement import candidates
-from bitfusion_pool.inventory.servers import Device, Server
-
-V100 = tuple(Device(number, "Tesla V100-PCIE-16GB", 16160) for number in range(2))
-
-T4 = tuple(Device(number, "Tesla T4", 15109) for number in range(4))
-
-FIRST = Server("first", "10.0.0.1", 56001, V100, hostname="bf-one", has_rdma=True, cuda_version="11.2")
-
-SECOND = Server(
-    "second", "10.0.0.2", 56001, T4, hostname="bf-two", cuda_version="10.2", driver_version="450.1"
-)
-
-SERVERS = (FIRST, SECOND)
-
-A, B = FIRST.key, SECOND.key
+from tests.pool.inventory.two_servers import SERVERS, A, B
 
 
 @pytest.mark.parametrize(

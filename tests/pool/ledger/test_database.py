@@ -1,72 +1,55 @@
-"""The ledger's files: damage, versions, permissions."""
+"""The ledger's file: made once, by whoever comes first."""
 
 from __future__ import annotations
 
-import sqlite3
+import os
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
+from bitfusion_pool.ledger.pool_folder import ensure_folder
+from tests.pool.pool_client import PoolClient, finish
 
-from bitfusion_client.errors import (
-    BitfusionError,
-    PoolUnreadable,
-)
-from bitfusion_client.request import GpuRequest
-from bitfusion_pool.ledger.ledger import Ledger
-from tests.pool.holders import somebody
-from tests.pool.pool_client import PoolClient
-
-
-def _truncate(folder: Path) -> str:
-    (folder / "ledger.db").write_bytes(b"not a ledger" * 100)
-    return "file is not a database"
+AT_ONCE = 12
+OPEN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from bitfusion_pool.ledger.database import open_database
+sys.stdin.read()
+open_database(sys.argv[2]).execute("SELECT count(*) FROM entries").fetchone()
+"""
 
 
-def _older(folder: Path) -> str:
-    with sqlite3.connect(folder / "ledger.db") as db:
-        db.execute("PRAGMA user_version=99")
-    db.close()
-    return "it has version 99, this program reads 1"
+def test_many_commands_at_once_make_one_ledger(client: PoolClient) -> None:
+    folder = ensure_folder(str(client.folder), client.environ)
+    root = str(Path(__file__).parents[3])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", OPEN, root, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(AT_ONCE)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+    for process in processes:
+        assert finish(process) == ("", "")
+        assert process.returncode == 0
+    assert sorted(os.listdir(folder)) == ["bells", "boot", "ledger.db", "locks"]
 
 
-def _no_tables(folder: Path) -> str:
-    with sqlite3.connect(folder / "ledger.db") as db:
-        db.execute("DROP TABLE meta")
-    db.close()
-    return "no such table: meta"
-
-
-def _a_file_in_place(folder: Path) -> str:
-    (folder / "ledger.db").unlink()
-    (folder / "ledger.db").mkdir()
-    return "unable to open database file"
-
-
-@pytest.mark.parametrize("damage", [_truncate, _older, _no_tables, _a_file_in_place])
-def test_a_damaged_ledger_is_one_clear_error_line(client: PoolClient, damage: object) -> None:
-    client.ledger().close()
-    assert callable(damage)
-    why = damage(client.folder)
-    path = client.folder / "ledger.db"
-    with pytest.raises(PoolUnreadable) as caught:
-        client.ledger()
-    assert str(caught.value) == f"pool ledger {path} is unreadable: {why}"
-    done = client.do("run", "-n", "1", "--", "true")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: pool ledger {path} is unreadable: {why}\n"
-
-
-def test_a_folder_that_cannot_be_made_is_an_error_too(client: PoolClient) -> None:
-    client.folder.write_text("a file")
-    with pytest.raises(BitfusionError) as caught:
-        client.ledger()
-    assert str(caught.value) == f"pool ledger {client.folder}/ledger.db is unreadable: Not a directory"
-
-
-def test_everybody_may_use_the_default_pool(ledger: Ledger, client: PoolClient) -> None:
-    entry, lock = ledger.submit(GpuRequest(1), somebody())
-    assert client.folder.stat().st_mode & 0o7777 == 0o777
-    assert (client.folder / "ledger.db").stat().st_mode & 0o777 == 0o666
-    assert (client.folder / "locks" / entry.entry_id).stat().st_mode & 0o777 == 0o666
-    ledger.release(entry.entry_id)
-    lock.close()
+def test_half_a_ledger_that_a_killed_command_left_is_no_ledger(client: PoolClient) -> None:
+    folder = ensure_folder(str(client.folder), client.environ)
+    draft = Path(folder, "ledger.db.0123456789abcdef")
+    draft.write_bytes(b"half")
+    assert client.do("run", "-n", "1", "--", "true").returncode == 0
+    client.admin("reap")
+    assert draft.exists()  # perhaps somebody is still writing it
+    os.utime(draft, (1, 1))
+    client.admin("reap")
+    assert not draft.exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import fcntl
 
 import pytest
 
@@ -15,17 +15,17 @@ def test_a_lock_made_while_a_cleaner_was_faster_is_made_again(
     ledger: Ledger, client: PoolClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = client.folder / "locks" / "name"
-    real = os.fchmod
+    real = fcntl.flock
     removed: list[object] = []
 
-    def fchmod(fd: int, mode: int) -> None:
-        real(fd, mode)
+    def flock(fd: int, operation: int) -> None:
         if not removed:
             path.unlink()
             removed.append(path)
+        real(fd, operation)
 
-    monkeypatch.setattr(os, "fchmod", fchmod)
-    lock = LeaseLock.create(str(client.folder), "name", 0o666)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lock = LeaseLock.create(str(client.folder), "name")
     assert removed
     assert path.exists()
     assert is_held(str(client.folder), "name")

@@ -15,7 +15,7 @@ from bitfusion_pool.ledger import waiting
 from bitfusion_pool.ledger.entries import Entry
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.queue_position import QueuePosition
-from bitfusion_pool.ledger.waiting import pause, wait_for_turn
+from bitfusion_pool.ledger.waiting import FRONT, pause, wait_for_turn
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
 from tests.support.machine import scaled
@@ -37,9 +37,9 @@ class CountingLedger(Ledger):
         self.rounds += 1
         return super().change_counter()
 
-    def queue_position(self, entry: Entry) -> QueuePosition:
+    def queue_position(self, entry: Entry, inside: str = "") -> QueuePosition:
         self.reads += 1
-        return super().queue_position(entry)
+        return super().queue_position(entry, inside)
 
 
 class Waiters:
@@ -51,6 +51,8 @@ class Waiters:
         self.served: list[str] = []
         self.ledgers: list[CountingLedger] = []
         self._failures: list[BaseException] = []
+        self._go_on = threading.Event()
+        self._go_on.set()
         self._threads: list[threading.Thread] = []
 
     def add(self) -> None:
@@ -70,10 +72,16 @@ class Waiters:
                 queued.set()
                 wait_for_turn(ledger, entry, scaled(LIMIT_S))
                 self.served.append(entry.entry_id)
+                self._go_on.wait()
                 ledger.release(entry.entry_id)
                 lock.close()
         except BaseException as error:
             self._failures.append(error)
+
+    def hold(self) -> threading.Event:
+        """Whoever is served keeps its GPUs until the event is set."""
+        self._go_on.clear()
+        return self._go_on
 
     def reads(self) -> list[int]:
         return [ledger.reads for ledger in self.ledgers]
@@ -93,6 +101,8 @@ def test_waiters_are_served_strictly_in_order_and_are_idle_before(
     client: PoolClient, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(waiting, "REFRESH_S", math.inf)
+    # so that all of them have two rounds soon; what is counted below are the rounds of each
+    monkeypatch.setattr(waiting, "pause", lambda position: min(pause(position), 0.5))
     waiters = Waiters(client)
     with client.ledger() as ledger:
         entry, lock = ledger.submit(GpuRequest(2), somebody())
@@ -112,7 +122,7 @@ def test_waiters_are_served_strictly_in_order_and_are_idle_before(
         idle_s = time.monotonic() - started
         assert reads_after == reads
         for position, (now, before) in enumerate(zip(rounds_after, rounds, strict=True), start=1):
-            assert now - before <= idle_s / pause(position) + 1
+            assert now - before <= idle_s / min(pause(position), 0.5) + 1
 
         ledger.release(entry.entry_id)
         lock.close()
@@ -121,3 +131,24 @@ def test_waiters_are_served_strictly_in_order_and_are_idle_before(
     assert waiters.served == waiters.queued
     assert len(waiters.served) == count
     assert os.listdir(client.folder / "locks") == os.listdir(client.folder / "bells") == []
+
+
+def test_a_release_concerns_only_those_in_front(client: PoolClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3 * FRONT
+    monkeypatch.setattr(waiting, "pause", lambda position: pause(position) if position <= FRONT else math.inf)
+    waiters = Waiters(client)
+    with client.ledger() as ledger:
+        entry, lock = ledger.submit(GpuRequest(2), somebody())
+        for _ in range(count):
+            waiters.add()
+        wait_until(lambda: all(rounds >= 1 for rounds in waiters.rounds()))
+        rounds = waiters.rounds()
+        held = waiters.hold()
+        ledger.release(entry.entry_id)
+        lock.close()
+        wait_until(lambda: waiters.served == waiters.queued[:1])
+        # those who became the last in front are not told; they see it at their next look
+        assert waiters.rounds()[FRONT + 1 :] == rounds[FRONT + 1 :]
+        held.set()
+        waiters.join()
+    assert waiters.served == waiters.queued

@@ -1,0 +1,43 @@
+"""What a program gets to use its GPUs, simulated or real, and what must not be hidden from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS, source_of
+from bitfusion_pool.inventory.servers import Device
+
+SIMULATED = Device(0, "Simulated Tesla", 16160)
+REAL = Device(1, "Tesla", 16160, simulated=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/usr/bin:/bin", f"{SIMULATED_COMMANDS}:/usr/bin:/bin"),
+        (f"/usr/bin:{SIMULATED_COMMANDS}", f"{SIMULATED_COMMANDS}:/usr/bin"),
+        (f"{SIMULATED_COMMANDS}:/usr/bin", f"{SIMULATED_COMMANDS}:/usr/bin"),
+        (None, f"{SIMULATED_COMMANDS}:/bin:/usr/bin"),
+    ],
+)
+def test_simulated_gpus_hide_the_real_ones_from_cuda_and_from_nvidia_smi(
+    path: str | None, expected: str
+) -> None:
+    environ = {} if path is None else {"PATH": path}
+    found = source_of([SIMULATED, SIMULATED]).environment([SIMULATED, SIMULATED], environ)
+    assert found == {"CUDA_VISIBLE_DEVICES": "", "PATH": expected}
+
+
+@pytest.mark.parametrize("devices", [[REAL], [REAL, SIMULATED]])
+@pytest.mark.parametrize(
+    ("environ", "changed"),
+    [
+        ({"PATH": "/usr/bin:/bin"}, {"PATH": "/usr/bin:/bin"}),
+        ({"PATH": f"{SIMULATED_COMMANDS}:/usr/bin"}, {"PATH": "/usr/bin"}),
+        ({}, {}),
+    ],
+)
+def test_real_gpus_keep_the_real_nvidia_smi_also_under_a_program_with_simulated_ones(
+    devices: list[Device], environ: dict[str, str], changed: dict[str, str]
+) -> None:
+    assert source_of(devices).environment(devices, environ) == changed
