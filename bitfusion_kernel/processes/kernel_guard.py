@@ -57,8 +57,12 @@ def _connect(socket_path: str) -> MessageConnection | None:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(socket_path)
-    except OSError:
+    except OSError as error:
         connection.close()
+        text = f"Error: cannot reach {socket_path}: {error.strerror}"
+        if not os.path.exists(socket_path):
+            text += "; somebody has cleaned that folder, and the next cell makes it again"
+        os.write(2, f"{text}\n".encode(errors="replace"))
         return None
     return MessageConnection(connection)
 
@@ -72,10 +76,11 @@ def _wait_for_end(
     wrapper = ProcessWatch(wrapper_pid)
     if wrapper.fd is not None:
         poll.register(wrapper.fd, select.POLLIN)
-    if supervisor is not None:
-        poll.register(supervisor, select.POLLIN)
     stop = supervisor is None
     while True:
+        if supervisor is not None and not supervisor.closed:
+            supervisor.flush()  # what is reported of the environment may be larger than the socket's buffer
+            poll.register(supervisor, select.POLLIN | (select.POLLOUT if supervisor.wants_write else 0))
         if stop or os.getppid() != wrapper_pid:
             os.killpg(kernel_pid, signal.SIGKILL)
             stop = True

@@ -10,8 +10,9 @@ Each message is one JSON object: `type` and the fields of its class. `MessageCon
 them as lines over a stream socket; nothing in a message says that both ends share a machine, besides pids
 and the path of a socket.
 
-Both ends belong to one release, so there are no versions: `parse` passes over a type that it doesn't know
-and refuses a message that is damaged. A new message is one class and its place in `MESSAGES`.
+Proxy and supervisor are of one version; a launcher that starts after an update meets the supervisor of the
+version before. So types and fields may be added, but none removed or renamed: `parse` passes over those that
+it doesn't know and refuses a message that is damaged. A new message is one class and its place in `MESSAGES`.
 """
 
 from __future__ import annotations

@@ -10,15 +10,17 @@ It talks to the proxy in the messages of `messages`; `wrapper` decides who is en
 
 from __future__ import annotations
 
+import os
 import select
 from functools import partial
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_kernel.processes import private_folder
+from bitfusion_kernel.processes import private_folder, reaper
 from bitfusion_kernel.processes.message_connection import MessageConnection
 from bitfusion_kernel.processes.messages import (
     Command,
     Event,
+    LaunchedEvent,
     OutputEvent,
     StartCommand,
     StartedEvent,
@@ -26,6 +28,7 @@ from bitfusion_kernel.processes.messages import (
     StoppedEvent,
     WrapperExitedEvent,
 )
+from bitfusion_kernel.processes.process_watch import POLL_WITHOUT_PIDFD
 from bitfusion_kernel.processes.wrapper import Wrapper
 from bitfusion_kernel.processes.wrapper_output import WrapperOutput
 
@@ -37,9 +40,6 @@ Pipe = tuple[int, int]  # read end, write end
 
 CANNOT_EXECUTE = 127
 """The status told for a wrapper that could not be executed, as a shell tells it."""
-
-POLL_WITHOUT_PIDFD = 0.02
-"""Seconds between looks at the wrapper where there are no pidfds."""
 
 LONGEST_POLL = 1.0
 """Seconds after which a running wrapper is looked at in any case."""
@@ -65,6 +65,7 @@ class Supervisor:
             self._serve_once()
             if self._wrapper is not None:
                 self._look_after(self._wrapper)
+            reaper.reap_ended(but=None if self._wrapper is None else self._wrapper.process.pid)
         private_folder.remove(self._folder)
 
     def _serve_once(self) -> None:
@@ -110,10 +111,12 @@ class Supervisor:
                 self._handlers[type(command)](command)
 
     def _start(self, command: StartCommand) -> None:
+        self._folder = os.path.dirname(command.socket_path)  # another one if it had to be made again
         try:
             self._wrapper = Wrapper.start(command, *self._write_ends)
         except OSError as error:
-            text = f"Error: cannot start {command.argv[0]}: {error.strerror}"
+            what = "make the socket" if error.filename == command.socket_path else "start"
+            text = f"Error: cannot {what} {error.filename or command.argv[0]}: {error.strerror}"
             self._proxy.send(OutputEvent("stderr", text))
             self._proxy.send(WrapperExitedEvent(command.number, CANNOT_EXECUTE))
         else:
@@ -134,6 +137,8 @@ class Supervisor:
     def _pass_on_events(self, wrapper: Wrapper) -> None:
         for event in wrapper.on_launcher_ready():
             self._proxy.send(event)
+            if isinstance(event, LaunchedEvent):
+                reaper.adopt_orphans()
 
     def _look_after(self, wrapper: Wrapper) -> None:
         """Tell the wrapper's end, or bring it nearer."""
@@ -149,4 +154,5 @@ class Supervisor:
             events.append(StoppedEvent())
         for event in events:
             self._proxy.send(event)
+        reaper.reap(wrapper.descendants, reaper.ORPHANS_PATIENCE)
         self._wrapper = None

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_kernel.processes import reaper
 from bitfusion_kernel.processes.message_connection import MessageConnection
-from bitfusion_kernel.processes.messages import Event, StartCommand, StopCommand
+from bitfusion_kernel.processes.messages import Command, Event, StartCommand, StopCommand
 from bitfusion_kernel.processes.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class SupervisorLink:
-    """A supervisor that runs. Poll `fileno()` for reading, then call `events`."""
+    """A supervisor that runs. Poll `fileno()` for reading, then call `events`.
+
+    A command may be larger than the socket's buffer, as an environment has no bound, and the supervisor may
+    stand still. What it does not take at once waits here: while `wants_write`, poll for writing, too, and
+    call `flush`.
+    """
 
     def __init__(self, connection: MessageConnection, pid: int, folder: str) -> None:
         self._connection = connection
         self.pid = pid
         self.folder = folder
         """The private folder that proxy and supervisor share; whoever ends last removes it."""
+        self.on_backlog: Callable[[], object] = lambda: None
+        """Called when a command could not be sent whole."""
 
     def fileno(self) -> int:
         """For poll()."""
@@ -30,20 +41,27 @@ class SupervisorLink:
         """Whether the supervisor is gone: it was killed, or `close` was called."""
         return self._connection.closed
 
-    def start(self, command: StartCommand) -> None:
-        """Start a wrapper; the proxy does so only when the one before has ended.
+    @property
+    def wants_write(self) -> bool:
+        """Whether a part of a command has not been sent yet."""
+        return self._connection.wants_write
 
-        An environment may be larger than the socket's buffer. Nobody polls this side for writing, so it
-        waits until the supervisor, which always reads, has taken the rest.
-        """
-        self._connection.send(command)
-        while self._connection.wants_write:
-            select.select([], [self._connection], [])
-            self._connection.flush()
+    def flush(self) -> None:
+        """Send what the supervisor takes now."""
+        self._connection.flush()
+
+    def start(self, command: StartCommand) -> None:
+        """Start a wrapper; the proxy does so only when the one before has ended."""
+        self._send(command)
 
     def stop(self) -> None:
         """End the kernel and the wrapper, whatever they do; `StoppedEvent` follows."""
-        self._connection.send(StopCommand())
+        self._send(StopCommand())
+
+    def _send(self, command: Command) -> None:
+        self._connection.send(command)
+        if self.wants_write:
+            self.on_backlog()
 
     def events(self) -> list[Event]:
         """What has happened since the last call; look at `closed` afterwards."""
@@ -52,6 +70,13 @@ class SupervisorLink:
     def close(self) -> None:
         """Leave: the supervisor ends whatever runs, then itself."""
         self._connection.close()
+
+    def await_end(self, seconds: float) -> None:
+        """Wait for the end of the supervisor after `close`, and reap it. Called last by the proxy.
+
+        A supervisor that ends later is an orphan, which stays a zombie where Jupyter is process 1.
+        """
+        reaper.reap([self.pid], seconds)
 
 
 def start_supervisor(folder: str) -> SupervisorLink:

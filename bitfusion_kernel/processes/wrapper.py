@@ -36,6 +36,7 @@ class Wrapper:
         self._socket_path = socket_path
         self._launcher: MessageConnection | None = None
         self._kernel: ProcessWatch | None = None
+        self._launcher_pid: int | None = None
         self._next_signal: int | None = None
         self._next_signal_at = 0.0
 
@@ -44,8 +45,7 @@ class Wrapper:
         """Start one, in a process group of its own. Raises OSError if it can't be executed."""
         listener = socket.socket(socket.AF_UNIX)
         try:
-            listener.bind(command.socket_path)
-            listener.listen(1)
+            _listen(listener, command.socket_path)
             pid = _spawn(command.argv, command.environment, stdout, stderr)
         except OSError:
             listener.close()
@@ -69,6 +69,12 @@ class Wrapper:
         return self._read_launcher(self._launcher)
 
     @property
+    def descendants(self) -> list[int]:
+        """What ends with the wrapper, for `reaper.reap`: the launcher, and the kernel's process group."""
+        kernel = [] if self._kernel is None else [-self._kernel.pid]
+        return kernel if self._launcher_pid is None else [self._launcher_pid, *kernel]
+
+    @property
     def seconds_to_next_signal(self) -> float | None:
         """When `on_time` has something to do; None if only the wrapper's end is waited for."""
         return None if self._next_signal is None else max(0.0, self._next_signal_at - time.monotonic())
@@ -87,6 +93,7 @@ class Wrapper:
         for message in launcher.receive():
             if isinstance(message, LaunchedEvent):
                 self._kernel = ProcessWatch(message.kernel_pid)
+                self._launcher_pid = message.launcher_pid
             elif isinstance(message, KernelExitedEvent):
                 self._allow_release()
             else:
@@ -165,6 +172,14 @@ class Wrapper:
         """The launcher's task, for a launcher that is gone or about to be killed."""
         if self._kernel is not None:
             self._kernel.kill_group(signal.SIGKILL)
+
+
+def _listen(listener: socket.socket, path: str) -> None:
+    try:
+        listener.bind(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    listener.listen(1)
 
 
 def _spawn(argv: list[str], environment: dict[str, str], stdout: int, stderr: int) -> int:

@@ -13,6 +13,10 @@ class BadConnectionFile(ValueError):
     """The file cannot be read or names no usable addresses. The text is for stderr."""
 
 
+class CannotListen(Exception):
+    """A socket can't be bound to an address of the connection file. The text is for stderr."""
+
+
 class ConnectionInfo:
     """Addresses and secrets of one kernel's five sockets.
 
@@ -29,6 +33,10 @@ class ConnectionInfo:
         self.curve_publickey = str(fields.get("curve_publickey", "") or "").encode()
         self.curve_secretkey = str(fields.get("curve_secretkey", "") or "").encode()
         self._ports = {channel: int(fields.get(f"{channel}_port", 0)) for channel in CHANNELS}
+
+    def port(self, channel: str) -> int:
+        """The port, or the number in the name of the ipc socket, of one of `CHANNELS`."""
+        return self._ports[channel]
 
     def address(self, channel: str) -> str:
         """The zmq endpoint of one of `CHANNELS`."""
@@ -69,6 +77,9 @@ def write_private(folder: str, name: str, outer: ConnectionInfo) -> tuple[str, C
 
     Returns:
         The path of the file, and its content.
+
+    Raises:
+        OSError: The folder is gone, full or read-only; its `filename` is the folder.
     """
     base = os.path.join(folder, name)
     fields: dict[str, Any] = {
@@ -80,6 +91,9 @@ def write_private(folder: str, name: str, outer: ConnectionInfo) -> tuple[str, C
     }
     fields.update({f"{channel}_port": number for number, channel in enumerate(CHANNELS, start=1)})
     path = base + ".json"
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(fields, file)
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(fields, file)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, folder) from None
     return path, ConnectionInfo(fields)

@@ -40,9 +40,9 @@ class Message:
         self.identities = frames[:split_at]
         try:
             self.header: Json = json.loads(frames[split_at + 2])
-            self.parent_header: Json = json.loads(frames[split_at + 3])
-            self.metadata: Json = json.loads(frames[split_at + 4])
-            self.content: Json = json.loads(frames[split_at + 5])
+            self.parent_header: Json = _or_empty(json.loads(frames[split_at + 3]))
+            self.metadata: Json = _or_empty(json.loads(frames[split_at + 4]))
+            self.content: Json = _or_empty(json.loads(frames[split_at + 5]))
         except (ValueError, RecursionError) as error:
             raise InvalidMessage(f"a part is not JSON: {error}") from None
         parts = (self.header, self.parent_header, self.metadata, self.content)
@@ -61,6 +61,11 @@ class Message:
     def id(self) -> str:
         """The sender's id of this message."""
         return str(self.header["msg_id"])
+
+
+def _or_empty(part: Any) -> Any:
+    """Null means what {} means, as for ipykernel."""
+    return {} if part is None else part
 
 
 class Wire:

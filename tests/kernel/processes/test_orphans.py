@@ -1,14 +1,14 @@
-"""A wrapper and a kernel whose supervisor was killed are ended."""
+"""A wrapper and a kernel whose supervisor was killed are ended, and reaped by the proxy, their new parent."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bitfusion_kernel.processes.orphans import end_orphan
-from tests.support.machine import scaled
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
 DEAF = [
@@ -20,13 +20,18 @@ DEAF = [
 ]
 
 
-@pytest.mark.parametrize("with_kernel", [True, False])
-def test_an_orphan_is_ended_even_if_it_ignores_sigterm(with_kernel: bool) -> None:
+@pytest.mark.parametrize("launched", [True, False])
+def test_an_orphan_is_ended_even_if_it_ignores_sigterm_and_leaves_no_zombie(launched: bool) -> None:
     wrapper = subprocess.Popen(DEAF, start_new_session=True, stdout=subprocess.PIPE)
     assert wrapper.stdout is not None
     assert wrapper.stdout.readline() == b"1\n"
-    kernel = subprocess.Popen(SLEEP, start_new_session=True) if with_kernel else None
-    end_orphan(wrapper.pid, kernel.pid if kernel else None, patience=0.1)
-    assert wrapper.wait(scaled(5)) == -9
+    family = [wrapper]
+    pids: tuple[int | None, int | None] = (None, None)
+    if launched:
+        kernel, launcher = subprocess.Popen(SLEEP, start_new_session=True), subprocess.Popen(["true"])
+        family, pids = [wrapper, kernel, launcher], (kernel.pid, launcher.pid)
+    end_orphan(wrapper.pid, *pids, patience=0.1)
+    assert [process.args for process in family if Path(f"/proc/{process.pid}").exists()] == []
+    for process in family:
+        process.wait()
     wrapper.stdout.close()
-    assert kernel is None or kernel.wait(scaled(5)) == -9

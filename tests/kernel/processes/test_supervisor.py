@@ -66,6 +66,19 @@ def test_a_command_that_cannot_be_executed_is_told_in_words(
     assert supervisor.until(OutputEvent).text == f"Error: cannot start {plain}: Permission denied"
 
 
+def test_a_folder_without_room_for_the_launchers_socket_is_told_in_words(
+    supervisor: SupervisorHarness,
+) -> None:
+    supervisor.folder.rmdir()
+    supervisor.start("print('never')")
+    said = supervisor.until(OutputEvent)
+    assert (
+        said.text
+        == f"Error: cannot make the socket {supervisor.folder}/launcher-1: No such file or directory"
+    )
+    assert supervisor.until(WrapperExitedEvent).status == 127
+
+
 def test_a_command_that_is_larger_than_a_sockets_buffer_is_sent_whole(supervisor: SupervisorHarness) -> None:
     large = {f"LARGE_{number}": "x" * 100_000 for number in range(6)}
     supervisor.start("import os; print(len(os.environ['LARGE_5']))", **large)

@@ -68,6 +68,18 @@ def test_another_key_is_refused_and_no_key_accepts_all() -> None:
     assert Wire(b"").build("status", {})[1] == b""
 
 
+@pytest.mark.parametrize("part", [1, 2, 3])
+def test_a_part_that_is_null_is_empty_as_it_is_for_ipykernel(part: int) -> None:
+    wire = Wire(KEY)
+    frames = wire.build("kernel_info_request", {"a": 1}, parent={"b": 2}, metadata={"c": 3})
+    frames[2 + part] = b"null"
+    frames[1] = wire.sign(frames[2:])
+    message = wire.read(frames)
+    parts = [message.header, message.parent_header, message.metadata, message.content]
+    assert parts[part] == {}
+    assert message.frames[2 + part] == b"null", "the kernel gets what was sent"
+
+
 @given(frames_of_noise)
 def test_noise_raises_invalid_message_only(frames: list[bytes]) -> None:
     for key in (KEY, b""):
