@@ -1,4 +1,4 @@
-"""The doctor's checks of this Python environment: private folder for sockets, compiled bytecode."""
+"""The doctor's checks of this Python environment: folder for sockets, pidfds, compiled bytecode."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from importlib.util import MAGIC_NUMBER, cache_from_source, find_spec
 
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.processes import private_folder
+from bitfusion_kernel.processes.process_watch import pidfds_work
 
 PACKAGES = (
     *("bitfusion_client", "bitfusion_kernel", "bitfusion_pool"),
@@ -28,6 +29,23 @@ def check_private_folder() -> Finding:
         return Finding(FAIL, "private folder", str(error), next_step)
     private_folder.remove(path)
     return Finding(PASS, "private folder", f"sockets fit into {os.path.dirname(path)}")
+
+
+def check_pidfds() -> Finding:
+    """Whether processes can be watched by pidfds."""
+    subject = "watching processes"
+    if pidfds_work():
+        return Finding(PASS, subject, "by pidfds")
+    if hasattr(os, "pidfd_open"):
+        because, next_step = "this Linux (before 5.3) or sandbox refuses pidfds", "a newer Linux has them"
+    else:
+        because = "this Python was built without os.pidfd_open"
+        next_step = "a newer build of the same Python has it"
+    found = (
+        f"{because}: processes are looked at up to 50 times a second, and the end of Jupyter is seen up to "
+        "1 s late"
+    )
+    return Finding(WARN, subject, found, f"nothing breaks; {next_step}")
 
 
 def check_bytecode(packages: Iterable[str] = PACKAGES) -> Finding:

@@ -13,6 +13,7 @@ from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.install.kernel_info import ask_kernel
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.settings.resolve import current_settings
+from bitfusion_kernel.settings.unknown_variables import hints
 from bitfusion_kernel.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
 
 
@@ -34,7 +35,7 @@ def _damage(spec: InstalledSpec) -> str:
     argv = spec.kernel.get("argv")
     if not isinstance(argv, list) or len(argv) < 4 or not all(isinstance(word, str) for word in argv):
         return "its command line is damaged"
-    for path in (argv[0], argv[3]):
+    for path in kernelspec.needed_files(spec.kernel):
         if not os.path.exists(path):
             return f"{path} is gone"
     folders = [word.partition("=")[2] for word in argv if word.startswith(kernelspec.SPEC_OPTION)]
@@ -49,7 +50,11 @@ def check_settings(spec: InstalledSpec, subject: str) -> Finding:
         settings = current_settings(kernelspec.entry_options(spec.kernel), os.environ)
     except BitfusionError as error:
         return Finding.from_error(subject, error)
-    return Finding(PASS, subject, f"{settings.request.describe()}, acquire {settings.acquire}")
+    found = f"{settings.request.describe()}, acquire {settings.acquire}"
+    odd = hints(os.environ)
+    if odd:
+        return Finding(WARN, subject, f"{found}; {' '.join(odd)}", "correct the variable, or remove it")
+    return Finding(PASS, subject, found)
 
 
 def check_cached_information(spec: InstalledSpec, subject: str, again: str) -> Finding:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from bitfusion_client.errors import BitfusionError
 from bitfusion_kernel.install import kernelspec, spec_store
 from bitfusion_kernel.install.check_client import check_client
-from bitfusion_kernel.install.check_environment import check_bytecode, check_private_folder
+from bitfusion_kernel.install.check_environment import check_bytecode, check_pidfds, check_private_folder
 from bitfusion_kernel.install.check_kernelspec import check_kernelspec
+from bitfusion_kernel.install.check_process_1 import check_process_1
 from bitfusion_kernel.install.finding import FAIL, Finding
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.settings.resolve import current_settings
@@ -21,7 +22,7 @@ def run_checks(name: str | None = None) -> int:
     for finding in all_findings(name):
         print("\n".join(finding.lines()), flush=True)
         failed += finding.verdict == FAIL
-    print(f"{failed} checks failed." if failed else "Nothing failed.")
+    print(f"{failed} check{'s' * (failed > 1)} failed." if failed else "Nothing failed.")
     return 1 if failed else 0
 
 
@@ -47,6 +48,8 @@ def _kernelspecs(specs: list[InstalledSpec]) -> Iterator[Finding]:
 
 def _environment(_: list[InstalledSpec]) -> Iterator[Finding]:
     yield check_private_folder()
+    yield check_pidfds()
+    yield check_process_1()
     yield check_bytecode()
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -22,6 +23,18 @@ MARK = "bitfusion"
 
 SPEC_OPTION = f"{OPTION_PREFIX}spec="
 """The option that tells the proxy the folder of its spec."""
+
+_START = """\
+import os, sys; entry = sys.argv[1]; folder = os.path.dirname(os.path.dirname(entry)); \
+os.path.exists(entry) or sys.exit('The Bitfusion kernel "NAME" cannot start: kubeflow-bitfusion \
+is no longer in ' + folder + '. Install it there again, or remove the kernel with \
+`jupyter kernelspec remove NAME`.'); \
+del sys.argv[0]; sys.path.append(folder); from bitfusion_kernel.__main__ import start; start()"""
+"""Starts the proxy, or says in one line that the package has been removed: kernelspecs outlive it.
+
+It stands in argv and not in a file beside kernel.json, so that a copy of the folder starts, too. It imports
+the proxy's file instead of running it, because then its bytecode is used: a millisecond.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -82,7 +95,8 @@ def kernel_json(
     metadata["parameters"] = parameters_schema(request, acquire)
     return {
         "argv": [
-            *(python, "-I", "-S", entry, "-f", "{connection_file}"),
+            *(python, "-I", "-S", "-c", _START.replace("NAME", os.path.basename(folder)), entry),
+            *("-f", "{connection_file}"),
             f"{SPEC_OPTION}{folder}",
             *setting_options(request, acquire),
         ],
@@ -149,6 +163,11 @@ def written_acquire(kernel: dict[str, Any]) -> str | None:
     prefix = f"{OPTION_PREFIX}acquire="
     found = [option[len(prefix) :] for option in entry_options(kernel) if option.startswith(prefix)]
     return found[-1] if found else None
+
+
+def needed_files(kernel: dict[str, Any]) -> list[str]:
+    """The files without which one of our kernel.json cannot start the proxy: interpreter and proxy."""
+    return [word for word in kernel["argv"][:6] if os.path.isabs(word)]
 
 
 def entry_options(kernel: dict[str, Any]) -> list[str]:

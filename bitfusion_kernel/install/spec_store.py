@@ -135,9 +135,30 @@ def find(name: str) -> InstalledSpec:
     )
 
 
-def remove(name: str) -> str:
-    """Remove one of our specs; returns the folder that is gone. Raises UsageError."""
-    spec = find(name)
+def with_display_name(display_name: str, *, but: str) -> list[tuple[str, str]]:
+    """Name and folder of the kernels, of any kind, that Jupyter shows so; without the one called `but`."""
+    found = []
+    for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
+        try:
+            shown = _read(folder, kernelspec.KERNEL_JSON).get("display_name")
+        except (OSError, ValueError):
+            continue
+        if shown == display_name and name != but:
+            found.append((name, folder))
+    return found
+
+
+def installed_in(folder: str) -> InstalledSpec | None:
+    """Our spec in a folder, whether or not Jupyter looks there."""
+    try:
+        kernel = _read(folder, kernelspec.KERNEL_JSON)
+    except (OSError, ValueError):
+        return None
+    return InstalledSpec(os.path.basename(folder), folder, kernel) if kernelspec.is_ours(kernel) else None
+
+
+def remove(spec: InstalledSpec) -> None:
+    """Remove one of our specs. Raises UsageError."""
     try:
         if os.path.islink(spec.folder):
             os.unlink(spec.folder)
@@ -147,7 +168,6 @@ def remove(name: str) -> str:
         raise UsageError(
             f"cannot remove {spec.folder}: {error.strerror or error}", "ask whoever installed it"
         ) from None
-    return spec.folder
 
 
 def _refuse_foreign(name: str, folder: str) -> None:

@@ -51,16 +51,25 @@ def current_settings(options: Sequence[str], environ: Mapping[str, str]) -> Sett
     Raises:
         WrongSetting: The first wrong value, in one line.
     """
-    config = None
-    if config_files_exist(environ):
-        from bitfusion_kernel.settings.config_files import load_config  # traitlets: 30 ms
+    if not config_files_exist(environ):
+        return resolve(options, environ)
+    from bitfusion_kernel.settings.config_files import load_config  # traitlets: 30 ms
 
-        config = load_config(environ)
-    return resolve(options, environ, config)
+    config = load_config(environ)
+    own = False
+    if "locked" in config:
+        from bitfusion_kernel.settings.own_kernelspec import is_own
+
+        own = is_own(options, environ, config.files["locked"])
+    return resolve(options, environ, config, spec_is_own=own)
 
 
 def resolve(
-    spec_options: Sequence[str], environ: Mapping[str, str], config: Mapping[str, object] | None = None
+    spec_options: Sequence[str],
+    environ: Mapping[str, str],
+    config: Mapping[str, object] | None = None,
+    *,
+    spec_is_own: bool = False,
 ) -> Settings:
     """The settings in force. Pure.
 
@@ -68,14 +77,20 @@ def resolve(
         spec_options: The proxy's `--bitfusion-NAME=value` options.
         environ: The environment.
         config: What `load_config` returned.
+        spec_is_own: Whether the options are the user's own, so that locks hold against them, too.
 
     Raises:
         WrongSetting: The first wrong value.
     """
     given: dict[str, Given] = {}
-    for source in (from_options(spec_options), from_config(config or {})):
+    options, configured = from_options(spec_options), from_config(config or {})
+    for source in (options, configured):
         _lay_over(given, source)
     locked: tuple[str, ...] = given["locked"].value if "locked" in given else ()  # type: ignore[assignment]
+    if spec_is_own:
+        # What is locked to a value has that value whatever the kernelspec says.
+        open_options = {name: item for name, item in options.items() if not _names(name) & configured.keys()}
+        _refuse_locked(configured, open_options, locked, ", also for kernelspecs of your own")
     environment = from_environment(environ)
     if locked:
         _refuse_locked(given, environment, locked)
@@ -114,15 +129,15 @@ def _request(given: Mapping[str, Given]) -> GpuRequest:
 
 
 def _refuse_locked(
-    given: Mapping[str, Given], environment: Mapping[str, Given], locked: Sequence[str]
+    given: Mapping[str, Given], later: Mapping[str, Given], locked: Sequence[str], note: str = ""
 ) -> None:
-    """Raise WrongSetting if the environment differs in a locked setting; the same value is allowed."""
+    """Raise WrongSetting if a later source differs in a locked setting; the same value is allowed."""
     request = _request(given)
-    for name, item in environment.items():
+    for name, item in later.items():
         field = BY_NAME[name].request_field
         now = getattr(request, field) if field else _value(given, name)
         if _is_locked(name, locked) and item.value != now:
-            raise WrongSetting(name, item.value, _lock_text(request, name), item.source)
+            raise WrongSetting(name, item.value, _lock_text(request, name, note), item.source)
 
 
 def _value(given: Mapping[str, Given], name: str) -> object:
@@ -136,6 +151,11 @@ def _is_locked(name: str, locked: Sequence[str]) -> bool:
     return name in locked or (name in SIZES and any(size in locked for size in SIZES))
 
 
-def _lock_text(request: GpuRequest, name: str) -> str:
+def _names(name: str) -> set[str]:
+    """The spellings of one setting."""
+    return set(SIZES) if name in SIZES else {name}
+
+
+def _lock_text(request: GpuRequest, name: str, note: str = "") -> str:
     stays = f"; it stays {request.describe()}" if BY_NAME[name].request_field else ""
-    return f"is locked by your administrator{stays}"
+    return f"is locked by your administrator{note}{stays}"

@@ -100,7 +100,7 @@ SETTINGS = (
         config_types=(str, int),
         example="8Gi",
         default="whole GPUs",
-        allowed="must be an amount of memory like 8Gi, 8000M or 8192 (MiB)",
+        allowed="must be an amount of memory like 8Gi, 8GB or 8192 (MiB)",
         help="memory of each GPU, instead of a share",
         request_field="memory_mib",
         install_flags=("-m", "--gpu_memory"),
@@ -149,8 +149,9 @@ SETTINGS = (
         config_types=(str,),
         example="start",
         default=DEFAULT_ACQUIRE,
-        allowed="must be first_cell, start or manual",
-        help="when GPUs are asked for: by the first cell, at kernel start, or by `%bitfusion acquire`",
+        allowed="must be first_cell, start, start_and_wait or manual",
+        help="when GPUs are asked for: by the first cell, at kernel start (start_and_wait: ready only with "
+        "them), or by `%bitfusion acquire`",
     ),
     Setting(
         name="client",

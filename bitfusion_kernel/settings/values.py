@@ -10,7 +10,7 @@ import os
 
 from bitfusion_client.request import GpuRequest
 
-ACQUIRE = ("first_cell", "start", "manual")
+ACQUIRE = ("first_cell", "start", "start_and_wait", "manual")
 """When GPUs are asked for."""
 
 
@@ -25,16 +25,16 @@ def gpus(value: object) -> int:
 
 def partial(value: object) -> float:
     """A share of a GPU's memory."""
-    number = _number(value)
-    GpuRequest(partial=number)
-    return number
+    from bitfusion_client.shares import parse_share
+
+    return parse_share(value)
 
 
 def memory(value: object) -> int:
     """An amount of memory in MiB."""
-    from bitfusion_client.quantities import parse_memory
+    from bitfusion_client.quantities import parse_gpu_memory
 
-    return parse_memory(value)
+    return parse_gpu_memory(value)
 
 
 def filters(value: object) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,8 @@ import jupyter_core.paths
 import pytest
 
 from bitfusion_kernel.cli import main
-from bitfusion_kernel.install import check_kernelspec, spec_store
+from bitfusion_kernel.install import check_kernelspec, doctor, spec_store
+from bitfusion_kernel.install.finding import PASS, Finding
 
 KERNEL_INFO = {
     "status": "ok",
@@ -50,6 +51,7 @@ def spec(
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
     monkeypatch.setattr(spec_store, "ask_kernel", lambda argv, env: dict(KERNEL_INFO))
     monkeypatch.setattr(check_kernelspec, "ask_kernel", lambda argv, env: dict(KERNEL_INFO))
+    monkeypatch.setattr(doctor, "check_process_1", lambda: Finding(PASS, "process 1", "fine"))
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     client("echo fine")
     assert main(["install", "--prefix", str(tmp_path)]) == 0

@@ -1,4 +1,4 @@
-"""The doctor on the `bitfusion` command: it fails, hangs, says nothing, or its pool's folder is closed."""
+"""The doctor on the `bitfusion` command: it fails, hangs, says nothing, or its pool cannot be used."""
 
 from __future__ import annotations
 
@@ -50,10 +50,44 @@ def test_client_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.next_step
 
 
-def test_pool_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_client.check_pool_folder(str(tmp_path)).verdict == PASS
-    assert check_client.check_pool_folder(str(tmp_path / "new")).verdict == PASS
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    finding = check_client.check_pool_folder(str(tmp_path))
-    assert finding.verdict == FAIL
-    assert "BITFUSION_POOL_DIR" in finding.next_step
+EMBEDDED = str(Path(__file__).parents[3] / "bitfusion_pool" / "bin" / "bitfusion")
+
+
+def test_a_pool_that_can_be_used(pool_folder: Path) -> None:
+    findings = {one.subject: one for one in check_client.check_pool(EMBEDDED)}
+    folder, ledger = findings["pool folder"], findings["pool ledger"]
+    assert (folder.verdict, folder.found) == (PASS, str(pool_folder))
+    assert (ledger.verdict, ledger.found) == (PASS, "0 leases, 0 waiting")
+    assert findings["pool configuration"].found == "none, the pool is the default one"
+    assert "pool of earlier versions" in findings
+
+
+def test_a_pool_to_which_others_may_write(pool_folder: Path) -> None:
+    pool_folder.mkdir()
+    pool_folder.chmod(0o777)
+    folder = next(one for one in check_client.check_pool(EMBEDDED) if one.subject == "pool folder")
+    assert folder.verdict == FAIL
+    assert folder.found == (
+        f"pool folder {pool_folder} is not yours alone: {pool_folder} can be changed by others (mode 0777); "
+        "a pool is one user's own"
+    )
+    assert folder.next_step.startswith("unset BITFUSION_POOL_DIR; your own pool is /")
+
+
+def test_the_pool_of_an_earlier_version(client: Callable[[str], Path]) -> None:
+    client(
+        "cat <<'END'\nHealth report for localhost\n[MARGINAL] Check pool of earlier versions: "
+        "/var/tmp/x is the pool of an earlier version. What to do: rm -r /var/tmp/x\nEND"
+    )
+    (finding,) = check_client.check_pool(os.environ["BITFUSION_CLIENT"])
+    assert finding.lines() == [
+        "[WARN] pool of earlier versions: /var/tmp/x is the pool of an earlier version",
+        "       rm -r /var/tmp/x",
+    ]
+
+
+def test_a_pool_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, client: Callable[[str], Path]) -> None:
+    client("exec sleep 20")
+    monkeypatch.setattr(check_client, "CLIENT_LIMIT", 0.2)
+    (finding,) = check_client.check_pool(os.environ["BITFUSION_CLIENT"])
+    assert (finding.verdict, finding.found) == (FAIL, "no answer in 0 s")

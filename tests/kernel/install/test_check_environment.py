@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_kernel.install.check_environment import PACKAGES, check_bytecode, check_private_folder
+from bitfusion_kernel.install.check_environment import (
+    PACKAGES,
+    check_bytecode,
+    check_pidfds,
+    check_private_folder,
+)
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN
 
 
@@ -97,3 +102,19 @@ def test_site_packages_is_compiled_as_a_whole(monkeypatch: pytest.MonkeyPatch, t
     assert ours[0] in folders
     assert sum(os.path.basename(folder) == "site-packages" for folder in folders) == 1
     assert not any("ipykernel" in folder for folder in folders)
+
+
+def _refused(pid: int) -> int:
+    raise OSError(38, "Function not implemented")
+
+
+def test_a_python_without_pidfds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_pidfds().verdict == PASS
+    monkeypatch.setattr(os, "pidfd_open", _refused)
+    assert check_pidfds().found.startswith("this Linux (before 5.3) or sandbox refuses pidfds: processes are")
+    monkeypatch.delattr(os, "pidfd_open")
+    assert check_pidfds().lines() == [
+        "[WARN] watching processes: this Python was built without os.pidfd_open: processes are looked at up "
+        "to 50 times a second, and the end of Jupyter is seen up to 1 s late",
+        "       nothing breaks; a newer build of the same Python has it",
+    ]

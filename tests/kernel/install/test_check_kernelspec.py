@@ -82,3 +82,12 @@ def test_spec_files_unreadable(spec: Path, name: str, text: str | None, report: 
     status, said = report()
     assert status == 1
     assert "cannot be read" in said
+
+
+def test_a_variable_that_is_no_setting_is_a_warning(
+    spec: Path, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BITFUSION_NUM_GPUS", "2")
+    status, said = report()
+    assert status == 0
+    assert "settings: 1 GPU, acquire first_cell; BITFUSION_NUM_GPUS has no effect. Did you mean" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -36,10 +37,14 @@ def _kernel(request: GpuRequest | None = None, acquire: str | None = None) -> di
 
 def test_plain() -> None:
     kernel = _kernel()
+    code = kernel["argv"].pop(4)
     assert kernel["argv"] == [
-        *("/p y/bin/python", "-I", "-S", "/p y/bitfusion_kernel/__main__.py", "-f", "{connection_file}"),
+        *("/p y/bin/python", "-I", "-S", "-c"),
+        *("/p y/bitfusion_kernel/__main__.py", "-f", "{connection_file}"),
         "--bitfusion-spec=/a b/kernels/bitfusion",
     ]
+    assert "\n" not in code
+    assert not re.search(r"\{[A-Za-z0-9_]+\}", code), "Jupyter would take it for a name to replace"
     assert kernel["interrupt_mode"] == "message"
     assert kernel["kernel_protocol_version"] == "5.5"
     assert kernel["language"] == "python"

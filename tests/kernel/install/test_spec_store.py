@@ -48,14 +48,14 @@ def test_a_name_that_is_unknown_is_told_with_those_that_are_known(kernels: Path)
 
 
 @pytest.mark.parametrize("name", ["foreign", "broken"])
-def test_what_is_not_ours_is_neither_found_nor_removed(kernels: Path, name: str) -> None:
+def test_what_is_not_ours_is_not_found_and_so_not_removed(kernels: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        spec_store.remove(name)
+        spec_store.find(name)
     assert (kernels / name / "kernel.json").exists()
 
 
 def test_removing_takes_the_folder(kernels: Path) -> None:
-    assert spec_store.remove("a") == str(kernels / "a")
+    spec_store.remove(spec_store.find("a"))
     assert not (kernels / "a").exists()
     assert (kernels / "b").exists()
 
@@ -64,7 +64,7 @@ def test_removing_a_link_leaves_what_it_points_to(kernels: Path, tmp_path: Path)
     real = tmp_path / "real"
     (kernels / "a").rename(real)
     (kernels / "a").symlink_to(real)
-    spec_store.remove("a")
+    spec_store.remove(spec_store.find("a"))
     assert not (kernels / "a").exists()
     assert (real / "kernel.json").exists()
 

@@ -50,9 +50,28 @@ def test_a_wrong_value_is_one_clear_line(name: str, value: object) -> None:
     assert "the source" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("memory", "8", "must be at least 256 MiB; did you mean 8Gi?"),
+        ("memory", 8, "must be at least 256 MiB; did you mean 8Gi?"),
+        ("memory", "8 Gugel", "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"),
+        ("partial", "50%", "must be greater than 0.0 and at most 1.0; write 0.5"),
+        ("partial", 50, "must be greater than 0.0 and at most 1.0; write 0.5"),
+        ("partial", "0,5", "must be greater than 0.0 and at most 1.0; write 0.5"),
+    ],
+)
+def test_a_size_that_was_meant_otherwise_is_told_as_it_is_meant(
+    name: str, value: object, allowed: str
+) -> None:
+    with pytest.raises(WrongSetting) as error:
+        parse_value(name, value, "BITFUSION_X")
+    assert error.value.user_message == f'Wrong setting {name}="{value}" (from BITFUSION_X): {allowed}'
+
+
 def test_every_example_is_valid_and_every_default_is_told() -> None:
     for setting in SETTINGS:
         if not setting.file_only:
             parse_value(setting.name, setting.example)
         assert setting.default
-    assert BY_NAME["acquire"].allowed == "must be {}, {} or {}".format(*values.ACQUIRE)
+    assert BY_NAME["acquire"].allowed == "must be {}, {}, {} or {}".format(*values.ACQUIRE)
