@@ -6,6 +6,7 @@ The proxy makes one per wrapper it starts and asks it what to show and, at the e
 from __future__ import annotations
 
 import json
+import signal
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 
 LOG_LINES = 500
+
+TRY_AGAIN = "run the cell again; `%bitfusion log` shows the client's output."
+TRY_AGAIN_OR_CHECK = "run the cell again; `bitfusion-kernel doctor` in a terminal checks this kernel."
+USE_LESS_MEMORY = (
+    "restart the kernel, unless Jupyter has done that already, and load less data at a time, "
+    "or have the notebook started with more memory."
+)
 
 
 class Device:
@@ -69,8 +77,12 @@ class Acquisition:
         """Counts from 1; None while the client has not reported one."""
         self.queue_length: int | None = None
         """How many wait, this attempt included."""
-        self.ahead: tuple[str, ...] = ()
-        """Who is ahead in the queue, as the client describes them."""
+        self.held_by: tuple[str, ...] = ()
+        """Who holds the GPUs, as the client describes them."""
+        self.before: tuple[str, ...] = ()
+        """Who waits before this attempt, likewise."""
+        self.why = ""
+        """Why it waits, where the client says more than who holds the GPUs."""
         self.kernel_connection: ConnectionInfo | None = None
         """Where the kernel will listen."""
         self.server: str | None = None
@@ -80,6 +92,8 @@ class Acquisition:
         self.devices: list[Device] = []
         self.kernel_pid: int | None = None
         self.kernel_status: int | None = None
+        self.memory_ran_out: bool | None = None
+        """Whether Linux has killed processes for want of memory since the kernel runs; None if unknown."""
         self.wrapper_status: int | None = None
 
     def on_line(self, text: str) -> bool:
@@ -97,7 +111,7 @@ class Acquisition:
             pass
         elif isinstance(line, Waiting):
             self.queue_position, self.queue_length = line.queue_position, line.queue_length
-            self.ahead = tuple(line.ahead)
+            self.held_by, self.before, self.why = line.held_by, line.before, line.why
         elif isinstance(line, Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
         elif isinstance(line, Locked):
@@ -118,16 +132,33 @@ class Acquisition:
         """Whether the wrapper has got GPUs and runs the launcher."""
         return self.launched_at is not None
 
-    def why_it_ended(self) -> BitfusionError:
-        """The error for the cell that waited or ran, once the wrapper is gone."""
+    @property
+    def simulated(self) -> bool:
+        """Whether the GPUs are simulated, all of them: then the CPU computes."""
+        return bool(self.devices) and all(device.simulated for device in self.devices)
+
+    def why_it_ended(self, *, ran: bool = False) -> BitfusionError:
+        """The error for the cell that waited, or that `ran`, once the wrapper is gone."""
         if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
             output = f"; its last output: {self.kernel_output[-1]}" if self.kernel_output else ""
-            return KernelDied("", f"the kernel process {describe_exit(self.kernel_status)}{output}")
+            reason, next_step = self._why_killed(self.kernel_status)
+            answer = f"the kernel process {describe_exit(self.kernel_status)}{reason}{output}"
+            return KernelDied("", answer, next_step if ran else TRY_AGAIN_OR_CHECK)
         if self.granted:
             last = next((line for line in reversed(self.log) if line.strip()), "")
             output = f"; its last output: {last}" if last else ""
-            status = describe_exit(self.wrapper_status or 0)
-            return WrapperDied(self.request, f"`bitfusion run` {status}{output}")
+            status = self.wrapper_status or 0
+            reason, next_step = self._why_killed(status)
+            answer = f"`bitfusion run` {describe_exit(status)}{reason}{output}"
+            return WrapperDied(self.request, answer, next_step if ran else TRY_AGAIN)
         from bitfusion_client.client_failure import error_from_output  # read only when something failed
 
         return error_from_output(list(self.log), self.wrapper_status, self.request)
+
+    def _why_killed(self, status: int) -> tuple[str, str]:
+        """What a SIGKILL that nobody here has sent means, and what to do; empty if nothing special."""
+        if status != -signal.SIGKILL or self.memory_ran_out is False:
+            return "", ""
+        if self.memory_ran_out:
+            return ", because memory ran out", USE_LESS_MEMORY
+        return ", as happens when memory runs out", ""

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from bitfusion_kernel.protocol import connection_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bitfusion_client.find_client import FoundClient
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
+    from bitfusion_kernel.gpu.request_note import RequestNote
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.arguments import ProxyArguments
     from bitfusion_kernel.settings.resolve import Settings
@@ -49,25 +52,36 @@ class KernelStarter:
         self._supervisor = supervisor
         self._settings: Settings | None = None
         self._number = 0
-        self.chosen: GpuRequest | None = None
-        """Set by `%bitfusion request`; wins over all settings."""
+        self._chosen: GpuRequest | None = None
+        self._note_is_read = False
+        self.on_folder: Callable[[str], None] = lambda folder: None
+        """Called with the private folder before each start: it may have been made again, or elsewhere."""
 
     # -- settings --------------------------------------------------------------------------------
 
     @property
     def acquires_at_start(self) -> bool:
         """Whether to ask before the first request. A wrong setting is reported in the first cell instead."""
+        return self._acquire_if_at_start() != ""
+
+    @property
+    def is_ready_with_gpu(self) -> bool:
+        """Whether the kernel's start lasts until it has its GPU."""
+        return self._acquire_if_at_start() == "start_and_wait"
+
+    def _acquire_if_at_start(self) -> str:
+        """The setting `acquire` if it is `start` or `start_and_wait`, else empty."""
         if not self._start_is_named():
-            return False
+            return ""
         from bitfusion_client.errors import BitfusionError
 
         try:
-            return self.settings.acquire == "start"
+            return self.settings.acquire if self.settings.acquire.startswith("start") else ""
         except BitfusionError:
-            return False
+            return ""
 
     def _start_is_named(self) -> bool:
-        """Whether some setting may say `acquire = start`; reading them all would delay the first reply."""
+        """Whether some setting may say so; reading them all would delay the first reply."""
         from bitfusion_kernel.settings.config_path import config_files_exist
 
         given = (self._arguments.value("acquire"), os.environ.get("BITFUSION_ACQUIRE"))
@@ -94,8 +108,15 @@ class KernelStarter:
 
             return DEFAULT_SILENT_WAIT
 
-    def check_cells_acquire(self) -> None:
-        """Whether a cell may ask for a GPU.
+    @property
+    def hints(self) -> list[str]:
+        """What is odd in the settings, though nothing is wrong: a line each."""
+        from bitfusion_kernel.settings.unknown_variables import hints
+
+        return hints(os.environ)
+
+    def check_acquire(self) -> None:
+        """Whether anything but `%bitfusion acquire` may ask for a GPU.
 
         Raises:
             WaitCancelled: GPUs are taken by `%bitfusion acquire` only.
@@ -107,7 +128,7 @@ class KernelStarter:
             raise WaitCancelled(
                 self.request,
                 "this kernel takes a GPU only when it is told to (acquire = manual)",
-                "run `%bitfusion acquire` in a cell, then this cell again.",
+                "run `%bitfusion acquire` in a cell, then do this again.",
             )
 
     # -- starting --------------------------------------------------------------------------------
@@ -119,14 +140,73 @@ class KernelStarter:
 
     @property
     def request(self) -> GpuRequest:
-        """What the next start asks for. Raises WrongSetting."""
-        return self.chosen or self.settings.request
+        """What the next start asks for: what `%bitfusion request` chose, here or before a restart, wins.
+
+        Raises:
+            WrongSetting: A setting is wrong, or an administrator has locked what was chosen since.
+        """
+        if not self._note_is_read:
+            self._note_is_read = True
+            self._chosen = self._note().read()
+            if self._chosen is not None:
+                self._check_what_was_noted(self._chosen)
+        return self._chosen or self.settings.request
+
+    def _check_what_was_noted(self, request: GpuRequest) -> None:
+        from bitfusion_client.errors import WrongSetting
+
+        try:
+            self.settings.check_unlocked(request)
+        except WrongSetting:
+            self.forget_choice()
+            raise
+
+    def choose(self, request: GpuRequest) -> None:
+        """Ask for this from the next start on, also after restarts of this kernel.
+
+        Raises:
+            WrongSetting: It differs from the settings in one that is locked; nothing is changed.
+            OSError: It holds for this process, but could not be kept for a restart.
+        """
+        self.settings.check_unlocked(request)
+        self._chosen = request
+        self._note_is_read = True
+        self._note().write(request)
+
+    def forget_choice(self) -> None:
+        """Ask for what the settings say."""
+        self._chosen = None
+        self._note_is_read = True
+        self._note().remove()
+
+    def _note(self) -> RequestNote:
+        from bitfusion_kernel.gpu.request_note import RequestNote
+
+        return RequestNote(self._outer.key, os.environ)
 
     def find_client(self) -> FoundClient:
         """Raises ClientNotFound, WrongSetting."""
         from bitfusion_client.find_client import find_client
 
         return find_client(self.settings.client, os.environ)
+
+    @property
+    def uses_embedded_pool(self) -> bool:
+        """Whether the client is the embedded pool's. Asked before the first reply, which must not wait.
+
+        So a config file that has not been read by now is not read for it, though it might name the client.
+        """
+        from bitfusion_client.errors import ClientNotFound
+        from bitfusion_client.find_client import ENVIRONMENT_NAME, find_client
+
+        if self._settings is not None:
+            configured = self._settings.client
+        else:
+            configured = os.environ.get(ENVIRONMENT_NAME) or self._arguments.value("client")
+        try:
+            return find_client(configured, os.environ).is_simulated_pool
+        except ClientNotFound:
+            return False
 
     def client_environment(self) -> dict[str, str]:
         """The environment of the wrapper and of `bitfusion` commands: ours, with the client on PATH."""
@@ -146,14 +226,21 @@ class KernelStarter:
         """
         from bitfusion_client.command_line import run_command
         from bitfusion_kernel.gpu.acquisition import Acquisition
-        from bitfusion_kernel.processes import launcher
+        from bitfusion_kernel.processes import launcher, private_folder
         from bitfusion_kernel.processes.messages import StartCommand
 
         request = self.request
         client = self.find_client()
         self._number += 1
-        folder = self._supervisor.folder
-        path, connection = connection_file.write_private(folder, f"kernel-{self._number}", self._outer)
+        try:
+            folder = self._supervisor.folder = private_folder.restore(self._supervisor.folder, os.environ)
+            path, connection = connection_file.write_private(folder, f"kernel-{self._number}", self._outer)
+            self.on_folder(folder)
+        except OSError as error:
+            from bitfusion_kernel.gpu.folder_unusable import FolderUnusable
+
+            where = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise FolderUnusable(request, where) from None
         socket_path = os.path.join(folder, f"launcher-{self._number}")
         options = list(self._arguments.kernel_options)
         if self._wrapped.language == "python":

@@ -14,8 +14,12 @@ from typing import NamedTuple
 
 from bitfusion_client.command_line import parse_options
 from bitfusion_client.errors import UsageError
+from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.magic import pool_table, status_text
+from bitfusion_kernel.magic.cell import CELL_MAGIC
 from bitfusion_kernel.magic.kernel_view import KernelView
+from bitfusion_kernel.magic.pool_limits import check_satisfiable
+from bitfusion_kernel.settings.table import REQUEST_SETTINGS
 
 
 class Text(NamedTuple):
@@ -48,7 +52,20 @@ class RunClient(NamedTuple):
     render: Callable[[str], dict[str, str]] | None = None
 
 
-Answer = Text | AwaitGpu | RunClient
+class AskClient(NamedTuple):
+    """The answer depends on what the bitfusion client says, which is not shown.
+
+    Attributes:
+        subcommand: The one word after `bitfusion`.
+        conclude: Makes the answer from the client's whole output, or from None if it failed; raises
+            BitfusionError.
+    """
+
+    subcommand: str
+    conclude: Callable[[str | None], str]
+
+
+Answer = Text | AwaitGpu | RunClient | AskClient
 
 
 class Subcommand(NamedTuple):
@@ -58,6 +75,10 @@ class Subcommand(NamedTuple):
     takes_words: bool
     answer: Callable[[KernelView, list[str]], Answer]
 
+
+HELP_OPTIONS = ("-h", "--help")
+RESET = "--reset"
+"""What `request` takes beside the options of `bitfusion run`."""
 
 SUBCOMMANDS: dict[str, Subcommand] = {}
 DEFAULT = "status"
@@ -81,10 +102,19 @@ def parse(line: str) -> tuple[Subcommand, list[str]]:
     except ValueError as error:
         raise UsageError(f"can't read {line.strip()!r}: {error}", next_step) from None
     name, *others = words or [DEFAULT]
+    if name in HELP_OPTIONS:
+        return SUBCOMMANDS["help"], []
+    if name == CELL_MAGIC:
+        raise UsageError(
+            f"{CELL_MAGIC} is no cell magic: every cell of this kernel runs on its GPU",
+            "leave that line out; %bitfusion help lists the commands.",
+        )
     if name not in SUBCOMMANDS:
         known = ", ".join(SUBCOMMANDS)
         raise UsageError(f"{name!r} is no %bitfusion command; there are: {known}", next_step)
     subcommand = SUBCOMMANDS[name]
+    if any(word in HELP_OPTIONS for word in others):
+        return SUBCOMMANDS["help"], [name]
     if others and not subcommand.takes_words:
         given = " ".join(others)
         raise UsageError(f"%bitfusion {name} takes no arguments, but was given: {given}", next_step)
@@ -104,7 +134,7 @@ def _subcommand(
 
 @_subcommand("status", "what this kernel asks for, holds, and waits for (the default)")
 def _status(kernel: KernelView, words: list[str]) -> Answer:
-    return Text(status_text.render(kernel, time.monotonic()))
+    return Text(status_text.render(kernel, time.monotonic(), time.time()))
 
 
 @_subcommand("acquire", "take the GPU now instead of with the first cell")
@@ -121,27 +151,70 @@ def _acquire(kernel: KernelView, words: list[str]) -> Answer:
 
 @_subcommand(
     "request",
-    "show or change the size, in the options of `bitfusion run`: request -n 2 -p 0.5",
+    "show or change the size, in the options of `bitfusion run`: request -n 2 -p 0.5; --reset: as set",
     takes_words=True,
 )
 def _request(kernel: KernelView, words: list[str]) -> Answer:
     if not words:
         return Text(f"The next start asks for {kernel.request.describe()}.")
-    request, rest = parse_options(words, base=kernel.request)
+    if words == [RESET]:
+        return _reset_request(kernel)
+    before = kernel.request
+    request, rest = parse_options(words, base=before, units=True)
     if rest:
         raise UsageError(
             f"can't read {' '.join(rest)!r} in %bitfusion request",
             "spell the size as the client does: %bitfusion request -n 1 -p 0.5",
         )
-    kernel.choose_request(request)
+    kernel.check_request(request)
+
+    def conclude(list_gpus_output: str | None) -> str:
+        check_satisfiable(request, list_gpus_output or "")
+        return _note(kernel, before, request)
+
+    return AskClient("list_gpus", conclude)
+
+
+def _note(kernel: KernelView, before: GpuRequest, request: GpuRequest) -> str:
+    """Choose the request; returns what to say of it."""
+    trouble = ""
+    try:
+        kernel.choose_request(request)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        trouble = f"It could not be kept for a restart ({error.strerror}{where})."
+    asked = f"{request.describe()}.{_kept_size(before, request)}"
     if kernel.acquisition is None:
-        return Text(f"The next cell asks for {request.describe()}.")
-    return Text(
-        f"Noted: {request.describe()}. This kernel keeps what it has; restart it to get the new size."
+        return "\n".join(filter(None, (f"The next cell asks for {asked}", trouble)))
+    if trouble:
+        return f"Noted: {asked} This kernel keeps what it has.\n{trouble} {_BY_SETTINGS}"
+    return (
+        f"Noted: {asked} This kernel keeps what it has; restart it to get the new size.\n"
+        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
     )
 
 
-@_subcommand("pool", "the servers and GPUs of the pool as a table")
+_BY_SETTINGS = "Set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY instead, before it starts."
+
+
+def _reset_request(kernel: KernelView) -> Answer:
+    kernel.forget_request()
+    asked = f"{kernel.request.describe()}, as its settings say."
+    if kernel.acquisition is None:
+        return Text(f"The next cell asks for {asked}")
+    return Text(f"Noted: {asked} This kernel keeps what it has; restart it to get the new size.")
+
+
+def _kept_size(before: GpuRequest, now: GpuRequest) -> str:
+    """Tells who asks for more GPUs only that he gets as much of each as before, not whole ones."""
+    size, size_now = (GpuRequest(1, each.partial, each.memory_mib) for each in (before, now))
+    if now.gpus <= before.gpus or size != size_now or (size.partial in (None, 1) and size.memory_mib is None):
+        return ""
+    share = size.describe().partition(" × ")[2]
+    return f" Of each GPU {share}, as before; -p 1 takes whole GPUs."
+
+
+@_subcommand("pool", "the pool as a table: servers, GPUs, who holds them, who waits")
 def _pool(kernel: KernelView, words: list[str]) -> Answer:
     return RunClient("list_gpus", pool_table.render)
 
@@ -162,6 +235,27 @@ def _log(kernel: KernelView, words: list[str]) -> Answer:
     return Text("\n".join(acquisition.log) if acquisition else "No `bitfusion run` has been started yet.")
 
 
-@_subcommand("help", "this list")
+@_subcommand("help", "this list; with a command's name, what it takes", takes_words=True)
 def _help(kernel: KernelView, words: list[str]) -> Answer:
-    return Text("\n".join(f"%bitfusion {name:<10} {row.help}" for name, row in SUBCOMMANDS.items()))
+    name = words[0] if words else ""
+    if not name:
+        return Text("\n".join(map(_help_line, SUBCOMMANDS)))
+    if name not in SUBCOMMANDS:
+        raise UsageError(f"there is no %bitfusion {name}", "run %bitfusion help to see what there is.")
+    return Text("\n".join([_help_line(name), *(request_options_help() if name == "request" else ())]))
+
+
+def _help_line(name: str) -> str:
+    return f"%bitfusion {name:<10} {SUBCOMMANDS[name].help}"
+
+
+def request_options_help() -> list[str]:
+    """What `%bitfusion request` takes, a line for each option."""
+    rows = [
+        (
+            ", ".join(f"{flag} {setting.metavar}" for flag in setting.install_flags),
+            f"{setting.help}, e.g. {setting.example}",
+        )
+        for setting in REQUEST_SETTINGS
+    ]
+    return [f"  {flags:<31} {text}" for flags, text in [*rows, (RESET, "what the settings say")]]

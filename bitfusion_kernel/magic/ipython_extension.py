@@ -13,8 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
-ANSWER_LIMIT = 5.0
-"""Seconds until a proxy that does not answer is reported."""
+ANSWER_LIMIT = 10.0
+"""Seconds until a proxy that does not answer is reported: it may ask the bitfusion client, for 5 s."""
 
 
 def ask_proxy(words: str) -> dict[str, str]:
@@ -46,15 +46,15 @@ def bitfusion(line: str) -> None:
     if "error" in answer:
         print(answer["error"], file=sys.stderr)
     elif "client" in answer:
-        _run_client(answer["client"])
+        _run_client(answer.get("path", "bitfusion"), answer["client"])
     else:
         print(answer["text"])
 
 
-def _run_client(subcommand: str) -> None:
-    """Print what the bitfusion client says; the proxy has put its folder on this kernel's PATH."""
+def _run_client(path: str, subcommand: str) -> None:
+    """Print what the bitfusion client says."""
     done = subprocess.run(
-        ["bitfusion", subcommand], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        [path, subcommand], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     print(done.stdout, end="")
 
@@ -72,7 +72,26 @@ def _use_the_proxys_files_prefix() -> None:
         debugger.get_tmp_directory = compiler.get_tmp_directory  # type: ignore[attr-defined]  # its own copy
 
 
+def _tell_of_simulated_gpus(ipython: Any) -> None:
+    """In the banner, which consoles show when they begin, also those that join later."""
+    from bitfusion_kernel.gpu import simulated
+
+    if simulated.holds_only_simulated(os.environ):
+        ipython.banner1 = simulated.with_line(ipython.banner1)  # with a banner2 IPython leaves out its tip
+
+
+def _complete(_: Any, event: Any) -> list[str]:
+    """What Tab offers; called by IPython for lines that begin with `%bitfusion`."""
+    from bitfusion_kernel.magic.completion import complete
+
+    line = event.text_until_cursor
+    found = complete(line, len(line))
+    return found[0] if found else []
+
+
 def load_ipython_extension(ipython: Any) -> None:
     """Called by IPython when the kernel starts."""
     ipython.register_magic_function(bitfusion, "line", "bitfusion")
+    ipython.set_hook("complete_command", _complete, str_key="%bitfusion")
     _use_the_proxys_files_prefix()
+    _tell_of_simulated_gpus(ipython)

@@ -33,12 +33,23 @@ class KernelView(Protocol):
             WrongSetting: A setting has a wrong value.
         """
 
+    @property
+    def hints(self) -> list[str]:
+        """What is odd in the settings, though nothing is wrong: a line each."""
+
+    def check_request(self, request: GpuRequest) -> None:
+        """Raise WrongSetting if `choose_request` would."""
+
     def choose_request(self, request: GpuRequest) -> None:
-        """Ask for `request` from the next start on.
+        """Ask for `request` from the next start on, also after restarts.
 
         Raises:
             WrongSetting: It differs from the settings in one that the administrator has locked.
+            OSError: It could not be kept for a restart, but holds until then.
         """
+
+    def forget_request(self) -> None:
+        """Ask for what the settings say from the next start on."""
 
     def find_client(self) -> FoundClient:
         """The `bitfusion` command that is used.

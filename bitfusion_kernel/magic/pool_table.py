@@ -1,17 +1,23 @@
-"""The table of `%bitfusion pool`: the servers and GPUs that `bitfusion list_gpus` lists, with bars. Pure."""
+"""The table of `%bitfusion pool`: what `bitfusion list_gpus` lists, with bars. Pure.
+
+Who holds the GPUs and who waits is shown where the client tells it: the embedded one does.
+"""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
 
-from bitfusion_client.client_reports import parse_list_gpus
+from bitfusion_client.client_reports import parse_list_gpus, parse_waiting
 
 if TYPE_CHECKING:
     from bitfusion_client.client_reports import GpuStatus, ServerStatus
 
 _PLAIN_HEAD = f"{'server':<24} {'GPU':<4} {'free memory':<24} tasks"
-_HTML_HEAD = "<tr><th>Server</th><th>GPU</th><th>Free</th><th>Free memory</th><th>Tasks</th></tr>"
+_HTML_HEAD = (
+    "<thead><tr><th>Server</th><th>GPU</th><th>Free</th><th>Free memory</th><th>Tasks</th></tr></thead>"
+)
+_MOST_NAMED = 10  # holders of one GPU, and waiters; the others are counted
 
 
 def render(list_gpus_output: str) -> dict[str, str]:
@@ -20,15 +26,52 @@ def render(list_gpus_output: str) -> dict[str, str]:
     if not servers:
         return {"text/plain": list_gpus_output}
     rows = [(server, gpu) for server in servers for gpu in server.gpus]
-    html = "".join(_html_row(server, gpu) for server, gpu in rows)
-    return {
-        "text/plain": "\n".join([_PLAIN_HEAD, *(_plain_row(server, gpu) for server, gpu in rows)]),
-        "text/html": f"<table>{_HTML_HEAD}{html}</table>",
-    }
+    plain = [_PLAIN_HEAD]
+    for server, gpu in rows:
+        plain += [_plain_row(server, gpu), *map(_indented, _first_of(gpu.holders))]
+    parts = [
+        _html_row(server, gpu) + _html_lines(_first_of(gpu.holders), indent=True) for server, gpu in rows
+    ]
+    queue = _queue(servers, parse_waiting(list_gpus_output))
+    if queue:
+        plain += [queue[0], *map(_indented, queue[1:])]
+        parts.append(_html_lines(queue))
+    # JupyterLab colours every second row of a <tbody>: with one for each GPU, that of its holders
+    html = "".join(f"<tbody>{part}</tbody>" for part in parts)
+    return {"text/plain": "\n".join(plain), "text/html": f"<table>{_HTML_HEAD}{html}</table>"}
+
+
+def _queue(servers: list[ServerStatus], waiting: tuple[str, ...]) -> list[str]:
+    """A title and who waits; empty if nobody has told."""
+    if waiting:
+        return ["Waiting:", *_first_of(waiting)]
+    told = any(gpu.holders for server in servers for gpu in server.gpus)
+    return ["Nobody waits."] if told else []
+
+
+def _first_of(names: tuple[str, ...]) -> list[str]:
+    more = len(names) - _MOST_NAMED
+    return [*names[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else ())]
+
+
+def _indented(line: str) -> str:
+    return f"     {line}"
+
+
+def _html_lines(lines: list[str], *, indent: bool = False) -> str:
+    """A row of the table's whole width; empty if there are no lines."""
+    if not lines:
+        return ""
+    style = "text-align:left" + (";padding-left:2em" if indent else "")
+    return f'<tr><td colspan="5" style="{style}">{"<br>".join(map(escape, lines))}</td></tr>'
+
+
+def _tasks(server: ServerStatus, gpu: GpuStatus) -> str:
+    return str(len(gpu.holders)) if server.tells_holders else f"{server.tasks} on server"
 
 
 def _plain_row(server: ServerStatus, gpu: GpuStatus) -> str:
-    return f"{server.address:<24} {gpu.id:<4} {_free(gpu):<24} {server.tasks}"
+    return f"{server.address:<24} {gpu.id:<4} {_free(gpu):<24} {_tasks(server, gpu)}"
 
 
 def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
@@ -37,7 +80,7 @@ def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
         f"<tr><td>{escape(server.address)}</td><td>{gpu.id} {escape(gpu.name)}</td>"
         '<td><div style="width:120px;height:10px;border:1px solid #8888;border-radius:3px">'
         f'<div style="width:{share:.0%};height:100%;background:#76b900"></div></div></td>'
-        f"<td>{_free(gpu)}</td><td>{server.tasks}</td></tr>"
+        f"<td>{_free(gpu)}</td><td>{_tasks(server, gpu)}</td></tr>"
     )
 
 

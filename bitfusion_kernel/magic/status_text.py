@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitfusion_client.clock_time import clock_time
 from bitfusion_client.errors import BitfusionError
+from bitfusion_kernel.gpu import simulated
 from bitfusion_kernel.gpu.waiting_notice import elapsed_text
 
 if TYPE_CHECKING:
@@ -14,9 +16,18 @@ if TYPE_CHECKING:
 Rows = list[tuple[str, str]]
 
 
-def render(kernel: KernelView, now: float) -> str:
-    """One line for each fact, `name   value`. `now` is `time.monotonic()`."""
-    return _aligned([*_kernel_rows(kernel, now), ("Client", _client(kernel))])
+def render(kernel: KernelView, now: float, clock: float) -> str:
+    """One line for each fact, `name   value`.
+
+    Args:
+        kernel: The kernel.
+        now: `time.monotonic()`.
+        clock: The same moment in seconds since the epoch.
+    """
+    notes = [("Note", line) for line in kernel.hints]
+    if not kernel.running and _uses_embedded_pool(kernel):
+        notes.append(("Note", f"{simulated.NOTE}."))
+    return _aligned([*_kernel_rows(kernel, now, clock), ("Client", _client(kernel)), *notes])
 
 
 def render_lease(acquisition: Acquisition, now: float) -> str:
@@ -24,21 +35,32 @@ def render_lease(acquisition: Acquisition, now: float) -> str:
     return _aligned(lease_rows(acquisition, now))
 
 
-def _kernel_rows(kernel: KernelView, now: float) -> Rows:
+def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
     acquisition = kernel.acquisition
     if acquisition is None:
         return [("Kernel", "no GPU; the next cell asks for one"), ("Request", _request(kernel))]
     if kernel.running:
-        return [("Kernel", "running on its GPU"), *lease_rows(acquisition, now)]
+        return [("Kernel", _runs_on(acquisition)), *lease_rows(acquisition, now)]
     rows = [
-        ("Kernel", "starting" if acquisition.granted else "waiting for a GPU"),
+        ("Kernel", "starting" if acquisition.granted else f"waiting for a GPU at {clock_time(clock, clock)}"),
         ("Request", acquisition.request.describe()),
     ]
     if acquisition.queue_position is not None:
         rows.append(("Position", f"{acquisition.queue_position} of {acquisition.queue_length} in the queue"))
-    rows += [("Ahead", who) for who in acquisition.ahead]
-    rows.append(("Waiting", elapsed_text(now - acquisition.asked_at)))
+    if not acquisition.granted:
+        rows += [("Held by", who) for who in acquisition.held_by]
+        rows += [("Before you", who) for who in acquisition.before]
+        rows += [("Why", acquisition.why)] if acquisition.why else []
+    waited = now - acquisition.asked_at
+    rows.append(("Waited", f"{elapsed_text(waited)}, since {clock_time(clock - waited, clock)}"))
     return rows
+
+
+def _runs_on(acquisition: Acquisition) -> str:
+    if not acquisition.simulated:
+        return "running on its GPU"
+    which = "its GPU is" if len(acquisition.devices) == 1 else "its GPUs are"
+    return f"running; {which} simulated, so the CPU computes"
 
 
 def lease_rows(acquisition: Acquisition, now: float) -> Rows:
@@ -74,6 +96,13 @@ def _client(kernel: KernelView) -> str:
     except BitfusionError as error:
         return error.user_message.splitlines()[0]
     return client.path + (" (embedded pool on this machine)" if client.kind == "embedded" else "")
+
+
+def _uses_embedded_pool(kernel: KernelView) -> bool:
+    try:
+        return kernel.find_client().is_simulated_pool
+    except BitfusionError:
+        return False
 
 
 def _aligned(rows: Rows) -> str:

@@ -8,37 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.request import GpuRequest
-from bitfusion_kernel.gpu.acquisition import Acquisition, Device, devices_from_environment
-from bitfusion_kernel.processes.messages import LaunchedEvent
+from bitfusion_kernel.gpu.acquisition import Device, devices_from_environment
+from tests.kernel.gpu.acquisitions import STAMP, asked, launched
 
-STAMP = "[INFO] 2026-11-21T00:00:00Z"
-
-
-def _asked() -> Acquisition:
-    return Acquisition(1, GpuRequest(), 0.0)
-
-
-def _launched(**environment: str) -> Acquisition:
-    acquisition = _asked()
-    acquisition.on_line(
-        f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0..."
-    )
-    acquisition.on_launched(LaunchedEvent(10, 11, environment), 1.0)
-    return acquisition
+RESTART = (
+    "What to do: restart the kernel, unless Jupyter has done that already, "
+    "and run the cells again from the first one."
+)
+LESS_MEMORY = (
+    "What to do: restart the kernel, unless Jupyter has done that already, "
+    "and load less data at a time, or have the notebook started with more memory."
+)
 
 
 def test_place_and_lease_are_read_from_the_clients_lines() -> None:
-    acquisition = _asked()
+    acquisition = asked()
     for line in (
-        f"{STAMP} Waiting for GPUs: place 2 of 3, ahead: ada; bob",
+        f"{STAMP} Waiting for GPUs: place 2 of 3; held by ada; before you bob",
         f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...",
         f"{STAMP} Locked 2 GPUs with partial memory 0.5, configuration saved to '/tmp/bitfusion1'",
         f"{STAMP} 10.0.0.1 55001 5c6 56001 4.0.0",
         "an unknown line",
     ):
         assert acquisition.on_line(line)
-    assert (acquisition.queue_position, acquisition.queue_length, acquisition.ahead) == (2, 3, ("ada", "bob"))
+    assert (acquisition.queue_position, acquisition.queue_length) == (2, 3)
+    assert (acquisition.held_by, acquisition.before) == (("ada",), ("bob",))
     assert (acquisition.gpu_ids, acquisition.memory_mib) == ((0, 1), 8080)
     assert (acquisition.lock_file, acquisition.server) == ("/tmp/bitfusion1", "10.0.0.1:56001")
     assert list(acquisition.log)[-1] == "an unknown line"
@@ -46,7 +40,7 @@ def test_place_and_lease_are_read_from_the_clients_lines() -> None:
 
 
 def test_after_the_start_unknown_lines_are_the_kernels_words() -> None:
-    acquisition = _launched()
+    acquisition = launched()
     assert not acquisition.on_line("Segmentation fault ")
     assert not acquisition.on_line("")
     assert acquisition.on_line(f"{STAMP} Releasing GPUs from config file '/tmp/b'...")
@@ -70,8 +64,8 @@ def test_a_device_tells_only_what_is_known() -> None:
             -9,
             137,
             "The kernel has died.\n"
-            "Answer: the kernel process was killed by SIGKILL; its last output: oops\n"
-            "What to do: restart the kernel and run the cells again.",
+            "Answer: the kernel process was killed by SIGKILL, as happens when memory runs out; "
+            "its last output: oops\n" + RESTART,
         ),
         (
             None,
@@ -79,20 +73,58 @@ def test_a_device_tells_only_what_is_known() -> None:
             "The `bitfusion run` process under this kernel has died; its GPUs are gone.\n"
             "Asked for: 1 GPU\n"
             "Answer: `bitfusion run` was killed by SIGTERM; its last output: [INFO] 2026-11-21T00:00:00Z "
-            "Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...\n"
-            "What to do: restart the kernel; `%bitfusion log` shows the client's output.",
+            "Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...\n" + RESTART,
         ),
     ],
 )
 def test_why_a_running_kernel_ended(kernel: int | None, wrapper: int, message: str) -> None:
-    acquisition = _launched()
+    acquisition = launched()
     acquisition.on_line("oops")
     acquisition.kernel_status, acquisition.wrapper_status = kernel, wrapper
-    assert acquisition.why_it_ended().user_message == message
+    assert acquisition.why_it_ended(ran=True).user_message == message
+
+
+@pytest.mark.parametrize(
+    ("status", "ran_out", "answer", "next_step"),
+    [
+        (-9, True, "was killed by SIGKILL, because memory ran out", LESS_MEMORY),
+        (-9, False, "was killed by SIGKILL", RESTART),
+        (-9, None, "was killed by SIGKILL, as happens when memory runs out", RESTART),
+        (-11, True, "was killed by SIGSEGV", RESTART),
+        (1, True, "ended with exit code 1", RESTART),
+    ],
+)
+@pytest.mark.parametrize("who", ["kernel", "wrapper"])
+def test_memory_that_ran_out_is_told_of_a_sigkill_only(
+    who: str, status: int, ran_out: bool | None, answer: str, next_step: str
+) -> None:
+    acquisition = launched()
+    acquisition.memory_ran_out = ran_out
+    if who == "kernel":
+        acquisition.kernel_status, acquisition.wrapper_status = status, 137
+    else:
+        acquisition.wrapper_status = status
+    lines = acquisition.why_it_ended(ran=True).user_message.splitlines()
+    subject = "the kernel process" if who == "kernel" else "`bitfusion run`"
+    assert lines[-2].partition("; its last output")[0] == f"Answer: {subject} {answer}"
+    assert lines[-1] == next_step
+
+
+@pytest.mark.parametrize(
+    ("kernel", "next_step"),
+    [
+        (1, "run the cell again; `bitfusion-kernel doctor` in a terminal checks this kernel."),
+        (None, "run the cell again; `%bitfusion log` shows the client's output."),
+    ],
+)
+def test_what_dies_before_a_cell_ran_needs_no_restart(kernel: int | None, next_step: str) -> None:
+    acquisition = launched()
+    acquisition.kernel_status, acquisition.wrapper_status = kernel, 1
+    assert acquisition.why_it_ended().next_step == next_step
 
 
 def test_why_a_wait_ended_is_the_clients_own_word() -> None:
-    acquisition = _asked()
+    acquisition = asked()
     acquisition.on_line("Error: not enough GPUs available: 0 of 1")
     acquisition.wrapper_status = 1
     assert type(acquisition.why_it_ended()).__name__ == "NoGpusAvailable"
@@ -110,7 +142,7 @@ lines = st.one_of(
 
 @given(st.lists(lines, max_size=8), st.booleans(), st.none() | st.integers(-64, 255))
 def test_no_output_is_too_strange(said: list[str], granted: bool, status: Any) -> None:
-    acquisition = _launched() if granted else _asked()
+    acquisition = launched() if granted else asked()
     for line in said:
         acquisition.on_line(line)
     acquisition.wrapper_status = status

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+import bitfusion_pool
 from bitfusion_client.errors import BitfusionError, ClientNotFound, WaitCancelled, WrongSetting
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.kernel_starter import MAGIC_EXTENSION, KernelStarter
@@ -16,6 +17,8 @@ from bitfusion_kernel.processes.messages import StartCommand
 from bitfusion_kernel.protocol.arguments import ProxyArguments
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.wrapped_kernel import WrappedKernel
+
+EMBEDDED = Path(bitfusion_pool.__file__).parent / "bin" / "bitfusion"
 
 
 class FakeSupervisor:
@@ -39,6 +42,12 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.chmod(0o755)
     monkeypatch.setenv("BITFUSION_CLIENT", str(path))
     return path
+
+
+@pytest.fixture(autouse=True)
+def nothing_chosen_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All starters here have the same key."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 class Made:
@@ -95,6 +104,30 @@ def test_the_environment_is_the_proxys_with_the_client_the_kernels_own_and_the_s
     assert environment["BITFUSION_KERNEL_FILES_PREFIX"].endswith(f"ipykernel_{os.getpid()}")
 
 
+def test_the_embedded_pools_client_is_known_before_any_setting_is_read(
+    tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = f"--bitfusion-client={EMBEDDED}"
+
+    def uses_it(*, settings_read: bool = False) -> list[bool]:
+        """Without and with the option."""
+        starters = [Made(tmp_path).starter, Made(tmp_path, option).starter]
+        if settings_read:
+            assert all(starter.settings for starter in starters)
+        return [starter.uses_embedded_pool for starter in starters]
+
+    for settings_read in (False, True):
+        monkeypatch.setenv("BITFUSION_CLIENT", str(client))
+        assert uses_it(settings_read=settings_read) == [False, False], "the environment wins"
+        monkeypatch.setenv("BITFUSION_CLIENT", "/no/such/client")
+        assert uses_it(settings_read=settings_read) == [False, False]
+        monkeypatch.delenv("BITFUSION_CLIENT")
+        monkeypatch.setenv("PATH", str(client.parent))
+        assert uses_it(settings_read=settings_read) == [False, True]
+        monkeypatch.setenv("PATH", "/usr/bin")
+        assert uses_it(settings_read=settings_read) == [True, True]
+
+
 def test_each_start_has_its_own_number_and_connection(tmp_path: Path, client: Path) -> None:
     made = Made(tmp_path)
     first, second = made.starter.start(), made.starter.start()
@@ -111,8 +144,36 @@ def test_each_start_has_its_own_number_and_connection(tmp_path: Path, client: Pa
 def test_a_chosen_request_wins_over_the_settings(tmp_path: Path, client: Path) -> None:
     made = Made(tmp_path, "--bitfusion-gpus=2")
     assert made.starter.request == GpuRequest(gpus=2)
-    made.starter.chosen = GpuRequest(gpus=3)
+    made.starter.choose(GpuRequest(gpus=3))
     assert made.starter.start().request == GpuRequest(gpus=3)
+    made.starter.forget_choice()
+    assert made.starter.request == GpuRequest(gpus=2)
+
+
+def test_the_next_starter_of_this_kernel_asks_for_what_was_chosen(tmp_path: Path, client: Path) -> None:
+    Made(tmp_path).starter.choose(GpuRequest(gpus=3))
+    assert Made(tmp_path).starter.request == GpuRequest(gpus=3)
+    Made(tmp_path).starter.forget_choice()
+    assert Made(tmp_path).starter.request == GpuRequest()
+
+
+def test_what_was_chosen_before_a_lock_is_told_once_and_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Made(tmp_path).starter.choose(GpuRequest(gpus=3))
+    file = Path(os.environ["JUPYTER_CONFIG_DIR"]) / "jupyter_bitfusion_config.json"
+    file.write_text('{"BitfusionKernel": {"gpus": 2, "locked": ["gpus"]}}')
+    try:
+        starter = Made(tmp_path).starter
+        with pytest.raises(WrongSetting, match='gpus="3": is locked by your administrator; it stays 2 GPUs'):
+            _ = starter.request
+        assert starter.request == GpuRequest(gpus=2)
+        assert Made(tmp_path).starter.request == GpuRequest(gpus=2)
+        with pytest.raises(WrongSetting):
+            starter.choose(GpuRequest(gpus=3))
+        assert starter.request == GpuRequest(gpus=2)
+    finally:
+        file.unlink()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +183,8 @@ def test_a_chosen_request_wins_over_the_settings(tmp_path: Path, client: Path) -
         ((), "first_cell", False),
         ((), "start", True),
         ((), " start ", True),
+        ((), "start_and_wait", True),
+        ((), "restart", False),
         ((), "started", False),
         (("--bitfusion-acquire=start",), None, True),
         (("--bitfusion-acquire=start",), "manual", False),
@@ -138,6 +201,25 @@ def test_whether_the_gpu_is_asked_for_at_start(
     if variable is not None:
         monkeypatch.setenv("BITFUSION_ACQUIRE", variable)
     assert Made(tmp_path, *options).starter.acquires_at_start is expected
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "expected"),
+    [
+        ("first_cell", None, False),
+        ("start", None, False),
+        ("start_and_wait", None, True),
+        ("start_and_wait", "start", False),
+        ("first_cell", "start_and_wait", True),
+        ("manual", "start_and_wait?", False),
+    ],
+)
+def test_whether_the_kernel_is_ready_only_with_its_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, variable: str | None, expected: bool
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("BITFUSION_ACQUIRE", variable)
+    assert Made(tmp_path, f"--bitfusion-acquire={option}").starter.is_ready_with_gpu is expected
 
 
 def test_a_config_file_may_ask_for_the_gpu_at_start(tmp_path: Path) -> None:
@@ -163,10 +245,10 @@ def test_whether_a_cell_may_ask_for_the_gpu(
 ) -> None:
     starter = Made(tmp_path, *options).starter
     if error is None:
-        starter.check_cells_acquire()
+        starter.check_acquire()
     else:
         with pytest.raises(error):
-            starter.check_cells_acquire()
+            starter.check_acquire()
 
 
 def test_silent_cells_wait_as_set_and_by_the_default_while_a_setting_is_wrong(tmp_path: Path) -> None:

@@ -17,13 +17,25 @@ class FakeKernel:
         self.last_acquisition: Acquisition | None = None
         self.request = GpuRequest()
         self.locked = False
+        self.hints: list[str] = []
+        self.not_kept: OSError | None = None
         self.client: FoundClient | None = FoundClient("/opt/bitfusion/bin/bitfusion", "path", False)
+
+    def check_request(self, request: GpuRequest) -> None:
+        """The administrator's lock."""
+        if self.locked:
+            raise WrongSetting("gpus", request.gpus, "is locked by your administrator")
 
     def choose_request(self, request: GpuRequest) -> None:
         """Takes effect at once."""
-        if self.locked:
-            raise WrongSetting("gpus", request.gpus, "is locked by your administrator")
+        self.check_request(request)
         self.request = request
+        if self.not_kept:
+            raise self.not_kept
+
+    def forget_request(self) -> None:
+        """Back to the settings."""
+        self.request = GpuRequest()
 
     def find_client(self) -> FoundClient:
         """The client, unless it was taken away."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_kernel import ipython_magic
+from bitfusion_kernel.gpu.simulated import BANNER_LINE
 from bitfusion_kernel.magic import ipython_extension
 from bitfusion_kernel.magic.ipython_extension import ask_proxy, bitfusion
 from tests.kernel.proxy_harness import ProxyHarness, refuse
@@ -55,11 +56,26 @@ def test_without_a_proxy_the_magic_says_so(
 
 @pytest.mark.parametrize("command", ["pool", "list_gpus", "list_gpus  # now"])
 def test_the_kernel_runs_the_bitfusion_client_itself(
-    proxy: ProxyHarness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+    proxy: ProxyHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    command: str,
 ) -> None:
-    monkeypatch.setenv("PATH", f"{proxy.client.parent}{os.pathsep}{os.environ['PATH']}")
+    """The one that the proxy has found, and not what lies beside the notebook."""
+    other = tmp_path / "bitfusion"
+    other.write_text("#!/bin/sh\necho another\n")
+    other.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
     bitfusion(command)
     assert capfd.readouterr().out == "said list_gpus\n"
+
+
+def test_a_client_that_has_gone_is_told(proxy: ProxyHarness, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy.client.unlink()
+    bitfusion("list_gpus")
+    assert capsys.readouterr().err.startswith("The configured `bitfusion` command cannot be executed.\n")
 
 
 def test_a_mistake_is_told_before_the_client_is_run(
@@ -79,8 +95,35 @@ def test_ipython_loads_the_magic_under_its_public_name(monkeypatch: pytest.Monke
         def register_magic_function(self, *words: object) -> None:
             registered.append(words)
 
+        def set_hook(self, name: str, *_: object, str_key: str) -> None:
+            registered.append((name, str_key))
+
     ipython_magic.load_ipython_extension(Shell())
-    assert registered == [(bitfusion, "line", "bitfusion")]
+    assert registered == [(bitfusion, "line", "bitfusion"), ("complete_command", "%bitfusion")]
+
+
+def test_the_banner_of_a_running_kernel_tells_of_simulated_gpus_and_of_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Consoles show it, also those that join a kernel that runs."""
+    monkeypatch.delenv("BITFUSION_KERNEL_FILES_PREFIX", raising=False)
+
+    class Shell:
+        banner1 = "Python 3\n"
+
+        def register_magic_function(self, *_: object) -> None:
+            """Not looked at here."""
+
+        def set_hook(self, *_: object, str_key: str) -> None:
+            """Not looked at here."""
+
+    simulated, real = Shell(), Shell()
+    monkeypatch.setenv("BITFUSION_POOL_DEVICES", '[{"simulated": true}]')
+    ipython_extension.load_ipython_extension(simulated)
+    assert simulated.banner1 == f"Python 3\n{BANNER_LINE}\n"
+    monkeypatch.setenv("BITFUSION_POOL_DEVICES", '[{"simulated": false}]')
+    ipython_extension.load_ipython_extension(real)
+    assert real.banner1 == "Python 3\n"
 
 
 def test_the_debuggers_files_are_named_as_the_proxy_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +137,9 @@ def test_the_debuggers_files_are_named_as_the_proxy_has_told(monkeypatch: pytest
 
     class Shell:
         def register_magic_function(self, *_: object) -> None:
+            """Not looked at here."""
+
+        def set_hook(self, *_: object, str_key: str) -> None:
             """Not looked at here."""
 
     ipython_extension.load_ipython_extension(Shell())
