@@ -1,15 +1,18 @@
-"""The file that an installed kernelspec starts as the proxy: `python -I -S …/bitfusion_kernel/__main__.py`.
+"""The file that an installed kernelspec starts as the proxy, by `start` or as a program.
 
 Installed kernelspecs hold the path of this file and its options: both stay as they are.
 
 `-I -S` skips `site` and with it every `.pth` file (one chain of them costs 25 ms a process), so the
-folders of this package and of pyzmq are put on the path here. `python -m bitfusion_kernel` works, too.
+folders of this package and of pyzmq are put on the path here; the user's site only where pyzmq lies nowhere
+else. `python -m bitfusion_kernel` works, too.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+_NEEDED = ("zmq", "traitlets")
 
 
 def _package_folders() -> list[str]:
@@ -29,15 +32,29 @@ def _complete_path() -> None:
     for folder in _package_folders():
         if folder not in sys.path:
             sys.path.append(folder)
-    if not any(os.path.isdir(os.path.join(folder, "zmq")) for folder in sys.path):
-        import site  # a distribution's own layout: let Python look
+    if _all_found():
+        return
+    import site  # a distribution's own layout: let Python look
 
-        site.main()
+    site.main()
+    closed = sys.prefix != sys.base_prefix and sys.base_prefix not in site.PREFIXES
+    if not (_all_found() or closed or os.environ.get("PYTHONNOUSERSITE") or os.getuid() != os.geteuid()):
+        site.addsitedir(site.getusersitepackages())  # `-I` leaves it out
 
 
-if __name__ == "__main__":
+def _all_found() -> bool:
+    """Whether everything that the proxy imports can be found."""
+    return all(any(os.path.isdir(os.path.join(folder, name)) for folder in sys.path) for name in _NEEDED)
+
+
+def start() -> None:
+    """Run the proxy with the arguments of this process; newer kernelspecs import this module and call it."""
     if sys.flags.no_site:
         _complete_path()
     from bitfusion_kernel.proxy.process import main
 
     main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    start()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 from bitfusion_client.command_line import parse_options
-from bitfusion_client.errors import BitfusionError
-from bitfusion_client.quantities import parse_memory
+from bitfusion_client.errors import BitfusionError, UsageError
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.settings.table import REQUEST_SETTINGS
@@ -29,9 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.command(arguments)
+        sys.stdout.flush()
     except BitfusionError as error:
         print(error.user_message, file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `bitfusion-kernel doctor | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's flush at its end
+        return 128 + signal.SIGPIPE
     except OSError as error:
         print(f"bitfusion-kernel: {error}", file=sys.stderr)
         return 1
@@ -44,12 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bitfusion-kernel", description="The Jupyter kernel whose cells run on GPUs of a Bitfusion pool."
     )
-    commands = parser.add_subparsers(required=True, metavar="install | list | remove | doctor")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     _add_install(commands.add_parser("install", help="make the kernel known to Jupyter"))
     listing = commands.add_parser("list", help="the Bitfusion kernels that Jupyter sees")
     listing.set_defaults(command=_list)
-    removing = commands.add_parser("remove", help="remove a Bitfusion kernel from Jupyter")
-    removing.add_argument("name", help="its name, as `list` shows it")
+    removing = commands.add_parser("remove", help="remove a Bitfusion kernel from Jupyter, or all")
+    removing.add_argument("name", nargs="?", help="its name, as `list` shows it")
+    removing.add_argument("--all", action="store_true", help="every Bitfusion kernel that Jupyter sees")
     removing.set_defaults(command=_remove)
     doctor = commands.add_parser("doctor", help="check that everything the kernel needs is there")
     doctor.add_argument("--name", help="check this kernel only")
@@ -70,7 +75,8 @@ def _add_install(parser: argparse.ArgumentParser) -> None:
         "--name", default=kernelspec.DEFAULT_NAME, help="name of the kernelspec (default: %(default)s)"
     )
     parser.add_argument(
-        "--display-name", help="name in Jupyter's launcher (default: Bitfusion, and the size)"
+        "--display-name",
+        help="name in Jupyter's launcher (default: Bitfusion and the size, if need be with --name)",
     )
     size = parser.add_argument_group(
         "size (as the `bitfusion` command spells it; environment and config file win)"
@@ -91,22 +97,40 @@ def _install(arguments: argparse.Namespace) -> int:
     from bitfusion_kernel.install import spec_store
 
     request = _request(arguments)
-    display_name = arguments.display_name
-    if not display_name:
-        display_name = kernelspec.DEFAULT_DISPLAY_NAME + (f" ({_size(request)})" if request else "")
+    name = kernelspec.checked_name(arguments.name)
+    display_name = arguments.display_name or _own_display_name(name, request)
+    prefix = os.path.abspath(os.path.expanduser(arguments.prefix)) if arguments.prefix else None
+    before = spec_store.installed_in(spec_store.spec_folder(name, user=arguments.user, prefix=prefix))
     folder = spec_store.install(
-        arguments.name,
+        name,
         display_name,
         user=arguments.user,
-        prefix=arguments.prefix,
+        prefix=prefix,
         request=request,
         acquire=arguments.acquire,
     )
     print(f'Installed kernel "{os.path.basename(folder)}" ({display_name}) in {folder}')
+    if before is not None:
+        _, shown, size, acquire, _ = _row(before)
+        print(f"It replaces the kernel that was there: {shown}, size {size}, acquire {acquire}")
+    for other, place in spec_store.with_display_name(display_name, but=name):
+        print(f'Jupyter\'s launcher will show two tiles "{display_name}": also that of "{other}" in {place}')
     if not any(spec.folder == folder for spec in spec_store.installed_specs()):
         data = os.path.dirname(os.path.dirname(folder))
         print(f"Jupyter of this environment does not look there unless JUPYTER_PATH holds {data}")
     return 0
+
+
+def _own_display_name(name: str, request: GpuRequest | None) -> str:
+    """A name that no other kernel has: with the size, and where that is not enough with the spec's name."""
+    from bitfusion_kernel.install import spec_store
+
+    plain = kernelspec.DEFAULT_DISPLAY_NAME
+    size = _size(request) if request else ""
+    display_name = f"{plain} ({size})" if size else plain
+    if spec_store.with_display_name(display_name, but=name):
+        return f"{plain} ({size}, {name})" if size else f"{plain} ({name})"
+    return display_name
 
 
 def _request(arguments: argparse.Namespace) -> GpuRequest | None:
@@ -115,9 +139,8 @@ def _request(arguments: argparse.Namespace) -> GpuRequest | None:
     for setting in REQUEST_SETTINGS:
         given = getattr(arguments, setting.name) or []
         for value in given if setting.repeatable else given[-1:]:
-            in_mib = setting.name == "memory"  # the client's own -m knows no units
-            words += [setting.install_flags[0], str(parse_memory(value, "-m")) if in_mib else value]
-    return parse_options(words, base=GpuRequest())[0] if words else None
+            words += [setting.install_flags[0], value]
+    return parse_options(words, base=GpuRequest(), units=True)[0] if words else None
 
 
 def _size(request: GpuRequest) -> str:
@@ -150,10 +173,44 @@ def _row(spec: InstalledSpec) -> tuple[str, str, str, str, str]:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from bitfusion_kernel.install.spec_store import remove
+    from bitfusion_kernel.install import spec_store
 
-    print(f'Removed kernel "{arguments.name}" from {remove(arguments.name)}')
+    if bool(arguments.name) == arguments.all:
+        raise UsageError(
+            "bitfusion-kernel remove takes the name of one kernel, or --all",
+            "`bitfusion-kernel list` shows the names.",
+        )
+    if arguments.all:
+        return _remove_all()
+    spec = spec_store.find(arguments.name)
+    spec_store.remove(spec)
+    _tell_removed(spec)
     return 0
+
+
+def _remove_all() -> int:
+    """Also those that are hidden behind others of the same name; 1 if some could not be removed."""
+    from bitfusion_kernel.install import spec_store
+
+    left: set[str] = set()
+    removed = 0
+    while specs := [spec for spec in spec_store.installed_specs() if spec.folder not in left]:
+        for spec in specs:
+            try:
+                spec_store.remove(spec)
+            except UsageError as error:
+                left.add(spec.folder)
+                print(error.user_message, file=sys.stderr)
+            else:
+                removed += 1
+                _tell_removed(spec)
+    if not removed and not left:
+        print("No Bitfusion kernel is installed where Jupyter looks.")
+    return 1 if left else 0
+
+
+def _tell_removed(spec: InstalledSpec) -> None:
+    print(f'Removed kernel "{spec.name}" from {spec.folder}')
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

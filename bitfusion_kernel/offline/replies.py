@@ -7,6 +7,7 @@ that has an honest answer without a kernel is answered at once, and every other 
     shell           kernel_info, comm_info, complete, inspect,           answered
                     history, is_complete
     control         kernel_info, debug_request `debugInfo`               answered
+    control         create_subshell, list_subshell, delete_subshell      answered
     control         any other debug_request                              held; a kernel is started for it
     shell, control  everything else, as execute_request or comm_open     held
 
@@ -20,6 +21,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from bitfusion_kernel.offline.early_subshells import MOST, EarlySubshells
+
 Json = dict[str, Any]
 
 
@@ -30,7 +33,9 @@ class OfflineReplies:
         kernel_info: Content of the real kernel's reply, cached when the kernelspec was installed.
         history: Makes the content of a `history_reply` from that of the request.
         is_complete: Makes the content of an `is_complete_reply` from the code.
+        complete: Finds what completes the code at a cursor, and where that begins, or nothing.
         files_prefix: The folder in which the kernel to come will name its cells' files.
+        subshells: Keeps those that are created now for the kernel to come.
     """
 
     def __init__(
@@ -38,28 +43,38 @@ class OfflineReplies:
         kernel_info: Json,
         history: Callable[[Json], Json],
         is_complete: Callable[[str], Json],
+        complete: Callable[[str, int], tuple[list[str], int] | None],
         files_prefix: str,
+        subshells: EarlySubshells,
     ) -> None:
         self._kernel_info = kernel_info
         self._is_complete = is_complete
+        self._complete = complete
         self._files_prefix = files_prefix
+        self._subshells = subshells
+        features = kernel_info.get("supported_features")
         self._replies: dict[str, Callable[[Json], Json | None]] = {
             "kernel_info_request": self._kernel_info_reply,
             "comm_info_request": _comm_info_reply,
-            "complete_request": _complete_reply,
+            "complete_request": self._complete_reply,
             "inspect_request": _inspect_reply,
             "history_request": history,
             "is_complete_request": self._is_complete_reply,
             "debug_request": self._debug_reply,
         }
+        if (
+            isinstance(features, list) and "kernel subshells" in features
+        ):  # else ipykernel leaves them without a reply
+            self._replies["create_subshell_request"] = self._create_subshell_reply
+            self._replies["list_subshell_request"] = self._list_subshell_reply
+            self._replies["delete_subshell_request"] = self._delete_subshell_reply
 
     def reply(self, message_type: str, content: Json) -> Json | None:
         """The content of the reply, or None for a request that only the kernel can answer."""
         reply = self._replies.get(message_type)
         return None if reply is None else reply(content)
 
-    @staticmethod
-    def needs_kernel(message_type: str) -> bool:
+    def needs_kernel(self, message_type: str) -> bool:
         """Whether a held request must not wait for the first cell: a kernel is started for it.
 
         Only a debugger that was turned on sends a `debug_request` other than `debugInfo`. Without a kernel it
@@ -69,6 +84,21 @@ class OfflineReplies:
 
     def _kernel_info_reply(self, _: Json) -> Json:
         return self._kernel_info
+
+    def _complete_reply(self, content: Json) -> Json:
+        code = str(content.get("code", ""))
+        cursor = content.get("cursor_pos")
+        if cursor is None:  # at the end, as IPython takes it
+            cursor = len(code)
+        found = self._complete(code, cursor) if isinstance(cursor, int) else None
+        matches, start = found or ([], cursor)
+        return {
+            "status": "ok",
+            "matches": matches,
+            "cursor_start": start,
+            "cursor_end": cursor,
+            "metadata": {},
+        }
 
     def _is_complete_reply(self, content: Json) -> Json:
         return self._is_complete(str(content.get("code", "")))
@@ -96,14 +126,24 @@ class OfflineReplies:
             },
         }
 
+    def _create_subshell_reply(self, _: Json) -> Json:
+        subshell = self._subshells.create()
+        if subshell is None:
+            return {"status": "error", "evalue": f"at most {MOST} subshells before the kernel has started"}
+        return {"status": "ok", "subshell_id": subshell}
+
+    def _list_subshell_reply(self, _: Json) -> Json:
+        return {"status": "ok", "subshell_id": self._subshells.ids}
+
+    def _delete_subshell_reply(self, content: Json) -> Json:
+        subshell = content.get("subshell_id")
+        if self._subshells.delete(subshell):
+            return {"status": "ok"}
+        return {"status": "error", "evalue": f"Unknown subshell_id {subshell!r}"}
+
 
 def _comm_info_reply(_: Json) -> Json:
     return {"status": "ok", "comms": {}}
-
-
-def _complete_reply(content: Json) -> Json:
-    cursor = content.get("cursor_pos", len(str(content.get("code", ""))))
-    return {"status": "ok", "matches": [], "cursor_start": cursor, "cursor_end": cursor, "metadata": {}}
 
 
 def _inspect_reply(_: Json) -> Json:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CellReplies:
-    """Used for cells that never reach the kernel, and for those a dead kernel leaves without a reply."""
+    """Used for cells that never reach the kernel, and to show why it died in the cell that ran."""
 
     def __init__(self, shell: ClientChannel, publisher: Publisher) -> None:
         self._shell = shell
@@ -34,20 +34,29 @@ class CellReplies:
 
     def fail(self, cell: QueuedRequest, error: BitfusionError) -> None:
         """End a cell with an error: no `execute_input`, no execution count is consumed."""
-        name = type(error).__name__
-        first, *others = error.user_message.splitlines()
-        traceback = [f"\x1b[0;31m{name}\x1b[0m: {first}", *others]
-        self._publisher.error(name, first, traceback, cell.message.header)
-        shown = {"ename": name, "evalue": first, "traceback": traceback}
+        shown = self.show(cell, error)
         content = {"status": "error", **shown, "execution_count": 0, "user_expressions": {}, "payload": []}
         self._shell.reply(cell.message, content, _metadata("error"))
         self._publisher.status("idle", cell.message.header)
+
+    def show(self, cell: QueuedRequest, error: BitfusionError) -> dict[str, Any]:
+        """Show an error in a cell and reply nothing, as when the kernel is dead; what it shows."""
+        shown = as_exception(error)
+        self._publisher.error(shown["ename"], shown["evalue"], shown["traceback"], cell.message.header)
+        return shown
 
     def abort(self, cell: QueuedRequest) -> None:
         """End a cell queued behind one that failed, as ipykernel's `_send_abort_reply` does."""
         self._publisher.status("busy", cell.message.header)
         self._shell.reply(cell.message, {"status": "aborted"}, _metadata("aborted"))
         self._publisher.status("idle", cell.message.header)
+
+
+def as_exception(error: BitfusionError) -> dict[str, Any]:
+    """An error in the fields in which Jupyter's messages tell an exception."""
+    name = type(error).__name__
+    first, *others = error.user_message.splitlines()
+    return {"ename": name, "evalue": first, "traceback": [f"\x1b[0;31m{name}\x1b[0m: {first}", *others]}
 
 
 def _metadata(status: str) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from bitfusion_kernel.proxy.event_loop import EventLoop
 TIME_LIMIT = 60.0
 """Seconds; the real client asks servers one by one, and each may take its 3 s to fail."""
 
+ASK_LIMIT = 5.0
+"""The same for an answer that is better with what the client says, but can be given without."""
+
 _REAP_LIMIT = 0.2
 """Seconds a client that has closed its output gets to end by itself."""
-
-_TIMER = "client command"
 
 
 class ClientCommand:
@@ -33,6 +34,7 @@ class ClientCommand:
         environment: dict[str, str],
         on_output: OnOutput,
         on_end: OnEnd,
+        time_limit: float,
     ) -> None:
         self.argv = argv
         self._loop = loop
@@ -54,7 +56,8 @@ class ClientCommand:
         self._pipe = self._process.stdout
         os.set_blocking(self._pipe.fileno(), False)
         loop.on(self._pipe.fileno(), self._on_readable)
-        loop.set_timer(_TIMER, time.monotonic() + TIME_LIMIT, self._on_time_limit)
+        self._timer = f"client command {self._process.pid}"  # several may run at a time
+        loop.set_timer(self._timer, time.monotonic() + time_limit, self._on_time_limit)
 
     @property
     def output(self) -> str:
@@ -78,7 +81,7 @@ class ClientCommand:
 
     def end(self) -> int:
         """Reap the client, killing it if it still runs; its exit code."""
-        self._loop.cancel_timer(_TIMER)
+        self._loop.cancel_timer(self._timer)
         self._loop.off(self._pipe.fileno())
         self._pipe.close()
         try:
@@ -90,3 +93,5 @@ class ClientCommand:
 
 OnOutput = Callable[[str], None]
 OnEnd = Callable[[ClientCommand, "int | None"], None]
+RunClientCommand = Callable[[str, OnOutput, OnEnd, float], ClientCommand]
+"""Starts the client with one subcommand, for so many seconds at most; raises BitfusionError."""

@@ -5,13 +5,15 @@ As ipykernel binds them: ROUTER for shell, control and stdin, XPUB for iopub, an
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from bitfusion_kernel.protocol.connection_file import ConnectionInfo
+from bitfusion_kernel.protocol.connection_file import CannotListen, ConnectionInfo
 from bitfusion_kernel.protocol.wire import InvalidMessage, Message, Wire
 from bitfusion_kernel.proxy.publisher import Publisher
 
@@ -20,16 +22,29 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+BIND_LIMIT = 2.0
+"""Seconds for all addresses to become free."""
+
+BIND_PAUSE = 0.05
+"""Seconds between tries."""
+
 
 class ClientSockets:
-    """Bound from the connection file. Raises zmq.ZMQError if an address is taken.
+    """Bound from the connection file.
+
+    Jupyter has looked for free ports and closed them again. A connection of another program may get one
+    meanwhile, and goes again: so binding is tried for `BIND_LIMIT` seconds.
 
     The heartbeat runs in a thread and, by `heartbeat_context`, on an I/O thread of its own: it answers
     whatever the rest of the proxy is doing.
+
+    Raises:
+        CannotListen: An address stays taken, or is none of this machine's.
     """
 
     def __init__(self, context: Context, heartbeat_context: Context, info: ConnectionInfo) -> None:
         self._info = info
+        self._deadline = time.monotonic() + BIND_LIMIT
         self.shell = self._bind(context, zmq.ROUTER, "shell")
         self.control = self._bind(context, zmq.ROUTER, "control")
         self.stdin = self._bind(context, zmq.ROUTER, "stdin")
@@ -54,8 +69,27 @@ class ClientSockets:
             socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         else:
             socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # each new subscriber is reported, and welcomed
-        socket.bind(self._info.address(channel))
+        self._listen(socket, channel)
         return socket
+
+    def _listen(self, socket: zmq.Socket[bytes], channel: str) -> None:
+        address = self._info.address(channel)
+        while True:
+            try:
+                socket.bind(address)
+                return
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EADDRINUSE:
+                    why = os.strerror(error.errno or 0)
+                    text = f"cannot listen on {address}, the kernel's {channel} channel: {why}"
+                    raise CannotListen(text) from None
+            if time.monotonic() > self._deadline:
+                raise CannotListen(
+                    f"port {self._info.port(channel)} of {self._info.ip}, the kernel's {channel} channel, is "
+                    "taken by another program; shut the kernel down and start it anew: Jupyter then chooses "
+                    "other ports (a restart may keep them)"
+                )
+            time.sleep(BIND_PAUSE)
 
 
 def _echo(heartbeat: zmq.Socket[bytes]) -> None:

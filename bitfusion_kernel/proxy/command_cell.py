@@ -6,15 +6,14 @@ is shown like that of any cell, and the bitfusion client runs with its output sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_kernel.magic import commands
-from bitfusion_kernel.magic.commands import AwaitGpu, RunClient
+from bitfusion_kernel.magic.commands import AskClient, AwaitGpu, RunClient
 from bitfusion_kernel.magic.kernel_view import KernelView
-from bitfusion_kernel.proxy.client_command import TIME_LIMIT, ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.client_command import ASK_LIMIT, TIME_LIMIT, ClientCommand, RunClientCommand
 from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 
@@ -36,14 +35,14 @@ class CommandScheduler(Protocol):
 
 
 class CommandCell:
-    """One cell made of commands, from its start to its reply. The scheduler has at most one at a time.
+    """One cell made of commands, from its start to its reply. `RunningCommands` has those that run.
 
     Args:
         cell: The request.
         scheduler: Ends the cell, and waits for a GPU on its behalf.
         kernel: The kernel as commands see it.
         publisher: Prints.
-        run_client: Starts the bitfusion client with one subcommand. Raises BitfusionError.
+        run_client: Starts the bitfusion client.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class CommandCell:
         scheduler: CommandScheduler,
         kernel: KernelView,
         publisher: Publisher,
-        run_client: Callable[[str, OnOutput, OnEnd], ClientCommand],
+        run_client: RunClientCommand,
     ) -> None:
         self.cell = cell
         self._scheduler = scheduler
@@ -63,6 +62,11 @@ class CommandCell:
         self._client: ClientCommand | None = None
         self._awaited: AwaitGpu | None = None
 
+    @property
+    def waits_for_gpu(self) -> bool:
+        """Whether it does nothing but wait for a GPU."""
+        return self._awaited is not None
+
     def proceed(self) -> None:
         """Run the next lines until one has to wait, or all are done."""
         while self._left:
@@ -70,6 +74,9 @@ class CommandCell:
                 answer = commands.answer(self._left.pop(0), self._kernel)
                 if isinstance(answer, RunClient):
                     self._start_client(answer)
+                    return
+                if isinstance(answer, AskClient):
+                    self._ask_client(answer)
                     return
                 if isinstance(answer, AwaitGpu):
                     self._awaited = answer
@@ -136,4 +143,27 @@ class CommandCell:
             self.proceed()
             self._scheduler.advance()
 
-        self._client = self._run_client(answer.subcommand, on_output, on_end)
+        self._client = self._run_client(answer.subcommand, on_output, on_end, TIME_LIMIT)
+
+    def _ask_client(self, answer: AskClient) -> None:
+        def on_end(client: ClientCommand, status: int | None) -> None:
+            self._client = None
+            if self._conclude(answer, client.output if status == 0 else None):
+                self.proceed()
+                self._scheduler.advance()
+
+        try:
+            self._client = self._run_client(answer.subcommand, lambda _: None, on_end, ASK_LIMIT)
+        except BitfusionError:
+            if self._conclude(answer, None):
+                self.proceed()
+
+    def _conclude(self, answer: AskClient, output: str | None) -> bool:
+        """Print the answer; False if it is an error, which ends the cell."""
+        try:
+            text = answer.conclude(output)
+        except BitfusionError as error:
+            self.fail(error)
+            return False
+        self._print(text)
+        return True

@@ -5,8 +5,6 @@ Each event is served by one method: the lifecycle changes its state first, then 
 
 from __future__ import annotations
 
-import os
-import select
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,13 +20,17 @@ from bitfusion_kernel.processes.messages import (
 from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.control_requests import ControlRequests
 from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.jupyter_log import write_line
 from bitfusion_kernel.proxy.kernel_link import KernelLink
 from bitfusion_kernel.proxy.lifecycle import CONNECTED, KernelLifecycle, KernelState
+from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.start_up_wait import StartUpWait
 from bitfusion_kernel.proxy.wait_display import WaitDisplay
 
 if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
+    from bitfusion_kernel.processes.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
 
 LAST_OUTPUT_DELAY = 0.3
@@ -36,7 +38,10 @@ LAST_OUTPUT_DELAY = 0.3
 
 
 class KernelEvents:
-    """Serves the supervisor's events, and the kernel's connection between them."""
+    """Serves the supervisor's events, and the kernel's connection between them.
+
+    `tell_hints` says in the cell that has waited what is odd in the settings.
+    """
 
     def __init__(
         self,
@@ -48,7 +53,10 @@ class KernelEvents:
         control: ControlRequests,
         scheduler: CellScheduler,
         display: WaitDisplay,
+        start_up: StartUpWait,
+        tell_hints: Callable[[QueuedRequest], None],
     ) -> None:
+        self._tell_hints = tell_hints
         self._loop = loop
         self._supervisor = supervisor
         self._lifecycle = lifecycle
@@ -57,7 +65,10 @@ class KernelEvents:
         self._control = control
         self._scheduler = scheduler
         self._display = display
+        self._start_up = start_up
         self._wrapper_pid: int | None = None
+        self._launcher_pid: int | None = None
+        self._oom_kills: OomKills | None = None
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartedEvent: self._on_started,
             OutputEvent: self._on_output,
@@ -87,11 +98,12 @@ class KernelEvents:
             return
         position = acquisition.queue_position
         if not acquisition.on_line(event.text):
-            _pass_on_to_stderr(event.text)
+            write_line(event.text)  # what the kernel has printed past IPython
         elif acquisition.queue_position != position:
             self._display.refresh()
 
     def _on_launched(self, event: LaunchedEvent) -> None:
+        self._launcher_pid = event.launcher_pid
         self._lifecycle.launched(event, time.monotonic())
         acquisition = self._lifecycle.acquisition
         if self._lifecycle.state is KernelState.STARTING and acquisition is not None:
@@ -100,11 +112,22 @@ class KernelEvents:
 
     def _on_joined(self) -> None:
         """From here on the kernel answers. The display goes first, then what has waited is sent."""
-        self._display.end()
-        self._link.start_relaying()
+        self._start_up.end()
+        cell = self._display.end()
+        if cell is not None:
+            self._tell_hints(cell)
+        self._link.start_relaying(announced=self._scheduler.announced_cell)
         self._lifecycle.kernel_connected()
         self._control.on_kernel_connected()
         self._scheduler.on_kernel_connected()
+        self._count_oom_kills()
+
+    def _count_oom_kills(self) -> None:
+        from bitfusion_kernel.processes.oom_kills import OomKills
+
+        acquisition = self._lifecycle.acquisition
+        if acquisition is not None and acquisition.kernel_pid is not None:
+            self._oom_kills = OomKills(acquisition.kernel_pid)
 
     # -- ends --------------------------------------------------------------------------------------
 
@@ -115,8 +138,9 @@ class KernelEvents:
 
     def _on_kernel_lost(self) -> None:
         """The kernel has exited and its wrapper has not: the proxy waits no longer."""
+        before = self._lifecycle.state
         self._lifecycle.kernel_lost()
-        self._report_kernel_lost()
+        self._report_kernel_lost(before)
 
     def _on_wrapper_exited(self, event: WrapperExitedEvent) -> None:
         acquisition = self._lifecycle.acquisition
@@ -126,26 +150,31 @@ class KernelEvents:
         before = self._lifecycle.state
         self._lifecycle.wrapper_exited(event.status)
         if before in CONNECTED:
-            self._report_kernel_lost()
+            self._report_kernel_lost(before)
         elif before is not KernelState.OVER:
             self._report_wait_over(None if before is KernelState.CANCELLING else acquisition.why_it_ended())
 
-    def _report_kernel_lost(self) -> None:
-        """Pass on the kernel's last replies; then, unless its end was expected, the running cell fails."""
+    def _report_kernel_lost(self, before: KernelState) -> None:
+        """Pass on the kernel's last replies; then, unless it was to end, the running cell shows why."""
         self._shell.relay_replies(self._link.shell_replies())
         self._control.relay_replies(self._link.control_replies())
         acquisition = self._lifecycle.acquisition
-        if self._lifecycle.exit_status != 0 and acquisition is not None:
-            self._scheduler.fail_running(acquisition.why_it_ended())
+        if before is KernelState.RUNNING and acquisition is not None:
+            if self._oom_kills is not None:
+                acquisition.memory_ran_out = self._oom_kills.happened()
+            self._scheduler.show_death(acquisition.why_it_ended(ran=True))
 
     def _report_wait_over(self, error: BitfusionError | None) -> None:
         """No kernel comes. `error` is None if the wait was cancelled: then its cell has failed already."""
+        was_starting_up = self._start_up.end()
         self._link.close()
         self._shell.on_wait_over()
         if error is not None:
             self._control.refuse_held(error)
-            self._scheduler.fail_wait(error)
+            if not self._scheduler.fail_wait(error) and was_starting_up:
+                self._lifecycle.fail_next_request(error)  # the first cell must not wait once more
         self._scheduler.on_wait_over()
+        self._control.on_wait_over()
 
     def _on_supervisor_died(self) -> None:
         from bitfusion_client.errors import WrapperDied
@@ -154,20 +183,9 @@ class KernelEvents:
         acquisition = self._lifecycle.acquisition
         asked = acquisition.request if acquisition is not None else ""
         error = WrapperDied(asked, "the process that kept `bitfusion run` was killed")
-        if self._lifecycle.connected:
-            self._scheduler.fail_running(error)
-        else:
-            self._control.refuse_held(error)
-            self._scheduler.fail_wait(error)
+        self._control.refuse_held(error)
+        self._scheduler.show_death(error)
         if self._wrapper_pid is not None:
-            end_orphan(self._wrapper_pid, acquisition.kernel_pid if acquisition is not None else None)
+            kernel_pid = acquisition.kernel_pid if acquisition is not None else None
+            end_orphan(self._wrapper_pid, kernel_pid, self._launcher_pid)
         self._lifecycle.end(1)
-
-
-def _pass_on_to_stderr(line: str) -> None:
-    """Write what the kernel printed past IPython to Jupyter's log; drop it if nobody reads that."""
-    try:
-        if select.select([], [2], [], 0)[1]:  # then at least PIPE_BUF bytes can be written without blocking
-            os.write(2, line.encode()[: select.PIPE_BUF - 1] + b"\n")
-    except (OSError, ValueError):
-        return

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import zmq
 
-from bitfusion_kernel.protocol.wire import Wire
+from bitfusion_kernel.protocol.wire import InvalidMessage, Wire, read_unchecked
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.publisher import Publisher
 
@@ -87,19 +88,44 @@ class KernelLink:
         self._loop.on(sockets.iopub, look)
         probe()
 
-    def start_relaying(self) -> None:
-        """From now on output moves in C, and what comes on the other channels is delivered."""
-        from bitfusion_kernel.proxy.output_relay import OutputRelay
+    def start_relaying(self, announced: str | None = None) -> None:
+        """From now on output is relayed, and what comes on the other channels is delivered.
 
+        Args:
+            announced: Id of a cell for which the proxy has said `busy`. The kernel says it again: clients
+                that expect it once must not see that. Until then output moves in Python, then in C.
+        """
         sockets = self._sockets
-        self._loop.off(self._client_iopub)
-        inlet = OutputRelay(self._context, self._client_iopub, sockets.iopub).inlet
-        self._publisher.move_to(inlet)
-        self._loop.on(inlet, self._publisher.welcome_subscriber)
-        self.relays_output = True
         self._loop.on(sockets.shell, self._on_shell)
         self._loop.on(sockets.control, lambda: self._receivers["control"](self.control_replies()))
         self._loop.on(sockets.stdin, lambda: self._receivers["stdin"](_received(sockets.stdin)))
+        if announced is None:
+            self._relay_output()
+        else:
+            self._loop.on(sockets.iopub, partial(self._withhold_busy, announced))
+
+    def _withhold_busy(self, cell: str) -> None:
+        for frames in _received(self._sockets.iopub):
+            try:
+                message = self._wire.read(frames)
+            except InvalidMessage:
+                continue
+            begins = message.parent_header.get("msg_id") == cell
+            if not begins or message.content.get("execution_state") != "busy":
+                self._publisher.relay(frames)
+            if begins:
+                self._loop.off(self._sockets.iopub)
+                self._relay_output()
+                return
+
+    def _relay_output(self) -> None:
+        from bitfusion_kernel.proxy.output_relay import OutputRelay
+
+        self._loop.off(self._client_iopub)
+        inlet = OutputRelay(self._context, self._client_iopub, self._sockets.iopub).inlet
+        self._publisher.move_to(inlet)
+        self._loop.on(inlet, self._publisher.welcome_subscriber)
+        self.relays_output = True
 
     def _on_shell(self) -> None:
         if self.inbox_full:
@@ -130,7 +156,13 @@ class KernelLink:
 
     def interrupt(self) -> None:
         """Interrupt the kernel on the proxy's own behalf; the reply is for nobody."""
-        self.send_control(self._wire.build("interrupt_request", {}))
+        self.ask("interrupt_request")
+
+    def ask(self, message_type: str) -> str:
+        """Send a request of the proxy's own on control; its id. The reply bears no client's identity."""
+        frames = self._wire.build(message_type, {})
+        self.send_control(frames)
+        return read_unchecked(frames).id
 
     # -- from the kernel -------------------------------------------------------------------------
 

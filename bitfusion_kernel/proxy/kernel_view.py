@@ -39,10 +39,22 @@ class ProxyKernelView:
         """What the next start asks for. Raises WrongSetting."""
         return self._starter.request
 
-    def choose_request(self, request: GpuRequest) -> None:
-        """Ask for `request` from the next start on. Raises WrongSetting if a locked setting differs."""
+    @property
+    def hints(self) -> list[str]:
+        """What is odd in the settings, though nothing is wrong: a line each."""
+        return self._starter.hints
+
+    def check_request(self, request: GpuRequest) -> None:
+        """Raise WrongSetting if a locked setting differs."""
         self._starter.settings.check_unlocked(request)
-        self._starter.chosen = request
+
+    def choose_request(self, request: GpuRequest) -> None:
+        """Ask for `request` from the next start on. Raises WrongSetting, OSError, as its starter does."""
+        self._starter.choose(request)
+
+    def forget_request(self) -> None:
+        """Ask for what the settings say from the next start on."""
+        self._starter.forget_choice()
 
     def find_client(self) -> FoundClient:
         """The `bitfusion` command that is used. Raises ClientNotFound, WrongSetting."""

@@ -119,7 +119,7 @@ class KernelLifecycle:
         """Ask for a GPU and a kernel on it, unless that has been done.
 
         Raises:
-            BitfusionError: They can't even be asked for, now or when `request_early` tried it.
+            BitfusionError: They can't even be asked for, or an error was kept for this request.
         """
         if self._state is not KernelState.NOT_REQUESTED:
             return
@@ -136,7 +136,11 @@ class KernelLifecycle:
         try:
             self.request()
         except BitfusionError as error:
-            self._early_error = error
+            self.fail_next_request(error)
+
+    def fail_next_request(self, error: BitfusionError) -> None:
+        """Keep an error that nobody was there to be told: the next `request` raises it, once."""
+        self._early_error = error
 
     def launched(self, event: LaunchedEvent, now: float) -> None:
         """The GPUs are granted and the launcher runs; `now` is `time.monotonic()`."""

@@ -1,8 +1,8 @@
 """The socket on which the `%bitfusion` magic of a running kernel asks the proxy.
 
 One JSON line in, one JSON line out. The question is {"words": "request -n 2"}. The answer is {"text": …} to
-print, {"error": …} to print on stderr, or {"client": "list_gpus"}: the kernel then runs the bitfusion client.
-The socket lies in the proxy's 0700 folder; the peer's user is checked all the same.
+print, {"error": …} to print on stderr, or {"client": "list_gpus", "path": …}: the kernel then runs the
+bitfusion client. The socket lies in the proxy's 0700 folder; the peer's user is checked all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from bitfusion_kernel.proxy.event_loop import EventLoop
 
 if TYPE_CHECKING:
+    from bitfusion_kernel.magic.commands import AskClient
     from bitfusion_kernel.magic.kernel_view import KernelView
+    from bitfusion_kernel.proxy.client_command import ClientCommand, RunClientCommand
 
 NAME = "proxy"
 _LONGEST_QUESTION = 65536
@@ -26,21 +28,42 @@ class MagicSocket:
     """Accepts questions while the proxy lives. Answers are short, so each is served in one go.
 
     Args:
-        folder: The proxy's private folder.
         loop: Watches the socket.
         kernel: The kernel as commands see it.
+        run_client: Starts the bitfusion client.
     """
 
-    def __init__(self, folder: str, loop: EventLoop, kernel: KernelView) -> None:
+    def __init__(self, loop: EventLoop, kernel: KernelView, run_client: RunClientCommand) -> None:
+        self._run_client = run_client
+        self._asking: dict[ClientCommand, socket.socket] = {}
         self._loop = loop
         self._kernel = kernel
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(os.path.join(folder, NAME))
-        self._listener.listen(4)
-        self._listener.setblocking(False)
-        loop.on(self._listener.fileno(), self._on_connection)
+        self._listener: socket.socket | None = None
+        self._path = ""
+
+    def listen_in(self, folder: str) -> None:
+        """Accept questions in the proxy's private folder, unless that is done. Called before each start.
+
+        Raises:
+            OSError: The folder can't hold a socket; its `filename` is the folder.
+        """
+        path = os.path.join(folder, NAME)
+        if self._path == path and os.path.exists(path):
+            return
+        self._stop_listening()
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(path)
+        except OSError as error:
+            listener.close()
+            raise OSError(error.errno, error.strerror, folder) from None
+        listener.listen(4)
+        listener.setblocking(False)
+        self._listener, self._path = listener, path
+        self._loop.on(listener.fileno(), self._on_connection)
 
     def _on_connection(self) -> None:
+        assert self._listener is not None
         try:
             connection, _ = self._listener.accept()
         except OSError:
@@ -50,15 +73,12 @@ class MagicSocket:
             connection.close()
             return
         connection.settimeout(1.0)  # the magic sends its line at once; a slower peer is not the magic
-        with connection:
-            try:
-                question = connection.recv(_LONGEST_QUESTION)
-                answer = self._answer(json.loads(question))
-                connection.sendall(json.dumps(answer).encode() + b"\n")
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                return
+        try:
+            self._answer(connection, json.loads(connection.recv(_LONGEST_QUESTION)))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            connection.close()
 
-    def _answer(self, question: dict[str, object]) -> dict[str, str]:
+    def _answer(self, connection: socket.socket, question: dict[str, object]) -> None:
         from bitfusion_client.errors import BitfusionError
         from bitfusion_kernel.magic import commands
 
@@ -67,13 +87,58 @@ class MagicSocket:
             raise TypeError
         try:
             answer = commands.answer(words, self._kernel)
+            path = self._kernel.find_client().path if isinstance(answer, commands.RunClient) else ""
         except BitfusionError as error:
-            return {"error": error.user_message}
-        if isinstance(answer, commands.RunClient):
-            return {"client": answer.subcommand}
-        return {"text": answer.meanwhile if isinstance(answer, commands.AwaitGpu) else answer.text}
+            _send(connection, {"error": error.user_message})
+            return
+        if isinstance(answer, commands.AskClient):
+            self._ask_client(connection, answer)
+        elif isinstance(answer, commands.RunClient):
+            _send(connection, {"client": answer.subcommand, "path": path})
+        else:
+            text = answer.meanwhile if isinstance(answer, commands.AwaitGpu) else answer.text
+            _send(connection, {"text": text})
+
+    def _ask_client(self, connection: socket.socket, answer: AskClient) -> None:
+        """The peer waits; everybody else is served meanwhile."""
+        from bitfusion_client.errors import BitfusionError
+        from bitfusion_kernel.proxy.client_command import ASK_LIMIT
+
+        def conclude(output: str | None) -> None:
+            try:
+                _send(connection, {"text": answer.conclude(output)})
+            except BitfusionError as error:
+                _send(connection, {"error": error.user_message})
+
+        def on_end(client: ClientCommand, status: int | None) -> None:
+            del self._asking[client]
+            conclude(client.output if status == 0 else None)
+
+        try:
+            client = self._run_client(answer.subcommand, lambda _: None, on_end, ASK_LIMIT)
+        except BitfusionError:
+            conclude(None)
+        else:
+            self._asking[client] = connection
 
     def close(self) -> None:
-        """Stop accepting."""
-        self._loop.off(self._listener.fileno())
-        self._listener.close()
+        """Stop accepting; end the clients that are being asked."""
+        for client, connection in self._asking.items():
+            client.end()
+            connection.close()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        listener, self._listener, self._path = self._listener, None, ""
+        if listener is not None:
+            self._loop.off(listener.fileno())
+            listener.close()
+
+
+def _send(connection: socket.socket, answer: dict[str, str]) -> None:
+    """Answer, unless the peer has left."""
+    with connection:
+        try:
+            connection.sendall(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            return

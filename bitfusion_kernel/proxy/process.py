@@ -17,34 +17,51 @@ from bitfusion_kernel.protocol.arguments import ProxyArguments, split_arguments
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
+SUPERVISOR_END_LIMIT = 1.0
+"""Seconds the proxy waits at its end for the supervisor, to reap it."""
+
 
 def main(argv: list[str]) -> None:
-    """Run one proxy to its end. Exits the process; 2 with one line on stderr if it can't start."""
+    """Run one proxy to its end. Exits the process.
+
+    If it can't start it says why in one line on stderr, and exits with 2, or with 1 if an address is taken.
+    """
     try:
         arguments = split_arguments(argv)
         info = connection_file.read(arguments.connection_file)
-        folder = private_folder.create(os.environ)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         print(f"bitfusion_kernel: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    try:
+        folder = private_folder.create(os.environ)
+    except OSError:
+        folder = ""  # the first cell tries again, and tells
     status = 1
     try:
         status = _run(arguments, info, folder)
+    except connection_file.CannotListen as error:
+        print(f"bitfusion_kernel: {error}", file=sys.stderr)
     except Exception:
         sys.excepthook(*sys.exc_info())  # for Jupyter's log; os._exit would swallow it
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # threads in zmq.proxy have no other end
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:  # also where the log's disk is full
+            os._exit(status)  # threads in zmq.proxy have no other end
 
 
 def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo, folder: str) -> int:
     wrapped = WrappedKernel.load(arguments.value("spec"))
     supervisor = start_supervisor(folder)
-    starter = KernelStarter(arguments, wrapped, info, supervisor)
-    lifecycle = KernelLifecycle(starter.start)
-    if starter.acquires_at_start:
-        lifecycle.request_early()
-    from bitfusion_kernel.proxy.proxy import serve
+    try:
+        starter = KernelStarter(arguments, wrapped, info, supervisor)
+        lifecycle = KernelLifecycle(starter.start)
+        if starter.acquires_at_start:
+            lifecycle.request_early()
+        from bitfusion_kernel.proxy.proxy import serve
 
-    return serve(info, wrapped, starter, supervisor, lifecycle)
+        return serve(info, wrapped, starter, supervisor, lifecycle)
+    finally:
+        supervisor.close()
+        supervisor.await_end(SUPERVISOR_END_LIMIT)

@@ -8,11 +8,14 @@ threads of C. No part holds the whole; each is given the few others that it need
     control_requests  interrupt, shutdown, the debugger
     cell_scheduler    which cell runs next; with command_cell, wait_display, cell_replies
     kernel_link       the kernel's sockets, joined and relayed
+    start_up_wait     whether the kernel is ready only with its GPU, and not yet
     kernel_events     what supervisor and kernel report, and what follows from it
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,25 +23,32 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
+from bitfusion_kernel.gpu.simulated import with_banner_line
+from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.protocol.wire import Wire
+from bitfusion_kernel.proxy import late_imports
 from bitfusion_kernel.proxy.cell_replies import CellReplies
 from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
 from bitfusion_kernel.proxy.control_requests import ControlRequests
 from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.jupyter_log import write_line
 from bitfusion_kernel.proxy.kernel_link import KernelLink
 from bitfusion_kernel.proxy.kernel_view import ProxyKernelView
 from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.start_up_wait import StartUpWait
 from bitfusion_kernel.proxy.wait_display import WaitDisplay
 
 if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
     from bitfusion_kernel.proxy.client_command import ClientCommand, OnEnd, OnOutput
     from bitfusion_kernel.proxy.command_cell import CommandCell
+    from bitfusion_kernel.proxy.kernel_events import KernelEvents
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
     from bitfusion_kernel.proxy.request_queue import QueuedRequest
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
@@ -73,21 +83,29 @@ def serve(
     control_channel = ClientChannel(sockets.control, wire, publisher)
     stdin_channel = ClientChannel(sockets.stdin, wire, publisher)
     link = KernelLink(context, loop, wire, sockets.iopub, publisher)
+    subshells = EarlySubshells(wire)
     offline = OfflineReplies(
-        wrapped.kernel_info,
+        with_banner_line(wrapped.kernel_info) if starter.uses_embedded_pool else wrapped.kernel_info,
         _history(starter.kernel_options),
         _completeness(wrapped.language),
+        _complete_commands,
         starter.files_prefix,
+        subshells,
     )
     kernel_view = ProxyKernelView(starter, lifecycle)
     replies = CellReplies(shell_channel, publisher)
-    display = WaitDisplay(loop, lifecycle, publisher, replies.announce)
+    display = WaitDisplay(loop, lifecycle, publisher)
 
-    def run_client(subcommand: str, on_output: OnOutput, on_end: OnEnd) -> ClientCommand:
+    def run_client(subcommand: str, on_output: OnOutput, on_end: OnEnd, limit: float) -> ClientCommand:
         from bitfusion_kernel.proxy.client_command import ClientCommand
 
         argv = [starter.find_client().path, subcommand]
-        return ClientCommand(loop, argv, starter.client_environment(), on_output, on_end)
+        return ClientCommand(loop, argv, starter.client_environment(), on_output, on_end, limit)
+
+    def tell_hints(cell: QueuedRequest) -> None:
+        for line in starter.hints:
+            replies.announce(cell)
+            publisher.stream(f"{line}\n", cell.message.header, "stderr")
 
     def make_command_cell(cell: QueuedRequest) -> CommandCell:
         from bitfusion_kernel.proxy.command_cell import CommandCell
@@ -100,19 +118,24 @@ def serve(
         replies,
         display,
         starter,
-        send_to_kernel=link.send_shell,
+        subshells,
+        send_to_kernel=lambda frames: link.send_shell(subshells.to_kernel(frames)),
         make_command_cell=make_command_cell,
         receive_arrived=lambda: shell.receive(),
     )
+    start_up = StartUpWait(loop, lifecycle, lasts=lifecycle.requested and starter.is_ready_with_gpu)
     control = ControlRequests(
         control_channel,
         loop,
         lifecycle,
         offline,
+        subshells,
         scheduler,
         link,
         stop_wrapper=supervisor.stop,
         interrupts_expected=lambda: shell.seen,
+        started_at=_started_at,
+        why_given_up=lambda: _why_given_up(lifecycle, start_up, scheduler),
     )
     shell = ShellRequests(
         shell_channel,
@@ -120,6 +143,7 @@ def serve(
         lifecycle,
         offline,
         scheduler,
+        start_up,
         kernel_inbox_full=lambda: link.inbox_full,
         on_shutdown=lambda request: control.shut_down(request, shell_channel),
     )
@@ -133,26 +157,49 @@ def serve(
         for frames in requests:
             stdin_channel.send(frames)
 
-    def on_first_event() -> None:
+    @functools.cache
+    def kernel_events() -> KernelEvents:
+        from bitfusion_kernel.processes import reaper
         from bitfusion_kernel.proxy.kernel_events import KernelEvents
 
-        events = KernelEvents(loop, supervisor, lifecycle, link, shell, control, scheduler, display)
-        loop.on(supervisor.fileno(), events.on_readable)
-        events.on_readable()
+        reaper.adopt_orphans()  # those of a supervisor that is killed
+        return KernelEvents(
+            loop, supervisor, lifecycle, link, shell, control, scheduler, display, start_up, tell_hints
+        )
+
+    def on_supervisor() -> None:
+        supervisor.flush()
+        watch_supervisor()
+        kernel_events().on_readable()
+
+    def watch_supervisor() -> None:
+        loop.on(supervisor.fileno(), on_supervisor, writable=supervisor.wants_write)
 
     publisher.status("starting")
     shell.watch()
     control.watch()
     loop.on(sockets.stdin, on_stdin)
     loop.on(sockets.iopub, publisher.welcome_subscriber)
-    loop.on(supervisor.fileno(), on_first_event)
+    supervisor.on_backlog = watch_supervisor
+    watch_supervisor()
     link.deliver_to(shell=shell.on_kernel_replies, control=control.relay_replies, stdin=relay_stdin)
-    _watch_parent(loop, lambda: lifecycle.end(1))
+
+    def on_jupyter_gone() -> None:
+        starter.forget_choice()
+        lifecycle.end(1)
+
+    _watch_parent(loop, on_jupyter_gone)
+    late_imports.begin(loop)
     from bitfusion_kernel.proxy.magic_socket import MagicSocket
 
-    magic_socket = MagicSocket(supervisor.folder, loop, kernel_view)
+    magic_socket = MagicSocket(loop, kernel_view, run_client)
+    starter.on_folder = magic_socket.listen_in
+    with contextlib.suppress(OSError):  # told by the cell that asks for a kernel
+        magic_socket.listen_in(supervisor.folder)
     loop.run(until=lambda: lifecycle.over)
     magic_socket.close()
+    if control.shut_down_for_good:
+        starter.forget_choice()
 
     supervisor.stop()
     if link.relays_output:
@@ -163,6 +210,31 @@ def serve(
     publisher.close()
     context.term()
     return lifecycle.exit_status or 0
+
+
+def _why_given_up(
+    lifecycle: KernelLifecycle, start_up: StartUpWait, scheduler: CellScheduler
+) -> BitfusionError | None:
+    """What a cell shows whose tool shuts the kernel down while it waits. Jupyter's log is told here.
+
+    A tool whose time limit has ended says nothing of what was waited for.
+    """
+    acquisition, waited = lifecycle.acquisition, scheduler.waited
+    if acquisition is None or not (start_up.lasts or scheduler.waits_unattended):
+        return None
+    from bitfusion_kernel.gpu import time_limits
+
+    if start_up.lasts or waited is None:
+        write_line(f"bitfusion_kernel: {time_limits.start_given_up(acquisition, time.monotonic())}")
+        return None
+    write_line(f"bitfusion_kernel: {time_limits.cell_given_up(acquisition, waited)}")
+    return time_limits.error_of_cell_given_up(acquisition, waited)
+
+
+def _started_at() -> float:
+    from bitfusion_kernel.processes.process_watch import started_at
+
+    return started_at()
 
 
 def _watch_parent(loop: EventLoop, on_death: Callable[[], None]) -> None:
@@ -198,7 +270,9 @@ def _await_release(supervisor: SupervisorLink, lifecycle: KernelLifecycle) -> No
     acquisition = lifecycle.acquisition
     released = acquisition is None or acquisition.wrapper_status is not None
     while not (released or supervisor.closed) and (left := deadline - time.monotonic()) > 0:
-        zmq.select([supervisor.fileno()], [], [], left)
+        fd = supervisor.fileno()
+        zmq.select([fd], [fd] if supervisor.wants_write else [], [], left)
+        supervisor.flush()
         released = any(isinstance(event, (WrapperExitedEvent, StoppedEvent)) for event in supervisor.events())
     if supervisor.closed:
         from bitfusion_kernel.processes import private_folder
@@ -213,6 +287,14 @@ def _history(kernel_options: list[str]) -> Callable[[dict[str, Any]], dict[str, 
         return history_reply(content, kernel_options, os.environ)
 
     return reply
+
+
+def _complete_commands(code: str, cursor: int) -> tuple[list[str], int] | None:
+    if "%" not in code:
+        return None
+    from bitfusion_kernel.magic.completion import complete
+
+    return complete(code, cursor)
 
 
 def _completeness(language: str) -> Callable[[str], dict[str, Any]]:

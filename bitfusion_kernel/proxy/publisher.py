@@ -28,6 +28,15 @@ class Publisher:
     def __init__(self, wire: Wire, iopub: PublishingSocket) -> None:
         self._wire = wire
         self._iopub = iopub
+        self._busy_with: Json | None = None
+
+    def stay_busy_with(self, parent: Json | None) -> None:
+        """Until None is given the kernel is busy with this request, whatever is answered beside it.
+
+        Clients show the state that was said last: without this a cell that waits looks idle as soon as
+        something else is answered, or to a page that was reloaded.
+        """
+        self._busy_with = parent
 
     def move_to(self, iopub: PublishingSocket) -> None:
         """Publish on another socket from now on."""
@@ -49,9 +58,14 @@ class Publisher:
     def status(self, state: str, parent: Json | None = None) -> None:
         """The kernel's execution state: `starting`, `busy`, `idle`."""
         self.publish("status", {"execution_state": state}, parent)
+        if state == "idle" and self._busy_with is not None:
+            self.publish("status", {"execution_state": "busy"}, self._busy_with)
 
     def welcome_subscriber(self) -> None:
-        """Read one subscription; greet a new subscriber as ipykernel does since 7.0 (JEP 65)."""
+        """Read one subscription; greet a new subscriber as ipykernel does since 7.0 (JEP 65).
+
+        A cell that waits is told to it.
+        """
         subscription = self._iopub.recv()
         if subscription[:1] != b"\x01":
             return
@@ -59,6 +73,8 @@ class Publisher:
         content = {"subscription": topic.decode("utf-8", "replace")}
         identities = [topic] if topic else []
         self.relay(self._wire.build("iopub_welcome", content, identities=identities))
+        if self._busy_with is not None:
+            self.status("busy", self._busy_with)
 
     def display(self, data: dict[str, str], display_id: str, parent: Json, *, update: bool) -> None:
         """Show a MIME bundle, or replace the one shown under the same id."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bitfusion_kernel.protocol.wire import Message
 
@@ -38,80 +39,123 @@ class QueuedRequest:
         return bool(self.message.content.get("silent", False))
 
     @property
+    def is_unattended(self) -> bool:
+        """Whether its client has nobody to ask for input, as nbclient, papermill and nbconvert."""
+        return self.message.content.get("allow_stdin") is False
+
+    @property
     def stops_on_error(self) -> bool:
         """Whether cells queued behind it are aborted when it fails."""
         return bool(self.message.content.get("stop_on_error", True))
 
     @property
-    def in_subshell(self) -> bool:
-        """Whether it runs in a subshell, beside the cells and not in order with them."""
-        return "subshell_id" in self.message.header
+    def subshell(self) -> str | None:
+        """The subshell it runs in, beside the cells of other shells; None for the main shell.
+
+        JupyterLab sends null for the main shell.
+        """
+        subshell = self.message.header.get("subshell_id")
+        return None if subshell is None else str(subshell)
 
 
 class RequestQueue:
-    """Requests that have not gone to the kernel yet, in order of arrival."""
+    """Requests that have not gone to the kernel yet: for each shell a queue in order of arrival."""
 
     def __init__(self) -> None:
-        self._requests: deque[QueuedRequest] = deque()
+        self._shells: dict[str | None, deque[QueuedRequest]] = {}
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return sum(map(len, self._shells.values()))
 
-    def __contains__(self, request: object) -> bool:
-        return request in self._requests
+    def __contains__(self, request: QueuedRequest) -> bool:
+        return request in self._shells.get(request.subshell, ())
 
-    def requests(self) -> list[QueuedRequest]:
-        """All, oldest first."""
-        return list(self._requests)
+    def __iter__(self) -> Iterator[QueuedRequest]:
+        """All, oldest first; the queue must not change meanwhile."""
+        if len(self._shells) == 1:
+            return iter(*self._shells.values())
+        return heapq.merge(*self._shells.values(), key=lambda request: request.arrived_at)
+
+    @property
+    def subshells(self) -> list[str | None]:
+        """The shells that have requests here."""
+        return list(self._shells)
 
     def append(self, request: QueuedRequest) -> None:
         """Add one at the end."""
-        self._requests.append(request)
+        self._shells.setdefault(request.subshell, deque()).append(request)
 
-    def pop(self) -> QueuedRequest:
-        """Take the oldest out."""
-        return self._requests.popleft()
+    def first(self, subshell: str | None) -> QueuedRequest | None:
+        """The oldest of one shell, which stays in the queue."""
+        requests = self._shells.get(subshell)
+        return requests[0] if requests else None
 
-    @property
-    def first(self) -> QueuedRequest | None:
-        """The oldest, which stays in the queue."""
-        return self._requests[0] if self._requests else None
+    def last(self, subshell: str | None) -> QueuedRequest | None:
+        """The newest of one shell, which stays in the queue."""
+        requests = self._shells.get(subshell)
+        return requests[-1] if requests else None
 
     def first_where(self, wanted: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
         """The oldest of a kind, which stays in the queue."""
-        return next((request for request in self._requests if wanted(request)), None)
+        return next(filter(wanted, self), None)
 
     def remove(self, request: QueuedRequest) -> None:
         """Take one out of the queue."""
-        self._requests.remove(request)
+        requests = self._shells[request.subshell]
+        requests.remove(request)
+        if not requests:
+            del self._shells[request.subshell]
 
     def take_where(self, wanted: Callable[[QueuedRequest], bool]) -> list[QueuedRequest]:
         """Take all of a kind out of the queue, in order."""
-        taken = [request for request in self._requests if wanted(request)]
-        self._requests = deque(request for request in self._requests if not wanted(request))
+        taken: list[QueuedRequest] = []
+        kept: list[QueuedRequest] = []
+        for request in self:
+            (taken if wanted(request) else kept).append(request)
+        self._shells.clear()
+        for request in kept:
+            self.append(request)
         return taken
 
 
 class RequestsInKernel:
-    """Execute requests that the kernel has and has not answered, oldest first: it runs them in order."""
+    """Execute requests that the kernel has and has not answered: each shell runs its own in order."""
 
     def __init__(self) -> None:
-        self._sent: dict[str, QueuedRequest] = {}
+        self._shells: dict[str | None, dict[str, QueuedRequest]] = {}
         self._answered_early: set[str] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._sent)
+    def runs(self, subshell: str | None) -> bool:
+        """Whether a shell has some."""
+        return subshell in self._shells
 
     def sent(self, request: QueuedRequest) -> None:
         """One request has gone to the kernel."""
-        if request.is_execute and not request.in_subshell:
-            self._sent[request.message.id] = request
+        if request.is_execute:
+            self._shells.setdefault(request.subshell, {})[request.message.id] = request
         if request.answered:
             self._answered_early.add(request.message.id)
 
     def answered(self, request_id: str) -> QueuedRequest | None:
         """The kernel has answered one; None if it is not tracked here."""
-        return self._sent.pop(request_id, None)
+        for subshell, requests in self._shells.items():
+            if request_id in requests:
+                request = requests.pop(request_id)
+                if not requests:
+                    del self._shells[subshell]
+                return request
+        return None
+
+    def head(self, subshell: str | None) -> str | None:
+        """Id of the request that a shell runs or is about to run; None if it has none."""
+        return next(iter(self._shells.get(subshell, ())), None)
+
+    def running(self) -> list[QueuedRequest]:
+        """The cell that runs in each shell, unless it is a silent one that runs before it."""
+        visible = (
+            [each for each in requests.values() if not each.is_silent] for requests in self._shells.values()
+        )
+        return [cells[0] for cells in visible if cells]
 
     @property
     def some_answered_early(self) -> bool:
@@ -124,9 +168,3 @@ class RequestsInKernel:
             return False
         self._answered_early.discard(request_id)
         return True
-
-    def take_all(self) -> list[QueuedRequest]:
-        """All that will never be answered, because the kernel is gone."""
-        requests = list(self._sent.values())
-        self._sent.clear()
-        return requests

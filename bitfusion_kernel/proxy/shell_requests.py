@@ -13,9 +13,12 @@ from bitfusion_kernel.proxy.client_sockets import ClientChannel
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.start_up_wait import READY_REQUEST, StartUpWait
 
 BETTER_FROM_THE_KERNEL = frozenset(("complete_request", "inspect_request", "history_request"))
 """Answered by the kernel if it is starting already: 0.2 s later, but with what it knows."""
+
+_LEFT_TO_KERNEL = BETTER_FROM_THE_KERNEL | {READY_REQUEST}
 
 _MAGIC_WORD = MAGIC.encode()
 
@@ -35,6 +38,7 @@ class ShellRequests:
         lifecycle: KernelLifecycle,
         offline: OfflineReplies,
         scheduler: CellScheduler,
+        start_up: StartUpWait,
         *,
         kernel_inbox_full: Callable[[], bool],
         on_shutdown: Callable[[Message], None],
@@ -44,6 +48,7 @@ class ShellRequests:
         self._lifecycle = lifecycle
         self._offline = offline
         self._scheduler = scheduler
+        self._start_up = start_up
         self._kernel_inbox_full = kernel_inbox_full
         self._handlers: dict[str, Callable[[Message], None]] = {
             "execute_request": self._on_execute,
@@ -101,16 +106,19 @@ class ShellRequests:
         reply = None if self._left_to_kernel(message) else self._offline.reply(message.type, message.content)
         if reply is not None:
             self._channel.answer(message, reply)
-        else:
-            self._scheduler.append(QueuedRequest(message, time.monotonic()))
+            return
+        if self._start_up.holds(message.type):
+            # Clients ask every second until one is answered: of each client, the last.
+            self._scheduler.take_where(lambda r: _asks_the_same(r.message, message))
+        self._scheduler.append(QueuedRequest(message, time.monotonic()))
 
     def _left_to_kernel(self, message: Message) -> bool:
         better_later = self._lifecycle.connected_soon and message.type in BETTER_FROM_THE_KERNEL
-        return self._lifecycle.connected or better_later
+        return self._lifecycle.connected or better_later or self._start_up.holds(message.type)
 
     def on_wait_over(self) -> None:
         """The kernel that was starting does not come: what was left to it is answered after all."""
-        for request in self._scheduler.take_where(lambda r: r.message.type in BETTER_FROM_THE_KERNEL):
+        for request in self._scheduler.take_where(lambda r: r.message.type in _LEFT_TO_KERNEL):
             self._handle(request.message)
 
     # -- from the kernel -------------------------------------------------------------------------
@@ -134,3 +142,7 @@ class ShellRequests:
             self._channel.send(frames)
             if is_type(frames, b"execute_reply"):
                 scheduler.on_execute_reply(read_unchecked(frames))
+
+
+def _asks_the_same(one: Message, other: Message) -> bool:
+    return (one.type, one.identities) == (other.type, other.identities)

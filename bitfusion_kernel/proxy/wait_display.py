@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
@@ -28,35 +27,27 @@ _TIMER = "wait display"
 
 
 class WaitDisplay:
-    """The proxy has one, used for each wait in turn.
+    """The proxy has one, used for each wait in turn. `busy` has been said for the cell."""
 
-    `announce` says `busy` for the cell, once: clients expect it before the first output.
-    """
-
-    def __init__(
-        self,
-        loop: EventLoop,
-        lifecycle: KernelLifecycle,
-        publisher: Publisher,
-        announce: Callable[[QueuedRequest], None],
-    ) -> None:
+    def __init__(self, loop: EventLoop, lifecycle: KernelLifecycle, publisher: Publisher) -> None:
         self._loop = loop
         self._lifecycle = lifecycle
         self._publisher = publisher
-        self._announce = announce
         self.cell: QueuedRequest | None = None
         """The cell that waits, whether or not the display is shown yet."""
         self._display_id = ""
         self._since = 0.0
+        self._asked_at = 0.0  # the same moment, in seconds since the epoch
         self._shown = False
 
     def show_in(self, cell: QueuedRequest) -> None:
-        """From now on the wait is shown in this cell, unless it is over very soon."""
-        if self.cell is cell:
+        """From now on the wait is shown in this cell, unless it is over very soon or shown in another."""
+        if self.cell is not None:
             return
         self.cell = cell
+        self._publisher.stay_busy_with(cell.message.header)
         self._display_id = f"bitfusion-wait-{os.urandom(8).hex()}"
-        self._since = time.monotonic()
+        self._since, self._asked_at = time.monotonic(), time.time()
         self._shown = False
         self._loop.set_timer(_TIMER, self._since + SHOW_AFTER, self._show)
 
@@ -85,8 +76,10 @@ class WaitDisplay:
                 return  # a wait that is over before it was shown would only flicker
         from bitfusion_kernel.gpu import waiting_notice
 
-        data = waiting_notice.render(waiting_notice.notice_of(acquisition, now - self._since))
-        self._announce(self.cell)
+        notice = waiting_notice.notice_of(
+            acquisition, now - self._since, self._asked_at, unattended=self.cell.is_unattended
+        )
+        data = waiting_notice.render(notice)
         self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
 
@@ -97,6 +90,7 @@ class WaitDisplay:
             The cell that waited.
         """
         self._loop.cancel_timer(_TIMER)
+        self._publisher.stay_busy_with(None)
         cell, self.cell = self.cell, None
         if cell is not None and self._shown:
             self._publisher.clear(cell.message.header)

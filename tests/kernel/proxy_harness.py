@@ -25,7 +25,7 @@ LIMIT_S = 15.0
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
 
 WAIT_FOR_EVER = f"""
-print("{STAMP} Waiting for GPUs: place 1 of 2, ahead: ada: x.ipynb (1 GPUs, <1s>)", flush=True)
+print("{STAMP} Waiting for GPUs: place 1 of 2; held by ada: x.ipynb (1 GPU, <14:03>)", flush=True)
 time.sleep(60)
 """
 GRANT = f"""
@@ -48,6 +48,7 @@ class ProxyHarness:
         *,
         others: str = "print('unknown')",
         options: tuple[str, ...] = (),
+        python: str = sys.executable,
         **environment: str,
     ) -> None:
         # Short paths: unix sockets allow 107 bytes.
@@ -62,9 +63,9 @@ class ProxyHarness:
         self.info = ConnectionInfo(fields)
         self.wire = Wire(b"secret")
         environ = dict(os.environ, JPY_PARENT_PID=str(os.getpid()), BITFUSION_CLIENT=str(self.client))
-        environ |= {"IPYTHONDIR": str(self.folder / "ipython")}
+        environ |= {"IPYTHONDIR": str(self.folder / "ipython"), "XDG_STATE_HOME": str(self.folder / "state")}
         self.stderr = self.folder / "stderr"
-        self.argv = [sys.executable, "-I", "-S", str(ENTRY), "-f", str(file), *options]
+        self.argv = [python, "-I", "-S", str(ENTRY), "-f", str(file), *options]
         with self.stderr.open("w") as stderr:
             self.process = subprocess.Popen(self.argv, env=environ | environment, stderr=stderr)
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -98,15 +99,19 @@ class ProxyHarness:
         """One more client's iopub."""
         return self._connect(zmq.SUB, "iopub")
 
-    def send(self, message_type: str, *, on: str = "shell", **content: Any) -> str:
+    def send(
+        self, message_type: str, *, on: str = "shell", header: dict[str, Any] | None = None, **content: Any
+    ) -> str:
         """The id of the request sent."""
         frames = self.wire.build(message_type, content)
+        frames[2] = json.dumps(json.loads(frames[2]) | (header or {})).encode()
+        frames[1] = self.wire.sign(frames[2:])
         (self.shell if on == "shell" else self.control).send_multipart(frames)
         return self.wire.read(frames).id
 
-    def cell(self, code: str, **content: Any) -> str:
+    def cell(self, code: str, *, subshell: str | None = None, **content: Any) -> str:
         """The id of a cell."""
-        return self.send("execute_request", code=code, **content)
+        return self.send("execute_request", header={"subshell_id": subshell}, code=code, **content)
 
     def on_iopub(self, wanted: Callable[[Message], bool]) -> Message:
         """The next message of a kind; all that come are kept in `published`."""
@@ -135,6 +140,19 @@ class ProxyHarness:
                 return message
             self._replies.append(message)
         raise AssertionError(f"no reply; stderr: {self.stderr.read_text()}")
+
+    def error(self, request: str) -> dict[str, Any]:
+        """The content of the error that is shown for a request."""
+        return self.on_iopub(
+            lambda message: message.type == "error" and message.parent_header.get("msg_id") == request
+        ).content
+
+    def unanswered(self, *requests: str) -> bool:
+        """Whether there is no reply to these, once the proxy has ended and nothing more can come."""
+        assert self.process.poll() is not None
+        while self.shell.poll(100):
+            self._replies.append(self.wire.read(self.shell.recv_multipart()))
+        return not {reply.parent_header["msg_id"] for reply in self._replies} & set(requests)
 
     def until_idle(self, request: str) -> list[Message]:
         """What is published for one request, to its `idle`."""
@@ -175,3 +193,7 @@ def _is_idle(message: Message, request: str) -> bool:
 def kinds(messages: list[Message]) -> list[str]:
     """`busy`, `idle`, or the message's type."""
     return [str(message.content.get("execution_state", message.type)) for message in messages]
+
+
+StartProxy = Callable[..., ProxyHarness]
+"""The fixture `proxy`: it takes what ProxyHarness takes."""

@@ -82,7 +82,8 @@ class SupervisorHarness:
             self._receive(deadline.left)
 
     def _receive(self, left: float) -> None:
-        select.select([self.link], [], [], left)
+        select.select([self.link], [self.link] if self.link.wants_write else [], [], left)
+        self.link.flush()
         received = self.link.events()
         self.said += [event.text for event in received if isinstance(event, OutputEvent)]
         self.events += received

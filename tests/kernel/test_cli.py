@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 
 from bitfusion_kernel.cli import main
 from bitfusion_kernel.install import spec_store
+from tests.support.machine import scaled
 
 INFORMATION = {"status": "ok", "implementation": "ipython", "banner": "a kernel"}
 
@@ -51,8 +55,8 @@ def test_install_whole(
     folder = tmp_path / "share" / "jupyter" / "kernels" / "bitfusion"
     assert f'Installed kernel "bitfusion" (Bitfusion) in {folder}' in capsys.readouterr().out
     assert kernel["argv"][0] == sys.executable
-    assert os.path.isabs(kernel["argv"][3])
-    assert os.path.isfile(kernel["argv"][3])
+    assert os.path.isabs(kernel["argv"][5])
+    assert os.path.isfile(kernel["argv"][5])
     assert kernel["argv"][-1] == f"--bitfusion-spec={folder}"
     assert json.loads((folder / "kernel_info.json").read_text())["implementation"] == "ipython"
     wrapped = json.loads((folder / "wrapped_kernel.json").read_text())
@@ -85,7 +89,7 @@ def test_install_with_a_size(prefix: Path, capsys: pytest.CaptureFixture[str]) -
         *("--timeout", "20m", "--acquire", "start", "--name", "Half"),
     )
     assert kernel["display_name"].startswith("Bitfusion (2 GPUs × 50 %")
-    assert kernel["argv"][7:] == [
+    assert kernel["argv"][9:] == [
         "--bitfusion-gpus=2",
         "--bitfusion-partial=0.5",
         "--bitfusion-filter=device.name=Tesla",
@@ -106,9 +110,38 @@ def test_install_with_a_size(prefix: Path, capsys: pytest.CaptureFixture[str]) -
     assert lines[2].endswith(str(prefix / "share" / "jupyter" / "kernels" / "half"))
 
 
-def test_install_replaces_our_own(prefix: Path) -> None:
-    _install(prefix, "-n", "2")
+def test_install_replaces_our_own_and_says_what_it_was(
+    prefix: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(prefix, "-n", "2", "--acquire", "start")
+    assert "It replaces" not in capsys.readouterr().out
     assert "--bitfusion-gpus=2" not in _install(prefix)["argv"]
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "It replaces the kernel that was there: Bitfusion (2 GPUs), size 2 GPUs, acquire start"
+    ]
+    _install(prefix, "-n", "2")
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "It replaces the kernel that was there: Bitfusion, size from settings, acquire from settings"
+    ]
+
+
+def test_a_kernel_of_the_same_size_is_shown_under_a_name_of_its_own(
+    prefix: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _install(prefix)["display_name"] == "Bitfusion"
+    assert _install(prefix, "--name", "other")["display_name"] == "Bitfusion (other)"
+    assert _install(prefix, "--name", "half", "-p", "0.5")["display_name"] == "Bitfusion (1 GPU × 50 %)"
+    tesla = _install(prefix, "--name", "tesla", "-p", "0.5", "--filter", "device.name=Tesla")
+    assert tesla["display_name"] == "Bitfusion (1 GPU × 50 %, tesla)"
+    assert _install(prefix, "--name", "half", "-p", "0.5")["display_name"] == "Bitfusion (1 GPU × 50 %)"
+    assert _install(prefix)["display_name"] == "Bitfusion"
+    capsys.readouterr()
+    named = _install(prefix, "--name", "x", "--display-name", "Bitfusion")
+    assert named["display_name"] == "Bitfusion"
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        'Jupyter\'s launcher will show two tiles "Bitfusion": also that of "bitfusion" in '
+        f"{prefix / 'share' / 'jupyter' / 'kernels' / 'bitfusion'}"
+    ]
 
 
 def test_install_keeps_a_foreign_kernel(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,6 +184,90 @@ def test_remove(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No Bitfusion kernel is installed" in capsys.readouterr().out
 
 
+def test_remove_all(
+    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(prefix)
+    _install(prefix, "--name", "half", "-p", "0.5")
+    _install(tmp_path / "second")  # hidden behind the one of the same name
+    monkeypatch.setenv(
+        "JUPYTER_PATH", os.pathsep.join(str(tmp_path / p / "share/jupyter") for p in ("a prefix", "second"))
+    )
+    foreign = prefix / "share" / "jupyter" / "kernels" / "python3"
+    foreign.mkdir(parents=True)
+    (foreign / "kernel.json").write_text('{"argv": ["python"], "display_name": "P", "language": "python"}')
+    capsys.readouterr()
+    assert main(["remove", "--all"]) == 0
+    kernels = [prefix / "share/jupyter/kernels", tmp_path / "second/share/jupyter/kernels"]
+    assert capsys.readouterr().out.splitlines() == [
+        f'Removed kernel "bitfusion" from {kernels[0] / "bitfusion"}',
+        f'Removed kernel "half" from {kernels[0] / "half"}',
+        f'Removed kernel "bitfusion" from {kernels[1] / "bitfusion"}',
+    ]
+    assert [path.name for path in kernels[0].iterdir()] == ["python3"]
+    assert main(["remove", "--all"]) == 0
+    assert capsys.readouterr().out == "No Bitfusion kernel is installed where Jupyter looks.\n"
+
+
+def test_remove_all_tells_what_it_cannot_remove_and_removes_the_others(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        _install(prefix, "--name", name)
+    rmtree = shutil.rmtree
+
+    def refuse_a(path: str) -> None:
+        if path.endswith("/a"):
+            raise PermissionError(13, "Permission denied")
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", refuse_a)
+    capsys.readouterr()
+    assert main(["remove", "--all"]) == 1
+    said = capsys.readouterr()
+    kernels = prefix / "share" / "jupyter" / "kernels"
+    assert said.err.splitlines() == [
+        f"cannot remove {kernels / 'a'}: Permission denied",
+        "What to do: ask whoever installed it",
+    ]
+    assert said.out == f'Removed kernel "b" from {kernels / "b"}\n'
+
+
+@pytest.mark.parametrize("words", [["remove"], ["remove", "half", "--all"]])
+def test_remove_wants_a_name_or_all(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert capsys.readouterr().err == (
+        "bitfusion-kernel remove takes the name of one kernel, or --all\n"
+        "What to do: `bitfusion-kernel list` shows the names.\n"
+    )
+
+
+def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["instal"])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("bitfusion-kernel: error: argument COMMAND: invalid choice: 'instal' (choose from")
+    assert all(name in last for name in ("install", "list", "remove", "doctor"))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "COMMAND" in capsys.readouterr().out
+
+
+def test_output_into_a_pipe_that_nobody_reads_is_no_error(prefix: Path) -> None:
+    _install(prefix)
+    for words in ("list", "doctor"):
+        done = subprocess.run(
+            f"{shlex.quote(sys.executable)} -m bitfusion_kernel.cli {words} | true",
+            shell=True,
+            executable="/bin/bash",
+            capture_output=True,
+            text=True,
+            timeout=scaled(60),
+            check=False,
+        )
+        assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -158,6 +275,8 @@ def test_remove(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["-n", "0"], 'Invalid value "0" for -n'),
         (["-n", "two"], 'Invalid value "two" for -n'),
         (["-m", "8 Gugel"], 'Invalid value "8 Gugel" for -m'),
+        (["-m", "8"], 'Invalid value "8" for -m: must be at least 256 MiB; did you mean 8Gi?'),
+        (["-p", "50%"], "; write -p 0.5"),
         (["-p", "1", "-m", "8Gi"], "not both"),
         (["--timeout", "soon"], "soon"),
         (["--filter", "x"], "key=value"),
@@ -180,7 +299,7 @@ def test_a_place_that_cannot_be_written(prefix: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["instal"], ["install", "--user", "--sys-prefix"], ["install", "--acquire", "never"], ["remove"]],
+    [[], ["instal"], ["install", "--user", "--sys-prefix"], ["install", "--acquire", "never"]],
 )
 def test_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import zmq
 
+from bitfusion_client.errors import BitfusionError
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.processes.messages import LaunchedEvent
 from bitfusion_kernel.protocol.wire import Message, Wire, read_unchecked
@@ -23,10 +26,15 @@ from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.start_up_wait import StartUpWait
 from bitfusion_kernel.proxy.wait_display import WaitDisplay
 
 WIRE = Wire(b"secret")
 LAUNCHED = LaunchedEvent(launcher_pid=10, kernel_pid=11, environment={})
+
+WAIT = "acquire"
+STAY = "pool  # of a slow client"
+"""The lines of a `FakeCommandCell` that does not end at once."""
 
 
 class ManualLoop(EventLoop):
@@ -94,11 +102,14 @@ class RecordingSocket:
         return [WIRE.read(frames) for frames in self.sent]
 
 
-def message(message_type: str, *, header: dict[str, Any] | None = None, **content: Any) -> Message:
+def message(
+    message_type: str, *, header: dict[str, Any] | None = None, client: bytes = b"client", **content: Any
+) -> Message:
     """A request as a client sends it."""
-    made = WIRE.read(WIRE.build(message_type, content, identities=[b"client"]))
-    made.header.update(header or {})
-    return made
+    frames = WIRE.build(message_type, content, identities=[client])
+    frames[3] = json.dumps({**json.loads(frames[3]), **(header or {})}).encode()
+    frames[2] = WIRE.sign(frames[3:])
+    return WIRE.read(frames)
 
 
 def cell(code: str = "1", *, commands: list[str] | None = None, **content: Any) -> QueuedRequest:
@@ -113,7 +124,7 @@ class Policy:
     silent_wait = 5.0
     error: Exception | None = None
 
-    def check_cells_acquire(self) -> None:
+    def check_acquire(self) -> None:
         """As `KernelStarter`."""
         if self.error is not None:
             raise self.error
@@ -131,19 +142,27 @@ class Parts:
         self.replies = CellReplies(self.channel, self.publisher)
         self.control = RecordingSocket()
         self.control_channel = ClientChannel(cast(Any, self.control), WIRE, self.publisher)
+        self.subshells = EarlySubshells(WIRE)
         self.offline = OfflineReplies(
-            {"status": "ok", "banner": "hello"},
+            {"status": "ok", "banner": "hello", "supported_features": ["kernel subshells"]},
             lambda _: {"history": []},
             lambda _: {"status": "complete"},
+            lambda *_: None,
             "/p",
+            self.subshells,
         )
         self.link = FakeLink()
         self.interrupts_expected = True
+        self.started_at = 0.0
         self.stopped = 0
+        self.given_up: BitfusionError | None = None
+        """What a cell shows that waits when the kernel is shut down for good."""
         self.started: list[Acquisition] = []
         self.start_error: Exception | None = None
+        self.on_start: Callable[[], None] = lambda: None
         self.lifecycle = KernelLifecycle(self._start)
-        self.display = WaitDisplay(self.loop, self.lifecycle, self.publisher, self.replies.announce)
+        self.display = WaitDisplay(self.loop, self.lifecycle, self.publisher)
+        self.start_up = StartUpWait(self.loop, self.lifecycle, lasts=False)
         self.kernel: list[list[bytes]] = []
         """What the kernel has been sent on shell."""
         self.kernel_takes = 1_000_000
@@ -157,12 +176,14 @@ class Parts:
             self.replies,
             self.display,
             self.policy,
+            self.subshells,
             send_to_kernel=self.send_to_kernel,
             make_command_cell=self._make_command_cell,
             receive_arrived=self._receive_arrived,
         )
 
     def _start(self) -> Acquisition:
+        self.on_start()
         if self.start_error is not None:
             raise self.start_error
         self.started.append(Acquisition(len(self.started) + 1, GpuRequest(), time.monotonic()))
@@ -174,7 +195,7 @@ class Parts:
             self.link.inbox_full = True
             return False
         self.kernel_takes -= 1
-        self.kernel.append(frames)
+        self.kernel.append(self.subshells.to_kernel(frames))
         return True
 
     def _make_command_cell(self, request: QueuedRequest) -> CommandCell:
@@ -192,10 +213,13 @@ class Parts:
             self.loop,
             self.lifecycle,
             self.offline,
+            self.subshells,
             self.scheduler,
             cast(Any, self.link),
             stop_wrapper=self._stop_wrapper,
             interrupts_expected=lambda: self.interrupts_expected,
+            started_at=lambda: self.started_at,
+            why_given_up=lambda: self.given_up,
         )
 
     def _stop_wrapper(self) -> None:
@@ -209,6 +233,7 @@ class Parts:
             self.lifecycle,
             self.offline,
             self.scheduler,
+            self.start_up,
             kernel_inbox_full=lambda: self.link.inbox_full,
             on_shutdown=on_shutdown,
         )
@@ -219,15 +244,21 @@ class Parts:
             self.scheduler.append(request)
             self.scheduler.advance()
 
+    def let_fail(self, request: QueuedRequest) -> None:
+        """A cell that fails has been given the time in which others arrive."""
+        self.loop.fire(f"fail {request.message.id}")
+
     def launch(self) -> None:
         """The GPU is granted."""
         self.lifecycle.request()
         self.lifecycle.launched(LAUNCHED, time.monotonic())
 
-    def connect(self) -> None:
+    def connect(self, control: ControlRequests | None = None) -> None:
         """The kernel answers."""
         self.launch()
         self.lifecycle.kernel_connected()
+        if control is not None:
+            control.on_kernel_connected()
         self.scheduler.on_kernel_connected()
 
     def in_kernel(self) -> list[str]:
@@ -270,6 +301,7 @@ class FakeLink:
         self.opened: list[Any] = []
         self.closed = 0
         self.relaying = False
+        self.announced: str | None = None
         self.last_shell: list[list[bytes]] = []
         self.last_control: list[list[bytes]] = []
 
@@ -281,13 +313,19 @@ class FakeLink:
         """Count it."""
         self.interrupts += 1
 
+    def ask(self, message_type: str) -> str:
+        """Keep one request of the proxy's own."""
+        self.control.append(WIRE.build(message_type, {}))
+        return WIRE.read(self.control[-1]).id
+
     def open(self, connection: Any, on_joined: Callable[[], None]) -> None:
         """Keep who is to be called."""
         self.opened.append((connection, on_joined))
 
-    def start_relaying(self) -> None:
+    def start_relaying(self, announced: str | None = None) -> None:
         """Keep it."""
         self.relaying = True
+        self.announced = announced
 
     def close(self) -> None:
         """Count it."""
@@ -311,12 +349,17 @@ class FakeCommandCell:
         self.proceeded = 0
         self.told: list[str] = []
 
+    @property
+    def waits_for_gpu(self) -> bool:
+        """Whether it does nothing else."""
+        return self.cell.commands == [WAIT] and "connected" not in self.told
+
     def proceed(self) -> None:
-        """Lines named `wait` wait for the GPU, `stay` for `finish`; others are done."""
+        """A cell of the line `WAIT` waits for the GPU, one of `STAY` for `finish`; others are done."""
         self.proceeded += 1
-        if self.cell.commands == ["wait"]:
+        if self.cell.commands == [WAIT]:
             self.scheduler.wait_for_gpu(self.cell)
-        elif self.cell.commands != ["stay"]:
+        elif self.cell.commands != [STAY]:
             self.scheduler.finish_commands(self.cell)
 
     def finish(self) -> None:
@@ -331,7 +374,7 @@ class FakeCommandCell:
     def interrupt(self) -> bool:
         """Whether it was for a client that runs here."""
         self.told.append("interrupt")
-        return self.cell.commands == ["stay"]
+        return self.cell.commands == [STAY]
 
     def on_wait_over(self) -> None:
         """Keep it."""

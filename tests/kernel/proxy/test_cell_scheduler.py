@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from bitfusion_client.errors import ClientNotFound, KernelDied, WaitCancelled
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.proxy.lifecycle import KernelState
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
-from tests.kernel.proxy.parts import LAUNCHED, Parts, cell, message
+from tests.kernel.proxy.parts import LAUNCHED, STAY, WAIT, Parts, cell, message
 
 CANCELLED = WaitCancelled(GpuRequest(), "interrupted after 1 s of waiting")
 DIED = KernelDied("", "the kernel process was killed by SIGKILL")
@@ -55,7 +56,7 @@ def test_relaying_is_refused_while_a_command_cell_runs() -> None:
     parts = Parts()
     parts.connect()
     assert parts.scheduler.relay(cell().message.frames)
-    parts.submit(cell(commands=["stay"]))
+    parts.submit(cell(commands=[STAY]))
     assert not parts.scheduler.relay(cell().message.frames)
     parts.command_cells[0].finish()
     assert parts.scheduler.relay(cell().message.frames)
@@ -103,6 +104,238 @@ def test_a_command_cell_before_the_kernel_needs_none() -> None:
     parts.connect()
     parts.kernel_replies(waiting)
     assert parts.status_of(commands) == "ok"
+
+
+# -- %bitfusion behind a cell that waits ----------------------------------------------------------------
+
+
+def _later(request: QueuedRequest, than: QueuedRequest, seconds: float = 1.0) -> QueuedRequest:
+    """Sent and arrived so many seconds later."""
+    request.arrived_at = than.arrived_at + seconds
+    sent = datetime.fromisoformat(than.message.header["date"].replace("Z", "+00:00"))
+    request.message.header["date"] = (sent + timedelta(seconds=seconds)).isoformat()
+    return request
+
+
+@pytest.mark.parametrize("line", ["", "status", "pool", "list_gpus", "health", "log", "help", "pool  # now"])
+def test_a_question_behind_a_cell_that_waits_is_answered_at_once(line: str) -> None:
+    parts = Parts()
+    waiting = cell()
+    question = _later(cell(commands=[line]), waiting)
+    parts.submit(waiting, question)
+    assert parts.status_of(question) == "ok"
+    assert parts.display.cell is waiting
+    parts.connect()
+    assert parts.in_kernel() == _ids(waiting)
+
+
+@pytest.mark.parametrize(
+    "lines", [["acquire"], ["request -n 2"], ["status", "request --reset"], ["nonsense"]]
+)
+def test_a_command_that_changes_something_keeps_its_turn(lines: list[str]) -> None:
+    parts = Parts()
+    waiting = cell()
+    command = _later(cell(commands=lines), waiting)
+    parts.submit(waiting, command)
+    assert parts.status_of(command) is None
+
+
+def test_run_all_keeps_its_order_behind_a_cell_that_waits() -> None:
+    parts = Parts()
+    waiting = cell()
+    second = _later(cell(), waiting)
+    question = _later(cell(commands=["status"]), second, 0.2)
+    parts.submit(waiting, second, question)
+    assert parts.status_of(question) is None
+    asked_again = _later(cell(commands=["status"]), question)
+    parts.submit(asked_again)
+    assert (parts.status_of(question), parts.status_of(asked_again)) == (None, "ok")
+
+
+def test_run_all_keeps_its_order_where_its_cells_are_read_late() -> None:
+    parts = Parts()
+    waiting = cell()
+    question = _later(cell(commands=["status"]), waiting, 0.01)
+    question.arrived_at += 2  # the proxy was busy with the first one
+    parts.submit(waiting, question)
+    assert parts.status_of(question) is None
+
+
+def test_what_is_read_at_once_was_not_sent_in_one_go() -> None:
+    parts = Parts()
+    waiting = cell()
+    question = _later(cell(commands=["status"]), waiting)
+    question.arrived_at = waiting.arrived_at
+    parts.submit(waiting, question)
+    assert parts.status_of(question) == "ok"
+
+
+@pytest.mark.parametrize("header", [{"session": "another client, another clock"}, {"date": None}])
+@pytest.mark.parametrize(("seconds", "status"), [(0.2, None), (1.0, "ok")])
+def test_cells_of_two_clients_or_without_a_date_are_told_apart_by_their_arrival(
+    header: dict[str, str | None], seconds: float, status: str | None
+) -> None:
+    parts = Parts()
+    waiting = cell()
+    question = _later(cell(commands=["status"]), waiting, seconds)
+    question.message.header |= {"date": "2001-01-01T00:00:00Z"} | header
+    parts.submit(waiting, question)
+    assert parts.status_of(question) == status
+
+
+def test_behind_a_cell_that_runs_a_question_keeps_its_turn() -> None:
+    parts = Parts()
+    parts.connect()
+    running = cell()
+    question = _later(cell(commands=["status"]), running)
+    parts.submit(running, question)
+    assert parts.status_of(question) is None
+
+
+def test_the_wait_is_over_while_a_question_is_answered() -> None:
+    parts = Parts()
+    waiting = cell()
+    first = _later(cell(commands=[STAY]), waiting)  # a client that takes its time
+    parts.submit(waiting, first)
+    second = _later(cell(commands=["status"]), first)
+    parts.submit(second)
+    assert parts.status_of(second) is None, "one after the other"
+    parts.connect()
+    assert parts.in_kernel() == []
+    parts.command_cells[0].finish()
+    assert parts.in_kernel() == _ids(waiting)
+    parts.kernel_replies(waiting)
+    assert parts.status_of(second) == "ok"
+
+
+def test_questions_of_two_shells_do_not_mix() -> None:
+    parts = Parts()
+    waiting, other = cell(), cell()
+    other.message.header["subshell_id"] = "b"
+    parts.submit(waiting, other)
+    for number, before in enumerate((waiting, other, waiting, other)):
+        question = _later(cell(commands=["status"] if number < 2 else ["log"]), before, number + 1.0)
+        question.message.header["subshell_id"] = before.subshell
+        parts.submit(question)
+        assert parts.status_of(question) == "ok"
+    assert parts.display.cell is waiting
+
+
+def test_a_question_that_fails_leaves_the_cell_that_waits_alone() -> None:
+    parts = Parts()
+    waiting = cell()
+    question = _later(cell(commands=[STAY]), waiting)
+    behind = _later(cell(), question)
+    parts.submit(waiting, question, behind)
+    parts.command_cells[0].fail(CANCELLED)
+    parts.let_fail(question)
+    assert [parts.status_of(each) for each in (question, behind, waiting)] == ["error", "aborted", None]
+    assert parts.display.cell is waiting
+
+
+def test_a_question_that_fails_takes_nothing_from_a_cell_that_fails_at_the_same_time() -> None:
+    parts = Parts()
+    parts.start_error = ClientNotFound(("/no/such",))
+    refused = cell()
+    question = _later(cell(commands=[STAY]), refused)
+    parts.submit(refused, question)
+    parts.command_cells[0].fail(CANCELLED)
+    parts.let_fail(question)
+    parts.let_fail(refused)
+    assert (parts.status_of(refused), parts.status_of(question)) == ("error", "error")
+
+
+@pytest.mark.parametrize("line", ["status", "pool", "log", "help"])
+def test_a_question_behind_an_acquire_cell_that_waits_is_answered_at_once(line: str) -> None:
+    parts = Parts()
+    acquire = cell(commands=[WAIT])
+    behind = _later(cell(), acquire)
+    question = _later(cell(commands=[line]), behind)
+    parts.submit(acquire, _later(cell(commands=["status"]), acquire), behind, question)
+    assert parts.status_of(question) == "ok"
+    assert (parts.status_of(acquire), parts.display.cell) == (None, acquire)
+    assert parts.scheduler.waited is not None
+
+
+def test_a_question_that_came_together_with_an_acquire_cell_keeps_its_turn() -> None:
+    parts = Parts()
+    acquire = cell(commands=[WAIT])
+    question = _later(cell(commands=["status"]), acquire, 0.2)
+    parts.submit(acquire, question)
+    assert parts.status_of(question) is None
+    parts.connect()
+    parts.command_cells[0].finish()
+    assert parts.status_of(question) == "ok"
+
+
+def test_a_question_waits_for_a_command_cell_until_that_only_waits_for_a_gpu() -> None:
+    parts = Parts()
+    pool_then_acquire = cell(commands=[STAY])
+    question = _later(cell(commands=["status"]), pool_then_acquire)
+    parts.submit(pool_then_acquire, question)
+    assert parts.status_of(question) is None
+    pool_then_acquire.commands = [WAIT]
+    parts.command_cells[0].proceed()
+    parts.scheduler.advance()
+    assert parts.status_of(question) == "ok"
+
+
+def test_the_gpu_comes_while_a_question_behind_an_acquire_cell_is_answered() -> None:
+    parts = Parts()
+    acquire = cell(commands=[WAIT])
+    first = _later(cell(commands=[STAY]), acquire)
+    second = _later(cell(commands=["status"]), first)
+    parts.submit(acquire, first, second)
+    assert parts.status_of(second) is None, "questions are answered one after the other"
+    parts.connect()
+    waiting, answering = parts.command_cells
+    waiting.finish()
+    assert (parts.status_of(acquire), parts.status_of(second)) == ("ok", None)
+    answering.finish()
+    assert (parts.status_of(first), parts.status_of(second)) == ("ok", "ok")
+
+
+def test_a_question_that_fails_leaves_the_acquire_cell_that_waits_alone() -> None:
+    parts = Parts()
+    acquire = cell(commands=[WAIT])
+    question = _later(cell(commands=[STAY]), acquire)
+    parts.submit(acquire, question)
+    parts.command_cells[1].fail(CANCELLED)
+    parts.let_fail(question)
+    assert (parts.status_of(question), parts.status_of(acquire)) == ("error", None)
+    assert parts.display.cell is acquire
+    parts.scheduler.fail_wait(CANCELLED)
+    parts.let_fail(acquire)
+    assert parts.status_of(acquire) == "error"
+
+
+# -- busy ------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_is_busy_before_a_gpu_is_asked_for() -> None:
+    """`jupyter console` shows nothing of a cell that is not busy within 50 ms; asking may take longer."""
+    parts = Parts()
+    waiting = cell()
+    parts.on_start = lambda: seen.extend(parts.published(waiting))
+    seen: list[str] = []
+    parts.submit(waiting)
+    assert seen == ["busy"]
+    parts.submit(cell())
+    assert parts.published(waiting) == ["busy"], "once"
+
+
+def test_only_the_cell_that_waited_is_known_to_be_busy_before_the_kernel_says_so() -> None:
+    parts = Parts()
+    assert parts.scheduler.announced_cell is None
+    silent, waiting, behind = cell(silent=True), cell(), cell()
+    parts.submit(silent, waiting, behind)
+    parts.loop.timers["silent"] = (0.0, parts.loop.timers["silent"][1])
+    silent.arrived_at -= 1000
+    parts.loop.fire("silent")
+    assert parts.published(silent) == ["busy", "idle"]
+    assert parts.scheduler.announced_cell == waiting.message.id
+    parts.connect()
+    assert parts.scheduler.announced_cell is None
 
 
 # -- a wait that ends without a kernel -------------------------------------------------------------------
@@ -160,7 +393,7 @@ def test_a_gpu_that_cannot_be_asked_for_fails_the_cell_and_those_sent_with_it() 
     first, second = cell(), cell()
     parts.submit(first, second)
     assert parts.status_of(first) is None, "the cells that were sent with it must have arrived"
-    parts.loop.fire("fail soon")
+    parts.let_fail(first)
     assert (parts.status_of(first), parts.status_of(second)) == ("error", "aborted")
     parts.start_error = None
     parts.submit(cell())
@@ -172,7 +405,7 @@ def test_a_cell_that_may_not_acquire_fails_but_joins_a_wait_that_exists() -> Non
     parts.policy.error = CANCELLED
     refused = cell()
     parts.submit(refused)
-    parts.loop.fire("fail soon")
+    parts.let_fail(refused)
     assert parts.status_of(refused) == "error"
     assert not parts.started
     parts.lifecycle.request()
@@ -186,7 +419,7 @@ def test_a_cell_that_may_not_acquire_fails_but_joins_a_wait_that_exists() -> Non
 
 def test_a_command_cell_that_waits_for_the_gpu_hears_how_it_ends() -> None:
     parts = Parts()
-    acquire = cell(commands=["wait"])
+    acquire = cell(commands=[WAIT])
     parts.submit(acquire, cell())
     assert len(parts.started) == 1
     assert parts.scheduler.runs_commands
@@ -200,11 +433,11 @@ def test_a_command_cell_that_waits_for_the_gpu_hears_how_it_ends() -> None:
 
 def test_a_command_cell_whose_wait_fails_ends_in_words_and_frees_the_queue() -> None:
     parts = Parts()
-    acquire, behind = cell(commands=["wait"]), cell()
+    acquire, behind = cell(commands=[WAIT]), cell()
     parts.submit(acquire, behind)
     parts.scheduler.fail_wait(CANCELLED)
     assert parts.status_of(acquire) is None
-    parts.loop.fire("fail soon")
+    parts.let_fail(acquire)
     assert (parts.status_of(acquire), parts.status_of(behind)) == ("error", "aborted")
     assert not parts.scheduler.runs_commands
 
@@ -212,7 +445,7 @@ def test_a_command_cell_whose_wait_fails_ends_in_words_and_frees_the_queue() -> 
 def test_an_interrupt_goes_to_the_command_cell_that_runs() -> None:
     parts = Parts()
     assert not parts.scheduler.interrupt_commands()
-    parts.submit(cell(commands=["stay"]))
+    parts.submit(cell(commands=[STAY]))
     assert parts.scheduler.interrupt_commands()
     assert parts.command_cells[0].told == ["interrupt"]
 
@@ -225,7 +458,7 @@ def test_an_error_in_the_kernel_aborts_what_waits_here(stops: bool, left: str | 
     parts = Parts()
     parts.connect()
     failing = cell(stop_on_error=stops)
-    parts.submit(failing, cell(commands=["stay"]))
+    parts.submit(failing, cell(commands=[STAY]))
     queued = cell()
     parts.submit(queued)
     frames = {"status": "error", "execution_count": 1}
@@ -233,27 +466,32 @@ def test_an_error_in_the_kernel_aborts_what_waits_here(stops: bool, left: str | 
     assert parts.status_of(queued) == left
 
 
-def test_when_the_kernel_dies_the_first_visible_cell_says_why_and_the_others_never_ran() -> None:
+def test_when_the_kernel_dies_the_first_visible_cell_says_why_and_nothing_is_replied() -> None:
     parts = Parts()
     parts.connect()
     silent, running, behind, commands = cell(silent=True), cell(), cell(), cell(commands=["status"])
     parts.submit(silent, running, behind, commands)
-    parts.scheduler.fail_running(DIED)
-    states = [parts.status_of(request) for request in (silent, running, behind, commands)]
-    assert states == ["aborted", "error", "aborted", "aborted"]
+    parts.scheduler.show_death(DIED)
+    assert not parts.shell.sent
+    assert [parts.published(each) for each in (silent, running, behind, commands)] == [[], ["error"], [], []]
 
 
-def test_a_cell_in_a_subshell_is_left_to_the_kernel() -> None:
+def test_a_command_cell_that_runs_beside_an_idle_kernel_says_why_it_died() -> None:
     parts = Parts()
     parts.connect()
-    aside = cell()
-    aside.message.header["subshell_id"] = "a"
-    parts.submit(aside)
-    commands = cell(commands=["status"])
+    commands = cell(commands=[STAY])
     parts.submit(commands)
-    assert parts.status_of(commands) == "ok", "it does not wait for a subshell"
-    parts.scheduler.fail_running(DIED)
-    assert parts.status_of(aside) is None
+    parts.scheduler.show_death(DIED)
+    assert parts.published(commands) == ["busy", "error"]
+    assert not parts.shell.sent
+
+
+def test_a_death_while_nothing_runs_is_shown_nowhere() -> None:
+    parts = Parts()
+    parts.connect()
+    parts.submit(cell(silent=True))
+    parts.scheduler.show_death(DIED)
+    assert not parts.iopub.sent
 
 
 # -- silent cells ------------------------------------------------------------------------------------------

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +19,7 @@ from bitfusion_kernel.protocol.wire import Wire
 from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
 from bitfusion_kernel.proxy.publisher import Publisher
 from tests.kernel.proxy.parts import WIRE, RecordingSocket, message
+from tests.kernel.proxy_harness import ENTRY
 from tests.support.machine import scaled
 from tests.support.ports import free_ports
 
@@ -63,13 +70,64 @@ def bind() -> Iterator[Callable[..., Bound]]:
         bound.close()
 
 
-def test_an_address_that_is_taken_is_an_error(bind: Callable[..., Bound]) -> None:
-    bound = bind()
-    second: Context = zmq.Context()
-    with pytest.raises(zmq.ZMQError, match="in use") as raised:
-        ClientSockets(second, second, bound.info)
-    second.destroy(linger=0)
-    assert raised.type is zmq.ZMQError
+def test_an_address_that_becomes_free_is_taken(bind: Callable[..., Bound]) -> None:
+    """jupyter_client looks for free ports and closes them; a connection of others may get one meanwhile."""
+    (port,) = free_ports(1)
+    other = socket.create_server(("127.0.0.1", port))
+    threading.Timer(0.2, other.close).start()
+    bound = bind(shell_port=port)
+    client = bound.client(zmq.DEALER, "shell")
+    client.send(b"request")
+    assert bound.sockets.shell.poll(LIMIT_MS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {},
+            "port {port} of 127.0.0.1, the kernel's stdin channel, is taken by another program; shut the "
+            "kernel down and start it anew: Jupyter then chooses other ports (a restart may keep them)",
+        ),
+        (
+            {"ip": "192.0.2.1"},
+            "cannot listen on tcp://192.0.2.1:{shell}, the kernel's shell channel: "
+            "Cannot assign requested address",
+        ),
+        (
+            {"transport": "ipc", "ip": "/no/such/folder/kernel"},
+            "cannot listen on ipc:///no/such/folder/kernel-{shell}, the kernel's shell channel: "
+            "No such file or directory",
+        ),
+    ],
+    ids=["port", "address", "folder"],
+)
+def test_a_proxy_that_cannot_listen_says_where_and_leaves_nothing(
+    tmp_path: Path, fields: dict[str, Any], words: str
+) -> None:
+    ports = free_ports(len(CHANNELS))
+    numbers = dict(zip(CHANNELS, ports, strict=True))
+    file = tmp_path / "connection.json"
+    content = {"transport": "tcp", "ip": "127.0.0.1", "key": "secret", **fields}
+    file.write_text(json.dumps(content | {f"{name}_port": port for name, port in numbers.items()}))
+    argv = [sys.executable, "-I", "-S", str(ENTRY), "-f", str(file), "--bitfusion-acquire=start"]
+    with socket.create_server(("127.0.0.1", numbers["stdin"])):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=scaled(20), check=False)
+    told = words.format(port=numbers["stdin"], shell=numbers["shell"])
+    assert done.stderr == f"bitfusion_kernel: {told}\n"
+    assert done.returncode == 1
+
+
+def test_a_proxy_that_cannot_even_say_why_it_ends_ends(tmp_path: Path) -> None:
+    """Jupyter's log is on a full disk."""
+    ports = free_ports(len(CHANNELS))
+    file = tmp_path / "connection.json"
+    fields = {f"{name}_port": port for name, port in zip(CHANNELS, ports, strict=True)}
+    file.write_text(json.dumps({"ip": "192.0.2.1", **fields}))
+    with open("/dev/full", "w") as full:
+        argv = [sys.executable, "-I", "-S", str(ENTRY), "-f", str(file)]
+        done = subprocess.run(argv, stdout=full, stderr=full, timeout=scaled(20), check=False)
+    assert done.returncode == 1
 
 
 def test_the_heartbeat_echoes_while_nobody_serves_the_loop(bind: Callable[..., Bound]) -> None:

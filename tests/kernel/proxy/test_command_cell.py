@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bitfusion_client.errors import BitfusionError, ClientNotFound
-from bitfusion_kernel.proxy.client_command import ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.client_command import ASK_LIMIT, ClientCommand, OnEnd, OnOutput
 from bitfusion_kernel.proxy.command_cell import CommandCell
 from bitfusion_kernel.proxy.publisher import Publisher
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
@@ -43,6 +43,7 @@ class Made:
         self.iopub = RecordingSocket()
         self.kernel = FakeKernel()
         self.clients: list[FakeClient] = []
+        self.limits: list[float] = []
         self.client_error = client_error
         self.wait_error: BitfusionError | None = None
         self.did: list[Any] = []
@@ -50,10 +51,11 @@ class Made:
             cell(commands=list(lines)), self, self.kernel, Publisher(WIRE, self.iopub), self._run_client
         )
 
-    def _run_client(self, subcommand: str, on_output: OnOutput, on_end: OnEnd) -> ClientCommand:
+    def _run_client(self, subcommand: str, on_output: OnOutput, on_end: OnEnd, limit: float) -> ClientCommand:
         if self.client_error is not None:
             raise self.client_error
         self.clients.append(FakeClient(subcommand, on_output, on_end))
+        self.limits.append(limit)
         return self.clients[-1]  # type: ignore[return-value]  # a fake
 
     def wait_for_gpu(self, request: QueuedRequest) -> None:
@@ -79,13 +81,57 @@ class Made:
         return "".join(m.content["text"] for m in self.iopub.messages() if m.type == "stream")
 
 
+POOL = "- server 0 [10.0.0.1:56001]: running 1 tasks\n   |- GPU 0: free memory 0 MiB / 16160 MiB\n"
+
+
+@pytest.mark.parametrize(("status", "output"), [(0, "of an unknown form"), (1, "Error: no"), (None, "")])
+def test_a_size_is_noted_when_the_client_has_been_asked_whatever_it_says(
+    status: int | None, output: str
+) -> None:
+    made = Made("request -n 2", "request")
+    made.cell.proceed()
+    assert [client.argv[1] for client in made.clients] == ["list_gpus"]
+    assert made.limits == [ASK_LIMIT]
+    made.clients[0].on_output("- server 0")
+    assert made.printed() == ""
+    made.clients[0].finish(status, output)
+    assert made.printed().splitlines() == [
+        "The next cell asks for 2 GPUs.",
+        "The next start asks for 2 GPUs.",
+    ]
+    assert made.did == ["finish", "advance"]
+
+
+def test_a_size_is_noted_where_there_is_no_client() -> None:
+    made = Made("request -n 2", client_error=ClientNotFound(("/no/such",)))
+    made.cell.proceed()
+    assert made.printed() == "The next cell asks for 2 GPUs.\n"
+    assert made.did == ["finish"]
+
+
+def test_a_size_that_no_server_has_ends_the_cell() -> None:
+    made = Made("request -n 2", "request")
+    made.cell.proceed()
+    made.clients[0].finish(0, POOL)
+    assert made.did == ["NeverSatisfiable"]
+    assert made.kernel.request.gpus == 1
+
+
+def test_an_interrupt_leaves_the_size_as_it_was() -> None:
+    made = Made("request -n 2")
+    made.cell.proceed()
+    assert made.cell.interrupt()
+    assert made.did == ["ClientFailed"]
+    assert made.kernel.request.gpus == 1
+
+
 def test_answers_that_are_known_are_printed_in_order() -> None:
-    made = Made("request", "request -n 2", "request")
+    made = Made("request", "request --reset", "request")
     made.cell.proceed()
     assert made.printed().splitlines() == [
         "The next start asks for 1 GPU.",
-        "The next cell asks for 2 GPUs.",
-        "The next start asks for 2 GPUs.",
+        "The next cell asks for 1 GPU, as its settings say.",
+        "The next start asks for 1 GPU.",
     ]
     assert made.did == ["finish"]
 

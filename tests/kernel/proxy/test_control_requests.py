@@ -12,7 +12,7 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.protocol.wire import DELIMITER, Message
 from bitfusion_kernel.proxy.control_requests import INTERRUPT_DELAY, ControlRequests
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from tests.kernel.proxy.parts import Parts, cell, message
+from tests.kernel.proxy.parts import STAY, WIRE, Parts, cell, message
 
 ERROR = WaitCancelled(GpuRequest(), "interrupted after 1 s of waiting")
 
@@ -51,6 +51,29 @@ def test_an_interrupt_ends_the_wait_a_moment_later() -> None:
     assert (parts.stopped, parts.link.closed) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("allow_stdin", "next_step"),
+    [
+        (True, "run the cell again to wait again."),
+        (
+            False,
+            "run the cell again. If a time limit for cells has ended it: "
+            "with BITFUSION_ACQUIRE=start_and_wait the limit for the kernel's start counts the wait instead.",
+        ),
+    ],
+)
+def test_a_tool_that_has_interrupted_a_cell_at_its_limit_is_told_what_counts_the_wait(
+    allow_stdin: bool, next_step: str
+) -> None:
+    parts, waiting = Parts(), cell(allow_stdin=allow_stdin)
+    control = _control(parts)
+    parts.submit(waiting)
+    control.interrupt()
+    parts.loop.fire("interrupt")
+    (reply,) = parts.shell.messages()
+    assert reply.content["traceback"][-1] == f"What to do: {next_step}"
+
+
 def test_a_second_wait_can_be_cancelled_while_the_first_still_ends() -> None:
     parts, first, second = Parts(), cell(), cell()
     control = _control(parts)
@@ -62,6 +85,24 @@ def test_a_second_wait_can_be_cancelled_while_the_first_still_ends() -> None:
     assert len(parts.started) == 1
 
 
+@pytest.mark.parametrize("state", ["waiting", "running"])
+def test_an_interrupt_sent_before_this_kernel_started_changes_nothing(
+    state: str,
+) -> None:
+    old = message("interrupt_request")
+    parts, first = Parts(), cell()
+    parts.started_at = time.time()
+    _control(parts)
+    parts.submit(first)
+    if state == "running":
+        parts.connect()
+    _send(parts, old)
+    assert _replies(parts, old)[0].content == {"status": "ok"}
+    assert "interrupt" not in parts.loop.timers
+    assert parts.link.interrupts == 0
+    assert not parts.link.control
+
+
 @pytest.mark.parametrize("how", ["nothing was asked for", "no cell waits"])
 def test_an_interrupt_with_no_cell_to_tell_changes_nothing(how: str) -> None:
     parts = Parts()
@@ -70,8 +111,19 @@ def test_an_interrupt_with_no_cell_to_tell_changes_nothing(how: str) -> None:
         parts.lifecycle.request()
     before = parts.lifecycle.state
     control.interrupt()
-    parts.loop.fire("interrupt")
+    assert "interrupt" not in parts.loop.timers, "it would hit a cell that comes within 150 ms"
     assert parts.lifecycle.state is before
+    assert not parts.stopped
+
+
+def test_an_interrupt_of_a_wait_whose_cell_has_ended_otherwise_changes_nothing() -> None:
+    parts, waiting = Parts(), cell()
+    control = _control(parts)
+    parts.submit(waiting)
+    control.interrupt()
+    parts.scheduler.fail_wait(ERROR)
+    parts.loop.fire("interrupt")
+    assert parts.lifecycle.state is KernelState.WAITING
     assert not parts.stopped
 
 
@@ -105,22 +157,11 @@ def test_an_interrupt_beside_a_command_cell_is_the_command_cells() -> None:
     parts, request = Parts(), message("interrupt_request")
     _control(parts)
     parts.connect()
-    parts.submit(cell(commands=["stay"]))
+    parts.submit(cell(commands=[STAY]))
     _send(parts, request)
     assert _replies(parts, request)
     assert parts.command_cells[0].told == ["interrupt"]
     assert not parts.link.control
-
-
-def test_an_interrupt_whose_wait_is_over_is_void() -> None:
-    parts, waiting = Parts(), cell()
-    control = _control(parts)
-    parts.submit(waiting)
-    control.interrupt()
-    parts.launch()
-    parts.lifecycle.kernel_connected()
-    control.on_kernel_connected()
-    assert "interrupt" not in parts.loop.timers
 
 
 # -- shutdown and signals ----------------------------------------------------------------------------------
@@ -139,6 +180,29 @@ def test_a_shutdown_without_a_kernel_is_answered_and_ends_the_proxy(restart: boo
     assert published == ["status", "shutdown_reply", "status"]
     assert parts.lifecycle.exit_status == 0
     assert "interrupt" not in parts.loop.timers, "the interrupt ahead of a shutdown is part of it"
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_shutdown_leaves_nothing_of_the_wait_where_a_client_still_listens(restart: bool) -> None:
+    parts, request, waiting = Parts(), message("shutdown_request", restart=restart), cell()
+    _control(parts)
+    parts.submit(waiting)
+    parts.display._since -= 1000
+    parts.loop.fire("wait display")
+    _send(parts, request)
+    assert parts.published(waiting) == ["busy", "display_data", "clear_output"]
+    assert [m.type for m in parts.iopub.messages()].index("clear_output") < 3, "before the reply"
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_cell_whose_tool_gives_up_shows_why_and_one_that_is_restarted_does_not(restart: bool) -> None:
+    parts, request, waiting = Parts(), message("shutdown_request", restart=restart), cell()
+    parts.given_up = ERROR
+    _control(parts)
+    parts.submit(waiting)
+    _send(parts, request)
+    assert parts.published(waiting) == (["busy"] if restart else ["busy", "error"])
+    assert parts.status_of(waiting) is None, "its client waits for no reply any more"
 
 
 def test_a_kernel_that_runs_gets_its_shutdown_each_time() -> None:
@@ -166,9 +230,14 @@ def test_other_signals_end_the_proxy(number: int) -> None:
     delivered: list[object] = []
     parts.loop.on_signals = lambda numbers, action: delivered.append(action)  # type: ignore[method-assign]  # a fake
     _control(parts)
+    waiting = cell()
+    parts.submit(waiting)
+    parts.display._since -= 1000
+    parts.loop.fire("wait display")
     (deliver,) = delivered
     deliver(number)  # type: ignore[operator]  # the proxy's handler
     assert parts.lifecycle.exit_status == 128 + number
+    assert parts.published(waiting) == ["busy", "display_data", "clear_output"]
 
 
 # -- what the kernel alone can answer ------------------------------------------------------------------------
@@ -202,6 +271,55 @@ def test_a_debugger_that_is_turned_on_gets_a_kernel_now() -> None:
     assert len(_replies(parts, request)) == 1
 
 
+@pytest.mark.parametrize("kind", ["usage_request", "debug_request"])
+def test_what_is_held_hears_that_there_is_no_gpu(kind: str) -> None:
+    parts, request = Parts(), message(kind)
+    control = _control(parts)
+    _send(parts, request)
+    control.refuse_held(ERROR)
+    (reply,) = _replies(parts, request)
+    if kind == "usage_request":
+        assert (reply.content["status"], reply.content["ename"]) == ("error", "WaitCancelled")
+        assert reply.content["evalue"] == "Waiting for GPUs was cancelled."
+        assert "interrupted after 1 s of waiting" in reply.content["traceback"][2]
+    else:
+        assert reply.content["message"] == ERROR.user_message
+
+
+def test_what_needs_a_kernel_while_a_cancelled_wait_ends_asks_again() -> None:
+    parts = Parts()
+    control = _control(parts)
+    parts.submit(cell())
+    parts.lifecycle.cancel()
+    _send(parts, message("debug_request", command="initialize"))
+    assert len(parts.started) == 1
+    parts.lifecycle.wrapper_exited(-15)
+    control.on_wait_over()
+    assert len(parts.started) == 2
+
+
+def test_what_a_kernel_is_not_started_for_asks_for_none_after_a_wait() -> None:
+    parts = Parts()
+    control = _control(parts)
+    _send(parts, message("usage_request"))
+    control.on_wait_over()
+    assert not parts.started
+
+
+def test_a_debugger_asks_for_no_gpu_that_only_acquire_may_ask_for() -> None:
+    parts = Parts()
+    _control(parts)
+    parts.policy.error = ERROR
+    request = message("debug_request", command="initialize")
+    _send(parts, request)
+    assert parts.lifecycle.state is KernelState.NOT_REQUESTED
+    assert _replies(parts, request)[0].content["message"] == ERROR.user_message
+    parts.lifecycle.request()
+    again = message("debug_request", command="initialize")
+    _send(parts, again)
+    assert not _replies(parts, again), "a GPU has been asked for: it waits with the others"
+
+
 def test_a_debugger_hears_at_once_that_no_gpu_can_be_asked_for() -> None:
     parts = Parts()
     parts.start_error = ClientNotFound(("/no/such",))
@@ -215,5 +333,7 @@ def test_the_kernels_replies_are_relayed_except_those_to_the_proxy_itself() -> N
     parts = Parts()
     control = _control(parts)
     relayed = [b"client", DELIMITER, b"x"]
-    control.relay_replies(iter([relayed, [DELIMITER, b"own"]]))
+    own = WIRE.build("interrupt_reply", {"status": "ok"}, parent=message("interrupt_request").header)
+    assert own[0] == DELIMITER
+    control.relay_replies(iter([relayed, own]))
     assert parts.control.sent == [relayed]

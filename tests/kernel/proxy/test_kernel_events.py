@@ -21,9 +21,10 @@ from bitfusion_kernel.processes.messages import (
 from bitfusion_kernel.proxy import kernel_events
 from bitfusion_kernel.proxy.kernel_events import KernelEvents
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from tests.kernel.proxy.parts import LAUNCHED, WIRE, Parts, cell, message
+from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from tests.kernel.proxy.parts import LAUNCHED, WAIT, WIRE, Parts, cell, message
 
-POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place {} of 3, ahead: ada"
+POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place {} of 3; held by ada"
 
 
 class FakeSupervisor:
@@ -62,6 +63,8 @@ class Served:
             self.control,
             parts.scheduler,
             parts.display,
+            parts.start_up,
+            lambda _: None,
         )
 
     def tell(self, *events: Event) -> None:
@@ -89,13 +92,23 @@ class Served:
 
     def run(self, *cells: Any) -> Acquisition:
         """The kernel runs and has these cells."""
-        acquisition = self.wait(*cells)
+        acquisition = self.wait()
         self.tell(LAUNCHED)
         connection, on_joined = self.parts.link.opened[-1]
         assert connection == "connection"
         on_joined()
         assert self.state is KernelState.RUNNING
+        self.parts.submit(*cells)
         return acquisition
+
+    def told(self, request: QueuedRequest) -> dict[str, Any]:
+        """The only error that was shown in a cell."""
+        (error,) = [
+            published.content
+            for published in self.parts.iopub.messages()
+            if published.type == "error" and published.parent_header.get("msg_id") == request.message.id
+        ]
+        return error
 
     def debugger(self) -> Any:
         """A debugger is turned on; its request."""
@@ -132,11 +145,19 @@ def test_the_display_is_cleared_before_output_is_relayed(served: Served, monkeyp
     served.parts.loop.fire("wait display")
     seen: list[list[str]] = []
     monkeypatch.setattr(
-        served.parts.link, "start_relaying", lambda: seen.append(served.parts.published(waiting))
+        served.parts.link, "start_relaying", lambda announced: seen.append(served.parts.published(waiting))
     )
     served.tell(LAUNCHED)
     served.parts.link.opened[0][1]()
     assert seen == [["busy", "display_data", "clear_output"]]
+
+
+def test_the_kernel_does_not_say_again_that_the_cell_is_busy_that_waited(served: Served) -> None:
+    waiting = cell()
+    served.wait(waiting, cell())
+    served.tell(LAUNCHED)
+    served.parts.link.opened[0][1]()
+    assert served.parts.link.announced == waiting.message.id
 
 
 def test_a_new_queue_position_refreshes_the_display(served: Served, monkeypatch: Any) -> None:
@@ -153,7 +174,7 @@ def test_what_the_kernel_writes_past_ipython_goes_to_jupyters_log(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[str] = []
-    monkeypatch.setattr(kernel_events, "_pass_on_to_stderr", logged.append)
+    monkeypatch.setattr(kernel_events, "write_line", logged.append)
     served.tell(OutputEvent("stderr", "before anything was asked for"))
     served.run()
     served.tell(OutputEvent("stderr", "Segmentation fault"), OutputEvent("stdout", POSITION.format(1)))
@@ -183,6 +204,50 @@ def test_a_wrapper_that_ends_before_the_kernel_answers_fails_the_wait(served: Se
     reply = served.parts.control.messages()[-1]
     assert (reply.parent_header["msg_id"], reply.content["success"]) == (debug.id, False)
     assert served.parts.link.closed == 1
+
+
+def _fails_in_its_start(served: Served, *cells: QueuedRequest) -> None:
+    served.parts.start_up.lasts = True
+    served.wait(*cells)
+    served.tell(
+        OutputEvent("stderr", "Error: timed out after 5s waiting for 1 GPUs"), WrapperExitedEvent(1, 1)
+    )
+    assert not served.parts.start_up.lasts
+
+
+def test_a_start_that_ends_without_a_gpu_fails_the_first_cell_which_waits_no_second_time(
+    served: Served,
+) -> None:
+    _fails_in_its_start(served)
+    first, second = cell(), cell()
+    served.parts.submit(first)
+    served.parts.loop.fire(f"fail {first.message.id}")
+    assert served.parts.status_of(first) == "error"
+    assert served.parts.shell.messages()[0].content["ename"] == "WaitTimedOut"
+    assert len(served.parts.started) == 1
+    served.parts.submit(second)
+    assert len(served.parts.started) == 2, "who runs it again waits again"
+
+
+def test_a_start_whose_wait_a_cell_showed_fails_that_cell_and_no_other(served: Served) -> None:
+    first, second = cell(), cell()
+    _fails_in_its_start(served, first)
+    assert served.parts.status_of(first) == "error"
+    served.parts.submit(second)
+    assert len(served.parts.started) == 2
+
+
+def test_a_wait_at_start_that_holds_up_nobody_is_begun_again_by_the_first_cell(served: Served) -> None:
+    served.wait()
+    served.tell(WrapperExitedEvent(1, 1))
+    served.parts.submit(cell())
+    assert len(served.parts.started) == 2
+
+
+def test_a_kernel_that_answers_is_ready(served: Served) -> None:
+    served.parts.start_up.lasts = True
+    served.run()
+    assert not served.parts.start_up.lasts
 
 
 def test_a_kernel_that_dies_while_it_starts_fails_the_wait(served: Served) -> None:
@@ -226,11 +291,11 @@ def test_a_kernel_that_dies_is_told_when_its_wrapper_has_ended(served: Served) -
     running, behind = cell(), cell()
     served.run(running, behind)
     served.tell(KernelExitedEvent(-9))
-    assert served.parts.status_of(running) is None
+    assert not served.parts.published(running)
     served.tell(OutputEvent("stderr", "Killed"), WrapperExitedEvent(1, 137))
-    assert (served.parts.status_of(running), served.parts.status_of(behind)) == ("error", "aborted")
-    traceback = served.parts.shell.messages()[0].content["traceback"]
-    assert traceback[1] == "Answer: the kernel process was killed by SIGKILL; its last output: Killed"
+    assert served.told(running)["traceback"][1].endswith("; its last output: Killed")
+    assert not served.parts.published(behind)
+    assert not served.parts.shell.sent, "a reply would be one of a kernel that lives"
     assert served.parts.lifecycle.exit_status == 1
 
 
@@ -239,10 +304,10 @@ def test_a_kernel_whose_wrapper_does_not_end_is_told_after_a_moment(served: Serv
     served.run(running)
     served.tell(KernelExitedEvent(3))
     served.parts.loop.fire("kernel lost")
-    assert served.parts.status_of(running) == "error"
+    assert served.told(running)["ename"] == "KernelDied"
     assert served.parts.lifecycle.exit_status == 1
     served.tell(WrapperExitedEvent(1, 3))
-    assert served.parts.status_of(running) == "error", "told once"
+    assert served.parts.published(running) == ["error"], "told once"
 
 
 def test_what_the_kernel_had_answered_is_relayed_before_its_death_is_told(served: Served) -> None:
@@ -252,26 +317,53 @@ def test_what_the_kernel_had_answered_is_relayed_before_its_death_is_told(served
     served.parts.link.last_shell = [reply]
     served.parts.link.last_control = [[b"client", b"x"]]
     served.tell(KernelExitedEvent(-11), WrapperExitedEvent(1, 139))
-    assert [served.parts.status_of(request) for request in (done, running)] == ["ok", "error"]
+    assert served.parts.shell.sent == [reply]
+    assert (served.parts.published(done), served.parts.published(running)) == ([], ["error"])
     assert served.parts.control.sent == [[b"client", b"x"]]
 
 
-@pytest.mark.parametrize(("status", "shuts_down"), [(0, False), (0, True), (-9, True)])
-def test_an_expected_end_is_no_failure(served: Served, status: int, shuts_down: bool) -> None:
+@pytest.mark.parametrize("status", [0, -9])
+def test_an_end_that_was_asked_for_is_no_death(served: Served, status: int) -> None:
     running = cell()
     served.run(running)
-    if shuts_down:
-        served.parts.lifecycle.relay_shutdown()
+    served.parts.lifecycle.relay_shutdown()
     served.tell(KernelExitedEvent(status), WrapperExitedEvent(1, 0))
     assert served.parts.lifecycle.exit_status == 0
-    assert served.parts.status_of(running) is None
+    assert not served.parts.published(running)
+
+
+def test_a_kernel_that_a_cell_ends_with_0_is_told_and_ends_the_proxy_with_0(served: Served) -> None:
+    running = cell()
+    served.run(running)
+    served.tell(KernelExitedEvent(0), WrapperExitedEvent(1, 0))
+    assert served.told(running)["traceback"][1] == "Answer: the kernel process ended with exit code 0"
+    assert served.parts.lifecycle.exit_status == 0
+
+
+@pytest.mark.parametrize("ran_out", [True, False, None])
+def test_memory_that_ran_out_under_the_kernel_is_told(
+    served: Served, monkeypatch: pytest.MonkeyPatch, ran_out: bool | None
+) -> None:
+    class Kills:
+        def __init__(self, pid: int) -> None:
+            assert pid == LAUNCHED.kernel_pid
+
+        def happened(self) -> bool | None:
+            return ran_out
+
+    monkeypatch.setattr("bitfusion_kernel.processes.oom_kills.OomKills", Kills)
+    running = cell()
+    acquisition = served.run(running)
+    served.tell(KernelExitedEvent(-9), WrapperExitedEvent(1, 137))
+    assert acquisition.memory_ran_out is ran_out
+    assert ("because memory ran out" in served.told(running)["traceback"][1]) is bool(ran_out)
 
 
 def test_a_wrapper_that_is_killed_under_a_kernel_is_told(served: Served) -> None:
     running = cell()
     served.run(running)
     served.tell(WrapperExitedEvent(1, -9))
-    assert served.parts.shell.messages()[0].content["ename"] == "WrapperDied"
+    assert served.told(running)["ename"] == "WrapperDied"
     assert served.parts.lifecycle.exit_status == 1
 
 
@@ -279,15 +371,15 @@ def test_a_wrapper_that_is_killed_under_a_kernel_is_told(served: Served) -> None
 
 
 @pytest.fixture
-def orphans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int | None]]:
-    ended: list[tuple[int, int | None]] = []
+def orphans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | None, ...]]:
+    ended: list[tuple[int | None, ...]] = []
     monkeypatch.setattr("bitfusion_kernel.processes.orphans.end_orphan", lambda *pids: ended.append(pids))
     return ended
 
 
 @pytest.mark.parametrize("runs", [False, True])
 def test_the_supervisors_death_is_told_and_ends_what_it_kept(
-    served: Served, orphans: list[tuple[int, int | None]], runs: bool
+    served: Served, orphans: list[tuple[int | None, ...]], runs: bool
 ) -> None:
     request = cell()
     if runs:
@@ -296,21 +388,22 @@ def test_the_supervisors_death_is_told_and_ends_what_it_kept(
         served.wait(request)
         served.debugger()
     served.die()
-    assert served.parts.shell.messages()[0].content["ename"] == "WrapperDied"
+    assert served.told(request)["ename"] == "WrapperDied"
+    assert not served.parts.shell.sent
     assert len(served.parts.control.sent) == (0 if runs else 1)
-    assert orphans == [(4321, LAUNCHED.kernel_pid if runs else None)]
+    assert orphans == [(4321, *((LAUNCHED.kernel_pid, LAUNCHED.launcher_pid) if runs else (None, None)))]
     assert served.parts.lifecycle.exit_status == 1
 
 
 def test_a_supervisor_that_dies_with_nothing_to_keep_ends_the_proxy(
-    served: Served, orphans: list[tuple[int, int | None]]
+    served: Served, orphans: list[tuple[int | None, ...]]
 ) -> None:
     served.die()
     assert not orphans
     assert served.parts.lifecycle.exit_status == 1
 
 
-def test_a_wrapper_that_has_ended_is_no_orphan(served: Served, orphans: list[tuple[int, int | None]]) -> None:
+def test_a_wrapper_that_has_ended_is_no_orphan(served: Served, orphans: list[tuple[int | None, ...]]) -> None:
     served.wait()
     served.tell(WrapperExitedEvent(1, 1))
     served.die()
@@ -318,11 +411,11 @@ def test_a_wrapper_that_has_ended_is_no_orphan(served: Served, orphans: list[tup
 
 
 def test_why_an_attempt_was_cancelled_is_not_replaced_by_how_its_wrapper_ended(served: Served) -> None:
-    acquire = cell(commands=["wait"])
+    acquire = cell(commands=[WAIT])
     served.wait(acquire)
     served.control.interrupt()
     served.parts.loop.fire("interrupt")
     served.tell(LaunchedEvent(1, 2, {}), WrapperExitedEvent(1, -15))
-    served.parts.loop.fire("fail soon")
+    served.parts.let_fail(acquire)
     assert served.parts.shell.messages()[0].content["ename"] == WaitCancelled.__name__
     assert GpuRequest().describe() in served.parts.shell.messages()[0].content["traceback"][1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from bitfusion_kernel.protocol.wire import read_unchecked
+from bitfusion_kernel.protocol.wire import Message, read_unchecked
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.kernel_link import KernelLink
 from bitfusion_kernel.proxy.publisher import Publisher
@@ -35,6 +35,7 @@ class Linked:
         self.publisher = Publisher(WIRE, self.iopub)
         self.link = KernelLink(self.context, self.loop, WIRE, self.iopub, self.publisher)
         self.joined = 0
+        self.announced: str | None = None
         self.received: dict[str, list[str]] = {"shell": [], "control": [], "stdin": []}
         self.calls = 0
         self.link.deliver_to(
@@ -50,7 +51,7 @@ class Linked:
 
     def _on_joined(self) -> None:
         self.joined += 1
-        self.link.start_relaying()
+        self.link.start_relaying(self.announced)
 
     def open(self) -> None:
         """Begin to join."""
@@ -80,20 +81,24 @@ class Linked:
             self.kernel.publish("status", {"execution_state": "starting"})
         return self.joined == 1
 
-    def client_sees(self, count: int) -> list[str]:
-        """Types of what has reached the client's iopub: so many messages, and any that come at once after."""
-        seen: list[str] = []
+    def client_messages(self, count: int) -> list[Message]:
+        """What has reached the client's iopub: so many messages, and any that come at once after."""
+        seen: list[Message] = []
         deadline = Deadline(5)
         while self.client.poll(100 if len(seen) >= count else deadline.left_ms):
-            seen.append(read_unchecked(self.client.recv_multipart()).type)
+            seen.append(read_unchecked(self.client.recv_multipart()))
         return seen
+
+    def client_sees(self, count: int) -> list[str]:
+        """Their types."""
+        return [message.type for message in self.client_messages(count)]
 
     def close(self) -> None:
         """Close everything."""
         self.link.close()
         self.publisher.close()
         self.client.close()
-        self.context.destroy(linger=0)
+        self.context.term()  # `destroy` would close the sockets that the relay uses in its thread: a crash
         self.kernel.close()
 
 
@@ -151,6 +156,50 @@ def test_the_kernels_output_and_the_proxys_own_leave_by_the_same_socket(linked: 
     linked.kernel.publish("stream", {"name": "stdout", "text": "x"})
     linked.publisher.stream("y", {})
     assert linked.client_sees(2) == ["stream", "stream"]
+
+
+BUSY, IDLE = {"execution_state": "busy"}, {"execution_state": "idle"}
+
+
+def test_a_cell_that_is_known_to_be_busy_is_not_said_to_be_busy_again(linked: Linked) -> None:
+    silent, waited = message("execute_request"), message("execute_request")
+    linked.announced = waited.id
+    linked.join()
+    assert not linked.link.relays_output
+    for state in (BUSY, IDLE):
+        linked.kernel.publish("status", state, silent)
+    linked.kernel.publish("status", BUSY, waited)
+    linked.kernel.publish("execute_input", {"code": "1"}, waited)
+    linked.publisher.stream("the proxy's", {})
+    linked.run_until(lambda: linked.link.relays_output, "output moves in C")
+    linked.kernel.publish("status", IDLE, waited)
+    seen = [
+        (str(each.content.get("execution_state", each.type)), each.parent_header.get("msg_id"))
+        for each in linked.client_messages(5)
+    ]
+    seen.remove(("stream", None))  # it goes its own way
+    cell = [("execute_input", waited.id), ("idle", waited.id)]
+    assert seen == [("busy", silent.id), ("idle", silent.id), *cell]
+
+
+def test_a_kernel_that_does_not_say_busy_first_loses_no_output(linked: Linked) -> None:
+    waited = message("execute_request")
+    linked.announced = waited.id
+    linked.join()
+    linked.kernel.iopub.send_multipart([b"no", b"message"])
+    linked.kernel.publish("stream", {"name": "stdout", "text": "x"}, waited)
+    linked.run_until(lambda: linked.link.relays_output, "output moves in C")
+    linked.kernel.publish("status", BUSY, waited)
+    assert linked.client_sees(2) == ["stream", "status"]
+
+
+def test_a_link_can_be_closed_before_the_kernel_has_said_busy(linked: Linked) -> None:
+    linked.announced = "never seen"
+    linked.join()
+    linked.link.close()
+    linked.run_for(0.02)
+    linked.publisher.stream("still heard", {})
+    assert linked.client_sees(1) == ["stream"]
 
 
 def test_a_new_subscriber_is_welcomed_while_output_is_relayed(linked: Linked) -> None:

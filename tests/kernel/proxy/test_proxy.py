@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bitfusion_kernel.protocol.wire import Wire
-from tests.kernel.proxy_harness import ENTRY, GRANT, WAIT_FOR_EVER, ProxyHarness, kinds, refuse
+from tests.kernel.proxy_harness import ENTRY, GRANT, WAIT_FOR_EVER, StartProxy, kinds, refuse
 from tests.support.machine import scaled
 from tests.support.processes import wait_until_gone
-
-StartProxy = Callable[..., ProxyHarness]
-
-
-@pytest.fixture
-def proxy() -> Iterator[StartProxy]:
-    started = []
-
-    def start(*args: str, **kwargs: object) -> ProxyHarness:
-        started.append(ProxyHarness(*args, **kwargs))  # type: ignore[arg-type]  # passed on as it is
-        return started[-1]
-
-    yield start
-    for harness in started:
-        harness.close()
-
 
 # -- answers without a kernel --------------------------------------------------------------------------
 
@@ -66,14 +50,16 @@ def test_a_wrong_signature_is_ignored(proxy: StartProxy) -> None:
 # -- waiting -------------------------------------------------------------------------------------------
 
 
-def test_a_waiting_cell_shows_place_who_is_ahead_and_how_to_cancel(proxy: StartProxy) -> None:
+def test_a_waiting_cell_shows_place_who_holds_and_how_to_cancel(proxy: StartProxy) -> None:
     harness = proxy()
     cell = harness.cell("1")
-    assert harness.shown(cell).splitlines() == [
-        "Waiting for 1 GPU · 0 s",
+    headline, *details = harness.shown(cell).splitlines()
+    assert re.fullmatch(r"Asked for 1 GPU at \d\d:\d\d( UTC)? · waited 0 s", headline)
+    assert details == [
         "Position 1 of 2 in the queue",
-        "Ahead: ada: x.ipynb (1 GPUs, <1s>)",
-        "To stop waiting, interrupt the kernel (■). The notebook is not lost.",
+        "Held by:",
+        "  ada: x.ipynb (1 GPU, <14:03>)",
+        "To stop waiting, interrupt the kernel. The notebook is not lost.",
     ]
     assert "1 s" in harness.shown(cell)
     assert kinds(harness.published)[-3:] == ["busy", "display_data", "update_display_data"]
@@ -90,12 +76,14 @@ def test_an_interrupt_ends_the_wait_in_words_and_aborts_the_cells_behind(proxy: 
     assert reply["traceback"][1] == "Asked for: 1 GPU"
     assert reply["traceback"][2].startswith("Answer: interrupted after ")
     assert reply["traceback"][3] == "What to do: run the cell again to wait again."
-    assert kinds(harness.until_idle(cell)) == ["busy", "display_data", "clear_output", "error", "idle"]
+    shown, busy_after_the_interrupt = ["busy", "display_data"], ["busy"]
+    end = ["clear_output", "error", "idle"]
+    assert kinds(harness.until_idle(cell)) == [*shown, *busy_after_the_interrupt, *end]
     aborted = harness.reply_message(behind)
     assert aborted.content["status"] == aborted.metadata["status"] == "aborted"
     assert kinds(harness.until_idle(behind)) == ["busy", "idle"]
     again = harness.cell("1")
-    assert harness.shown(again).startswith("Waiting for 1 GPU")
+    assert harness.shown(again).startswith("Asked for 1 GPU")
 
 
 def test_sigint_ends_the_wait_too(proxy: StartProxy) -> None:
@@ -112,7 +100,7 @@ def test_without_stop_on_error_the_next_cell_tries_by_itself(proxy: StartProxy) 
     harness.shown(cell)
     harness.interrupt()
     assert harness.reply(cell)["status"] == "error"
-    assert harness.shown(behind).startswith("Waiting for 1 GPU")
+    assert harness.shown(behind).startswith("Asked for 1 GPU")
 
 
 def test_an_interrupt_before_the_first_message_is_answered_and_forgotten(proxy: StartProxy) -> None:
@@ -202,7 +190,7 @@ def test_manual_acquisition_is_explained(proxy: StartProxy) -> None:
     harness = proxy(BITFUSION_ACQUIRE="manual")
     reply = harness.reply(harness.cell("1"))
     assert "(acquire = manual)" in reply["traceback"][2]
-    assert reply["traceback"][3] == "What to do: run `%bitfusion acquire` in a cell, then this cell again."
+    assert reply["traceback"][3] == "What to do: run `%bitfusion acquire` in a cell, then do this again."
 
 
 def test_a_failed_acquisition_at_start_is_told_in_the_first_cell(proxy: StartProxy) -> None:
@@ -249,9 +237,9 @@ def test_what_was_held_runs_in_order_when_the_kernel_comes(proxy: StartProxy) ->
     status = harness.printed(harness.cell("%bitfusion"))
     assert "running on its GPU" in status
     died = harness.cell("import os; os._exit(3)")
-    reply = harness.reply(died)
-    assert reply["ename"] == "KernelDied"
-    assert "the kernel process ended with exit code 3" in reply["traceback"][1]
+    error = harness.error(died)
+    assert error["ename"] == "KernelDied"
+    assert "the kernel process ended with exit code 3" in error["traceback"][1]
     assert harness.process.wait(scaled(5)) == 1
 
 

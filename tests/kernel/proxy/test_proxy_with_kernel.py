@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.proxy_harness import GRANT, STAMP, ProxyHarness, kinds
+from tests.kernel.proxy_harness import GRANT, STAMP, ProxyHarness, StartProxy, kinds
 from tests.kernel.supervisor_harness import gone
 from tests.support.machine import scaled
 
 
 @pytest.fixture
-def running() -> Iterator[ProxyHarness]:
+def running(proxy: StartProxy) -> ProxyHarness:
     """A proxy whose kernel has run a first cell."""
-    harness = ProxyHarness(GRANT, others="time.sleep(30)")
+    harness = proxy(GRANT, others="time.sleep(30)")
     assert harness.reply(harness.cell("import os, time"))["execution_count"] == 1
-    yield harness
-    harness.close()
+    return harness
 
 
 def _pid(harness: ProxyHarness, expression: str) -> int:
@@ -31,6 +29,8 @@ def test_commands_beside_a_running_kernel(running: ProxyHarness) -> None:
     assert running.printed(running.cell("%bitfusion acquire")) == "This kernel has its GPU already.\n"
     assert running.printed(running.cell("%bitfusion request -n 2")) == (
         "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size.\n"
+        "Restarts of this kernel keep the new size. "
+        "One that is shut down and started anew does not know it.\n"
     )
     assert running.printed(running.cell("%bitfusion log")).startswith(f"{STAMP} Requesting GPUs [0]")
     rows = running.printed(running.cell("%bitfusion")).splitlines()
@@ -58,6 +58,18 @@ def test_a_client_command_is_ended_by_an_interrupt_in_words(running: ProxyHarnes
     assert running.reply(running.cell("1"))["status"] == "ok"
 
 
+def test_a_cell_in_a_subshell_runs_beside_a_client_command(running: ProxyHarness) -> None:
+    create = running.send("create_subshell_request", on="control")
+    subshell = running.reply(create, on="control")["subshell_id"]
+    health = running.cell("%bitfusion health")
+    aside = running.cell("print('aside')", subshell=subshell)
+    status = running.cell("%bitfusion", subshell=subshell)
+    assert running.reply(aside)["status"] == "ok"
+    assert running.printed(status).startswith("Kernel     running on its GPU")
+    running.interrupt()
+    assert running.reply(health)["status"] == "error"
+
+
 def test_an_interrupt_reaches_the_kernel_and_not_the_wrapper(running: ProxyHarness) -> None:
     cell = running.cell("print('on', flush=True); time.sleep(30)")
     running.on_iopub(lambda message: message.type == "stream")
@@ -69,13 +81,15 @@ def test_an_interrupt_reaches_the_kernel_and_not_the_wrapper(running: ProxyHarne
 
 def test_a_kernel_killed_in_a_cell_is_told_with_its_signal(running: ProxyHarness) -> None:
     cell, behind = running.cell("os.kill(os.getpid(), 9)"), running.cell("1")
-    reply = running.reply(cell)
-    answer, next_step = reply["traceback"][1:]
+    answer, next_step = running.error(cell)["traceback"][1:]
     # ipykernel 7.3 may have printed an error of its own while it started, which is then its last output.
-    assert answer.partition("; its last output: ")[0] == "Answer: the kernel process was killed by SIGKILL"
-    assert next_step == "What to do: restart the kernel and run the cells again."
-    assert running.reply(behind)["status"] == "aborted"
+    assert answer.startswith("Answer: the kernel process was killed by SIGKILL")
+    assert next_step == (
+        "What to do: restart the kernel, unless Jupyter has done that already, "
+        "and run the cells again from the first one."
+    )
     assert running.process.wait(scaled(5)) == 1
+    assert running.unanswered(cell, behind)
 
 
 def test_a_wrapper_killed_under_a_cell_is_told(running: ProxyHarness) -> None:
@@ -87,12 +101,11 @@ def test_a_wrapper_killed_under_a_cell_is_told(running: ProxyHarness) -> None:
         lambda message: message.type == "execute_input" and message.parent_header["msg_id"] == cell
     )
     os.kill(wrapper, signal.SIGKILL)
-    reply = running.reply(cell)
-    assert reply["ename"] == "WrapperDied"
-    assert reply["traceback"][2].startswith(
-        "Answer: `bitfusion run` was killed by SIGKILL; its last output: "
-    )
+    error = running.error(cell)
+    assert error["ename"] == "WrapperDied"
+    assert error["traceback"][2].startswith("Answer: `bitfusion run` was killed by SIGKILL")
     assert running.process.wait(scaled(5)) == 1
+    assert running.unanswered(cell)
     assert gone(kernel)
 
 
@@ -105,8 +118,8 @@ def test_shutdown_ends_a_kernel_that_is_busy(running: ProxyHarness) -> None:
     assert gone(kernel)
 
 
-def test_acquire_takes_the_gpu_now_and_tells_what_it_got() -> None:
-    harness = ProxyHarness(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
+def test_acquire_takes_the_gpu_now_and_tells_what_it_got(proxy: StartProxy) -> None:
+    harness = proxy(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
     cell = harness.cell("%bitfusion acquire")
     assert harness.shown(cell).splitlines()[1] == "The pool has not reported a position"
     text = harness.printed(cell)
@@ -114,10 +127,18 @@ def test_acquire_takes_the_gpu_now_and_tells_what_it_got() -> None:
     seen = [kind for kind in kinds(harness.until_idle(cell)) if kind != "update_display_data"]
     assert seen == ["busy", "display_data", "clear_output", "stream", "idle"]
     assert harness.reply(harness.cell("1"))["execution_count"] == 1
-    harness.close()
 
 
-def test_a_gpu_taken_at_start_serves_the_first_cell() -> None:
-    harness = ProxyHarness(GRANT, BITFUSION_ACQUIRE="start")
+def test_a_gpu_taken_at_start_serves_the_first_cell(proxy: StartProxy) -> None:
+    harness = proxy(GRANT, BITFUSION_ACQUIRE="start")
     assert harness.reply(harness.cell("1"))["execution_count"] == 1
-    harness.close()
+
+
+def test_a_variable_that_is_no_setting_is_told_in_the_first_cell_only(proxy: StartProxy) -> None:
+    harness = proxy(GRANT, BITFUSION_NUM_GPUS="2")
+    told = "BITFUSION_NUM_GPUS has no effect. Did you mean BITFUSION_GPUS?\n"
+    first = harness.until_idle(harness.cell("print('ran')"))
+    streams = [(m.content["name"], m.content["text"]) for m in first if m.type == "stream"]
+    assert streams == [("stderr", told), ("stdout", "ran\n")]
+    assert harness.printed(harness.cell("print('again')")) == "again\n"
+    assert f"Note       {told}" in harness.printed(harness.cell("%bitfusion"))

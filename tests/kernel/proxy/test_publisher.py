@@ -62,6 +62,37 @@ def test_a_new_subscriber_is_welcomed_on_its_topic(topic: bytes, identities: lis
     assert welcome.identities == identities
 
 
+def test_a_new_subscriber_hears_which_cell_waits() -> None:
+    socket = RecordingSocket()
+    publisher = Publisher(WIRE, socket)
+    publisher.stay_busy_with(PARENT)
+    socket.incoming += [[b"\x01"], [b"\x00"]]
+    publisher.welcome_subscriber()
+    publisher.welcome_subscriber()
+    welcome, state = socket.messages()
+    assert welcome.type == "iopub_welcome"
+    assert (state.content, state.parent_header) == ({"execution_state": "busy"}, PARENT)
+
+
+def test_the_kernel_is_busy_again_after_each_request_that_is_answered_while_a_cell_waits() -> None:
+    socket = RecordingSocket()
+    publisher = Publisher(WIRE, socket)
+    other = {"msg_id": "other"}
+    publisher.stay_busy_with(PARENT)
+    publisher.status("busy", other)
+    publisher.status("idle", other)
+    publisher.stay_busy_with(None)
+    publisher.status("idle", PARENT)
+    publisher.status("idle", other)
+    assert [(m.content["execution_state"], m.parent_header) for m in socket.messages()] == [
+        ("busy", other),
+        ("idle", other),
+        ("busy", PARENT),
+        ("idle", PARENT),
+        ("idle", other),
+    ]
+
+
 def test_a_subscriber_that_leaves_is_not_welcomed() -> None:
     socket = RecordingSocket()
     socket.incoming.append([b"\x00"])

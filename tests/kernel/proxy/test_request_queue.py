@@ -13,8 +13,18 @@ from bitfusion_kernel.proxy.request_queue import QueuedRequest, RequestQueue, Re
 WIRE = Wire(b"")
 
 
-def _request(message_type: str = "execute_request", commands: Any = None, **content: Any) -> QueuedRequest:
-    return QueuedRequest(WIRE.read(WIRE.build(message_type, content)), 0.0, commands)
+def _request(
+    message_type: str = "execute_request",
+    commands: Any = None,
+    *,
+    subshell: str | None = None,
+    arrived_at: float = 0.0,
+    **content: Any,
+) -> QueuedRequest:
+    message = WIRE.read(WIRE.build(message_type, content))
+    if subshell is not None:
+        message.header["subshell_id"] = subshell
+    return QueuedRequest(message, arrived_at, commands)
 
 
 def test_what_a_request_is() -> None:
@@ -25,26 +35,32 @@ def test_what_a_request_is() -> None:
     commands = _request(code="%bitfusion", commands=["status"])
     assert (commands.is_execute, commands.is_cell) == (True, False)
     assert not _request(stop_on_error=False).stops_on_error
+    assert _request(allow_stdin=False).is_unattended
+    for watched in ({}, {"allow_stdin": True}, {"allow_stdin": None}):
+        assert not _request(**watched).is_unattended
     comm = _request("comm_open")
     assert (comm.is_execute, comm.is_cell) == (False, False)
 
 
-@given(st.lists(st.booleans(), max_size=12))
-def test_taking_some_out_of_the_queue_keeps_the_order_of_all(silent: list[bool]) -> None:
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([None, "a", "b"])), max_size=12))
+def test_taking_some_out_of_the_queue_keeps_the_order_of_all(kinds: list[tuple[bool, str | None]]) -> None:
     queue = RequestQueue()
-    requests = [_request(silent=flag) for flag in silent]
-    for request in requests:
-        queue.append(request)
+    requests = []
+    for number, (silent, subshell) in enumerate(kinds):
+        requests.append(_request(silent=silent, subshell=subshell, arrived_at=number))
+        queue.append(requests[-1])
     first = queue.first_where(lambda request: request.is_silent)
     assert first is next((request for request in requests if request.is_silent), None)
     assert queue.take_where(lambda r: r.is_silent) == [r for r in requests if r.is_silent]
     left = [request for request in requests if not request.is_silent]
-    assert queue.requests() == left
+    assert list(queue) == left
     assert len(queue) == len(left)
+    assert set(queue.subshells) == {request.subshell for request in left}
     while left:
-        assert queue.first is left[0]
-        assert queue.pop() is left.pop(0)
-    assert queue.first is None
+        assert queue.first(left[0].subshell) is left[0]
+        queue.remove(left.pop(0))
+    assert not queue
+    assert queue.first(None) is None
 
 
 def test_one_can_leave_the_queue() -> None:
@@ -53,7 +69,7 @@ def test_one_can_leave_the_queue() -> None:
     queue.append(first)
     queue.append(second)
     queue.remove(first)
-    assert queue.requests() == [second]
+    assert list(queue) == [second]
     assert first not in queue
     assert second in queue
 
@@ -66,16 +82,31 @@ def test_cells_in_the_kernel_are_forgotten_when_answered() -> None:
     in_kernel.sent(_request("comm_open"))
     assert in_kernel.answered(first.message.id) is first
     assert in_kernel.answered(first.message.id) is None
-    assert in_kernel.take_all() == [second]
-    assert not in_kernel
+    assert in_kernel.running() == [second]
+    in_kernel.answered(second.message.id)
+    assert not in_kernel.runs(None)
+    assert in_kernel.running() == []
 
 
-def test_a_cell_in_a_subshell_is_not_tracked() -> None:
+def test_null_is_no_subshell() -> None:
+    """JupyterLab sends `"subshell_id": null` in every header."""
     in_kernel = RequestsInKernel()
     cell = _request()
-    cell.message.header["subshell_id"] = "a"
+    cell.message.header["subshell_id"] = None
     in_kernel.sent(cell)
-    assert not in_kernel
+    assert cell.subshell is None
+    assert in_kernel.runs(None)
+
+
+def test_each_shell_has_an_account_of_its_own() -> None:
+    in_kernel = RequestsInKernel()
+    main, silent, aside = _request(), _request(silent=True, subshell="a"), _request(subshell="a")
+    for request in (main, silent, aside):
+        in_kernel.sent(request)
+    assert in_kernel.running() == [main, aside]
+    in_kernel.answered(main.message.id)
+    assert (in_kernel.runs(None), in_kernel.runs("a")) == (False, True)
+    assert in_kernel.running() == [aside]
 
 
 def test_the_reply_to_a_cell_answered_early_is_withheld_once() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from bitfusion_kernel.protocol.wire import Message, Wire
 from bitfusion_kernel.proxy.shell_requests import BETTER_FROM_THE_KERNEL, ShellRequests
+from bitfusion_kernel.proxy.start_up_wait import StartUpWait
 from tests.kernel.proxy.parts import WIRE, Parts, cell, message
 
 
@@ -48,6 +49,36 @@ def test_a_kernel_that_starts_answers_what_it_knows_better(request_type: str) ->
     parts.lifecycle.wrapper_exited(1)
     shell.on_wait_over()
     assert _reply_types(parts)[1:] == [request_type.replace("request", "reply")]
+
+
+def _starting_up() -> tuple[Parts, ShellRequests]:
+    parts = Parts()
+    parts.lifecycle.request()
+    parts.start_up = StartUpWait(parts.loop, parts.lifecycle, lasts=True)
+    return parts, _shell(parts)
+
+
+def test_a_kernel_that_is_ready_only_with_its_gpu_says_so_itself() -> None:
+    """Clients ask every second; a queue of all that would flood the client that reads one answer."""
+    parts, _ = _starting_up()
+    asked = [message("kernel_info_request") for _ in range(3)]
+    another = message("kernel_info_request", client=b"another")
+    _send(parts, *asked[:2], another, message("comm_info_request"), asked[2])
+    assert _reply_types(parts) == ["comm_info_reply"]
+    parts.connect()
+    assert parts.in_kernel() == [another.id, asked[2].id]
+
+
+def test_a_kernel_that_gets_no_gpu_is_ready_to_say_why() -> None:
+    parts, shell = _starting_up()
+    asked = message("kernel_info_request")
+    _send(parts, asked)
+    parts.lifecycle.wrapper_exited(1)
+    parts.start_up.end()
+    shell.on_wait_over()
+    assert _reply_types(parts) == ["kernel_info_reply"]
+    _send(parts, message("kernel_info_request"))
+    assert _reply_types(parts) == ["kernel_info_reply"] * 2
 
 
 def test_a_silent_cell_of_command_lines_is_the_kernels() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.kernel.proxy_harness import ProxyHarness, refuse
+from tests.support.machine import scaled
 
 TYPES = (
     "execute_request",
@@ -79,9 +81,10 @@ def test_signed_nonsense_on_a_channel_does_not_end_the_proxy(proxy: ProxyHarness
 )
 def test_nonsense_on_the_magics_socket_does_not_end_the_proxy(proxy: ProxyHarness, question: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(5)
+        peer.settimeout(scaled(5))
         peer.connect(str(_runtime_folder() / "proxy"))
-        peer.sendall(question)
-        peer.shutdown(socket.SHUT_WR)
-        assert peer.recv(100) == b""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may close unread
+            peer.sendall(question)
+            peer.shutdown(socket.SHUT_WR)
+            assert peer.recv(100) == b""
     assert proxy.reply(proxy.send("kernel_info_request"))["status"] == "ok"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.wait_display import SHOW_AFTER, SHOW_SILENT_WAIT_AFTER, UPDATE_EVERY
 from tests.kernel.proxy.parts import LAUNCHED, Parts, cell
 
 TIMER = "wait display"
-POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3, ahead: ada"
+POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3; held by ada"
 
 
 def _waiting(*, position: bool = True) -> tuple[Parts, QueuedRequest]:
@@ -37,11 +39,43 @@ def test_a_wait_is_shown_after_a_moment_and_then_updated_in_place() -> None:
     parts.loop.fire(TIMER)
     before = time.monotonic()
     parts.loop.fire(TIMER)
-    assert parts.published(waiting) == ["busy", "display_data", "update_display_data"]
-    shown, updated = (m.content for m in parts.iopub.messages()[1:])
+    assert parts.published(waiting) == ["display_data", "update_display_data"]
+    shown, updated = (m.content for m in parts.iopub.messages())
     assert shown["transient"] == updated["transient"]
     assert "Position 2 of 3" in shown["data"]["text/plain"]
     assert before <= _due(parts) - UPDATE_EVERY <= time.monotonic()
+
+
+@pytest.mark.parametrize("allow_stdin", [True, False])
+def test_a_cell_that_nobody_watches_shows_what_counts_its_wait(allow_stdin: bool) -> None:
+    parts = Parts()
+    parts.submit(cell(allow_stdin=allow_stdin))
+    parts.started[0].on_line(POSITION)
+    parts.loop.fire(TIMER)
+    shown = parts.iopub.messages()[-1].content["data"]["text/plain"]
+    assert ("A time limit for cells counts this wait." in shown) is not allow_stdin
+
+
+def test_while_a_cell_waits_the_kernel_stays_busy_with_it() -> None:
+    parts, waiting = _waiting()
+    parts.publisher.status("idle", {"msg_id": "before it is shown"})
+    parts.loop.fire(TIMER)
+    parts.publisher.status("idle", {"msg_id": "while it is shown"})
+    assert parts.published(waiting) == ["busy", "display_data", "busy"]
+    parts.display.end()
+    parts.publisher.status("idle", {"msg_id": "after it"})
+    assert parts.published(waiting)[3:] == ["clear_output"]
+
+
+def test_a_cell_that_joins_a_wait_leaves_the_display_where_it_is() -> None:
+    parts, waiting = _waiting()
+    parts.loop.fire(TIMER)
+    joins = cell()
+    parts.display.show_in(joins)
+    parts.loop.fire(TIMER)
+    parts.display.end()
+    assert parts.published(waiting) == ["display_data", "update_display_data", "clear_output"]
+    assert parts.published(joins) == []
 
 
 def test_a_client_that_says_nothing_gets_more_time() -> None:
@@ -52,7 +86,7 @@ def test_a_client_that_says_nothing_gets_more_time() -> None:
     assert _due(parts) == parts.display._since + SHOW_SILENT_WAIT_AFTER
     parts.display._since -= 2000
     parts.loop.fire(TIMER)
-    assert parts.published(waiting) == ["busy", "display_data"]
+    assert parts.published(waiting) == ["display_data"]
 
 
 def test_a_wait_that_is_over_before_it_was_shown_is_not_shown() -> None:
@@ -81,14 +115,14 @@ def test_a_new_position_is_shown_at_once_but_not_in_a_young_wait() -> None:
     assert not parts.iopub.sent
     parts.display._since -= 2000
     parts.display.refresh()
-    assert parts.published(waiting) == ["busy", "display_data"]
+    assert parts.published(waiting) == ["display_data"]
 
 
 def test_the_end_clears_what_was_shown_once() -> None:
     parts, waiting = _waiting()
     parts.loop.fire(TIMER)
     assert parts.display.end() is waiting
-    shown = ["busy", "display_data", "clear_output"]
+    shown = ["display_data", "clear_output"]
     assert parts.published(waiting) == shown
     parts.display.end()
     parts.display.refresh()
