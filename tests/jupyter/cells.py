@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.jupyter.client import Cell, Client, Message
+from tests.support.waiting import Deadline
 
 
 def running_cell(client: Client) -> Cell:
@@ -20,6 +21,13 @@ def waiting_cell(client: Client, code: str = "print('never')") -> Cell:
     cell = client.send(code)
     client.pump(lambda: notices(cell), 10, "the notice", lambda: cell.kinds)
     return cell
+
+
+def wait_for_death(client: Client, cell: Cell, limit_s: float | Deadline) -> None:
+    """Until the cell shows why its kernel died; a dead kernel replies to nothing."""
+    client.pump(lambda: cell.of("error"), limit_s, "the reason of the death", lambda: cell.kinds)
+    client.settle(0.3)
+    assert cell.reply is None
 
 
 def notices(cell: Cell) -> list[Message]:

@@ -110,6 +110,8 @@ class Client:
 
     def __init__(self, channels: BlockingKernelClient) -> None:
         self.channels = channels
+        self.header: dict[str, Any] = {}
+        """Fields that every header of this client has besides jupyter_client's; see `like_jupyterlab`."""
         self.iopub: list[Message] = []
         self.replies: dict[str, Message] = {}
         self.input_requests: list[Message] = []
@@ -130,6 +132,15 @@ class Client:
     def session(self) -> Any:
         return self.channels.session
 
+    def like_jupyterlab(self) -> None:
+        """Send headers as JupyterLab 4.4 and later: its createMessage writes null for the main shell."""
+        self.header = {"username": "", "version": "5.2", "subshell_id": None}
+
+    def _message(self, msg_type: str, content: Message) -> Message:
+        message: Message = self.session.msg(msg_type, content)
+        message["header"] |= self.header
+        return message
+
     def send(self, code: str, subshell_id: str | None = None, **options: Any) -> Cell:
         """Send an execute request and do not wait."""
         content = {
@@ -140,7 +151,7 @@ class Client:
             "allow_stdin": False,
             "stop_on_error": True,
         } | options
-        message = self.session.msg("execute_request", content)
+        message = self._message("execute_request", content)
         if subshell_id is not None:
             message["header"]["subshell_id"] = subshell_id
         cell = Cell(code, message["header"]["msg_id"])
@@ -162,7 +173,7 @@ class Client:
 
     def ask(self, msg_type: str, content: Message | None = None, channel: str = "shell") -> str:
         """Send any request without waiting; returns its message id."""
-        message = self.session.msg(msg_type, content or {})
+        message = self._message(msg_type, content or {})
         getattr(self.channels, f"{channel}_channel").send(message)
         return str(message["header"]["msg_id"])
 

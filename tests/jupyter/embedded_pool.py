@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +64,24 @@ class Pool:
             return []
         return list(self.status()["waiting"])
 
+    def held(
+        self, label: str = "somebody.ipynb"
+    ) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+        """One GPU is somebody else's while this lasts."""
+        return self._other(label, 1, self.leases, "the holder's GPU")
+
+    def asked_before(
+        self, label: str, gpus: int
+    ) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+        """Somebody else waits for GPUs while this lasts."""
+        return self._other(label, gpus, self.waiting, "the waiter's position")
+
     @contextlib.contextmanager
-    def held(self, label: str = "somebody.ipynb") -> Iterator[subprocess.Popen[bytes]]:
-        """All GPUs of one request are somebody else's while this lasts."""
+    def _other(
+        self, label: str, gpus: int, is_there: Callable[[], object], what: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
         holder = subprocess.Popen(
-            [CLIENT, "run", "-n", "1", "--", "sleep", "600"],
+            [CLIENT, "run", "-n", str(gpus), "--", "sleep", "600"],
             env=os.environ | self.environment | {"BITFUSION_LABEL": label},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -76,7 +89,7 @@ class Pool:
             start_new_session=True,
         )
         try:
-            wait_until(self.leases, "the holder's GPU")
+            wait_until(is_there, what)
             yield holder
         finally:
             self.end(holder)

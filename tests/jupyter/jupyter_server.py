@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -11,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from tests.jupyter.client import Client
@@ -44,7 +47,7 @@ class ServerProcess:
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", module, "--no-browser", "--allow-root"),
+                    *(sys.executable, "-X", "faulthandler", "-m", module, "--no-browser", "--allow-root"),
                     *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
                     "--IdentityProvider.token=",
                     *options,
@@ -69,9 +72,29 @@ class ServerProcess:
         return json.loads(text) if text else None
 
     def stop(self) -> None:
-        """End it gently."""
+        """End it gently. Fails with its log and all its stacks if it stands anywhere but at its last step."""
         self.process.terminate()
-        self.process.wait(scaled(20))
+        try:
+            self.process.wait(scaled(10))
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler writes all stacks to the log
+            self.process.wait(scaled(20))
+            log = self.log.read_text()
+            if not _waits_for_anyio(log):
+                pytest.fail(f"the server did not end:\n{log[-8000:]}", pytrace=False)
+
+
+def _waits_for_anyio(log: str) -> bool:
+    """Whether its kernels were shut down, and only the interpreter waits, for a thread of anyio.
+
+    jupyter_server 2.21 reads files in anyio's threads and ends its loop by itself; a thread that became idle
+    at that moment is never told to end.
+    """
+    _, _, stacks = log.partition("Fatal Python error: Aborted")
+    threads = stacks.count("(most recent call first)")
+    last_step = re.search(r'Current thread .*\n  File ".*threading\.py", line \d+ in _shutdown\n', stacks)
+    others_are_anyios = threads == 1 + stacks.count("anyio/_backends/_asyncio.py")
+    return "Kernel shutdown: " in log and last_step is not None and others_are_anyios
 
 
 class Server(ServerProcess):

@@ -1,23 +1,23 @@
-"""papermill, nbconvert and jupyter execute run a notebook in this kernel with one command."""
+"""papermill, nbconvert, jupyter execute and nbclient run a notebook in this kernel with one command."""
 
 from __future__ import annotations
 
+import math
 import os
-import subprocess
-import sys
-import threading
+import re
 import time
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.conftest import FIRST_CELL, OURS, START
 from tests.jupyter.embedded_pool import MEMORY_MIB, Pool
 from tests.jupyter.live_kernel import without_pytest
+from tests.jupyter.tools import TOOLS, ToolRun, limits
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -27,71 +27,11 @@ SHOW_SHARE = (
     "import json, os\nprint([d['memory_mib'] for d in json.loads(os.environ['BITFUSION_POOL_DEVICES'])])"
 )
 
-TOOLS = {
-    "papermill": lambda source, target, kernel: [
-        "papermill",
-        "-k",
-        kernel,
-        "--no-progress-bar",
-        source,
-        target,
-    ],
-    "nbconvert": lambda source, target, kernel: [
-        *("jupyter", "nbconvert", "--to", "notebook", "--execute", "--output", target),
-        *(f"--ExecutePreprocessor.kernel_name={kernel}", source),
-    ],
-    "jupyter execute": lambda source, target, kernel: [
-        *("jupyter", "execute", f"--kernel_name={kernel}", f"--output={target}", source),
-    ],
-}
-
-
-class Run:
-    """One tool at work on one notebook; its output is read until the pipe's end."""
-
-    def __init__(self, tool: str, kernel: str, folder: Path, *cells: str, **settings: str) -> None:
-        source, self.target = folder / f"{tool}.ipynb", folder / f"{tool} done.ipynb"
-        nbformat.write(new_notebook(cells=[new_code_cell(code) for code in cells]), source)
-        command = TOOLS[tool](str(source), str(self.target), kernel)
-        scripts = Path(sys.executable).parent
-        self.process = subprocess.Popen(
-            [str(scripts / command[0]), *command[1:]],
-            cwd=folder,
-            env=without_pytest(os.environ | settings),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._text = ""
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self._text = self.process.stdout.read()
-
-    def finish(self, limit_s: float) -> str:
-        """The tool's own output, once it has ended and its pipe too."""
-        self.process.wait(scaled(limit_s))
-        self._reader.join(scaled(1))
-        assert not self._reader.is_alive(), "somebody still holds the tool's output pipe"
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return self._text
-
-    def outputs(self) -> list[Any]:
-        return [
-            cell.outputs
-            for cell in nbformat.read(self.target, as_version=4).cells
-            if cell.cell_type == "code"
-        ]
-
 
 @pytest.mark.parametrize("kernel", OURS)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_size_comes_from_the_environment(pool: Pool, tmp_path: Path, tool: str, kernel: str) -> None:
-    run = Run(tool, kernel, tmp_path, SHOW_SHARE, "print('end')", BITFUSION_PARTIAL="0.25")
+    run = ToolRun(tool, kernel, tmp_path, SHOW_SHARE, "print('end')", BITFUSION_PARTIAL="0.25")
     text = run.finish(45)
     assert run.process.returncode == 0, text
     assert [outputs[-1]["text"] for outputs in run.outputs()] == [f"[{MEMORY_MIB // 4}]\n", "end\n"]
@@ -103,7 +43,7 @@ def test_size_comes_from_the_environment(pool: Pool, tmp_path: Path, tool: str, 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_saved_notebook_holds_no_trace_of_a_wait(pool: Pool, tmp_path: Path, tool: str) -> None:
     with pool.held():
-        run = Run(tool, FIRST_CELL, tmp_path, "x = 1", "print(x)\n'result'")
+        run = ToolRun(tool, FIRST_CELL, tmp_path, "x = 1", "print(x)\n'result'")
         wait_until(pool.waiting, "the tool's kernel in the queue", 20)
         time.sleep(1.5)  # until the notice is shown
     text = run.finish(30)
@@ -114,14 +54,109 @@ def test_saved_notebook_holds_no_trace_of_a_wait(pool: Pool, tmp_path: Path, too
     assert "Waiting" not in run.target.read_text()
 
 
+@pytest.mark.parametrize("interrupt", [False, True], ids=["shuts down", "interrupts"])
+def test_a_wait_that_nbclient_ends_leaves_why_and_no_display(pool: Pool, interrupt: bool) -> None:
+    """Its time limit for a cell counts the wait, too; then it shuts the kernel down, or interrupts first."""
+    notebook = new_notebook(cells=[new_code_cell("print('never')")])
+    client = NotebookClient(
+        notebook, kernel_name=FIRST_CELL, timeout=math.ceil(scaled(3)), interrupt_on_timeout=interrupt
+    )
+    with pool.held(), pytest.raises(CellExecutionError if interrupt else CellTimeoutError):
+        client.execute(env=without_pytest(os.environ))
+    told = [(output["output_type"], output.get("ename")) for output in notebook.cells[0].outputs]
+    assert told == [("error", "WaitCancelled")]
+    wait_for_no_process(pool, 5)
+
+
 @pytest.mark.parametrize("tool", ["papermill", "nbconvert"])
 def test_error_of_the_pool_is_the_tools_error(pool: Pool, tmp_path: Path, tool: str) -> None:
-    run = Run(tool, FIRST_CELL, tmp_path, "print('never')", BITFUSION_GPUS="3")
+    run = ToolRun(tool, FIRST_CELL, tmp_path, "print('never')", BITFUSION_GPUS="3")
     text = run.finish(45)
     assert run.process.returncode != 0
     for words in ("3 GPUs", "What to do"):
         assert words in text
     wait_for_no_process(pool, 3)
+
+
+COUNTS_THE_WAIT = "With BITFUSION_ACQUIRE=start_and_wait the limit for the kernel's start counts it instead."
+
+
+@pytest.mark.parametrize("tool", ["papermill", "nbconvert"])
+def test_end_of_a_cells_limit_while_it_waits_is_explained(pool: Pool, tmp_path: Path, tool: str) -> None:
+    limit = math.ceil(scaled(2))
+    with pool.held("boss.ipynb") as holder:
+        run = ToolRun(
+            tool, FIRST_CELL, tmp_path, "print('never')", options=limits(tool, cell=limit, start=600)
+        )
+        text = run.finish(60)
+        wait_for_no_process(pool, 3, holder=holder.pid)
+    assert run.process.returncode != 0
+    assert f"A cell timed out while it was being executed, after {limit} seconds." in text
+    assert re.search(r"while a cell waited, after \d+ s of waiting for 1 GPU \(.*boss\.ipynb", text), text
+    assert COUNTS_THE_WAIT in text
+    if tool == "papermill":  # the others save nothing
+        ((shown,),) = run.outputs()
+        assert "the limit for the kernel's start counts the wait instead." in shown["traceback"][-1]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_wait_in_the_kernels_start_leaves_a_cell_its_whole_limit(
+    pool: Pool, tmp_path: Path, tool: str
+) -> None:
+    limit = math.ceil(scaled(3))
+    given = limits(tool, cell=limit, start=600)
+    with pool.held():
+        run = ToolRun(
+            tool, FIRST_CELL, tmp_path, "print('ran')", options=given, BITFUSION_ACQUIRE="start_and_wait"
+        )
+        wait_until(pool.waiting, "the tool's kernel in the queue", 20)
+        time.sleep(limit + 1)
+    text = run.finish(60)
+    assert run.process.returncode == 0, text
+    assert [[output["text"] for output in outputs] for outputs in run.outputs()] == [["ran\n"]]
+    assert "the kernel is ready when it has 1 GPU (position 1 of 1; held by " in text
+    assert "shut down" not in text
+
+
+@pytest.mark.parametrize("tool", ["papermill", "jupyter execute"])
+def test_end_of_the_starts_limit_while_it_waits_is_explained(pool: Pool, tmp_path: Path, tool: str) -> None:
+    limit = math.ceil(scaled(2))
+    given = limits(tool, cell=600, start=limit)
+    with pool.held("boss.ipynb") as holder:
+        run = ToolRun(tool, FIRST_CELL, tmp_path, "1", options=given, BITFUSION_ACQUIRE="start_and_wait")
+        text = run.finish(60)
+        wait_for_no_process(pool, 3, holder=holder.pid)
+    assert run.process.returncode != 0
+    assert f"Kernel didn't respond in {limit} seconds" in text
+    waited = r"shut down before the kernel was ready, after \d+ s of waiting for 1 GPU \(.*boss\.ipynb"
+    assert re.search(waited, text), text
+    assert "--start-timeout of papermill, startup_timeout of nbconvert and jupyter execute." in text
+
+
+def test_end_of_the_pools_limit_in_the_kernels_start_fails_the_first_cell(pool: Pool, tmp_path: Path) -> None:
+    with pool.held():
+        run = ToolRun(
+            *("papermill", FIRST_CELL, tmp_path, "print('never')"),
+            options=limits("papermill", cell=600, start=600),
+            BITFUSION_ACQUIRE="start_and_wait",
+            BITFUSION_TIMEOUT="2s",
+        )
+        text = run.finish(60)
+    assert run.process.returncode != 0
+    assert "No GPU became free in time." in text
+
+
+def test_cell_that_a_tool_interrupts_at_its_limit_says_what_counts_the_wait(
+    pool: Pool, tmp_path: Path
+) -> None:
+    given = limits("nbconvert", cell=math.ceil(scaled(2)), start=600)
+    interrupts = "--ExecutePreprocessor.interrupt_on_timeout=True"
+    with pool.held():
+        run = ToolRun("nbconvert", FIRST_CELL, tmp_path, "print('never')", options=[*given, interrupts])
+        text = run.finish(60)
+    assert run.process.returncode != 0
+    assert "Waiting for GPUs was cancelled." in text
+    assert "If a time limit for cells has ended it: with BITFUSION_ACQUIRE=start_and_wait" in text
 
 
 @pytest.mark.long
@@ -131,7 +166,7 @@ def test_gpu_that_comes_after_75_s(pool: Pool, tmp_path: Path) -> None:
     begin = time.monotonic()
     with pool.held():
         runs = [
-            Run(tool, kernel, tmp_path, SHOW_SHARE, "'end'", BITFUSION_PARTIAL="0.25")
+            ToolRun(tool, kernel, tmp_path, SHOW_SHARE, "'end'", BITFUSION_PARTIAL="0.25")
             for tool, kernel in zip(TOOLS, (FIRST_CELL, START, FIRST_CELL), strict=True)
         ]
         time.sleep(75 - (time.monotonic() - begin))

@@ -67,6 +67,40 @@ def test_size_is_changed_before_the_first_cell(launch: Launch, pool: Pool) -> No
     assert pool.leases()[0]["devices"][0]["memory_mib"] == MEMORY_MIB // 4
 
 
+@pytest.mark.parametrize("code", ["%bitfusion request -n 2", "x = 1\n%bitfusion request -n 2"])
+def test_a_size_that_the_pool_can_never_give_is_refused_at_once(launch: Launch, code: str) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.run(code)
+    said = cell.error_text if cell.status == "error" else cell.stream("stderr")
+    assert "No server of the pool can ever give this.\nAsked for: 2 GPUs\n" in said
+    assert kernel.run("%bitfusion request").stream() == "The next start asks for 1 GPU.\n"
+    assert kernel.run("1").status == "ok"
+
+
+@pytest.mark.parametrize(("name", "now"), [(FIRST_CELL, True), (START, False)], ids=["killed", "asked"])
+def test_a_size_that_was_asked_for_survives_the_restart(
+    launch: Launch, pool: Pool, name: str, now: bool
+) -> None:
+    kernel = launch(name)
+    kernel.run("1")
+    said = text_of(kernel.run("%bitfusion request -p 0.25"))
+    assert said.splitlines() == [
+        "Noted: 1 GPU × 25 %. This kernel keeps what it has; restart it to get the new size.",
+        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it.",
+    ]
+    for _ in range(2):
+        kernel.restart(now=now)
+        kernel.run("1")
+        wait_until(
+            lambda: [lease["devices"][0]["memory_mib"] for lease in pool.leases()] == [MEMORY_MIB // 4],
+            "the new size",
+            5,
+        )
+    assert text_of(kernel.run("%bitfusion request --reset")).startswith("Noted: 1 GPU, as its settings say.")
+    kernel.restart(now=now)
+    assert text_of(kernel.run("%bitfusion request")) == "The next start asks for 1 GPU.\n"
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_acquire_takes_the_gpu_without_a_count(launch: Launch, pool: Pool, name: str) -> None:
     kernel = launch(name)
@@ -75,6 +109,25 @@ def test_acquire_takes_the_gpu_without_a_count(launch: Launch, pool: Pool, name:
     wait_until(pool.leases, "the lease", 2)
     assert kernel.run("1").count == 1
     assert kernel.run("%bitfusion acquire").status == "ok"
+
+
+@pytest.mark.parametrize("code", ["print('ran')", "%bitfusion acquire"])
+def test_questions_are_answered_while_a_cell_waits(launch: Launch, pool: Pool, code: str) -> None:
+    with pool.held("digits.ipynb"):
+        kernel = launch(FIRST_CELL)
+        waiting = waiting_cell(kernel.client, code)
+        shown = text_of(kernel.run("%bitfusion"))
+        assert "Held by " in shown
+        assert "digits.ipynb (1 GPU, since " in shown
+        shown = text_of(kernel.run("%bitfusion pool"))
+        assert f"{MEMORY_MIB} MiB held by " in shown
+        assert "Waiting:\n     position 1: " in shown
+        assert "Waiting for GPUs" in text_of(kernel.run("%bitfusion log"))
+        assert "%bitfusion acquire    take the GPU now" in text_of(kernel.run("%bitfusion help"))
+        assert waiting.reply is None
+    kernel.client.finish(waiting)
+    assert (waiting.status, waiting.count) == ("ok", 1)
+    assert kernel.run("2").count == (2 if code.startswith("print") else 1)
 
 
 def test_manual_kernel_waits_for_the_command(
@@ -105,8 +158,11 @@ def test_acquire_waits_its_turn_and_can_be_interrupted(launch: Launch, pool: Poo
     assert kernel.run("1").count == 1
 
 
-def test_commands_in_their_place_among_other_cells(launch: Launch, pool: Pool) -> None:
+@pytest.mark.parametrize("client", ["jupyter_client", "JupyterLab"])
+def test_commands_in_their_place_among_other_cells(launch: Launch, pool: Pool, client: str) -> None:
     kernel = launch(START)
+    if client == "JupyterLab":
+        kernel.client.like_jupyterlab()
     cells = [
         kernel.client.send(code)
         for code in (
@@ -119,7 +175,7 @@ def test_commands_in_their_place_among_other_cells(launch: Launch, pool: Pool) -
     ]
     kernel.client.finish_all(*cells)
     assert [cell.status for cell in cells] == ["ok"] * 5
-    assert [cell.count for cell in cells if not cell.code.startswith("%")] == [1, 2, 3]
+    assert [cell.count for cell in cells] == [1, 1, 2, 2, 3], "a command repeats the number before it"
     begins = [cell.seen_at[0] for cell in cells]
     assert begins == sorted(begins)
 
@@ -131,6 +187,42 @@ def test_command_inside_other_code(launch: Launch, code: str) -> None:
     assert (cell.status, cell.count) == ("ok", 1)
     assert DEVICE in text_of(cell)
     assert cell.stream().endswith("1\n")
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["before", "with"])
+def test_tab_completes_commands_and_options_before_and_with_a_kernel(
+    launch: Launch, pool: Pool, started: bool
+) -> None:
+    kernel = launch(FIRST_CELL)
+    if started:
+        kernel.run("1")
+    for code, wanted in (("%bitfusion re", "request"), ("x = 1\n%bitfusion request --par", "--partial")):
+        reply = kernel.client.request("complete_request", {"code": code, "cursor_pos": len(code)})
+        assert reply["matches"] == [wanted]
+        assert code[reply["cursor_start"] : reply["cursor_end"]] == code.split()[-1]
+    assert len(pool.leases()) == started
+
+
+@pytest.mark.parametrize("code", ["%bitfusion -h", "%bitfusion?", "%%bitfusion"])
+def test_help_takes_no_gpu(launch: Launch, pool: Pool, code: str) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.run(code)
+    assert (cell.status, pool.leases()) == ("ok", [])
+    assert "%bitfusion acquire    take the GPU now" in cell.stream()
+
+
+def test_a_cell_magic_that_is_none_takes_no_gpu(launch: Launch, pool: Pool) -> None:
+    kernel = launch(FIRST_CELL)
+    cell = kernel.run("%%bitfusion\nprint(1)")
+    assert "%%bitfusion is no cell magic" in cell.error_text
+    assert (cell.stream(), pool.leases()) == ("", [])
+
+
+def test_the_help_of_the_client_in_cells(launch: Launch, pool: Pool) -> None:
+    kernel = launch(FIRST_CELL)
+    said = kernel.run("!bitfusion run --help; bitfusion run -n 1 -h").stream()
+    assert said.count("-n N, --num_gpus N         number of GPUs, all from one server (required)") == 2
+    assert "Error" not in said
 
 
 def test_wrong_command_is_a_clear_error_and_aborts_what_follows(launch: Launch) -> None:

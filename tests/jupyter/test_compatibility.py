@@ -1,5 +1,7 @@
 """What people already have keeps working: kernelspecs, config files, variables, commands of earlier releases.
 
+So does what runs: an update may come between a kernel and its restart, or between a proxy and its first cell.
+
 The files in `compatibility/` are as version 0.1.0 wrote or documented them; in the kernelspec `@PYTHON@`,
 `@PACKAGE@` and `@FOLDER@` stand for the paths. They are never changed: whoever has installed such a
 kernelspec has these very files.
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +21,11 @@ from pathlib import Path
 import pytest
 
 import bitfusion_kernel
+from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.gpu.request_note import RequestNote
+from bitfusion_kernel.gpu.simulated import with_banner_line
 from bitfusion_kernel.settings.resolve import current_settings
+from tests.jupyter.conftest import bitfusion_kernel_command
 from tests.jupyter.embedded_pool import MEMORY_MIB, Pool
 from tests.jupyter.live_kernel import LiveKernel
 from tests.support.machine import scaled
@@ -37,6 +45,12 @@ SETTINGS = {
     "silent_wait": ("7", 7.0),
 }
 """The documented settings, each with a value as it is written and as it is meant."""
+
+NOTES_KEY = b"6e1c5b1c-a6a8d9c1f7a54e0fbc3d0ff0"
+"""The key in a connection file."""
+
+NOTE = "6e7853f1ceadeba5e05ad5f9a3706d53.json"
+"""The name of that kernel's note."""
 
 MEANT_BY = {"memory": "memory_mib", "filter": "filters", "server_list": "servers"}
 """Settings whose field has another name."""
@@ -100,7 +114,8 @@ def test_a_cell_finds_the_variables_of_its_lease_and_its_proxy(kernel: LiveKerne
 def test_the_kernel_answers_with_the_kernel_info_in_the_kernelspec(kernel: LiveKernel) -> None:
     kernel.connect(ready=False)
     reply = kernel.client.channels.kernel_info(reply=True, timeout=scaled(30))
-    assert reply["content"] == json.loads((FILES / "kernel_info.json").read_text(encoding="utf-8"))
+    written = json.loads((FILES / "kernel_info.json").read_text(encoding="utf-8"))
+    assert reply["content"] == with_banner_line(written)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +150,69 @@ def test_a_variable_and_an_option_set_each_setting(name: str) -> None:
     ):
         holder = settings.request if hasattr(settings.request, field) else settings
         assert getattr(holder, field) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "meant"),
+    [
+        ("partial", ".5", 0.5),
+        ("partial", "1", 1.0),
+        ("memory", "8G", 7629),
+        ("memory", "8000M", 7629),
+        ("memory", "8192", 8192),
+        ("memory", "0.5Gi", 512),
+        ("filter", "a=b;c=d", (("a", "b"), ("c", "d"))),
+        ("timeout", "1h30m", 5400),
+        ("timeout", "90", 90),
+        ("silent_wait", "2.5", 2.5),
+    ],
+)
+def test_each_spelling_of_a_value_keeps_its_meaning(name: str, written: str, meant: object) -> None:
+    settings = current_settings([], {f"BITFUSION_{name.upper()}": written})
+    field = MEANT_BY.get(name, name)
+    assert getattr(settings.request if name != "silent_wait" else settings, field) == meant
+
+
+def test_what_a_kernel_was_asked_for_before_an_update_holds_after_its_restart(tmp_path: Path) -> None:
+    notes = tmp_path / "bitfusion-kernel" / "requests"
+    notes.mkdir(parents=True, mode=0o700)
+    (notes / NOTE).write_text((FILES / "request_note.json").read_text(encoding="utf-8"), encoding="utf-8")
+    request = RequestNote(NOTES_KEY, {"XDG_STATE_HOME": str(tmp_path)}).read()
+    filters, servers = (("device.name", "Tesla"),), ("10.0.0.1:56001",)
+    assert request == GpuRequest(2, 0.25, filters=filters, servers=servers, timeout=1200)
+
+
+def test_an_installed_kernelspec_is_listed_and_removed(kernelspec: Path) -> None:
+    listed = subprocess.run(
+        [*bitfusion_kernel_command(), "list"], capture_output=True, text=True, check=True, timeout=scaled(30)
+    )
+    assert re.search(r"^half +Bitfusion \(1 GPU × 50 %\) +1 GPU × 50 % .*first_cell", listed.stdout, re.M)
+    subprocess.run([*bitfusion_kernel_command(), "remove", "half"], check=True, timeout=scaled(30))
+    assert not kernelspec.exists()
+
+
+def test_a_launcher_of_today_serves_the_supervisor_of_a_kernel_that_ran_before_the_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command line and its messages, as version 0.1.0 has them."""
+    monkeypatch.chdir(tmp_path)  # the path of a socket may have 107 bytes only
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("launcher-1")
+        listener.listen(1)
+        listener.settimeout(scaled(20))
+        argv = [sys.executable, "-I", "-S", str(PACKAGE / "processes" / "launcher.py")]
+        launcher = subprocess.Popen([*argv, "launcher-1", "--", "sleep", "300"])
+        connection, _ = listener.accept()
+    with connection, connection.makefile("rw", encoding="utf-8") as lines:
+        connection.settimeout(None)
+        launched = json.loads(lines.readline())
+        assert (launched["type"], launched["launcher_pid"]) == ("launched", launcher.pid)
+        assert isinstance(launched["kernel_pid"], int)
+        assert isinstance(launched["environment"], dict)
+        lines.write('{"type": "stop"}\n')
+        lines.flush()
+        assert json.loads(lines.readline()) == {"type": "kernel_exited", "status": -9}
+        launcher.wait(scaled(10))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, START
 from tests.support.machine import scaled
 
+Message = dict[str, Any]
+
 pytestmark = pytest.mark.usefixtures("kernelspecs", "pool")
 
 
@@ -49,6 +51,42 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
     supported_history_operations = ("tail", "search")
     code_inspect_sample = "zip"
     code_clear_output = "from IPython.display import clear_output; clear_output()"
+
+    def execute_helper(
+        self,
+        code: str,
+        timeout: float = 15,
+        silent: bool = False,
+        store_history: bool = True,
+        stop_on_error: bool = True,
+    ) -> tuple[Message, list[Message]]:
+        """As the suite's own, but made for slow machines: longer limits, and a wait may have been shown."""
+        options = {"silent": silent, "store_history": store_history, "stop_on_error": stop_on_error}
+        msg_id = self.kc.execute(code=code, **options)
+        reply = self.get_non_kernel_info_reply(timeout=scaled(timeout))
+        jupyter_kernel_test.validate_message(reply, "execute_reply", msg_id)
+        messages: list[Message] = []
+        while not (messages and messages[-1]["content"].get("execution_state") == "idle"):
+            message = self.kc.get_iopub_msg(timeout=scaled(1))
+            jupyter_kernel_test.validate_message(message, message["msg_type"], msg_id)
+            messages.append(message)
+        cell = without_wait(messages)
+        assert cell[0]["content"].get("execution_state") == "busy"
+        for message in cell[1:-1]:
+            assert message["msg_type"] != "status"
+            assert message["content"].get("code", code) == code
+        return reply, [message for message in cell[1:-1] if message["msg_type"] != "execute_input"]
+
+
+def without_wait(messages: list[Message]) -> list[Message]:
+    """The messages of a cell from the kernel's own `busy` on, if a wait was shown and cleared before it."""
+    if [message["msg_type"] for message in messages[:2]] != ["status", "display_data"]:
+        return messages
+    if not str(messages[1]["content"]["transient"].get("display_id")).startswith("bitfusion-wait-"):
+        return messages
+    cleared = [message["msg_type"] for message in messages].index("clear_output")
+    assert {message["msg_type"] for message in messages[2:cleared]} <= {"update_display_data"}
+    return messages[cleared + 1 :]
 
 
 TESTS = unittest.defaultTestLoader.getTestCaseNames(IPyKernelTests)

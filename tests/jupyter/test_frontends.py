@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import zmq
 
+from bitfusion_kernel.gpu.simulated import BANNER_LINE
 from tests.jupyter.client import Client, Message
 from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, PLAIN, START, Launch
 from tests.jupyter.embedded_pool import Pool
@@ -211,9 +212,10 @@ def test_ipc_transport(launch: Launch, name: str, tmp_path: Path, monkeypatch: p
 
 
 def kernel_info(client: Client, channel: str = "shell") -> dict[str, Any]:
-    """The reply without IPython's tip of the moment."""
+    """The reply without IPython's tip of the moment, and without our line in the banner."""
     content = client.request("kernel_info_request", channel=channel)
-    return {**content, "banner": content["banner"].partition("Tip:")[0]}
+    banner = content["banner"].replace(f"{BANNER_LINE}\n", "")
+    return {**content, "banner": banner.partition("Tip:")[0]}
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -224,6 +226,32 @@ def test_kernel_info_is_the_plain_kernels_before_and_after_the_first_cell(launch
     kernel.run("1")
     assert kernel_info(kernel.client) == plain
     assert kernel_info(kernel.client, channel="control") == plain
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_banner_says_before_and_after_the_first_cell_that_simulated_gpus_compute_on_the_cpu(
+    launch: Launch, name: str
+) -> None:
+    def lines(client: Client) -> list[str]:
+        return list(client.request("kernel_info_request")["banner"].splitlines())
+
+    assert BANNER_LINE not in lines(launch(PLAIN).client)
+    kernel = launch(name)
+    assert lines(kernel.client).count(BANNER_LINE) == 1
+    kernel.run("1")
+    assert lines(kernel.client).count(BANNER_LINE) == 1
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_nvidia_smi_and_the_magic_say_that_the_cpu_computes_and_no_other_cell_does(
+    launch: Launch, name: str
+) -> None:
+    kernel = launch(name)
+    assert kernel.run("print('mine')\n1 + 1").saved_outputs()[0]["text"] == "mine\n"
+    shown = kernel.run("!nvidia-smi").stream().replace("\r", "")
+    assert shown.startswith("SIMULATED: the CPU computes.")
+    assert "16160 of 16160" in shown
+    assert "its GPU is simulated, so the CPU computes" in kernel.run("%bitfusion").stream()
 
 
 def welcomes(client: Client) -> list[Message]:

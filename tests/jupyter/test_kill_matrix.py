@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from tests.jupyter.cells import notices, running_cell, waiting_cell
+from tests.jupyter.cells import notices, running_cell, wait_for_death, waiting_cell
 from tests.jupyter.chain import WHOLE, chain, wait_for_no_process
 from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS, OURS, Launch
 from tests.jupyter.embedded_pool import Pool
@@ -57,8 +57,7 @@ def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim:
         os.kill(victims[victim].pid, signal.SIGKILL)
         deadline = Deadline(LIMIT_S)
         if victim in ("wrapper", "kernel"):
-            kernel.client.finish(cell, deadline)
-            assert cell.status == "error"
+            wait_for_death(kernel.client, cell, deadline)
             assert "SIGKILL" in cell.error_text
             assert ("bitfusion run" if victim == "wrapper" else "kernel") in cell.error_text
         wait_for_no_process(pool, deadline)
@@ -69,7 +68,8 @@ def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim:
 @pytest.mark.parametrize("name", OURS)
 def test_kernel_that_leaves_by_itself_says_its_exit_code(launch: Launch, pool: Pool, name: str) -> None:
     kernel = launch(name)
-    cell = kernel.run("import os; os._exit(3)")
+    cell = kernel.client.send("import os; os._exit(3)")
+    wait_for_death(kernel.client, cell, 10)
     assert "exit code 3" in cell.error_text
     kernel.wait_for_end(LIMIT_S)
     pool.wait_until_free(LIMIT_S)

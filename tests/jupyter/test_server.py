@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter.cells import running_cell, waiting_cell
+from tests.jupyter.cells import running_cell, wait_for_death, waiting_cell
 from tests.jupyter.chain import WAITING, WHOLE, chain, chain_processes, wait_for_no_process
 from tests.jupyter.conftest import KILL_ROUNDS, OURS
 from tests.jupyter.embedded_pool import Pool
@@ -60,6 +60,23 @@ def ids(entries: list[dict[str, Any]]) -> set[str]:
     return {entry["id"] for entry in entries}
 
 
+@pytest.mark.parametrize("victim", ["kernel", "proxy"])
+def test_a_size_that_was_asked_for_survives_a_death_and_the_servers_restart(
+    server: Server, pool: Pool, victim: str
+) -> None:
+    kernels = Kernels(server, pool)
+    kernel_id = server.start_kernel("bitfusion")
+    client = server.connect(kernel_id)
+    client.run("%bitfusion request -p 0.25")
+    running_cell(client)
+    old = kernels.pids()
+    os.kill(kernels.roles()[victim].pid, signal.SIGKILL)
+    kernels.wait_for_the_end_of(old, LIMIT_S)
+    kernels.wait_for_the_restarted_one()
+    again = server.connect(kernel_id)
+    assert again.run("%bitfusion request").stream() == "The next start asks for 1 GPU × 25 %.\n"
+
+
 def kill_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -> None:
     """One round."""
     kernels = Kernels(server, pool)
@@ -72,8 +89,7 @@ def kill_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -
     os.kill(roles[victim].pid, signal.SIGKILL)
     deadline = Deadline(LIMIT_S)
     if victim in ("wrapper", "kernel"):
-        client.finish(cell, 2)
-        assert cell.status == "error"
+        wait_for_death(client, cell, 2)
         assert "SIGKILL" in cell.error_text
         assert ("bitfusion run" if victim == "wrapper" else "kernel") in cell.error_text
     kernels.wait_for_the_end_of(old, deadline)

@@ -145,12 +145,20 @@ def test_shutdown_while_waiting_leaves_nothing(launch: Launch, pool: Pool, name:
         wait_for_no_process(pool, 3, holder=holder.pid)
 
 
-def test_shutdown_message_while_waiting_is_answered(launch: Launch, pool: Pool, name: str) -> None:
+@pytest.mark.parametrize("attended", [True, False])
+def test_shutdown_message_while_waiting_is_answered(
+    launch: Launch, pool: Pool, name: str, attended: bool
+) -> None:
     with pool.held():
         kernel = launch(name)
-        wait_for_notice(kernel.client, kernel.client.send("1"))
+        cell = kernel.client.send("1", allow_stdin=attended)
+        wait_for_notice(kernel.client, cell)
         reply = kernel.client.request("shutdown_request", {"restart": False}, "control", limit_s=5)
         assert (reply["status"], reply["restart"]) == ("ok", False)
+        last = "clear_output" if attended else "error"
+        kernel.client.pump(lambda: cell.of(last), 5, "the end of the notice", lambda: cell.kinds)
+        reasons = [] if attended else ["WaitCancelled"]
+        assert [output["ename"] for output in cell.saved_outputs()] == reasons
         kernel.wait_for_end(3)
 
 

@@ -1,0 +1,108 @@
+"""JupyterLab in a real browser.
+
+SCREENSHOTS names a folder that keeps the pictures (default: the test's own temporary folder).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, FloatRect, Locator, Page, expect, sync_playwright
+
+from tests.jupyter.browser.notebook_page import Picture
+from tests.jupyter.chain import wait_for_no_process
+from tests.jupyter.embedded_pool import Pool
+from tests.jupyter.jupyter_server import ServerProcess
+from tests.support.machine import scaled
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+# No question about news (it would call home), none for a name at the first saving.
+QUIET_SETTINGS: dict[str, dict[str, Any]] = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "docmanager-extension/plugin": {"renameUntitledFileOnSave": False},
+}
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    # a runtime folder of its own: the browser leaves dconf's there, the suite wants its own empty
+    environment: dict[str, str | float | bool] = {
+        **os.environ,
+        "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("browser")),
+    }
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS, env=environment)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def lab_folder(tmp_path: Path) -> Path:
+    """Where JupyterLab's files are."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def lab(kernelspecs: Path, pool: Pool, lab_folder: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of a JupyterLab that ends with the test."""
+    for name, content in QUIET_SETTINGS.items():
+        file = tmp_path / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content))
+    server = ServerProcess(
+        "jupyterlab",
+        tmp_path,
+        [f"--ServerApp.root_dir={lab_folder}"],
+        {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings")},
+    )
+    yield server.address
+    server.stop()
+    wait_for_no_process(pool, 5)
+
+
+@pytest.fixture
+def page(browser: Browser, lab: str) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1200, "height": 700}, device_scale_factor=2)
+    page = context.new_page()
+    page.set_default_timeout(scaled(20_000))
+    expect.set_options(timeout=scaled(20_000))
+    page.goto(f"{lab}/lab")
+    page.locator(".jp-Launcher").wait_for()
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Picture:
+    """Takes a picture of the page or of its upper part, or of one element."""
+    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def take(shown: Page | Locator, name: str, height: int | None = None) -> None:
+        file = folder / f"{name}.png"
+        if isinstance(shown, Locator):
+            shown.screenshot(path=file)
+            return
+        size = shown.viewport_size
+        assert size is not None
+        clip: FloatRect = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"]}
+        shown.screenshot(path=file, clip=clip)
+
+    return take

@@ -1,0 +1,58 @@
+"""Where Jupyter is process 1, as in a container without an init, it reaps its own children only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jupyter import process_1
+from tests.support.machine import scaled
+from tests.support.namespaces import as_process_1
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+Report = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def zombies(tmp_path_factory: pytest.TempPathFactory, kernelspecs: Path) -> Report:
+    """What is left of kernels that ended in each way."""
+    folder = tmp_path_factory.mktemp("process-1")
+    done = subprocess.run(
+        as_process_1([sys.executable, process_1.__file__, str(folder), *process_1.SCENARIOS]),
+        capture_output=True,
+        text=True,
+        timeout=scaled(170),
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+    report: Report = json.loads(done.stdout)
+    return report
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "shut down before its first cell",
+        "shut down",
+        "restarted",
+        "interrupted",
+        "interrupted while it waits",
+        "kernel killed",
+        "launcher killed",
+        "wrapper killed",
+        "supervisor killed",
+    ],
+)
+def test_no_process_is_left_unreaped(zombies: Report, end: str) -> None:
+    assert zombies[end] == []
+
+
+def test_a_killed_proxy_leaves_its_supervisor_and_no_more(zombies: Report) -> None:
+    assert zombies["proxy killed"] in ([], ["python"])
