@@ -11,7 +11,6 @@ import pytest
 from benchmarks import processes, trace
 from benchmarks.__main__ import TOPICS, load, main
 from benchmarks.effort import TINY
-from benchmarks.kernel_client import KernelSilent
 from benchmarks.measure import (
     MEGABYTE,
     MILLISECOND,
@@ -42,12 +41,7 @@ def workplace() -> Iterator[Workplace]:
 @pytest.mark.slow
 @pytest.mark.parametrize("topic", TOPICS)
 def test_each_topic_measures_something(topic: str, workplace: Workplace) -> None:
-    try:
-        rows = load(topic)(workplace, TINY)
-    except KernelSilent:
-        # jupyter_client frees a kernel's ports before the kernel binds them; another process may be faster.
-        assert "Address already in use" in workplace.log_tail(), workplace.log_tail()
-        rows = load(topic)(workplace, TINY)
+    rows = load(topic)(workplace, TINY)
     assert rows
     for row in rows:
         assert row.topic == topic

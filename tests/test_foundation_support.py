@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
+from jupyter_client.connect import LocalPortCache
 
 from tests.support import machine, ports
 from tests.support.processes import alive, kill, processes_with, read_process, wait_until_gone
@@ -91,6 +93,17 @@ def test_no_other_process_is_given_a_port() -> None:
         text=True,
     )
     assert not set(mine) & set(map(int, other.stdout.split()))
+
+
+def test_a_kernels_ports_are_reserved_until_its_manager_returns_them() -> None:
+    kernel_ports = LocalPortCache.instance()
+    port = kernel_ports.find_available_port("127.0.0.1")
+    reservation = f"\0kubeflow-bitfusion-test-port-{port}"
+    with socket.socket(socket.AF_UNIX) as other:
+        with pytest.raises(OSError, match="Address already in use"):
+            other.bind(reservation)
+        kernel_ports.return_port(port)
+        other.bind(reservation)
 
 
 def test_processes_are_found_by_their_environment_and_ended() -> None:

@@ -36,6 +36,21 @@ def test_style() -> None:
     run(sys.executable, "-m", "ruff", "check", ".")
 
 
+def test_jupyterlab_works_on_copies_of_the_examples(tmp_path: Path) -> None:
+    """What is saved in `make lab` changes no file of the checkout, and is there the next time."""
+    (tmp_path / "bin").mkdir(parents=True)
+    for name in ("bitfusion-kernel", "jupyter"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\necho {name} $*\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    make = ["make", "lab", f"FOLDER={tmp_path}", f"BIN={tmp_path}/bin", "ENVIRONMENT=true"]
+    assert f"jupyter lab --ServerApp.root_dir={tmp_path}/lab" in run(*make)
+    copies = {file.name: file for file in (tmp_path / "lab").iterdir()}
+    assert copies.keys() == {"tensorflow_digits.ipynb", "benchmark_digits.py"}
+    copies["tensorflow_digits.ipynb"].write_text("edited")
+    run(*make)
+    assert copies["tensorflow_digits.ipynb"].read_text() == "edited"
+
+
 def test_format() -> None:
     run(sys.executable, "-m", "ruff", "format", "--check", ".")
 

@@ -61,8 +61,18 @@ class Form:
                 [*command, "entrypoint:app"], cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT
             )
 
+    def listens(self) -> bool:
+        connection = UnixConnection(self.socket)
+        try:
+            connection.connect()
+        except (FileNotFoundError, ConnectionRefusedError):  # bound first, listened to a little later
+            return False
+        finally:
+            connection.close()
+        return True
+
     def wait(self) -> None:
-        wait_until(lambda: self.socket.exists() or self.process.poll() is not None, self.log.read_text, 30)
+        wait_until(lambda: self.listens() or self.process.poll() is not None, self.log.read_text, 30)
         assert self.process.poll() is None, self.log.read_text()
 
     def post(self, body: object) -> tuple[int, Any]:
