@@ -96,7 +96,7 @@ class KubernetesApi:
     def patch(
         self, path: str, operations: Sequence[Mapping[str, object]], timeout: Timeout = TIMEOUT
     ) -> dict[str, Any]:
-        """A JSON patch (RFC 6902). Conflict when one of its `test` operations fails."""
+        """A JSON patch (RFC 6902). Conflict when a `test` in it fails or a path is missing."""
         # the client turns anything but a list into a strategic merge
         return self._answer_to(_Request("PATCH", path, None, list(operations), JSON_PATCH, timeout))
 

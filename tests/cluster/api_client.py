@@ -28,10 +28,11 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class Refused(Exception):
-    """The apiserver answered with an error: its HTTP status, reason and message."""
+    """The apiserver answered with an error: its HTTP status, and its Status object."""
 
     def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
         self.status = status
+        self.answer = dict(answer)
         self.reason = str(answer.get("reason", ""))
         self.message = str(answer.get("message", ""))
         super().__init__(f"{status} {self.reason}: {self.message}")

@@ -26,6 +26,7 @@ from kubernetes.client import Configuration
 
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi, new_client
 from tests.notebook_controller_patch.faults import Fault, bookmark, status_object
+from tests.support import apiserver_answers as answers
 from tests.support.machine import scaled
 
 Object = dict[str, Any]
@@ -301,18 +302,20 @@ class FakeApi:
         if verb == POST:
             key = (key[0], body["metadata"]["name"])
             if key in collection.objects:
-                return 409, status_object(409, "AlreadyExists", f"{key[1]} already exists")
+                return 409, answers.already_exists(_named(name, key[1]))
             body.setdefault("metadata", {})["namespace"] = key[0]
             return 201, self._store(name, body)
         found = collection.objects.get(key)
         if found is None:
-            return 404, status_object(404, "NotFound", f"{key[1]} not found")
+            return 404, answers.not_found(_named(name, key[1]))
         if verb == GET:
             return 200, found
         if verb == DELETE:
             for part, value in ((body or {}).get("preconditions") or {}).items():
-                if found["metadata"].get(part) != value:
-                    return 409, status_object(409, "Conflict", f"the {part} in the precondition differs")
+                held = found["metadata"].get(part)
+                if held != value:
+                    refused = answers.uid_differs if part == "uid" else answers.version_differs
+                    return 409, refused(_named(name, key[1]), value, held)
             self._remove(collection, key)
             return 200, status_object(200)
         return self._patch(name, found, body, headers.get("Content-Type"))
@@ -321,17 +324,14 @@ class FakeApi:
         if kind == "application/merge-patch+json":
             version = body.get("metadata", {}).get("resourceVersion")
             if version is not None and version != found["metadata"]["resourceVersion"]:
-                return 409, status_object(409, "Conflict", "the object has been modified")
+                return 409, answers.modified(_named(name, found["metadata"]["name"]))
             patched = _merge(copy.deepcopy(found), body)
         else:
             assert kind == "application/json-patch+json", kind
             try:
                 patched = jsonpatch.JsonPatch(body).apply(copy.deepcopy(found))
-            except jsonpatch.JsonPatchTestFailed:
-                text = f"testing path {body[0]['path']} value failed: test failed"
-                return 422, status_object(422, "", "the server rejected our request: " + text)
-            except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-                return 422, status_object(422, "Invalid", str(error))
+            except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
+                return 422, answers.patch_not_applied()
         if patched == found:
             return 200, found
         return 200, self._store(name, patched)
@@ -439,6 +439,13 @@ def _parse(path: str) -> tuple[str, tuple[str, str]]:
     if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     return "/" + "/".join([*base, rest[0]]), (namespace, rest[1] if len(rest) > 1 else "")
+
+
+def _named(collection: str, name: str) -> answers.Named:
+    """How answers name an object of a collection, ``/apis/apps/v1/statefulsets``."""
+    parts = collection.strip("/").split("/")
+    kind = {"statefulsets": "StatefulSet", "pods": "Pod", "notebooks": "Notebook"}.get(parts[-1], parts[-1])
+    return answers.Named("" if parts[0] == "api" else parts[1], parts[-1], name, kind)
 
 
 @contextmanager

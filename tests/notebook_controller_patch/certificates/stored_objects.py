@@ -9,6 +9,7 @@ from typing import Any
 import jsonpatch
 
 from notebook_controller_patch.kubernetes_api.errors import Conflict, NotFound
+from tests.support.apiserver_answers import PATCH_NOT_APPLIED
 
 
 class StoredObjects:
@@ -46,8 +47,8 @@ class StoredObjects:
             raise NotFound(404, "NotFound", f"{path} not found")
         try:
             self.put(path, jsonpatch.apply_patch(self.objects[path], operations))
-        except jsonpatch.JsonPatchTestFailed as error:
-            raise Conflict(422, "Invalid", f"test failed: {error}") from None
+        except jsonpatch.JsonPatchTestFailed:
+            raise Conflict(422, "Invalid", PATCH_NOT_APPLIED) from None
         return copy.deepcopy(self.objects[path])
 
     def _asked(self, method: str, path: str) -> None:

@@ -18,6 +18,7 @@ from notebook_controller_patch.kubernetes_api.errors import (
 from tests.notebook_controller_patch.fake_api import FakeApi, Handler, fake_api
 from tests.notebook_controller_patch.faults import Fault, reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
+from tests.support.apiserver_answers import PATCH_NOT_APPLIED
 
 PATH = "/apis/kubeflow.org/v1/namespaces/ann/notebooks"
 WATCH_QUERY: dict[str, str | int | bool] = {"watch": True, "timeoutSeconds": 60, "resourceVersion": "0"}
@@ -43,7 +44,7 @@ def test_an_object_is_made_read_patched_merged_and_deleted(server: FakeApi, api:
 
 def test_a_test_operation_that_fails_is_a_conflict(server: FakeApi, api: KubernetesApi) -> None:
     server.put(NOTEBOOKS, notebook("nb"))
-    with pytest.raises(Conflict, match="test failed"):
+    with pytest.raises(Conflict, match=PATCH_NOT_APPLIED):
         api.patch(f"{PATH}/nb", [{"op": "test", "path": "/metadata/name", "value": "other"}])
 
 

@@ -53,6 +53,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
     pod,
     statefulset,
 )
+from tests.support import apiserver_answers as answers
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -242,7 +243,7 @@ def test_a_notebook_that_starts_meanwhile_is_not_touched(api: FakeApi, replicas:
 
     def start_first(handler: Handler) -> None:
         api.put(STATEFULSETS, statefulset(of, replicas=1))
-        handler.answer(422, {"message": "testing path /spec/replicas value failed: test failed"})
+        handler.answer(422, answers.patch_not_applied())
 
     api.misbehave(start_first, PATCH, STATEFULSETS.rpartition("/")[0] + "/namespaces")
     replica = replicas()
