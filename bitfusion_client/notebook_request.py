@@ -22,6 +22,7 @@ from bitfusion_client.raw_objects import (
     pod_spec_of,
     size_limits_of,
 )
+from bitfusion_client.rewritten_objects import quantity_meaning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +87,8 @@ def is_left_alone(labels: Mapping[str, object] | None) -> bool:
 def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
     """Everything of a Notebook that is about Bitfusion, to compare two states of it with ``==``.
 
-    Admission calls it to let a Notebook that is wrong already be edited elsewhere.
+    Admission calls it to let a Notebook that is wrong already be edited elsewhere. Amounts compare by what
+    they mean: Kubeflow's culler spells them anew.
     """
     pod = pod_spec_of(notebook)
     annotations = carried_annotations(annotations_of(notebook))
@@ -94,8 +96,14 @@ def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
 
 
 def _asked(containers: Sequence[Mapping[str, object]]) -> list[tuple[object, dict[str, object]]]:
-    asking = [container for container in containers if asks_for_gpus(container)]
-    return [(container.get("name"), size_limits_of(container)) for container in asking]
+    return [
+        (
+            container.get("name"),
+            {key: quantity_meaning(amount) for key, amount in size_limits_of(container).items()},
+        )
+        for container in containers
+        if asks_for_gpus(container)
+    ]
 
 
 def _refused(container: Mapping[str, object], key: str, allowed: str) -> InvalidRequest:

@@ -17,6 +17,7 @@ from bitfusion_client.notebook_changes import (
 from bitfusion_client.notebook_request import bitfusion_part, has_size, notebook_image
 from bitfusion_client.raw_objects import annotations_of, is_being_deleted, metadata_of, pod_template_of
 from bitfusion_client.refusals import refusal
+from bitfusion_client.rewritten_objects import same_meaning
 from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
 
@@ -72,13 +73,16 @@ def notebook_patch(notebook: Mapping[str, Any], changes: NotebookChanges) -> lis
 
 
 def restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether an edit makes Kubeflow remake the pod of a running notebook that asks, or asked, for GPUs."""
+    """Whether an edit makes Kubeflow remake the pod of a running notebook that asks, or asked, for GPUs.
+
+    Kubeflow's culler, which notes the last activity each minute and spells the spec anew, restarts nothing.
+    """
     if ANNOTATION_STOPPED in annotations_of(old) or ANNOTATION_STOPPED in annotations_of(new):
         return False
     if not (has_size(old) or has_size(new) or ANNOTATION_REQUEST in annotations_of(new)):
         return False
     before, after = pod_template_of(old).get("spec"), pod_template_of(new).get("spec")
-    return before is not None and before != after
+    return before is not None and not same_meaning(before, after)
 
 
 def _warnings_of_edit(

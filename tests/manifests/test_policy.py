@@ -150,7 +150,7 @@ def test_a_notebook_older_than_the_policy_can_be_stopped_labelled_and_deleted(
 ) -> None:
     namespace = cluster.new_namespace({"bitfusion.io/admission": "ignore"})
     path = NOTEBOOKS.format(namespace=namespace)
-    body = notebook("old", {f"{GPU}amount": "0", "cpu": "1"})
+    body = notebook("old", {f"{GPU}amount": 0.5, "cpu": "1"})
     body["metadata"]["finalizers"] = ["example.com/later"]
     made = cluster.client.create(path, body)
     label = {"metadata": {"labels": {"bitfusion.io/admission": None}}}
@@ -159,6 +159,11 @@ def test_a_notebook_older_than_the_policy_can_be_stopped_labelled_and_deleted(
 
     old = f"{path}/old"
     cluster.client.merge(old, {"metadata": {"annotations": {"kubeflow-resource-stopped": "now"}}})
+    # as Kubeflow's culler puts it back: read into Go's types, which spell amounts anew
+    culled = cluster.client.get(old)
+    culled["metadata"]["annotations"] = {"notebooks.kubeflow.org/last-activity": "2026-11-21T08:00:00Z"}
+    culled["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"][f"{GPU}amount"] = "500m"
+    cluster.client.put(old, culled)
     changed = copy.deepcopy(made)
     changed["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2"
     del changed["metadata"]["resourceVersion"]

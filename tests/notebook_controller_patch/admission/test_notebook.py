@@ -169,6 +169,39 @@ def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted
     assert admit(None, wrong, operation="DELETE") == UNTOUCHED
 
 
+# What Kubeflow's culler made of a Notebook's resources when it noted the last activity: it reads the object
+# into Go's types and PUTs all of it.
+WRITTEN = {"cpu": 0.5, "memory": "1024Mi", AMOUNT: 1}
+CULLED = {"cpu": "500m", "memory": "1Gi", AMOUNT: "1"}
+ACTIVITY = {"notebooks.kubeflow.org/last-activity": "2026-11-21T08:00:00Z"}
+
+
+def culled(base: Any, limits: dict[str, Any]) -> Any:
+    new = edited(base, ACTIVITY)
+    container = new["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["limits"] = limits
+    container["resources"]["claims"] = []
+    new["spec"]["template"]["spec"]["securityContext"] = {}
+    return new
+
+
+@pytest.mark.parametrize(
+    ("written", "rewritten"), [(0.5, "500m"), (0, "0"), ("1500m", "1.5"), ("2000", "2e3"), (-1, "-1")]
+)
+def test_the_culler_spells_a_wrong_notebook_anew_and_passes(written: object, rewritten: object) -> None:
+    wrong = notebook({"cpu": 0.5, "memory": "1024Mi", AMOUNT: written})
+    verdict = admit(culled(wrong, {"cpu": "500m", "memory": "1Gi", AMOUNT: rewritten}), wrong)
+    assert verdict.allowed, verdict.message
+    assert [warning[:12] for warning in verdict.warnings] == ["left as it i"]
+
+
+def test_the_culler_restarts_nothing_and_is_told_of_no_restart() -> None:
+    base = notebook(WRITTEN, DEFAULTS, {LABEL: "true"})
+    assert admit(culled(base, CULLED), base) == UNTOUCHED
+    # the same edit with another size does
+    assert admit(culled(base, {**CULLED, AMOUNT: "2"}), base).warnings == (RESTARTS,)
+
+
 def test_a_wrong_notebook_edited_in_its_bitfusion_part_must_become_right() -> None:
     wrong = notebook({AMOUNT: "0"})
     assert not admit(edited(wrong, limits={AMOUNT: "-1"}), wrong).allowed
