@@ -196,12 +196,24 @@ def statefulset_record(data: Mapping[str, Any]) -> StatefulSetRecord | None:
         owner_uid=text(owner.get("uid")),
         replicas=whole_number(mapping(data.get("spec")).get("replicas"), 1),  # absent means 1
         ready=whole_number(status.get("readyReplicas"), 0) > 0,
-        revising=status.get("currentRevision") != status.get("updateRevision"),
+        revising=_is_revising(status),
         annotations=_own(annotations),
         has_annotations=bool(annotations),
         containers=_containers(containers_of(pod_spec_of(data))),
         deleting=is_being_deleted(data),
     )
+
+
+def _is_revising(status: Mapping[str, Any]) -> bool:
+    """Whether a StatefulSet's status tells of pods that an older template made.
+
+    Two revisions that differ say so. But a template that is changed between the first pod's creation and the
+    StatefulSet's first status leaves both revisions at the new one: then only the pods that are counted as
+    updated say it (seen on 1.34; the field is absent for 0).
+    """
+    if status.get("currentRevision") != status.get("updateRevision"):
+        return True
+    return whole_number(status.get("updatedReplicas"), 0) < whole_number(status.get("replicas"), 0)
 
 
 def pod_record(data: Mapping[str, Any]) -> PodRecord | None:

@@ -156,6 +156,7 @@ def notebook_stateful_set(
         "status": {
             "replicas": count,
             "readyReplicas": count,
+            **({"updatedReplicas": count} if count else {}),
             "currentRevision": "r1",
             "updateRevision": "r1",
             **status,

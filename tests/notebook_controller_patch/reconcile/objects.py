@@ -51,14 +51,25 @@ def statefulset(
     ready: bool = True,
     annotations: dict[str, str] | None = None,
     revising: bool = False,
+    unnoticed: bool = False,
 ) -> Object:
-    """The StatefulSet of a Notebook as the notebook controller makes it; `annotations` of its template."""
+    """The StatefulSet of a Notebook as the notebook controller makes it.
+
+    Args:
+        of: The Notebook.
+        replicas: Wanted.
+        ready: Whether its pod is.
+        annotations: Of its template.
+        revising: Its pod is older than the template.
+        unnoticed: It is, but the first status came after the change: both revisions are the new one.
+    """
     return notebook_stateful_set(
         of,
         annotations,
         replicas=replicas,
         readyReplicas=int(ready and replicas > 0),
         updateRevision="r2" if revising else "r1",
+        **({"updatedReplicas": 0} if revising or unnoticed else {}),
     )
 
 

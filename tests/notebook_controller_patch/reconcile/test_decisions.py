@@ -422,6 +422,9 @@ def test_a_notebook_whose_pod_is_just_being_replaced_keeps_its_template() -> Non
         pytest.param({"ready": False}, True, id="differs, not ready"),
         pytest.param({"ready": False, "annotations": CLIENT}, False, id="starting"),
         pytest.param({"ready": False, "annotations": CLIENT, "revising": True}, True, id="pod is older"),
+        pytest.param(
+            {"ready": False, "annotations": CLIENT, "unnoticed": True}, True, id="pod is older, one revision"
+        ),
         pytest.param({"replicas": 0}, False, id="stopped"),
     ],
 )
