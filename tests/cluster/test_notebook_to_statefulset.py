@@ -96,6 +96,10 @@ class History:
     def __init__(self) -> None:
         self.states: list[Object] = []
 
+    def version(self) -> int:
+        """The last that was told; the apiserver counts them up."""
+        return int(version(self.states[-1])) if self.states else 0
+
     def replicas_and_annotations(self) -> list[tuple[int, dict[str, str]]]:
         """Consecutive states that differ in these two."""
         found: list[tuple[int, dict[str, str]]] = []
@@ -109,6 +113,7 @@ class History:
 
 @contextmanager
 def history(room: Room, name: str = "mine") -> Iterator[History]:
+    """What happens to a StatefulSet within the block; complete when the block has ended."""
     told = History()
     with room.client.watch(room.stateful_sets, fieldSelector=f"metadata.name={name}") as watch:
 
@@ -120,6 +125,8 @@ def history(room: Room, name: str = "mine") -> Iterator[History]:
         thread.start()
         try:
             yield told
+            last = int(version(room.stateful_set(name)))
+            wait_until(lambda: told.version() >= last, "the watch has told everything", 10)
         finally:
             watch.close()
             thread.join(scaled(10))
