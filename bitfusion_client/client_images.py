@@ -84,6 +84,12 @@ def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) 
     return DEFAULT_RULES[-1]
 
 
+def is_client_word(text: str) -> bool:
+    """Whether a text may be an os or a version of a client. They become parts of a path in the pod."""
+    plain = text[: LONGEST + 1].replace(".", "").replace("-", "").replace("_", "")
+    return len(text) <= LONGEST and plain.isascii() and plain.isalnum()
+
+
 @lru_cache(maxsize=1024)  # admission asks for every Notebook; nobody writes so many rules
 def _matches(pattern: str) -> Callable[[str], object]:
     return re.compile("(?:.*/)?" + translate(pattern), re.DOTALL).match
@@ -100,8 +106,7 @@ def _rule(item: object, place: str, source: str) -> ImageRule:
         value = item[name]
         # YAML reads 454 as a number.
         text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-        plain = text.replace(".", "").replace("-", "").replace("_", "")
-        if not (plain.isascii() and plain.isalnum()) or len(text) > LONGEST:
+        if not is_client_word(text):
             raise WrongSetting(f"{place}.{name}", value, ALLOWED_WORD, source)
         words.append(text)
     return ImageRule(image, words[0], words[1])

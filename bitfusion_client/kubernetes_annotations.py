@@ -11,10 +11,13 @@ from bitfusion_client.kubernetes_names import ANNOTATION_FILTER, ANNOTATION_REQU
 from bitfusion_client.request import GpuRequest
 from bitfusion_client.request_rules import ALLOWED_FILTER
 
-LONGEST_REQUEST = 4096  # characters: nobody may keep admission busy with one annotation
+# Characters: nobody may keep admission busy with one annotation.
+LONGEST_REQUEST = 4096
+LONGEST_FILTER = 1024
 
 ALLOWED_TEXT = "must be text"
 ALLOWED_LENGTH = f"must be at most {LONGEST_REQUEST} characters"
+ALLOWED_FILTER_LENGTH = f"must be at most {LONGEST_FILTER} characters"
 ALLOWED_JSON = "is not JSON"
 HOW_TO_REQUEST = "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5"
 
@@ -49,6 +52,8 @@ def parse_filter_annotation(text: object) -> tuple[tuple[str, str], ...]:
     """
     if not isinstance(text, str):
         raise InvalidRequest(ANNOTATION_FILTER, text, ALLOWED_FILTER)
+    if len(text) > LONGEST_FILTER:
+        raise InvalidRequest(ANNOTATION_FILTER, text, ALLOWED_FILTER_LENGTH)
     pairs = []
     for item in text.split():
         key, equals, value = item.partition("=")

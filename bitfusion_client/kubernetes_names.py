@@ -1,11 +1,6 @@
-"""Names in Kubernetes: resources, annotations, labels, and which annotations are carried to StatefulSets."""
+"""Names in Kubernetes: resources, annotations, labels."""
 
 from __future__ import annotations
-
-from bitfusion_client.fast_imports import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 GROUP = "bitfusion.io/"
 
@@ -22,6 +17,7 @@ ANNOTATION_CLIENT_OS = "bitfusion-client/os"
 ANNOTATION_CLIENT_VERSION = "bitfusion-client/version"
 ANNOTATION_FILTER = "bitfusion-client/filter"
 MANAGEMENT_INJECTION = "injection"  # inject the client, leave the command alone
+MANAGEMENT_NONE = "none"  # leave the pod alone
 
 # Annotations and labels of this project.
 ANNOTATION_REQUEST = "bitfusion.io/request"
@@ -32,21 +28,7 @@ LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPU
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
 ADMISSION_IGNORE = "ignore"
 
-# Annotations of a Notebook that its StatefulSet's template takes over.
-CARRIED_PREFIXES = ("auto-management/", "bitfusion-client/")
-CARRIED_ANNOTATIONS = (ANNOTATION_REQUEST,)
-
 
 def is_size_resource(name: str) -> bool:
     """Whether a resource asks for Bitfusion GPUs, in a known size or not. The scheduled unit does not."""
     return name.startswith(SIZE_PREFIX)
-
-
-def is_carried_annotation(name: str) -> bool:
-    """Whether a Notebook's annotation is carried to the template of its StatefulSet."""
-    return name.startswith(CARRIED_PREFIXES) or name in CARRIED_ANNOTATIONS
-
-
-def carried_annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """Those annotations of a Notebook that are carried to the template of its StatefulSet."""
-    return {name: value for name, value in (annotations or {}).items() if is_carried_annotation(name)}

@@ -6,6 +6,7 @@ raw objects: all three make the same object. Nothing is changed in place.
 
 from __future__ import annotations
 
+from bitfusion_client.carried_annotations import check_carried_annotations
 from bitfusion_client.client_images import DEFAULT_RULES, client_for_image
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.kubernetes_names import (
@@ -19,11 +20,9 @@ from bitfusion_client.notebook_request import is_left_alone, notebook_image, not
 from bitfusion_client.one_line import one_line
 from bitfusion_client.raw_objects import (
     annotations_of,
-    containers_of,
     labels_of,
     mapping,
     metadata_of,
-    pod_spec_of,
 )
 
 if TYPE_CHECKING:
@@ -74,11 +73,15 @@ def notebook_changes(
 
     A Notebook that asks gets the annotations that are absent, and the label. One that no longer asks but has
     the label loses it, and those annotations that still have the value written here. One that is left alone
-    is not changed, right or wrong. Raises InvalidRequest.
+    is not changed, right or wrong.
+
+    Raises InvalidRequest: a size that cannot be; or an annotation that is carried, whose value is not
+    allowed, also on a Notebook that asks for nothing.
     """
     annotations, labels = annotations_of(notebook), labels_of(notebook)
     if is_left_alone(labels):
         return NOTHING
+    check_carried_annotations(annotations)
     request = notebook_request(notebook)
     if request is not None:
         image = notebook_image(notebook)
@@ -88,13 +91,8 @@ def notebook_changes(
         return NotebookChanges(request, missing, label, notes=_notes_of_defaults(missing, image))
     if LABEL_REQUESTED not in labels:
         return NOTHING
-    images = [container.get("image") for container in containers_of(pod_spec_of(notebook))]
-    written = [default_annotations(image, rules) for image in images]
-    removed = tuple(
-        name
-        for name in DEFAULTED
-        if name in annotations and any(annotations[name] == defaults[name] for defaults in written)
-    )
+    written = default_annotations(notebook_image(notebook), rules)
+    removed = tuple(name for name in DEFAULTED if annotations.get(name) == written[name])
     note = "no Bitfusion GPU is asked for any more; removed: " + ", ".join((LABEL_REQUESTED, *removed))
     return NotebookChanges(None, {}, {}, removed, (LABEL_REQUESTED,), (one_line(note, LONGEST_NOTE),))
 

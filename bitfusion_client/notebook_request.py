@@ -6,9 +6,10 @@ Admission, the reconciler and the form's hook call it with raw objects, which ma
 
 from __future__ import annotations
 
+from bitfusion_client.carried_annotations import carried_annotations
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.kubernetes_names import ADMISSION_IGNORE, LABEL_ADMISSION, carried_annotations
+from bitfusion_client.kubernetes_names import ADMISSION_IGNORE, LABEL_ADMISSION
 from bitfusion_client.kubernetes_request import request_from_kubernetes
 from bitfusion_client.one_line import one_line
 from bitfusion_client.raw_objects import (

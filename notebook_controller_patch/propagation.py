@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING, is_carried_annotation
+from bitfusion_client.carried_annotations import INJECTOR_PREFIXES, allowed_annotations, is_carried_annotation
+from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING
 from bitfusion_client.raw_objects import (
     containers_of,
     mapping,
@@ -28,15 +29,11 @@ def template_annotations(template: Object | None, notebook: Object | None) -> di
     """The annotations a template should have. Both arguments are ``metadata.annotations``, None if absent.
 
     Foreign keys stay as the template has them; those that are carried mirror the Notebook, removals
-    included. Don't call this for a Notebook that could not be read: all that is carried would be removed.
+    included; a value that is not allowed counts as removed. Don't call this for a Notebook that could not be
+    read: all that is carried would be removed.
     """
     kept = {name: value for name, value in (template or {}).items() if not is_ours_in_template(name)}
-    carried = {
-        name: value
-        for name, value in (notebook or {}).items()
-        if is_carried_annotation(name) and isinstance(value, str)
-    }
-    return {**kept, **carried}
+    return {**kept, **allowed_annotations(notebook)}
 
 
 def kept_annotations(old: Object | None, new: Object | None) -> dict[str, Any]:
@@ -59,7 +56,7 @@ def is_ours_in_template(name: str) -> bool:
     What is pending is noted on the Notebook only, but Kubeflow from 1.8 on copies all its annotations when it
     creates the StatefulSet.
     """
-    return is_carried_annotation(name) or name in NOTES_ON_NOTEBOOK
+    return is_carried_annotation(name) or name in NOTES_ON_NOTEBOOK or name.startswith(INJECTOR_PREFIXES)
 
 
 def annotations_of_template(statefulset: Object | None) -> Object | None:

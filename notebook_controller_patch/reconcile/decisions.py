@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bitfusion_client.carried_annotations import carried_annotations
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.kubernetes_names import (
     ADMISSION_IGNORE,
@@ -16,7 +17,6 @@ from bitfusion_client.kubernetes_names import (
     ANNOTATION_PENDING,
     ANNOTATION_RUNNING,
     LABEL_ADMISSION,
-    carried_annotations,
 )
 from bitfusion_client.notebook_changes import NotebookChanges, notebook_changes
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer

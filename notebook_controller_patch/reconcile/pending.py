@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bitfusion_client.carried_annotations import is_carried_annotation
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_annotations import format_request_annotation
-from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING, is_carried_annotation
+from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING
 from bitfusion_client.kubernetes_request import request_from_kubernetes
 from bitfusion_client.request import GpuRequest
 from notebook_controller_patch.reconcile.records import StatefulSetRecord

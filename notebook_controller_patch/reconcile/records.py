@@ -11,18 +11,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
+from bitfusion_client.carried_annotations import is_carried_annotation
+from bitfusion_client.client_images import LONGEST_REFERENCE
+from bitfusion_client.kubernetes_annotations import LONGEST_REQUEST
 from bitfusion_client.kubernetes_names import (
     ANNOTATION_PENDING,
     ANNOTATION_RUNNING,
     LABEL_ADMISSION,
     LABEL_REQUESTED,
-    is_carried_annotation,
 )
 from bitfusion_client.raw_objects import (
     NOTEBOOK_KIND,
     annotations_of,
+    asks_for_gpus,
     containers_of,
     init_containers_of,
     is_being_deleted,
@@ -40,6 +44,15 @@ from bitfusion_client.raw_objects import (
 
 OWN_LABELS = (LABEL_REQUESTED, LABEL_ADMISSION)
 OWN_ANNOTATIONS = (ANNOTATION_PENDING, ANNOTATION_RUNNING)  # besides those that are carried
+
+# What a record keeps of what anybody may write: so much that a value which is too long is still too long for
+# those who read it.
+KEPT_VALUE = LONGEST_REQUEST + 1  # characters of an annotation
+KEPT_IMAGE = LONGEST_REFERENCE + 1  # characters
+KEPT_NAME = 253  # characters of a container's name or of a resource
+KEPT_QUANTITY = 65  # characters
+KEPT_ASKING = 2  # containers that ask: one may
+KEPT_LIMITS = 4  # sizes of one container: three may stand side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,8 @@ class NotebookRecord:
     Attributes:
         annotations: Only this project's; `has_annotations` says whether the object has any at all, since a
             JSON patch must create the map first. `labels` and `has_labels` likewise.
-        init_containers: Only those that ask for GPUs, which is refused.
+        containers: The first ones that ask, and the one whose image counts where none asks.
+        init_containers: The first one that asks for GPUs, which is refused.
         deleting: Deleted, but held by finalizers.
     """
 
@@ -167,8 +181,8 @@ def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
         resource_version=text(metadata.get("resourceVersion")),
         annotations=_own(annotations),
         labels=_shared(tuple((name, text(labels[name])) for name in OWN_LABELS if name in labels)),
-        containers=_containers(containers_of(pod)),
-        init_containers=tuple(item for item in _containers(init_containers_of(pod)) if item.limits),
+        containers=_kept_containers(containers_of(pod), name),
+        init_containers=_asking(init_containers_of(pod))[:1],
         deleting=is_being_deleted(data),
         has_annotations=bool(annotations),
         has_labels=bool(labels),
@@ -199,7 +213,7 @@ def statefulset_record(data: Mapping[str, Any]) -> StatefulSetRecord | None:
         revising=_is_revising(status),
         annotations=_own(annotations),
         has_annotations=bool(annotations),
-        containers=_containers(containers_of(pod_spec_of(data))),
+        containers=_asking(containers_of(pod_spec_of(data))),
         deleting=is_being_deleted(data),
     )
 
@@ -232,7 +246,7 @@ def pod_record(data: Mapping[str, Any]) -> PodRecord | None:
         resource_version=text(metadata.get("resourceVersion")),
         owner_uid=text(owners[0].get("uid")) if owners else "",
         annotations=_own(annotations_of(data)),
-        asks=any(container.limits for container in _containers(containers_of(spec))),
+        asks=any(map(asks_for_gpus, containers_of(spec))),
         waiting=status.get("phase") == "Pending" and not spec.get("nodeName") and not is_being_deleted(data),
     )
 
@@ -240,25 +254,43 @@ def pod_record(data: Mapping[str, Any]) -> PodRecord | None:
 def _own(annotations: Mapping[str, Any]) -> Mapping[str, str]:
     return _shared(
         tuple(
-            (name, text(annotations[name]))
+            (name, text(annotations[name])[:KEPT_VALUE])
             for name in sorted(annotations)
             if is_carried_annotation(name) or name in OWN_ANNOTATIONS
         )
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     # thousands of notebooks have the same few annotations: one map for all of them, which nobody changes
     return {sys.intern(name): sys.intern(value) for name, value in items}
 
 
-def _containers(containers: Sequence[Mapping[str, Any]]) -> tuple[ContainerRecord, ...]:
-    return tuple(
-        ContainerRecord(
-            name=sys.intern(text(container.get("name"))),
-            image=sys.intern(text(container.get("image"))),
-            limits=tuple((sys.intern(name), value) for name, value in size_limits_of(container).items()),
-        )
-        for container in containers
+def _kept_containers(containers: Sequence[Mapping[str, Any]], name: str) -> tuple[ContainerRecord, ...]:
+    asking = _asking(containers)
+    if asking:
+        return asking
+    own = [container for container in containers if container.get("name") == name] or containers
+    return tuple(map(_container, own[:1]))
+
+
+def _asking(containers: Sequence[Mapping[str, Any]]) -> tuple[ContainerRecord, ...]:
+    asking = (container for container in containers if asks_for_gpus(container))
+    return tuple(map(_container, islice(asking, KEPT_ASKING)))
+
+
+def _container(container: Mapping[str, Any]) -> ContainerRecord:
+    limits = islice(size_limits_of(container).items(), KEPT_LIMITS)
+    return ContainerRecord(
+        name=sys.intern(text(container.get("name"))[:KEPT_NAME]),
+        image=sys.intern(text(container.get("image"))[:KEPT_IMAGE]),
+        limits=tuple((sys.intern(name[:KEPT_NAME]), _quantity(value)) for name, value in limits),
     )
+
+
+def _quantity(value: object) -> object:
+    """The amount as it stands; of what can be none, so much that it still is none."""
+    if isinstance(value, str):
+        return value[:KEPT_QUANTITY]
+    return value if isinstance(value, (int, float)) and abs(value) < 1e60 else repr(type(value))

@@ -1,8 +1,8 @@
-"""Which resources are sizes, and which annotations are carried."""
+"""Which resources are sizes."""
 
 from __future__ import annotations
 
-from bitfusion_client.kubernetes_names import carried_annotations, is_carried_annotation, is_size_resource
+from bitfusion_client.kubernetes_names import is_size_resource
 
 AMOUNT = "bitfusion.io/gpu-amount"
 
@@ -14,27 +14,3 @@ def test_names() -> None:
         AMOUNT,
         "bitfusion.io/gpu-x",
     ]
-    names = (
-        "auto-management/bitfusion",
-        "bitfusion-client/os",
-        "bitfusion.io/request",
-        "bitfusion.io/pending",
-        "x/y",
-    )
-    assert [name for name in names if is_carried_annotation(name)] == list(names[:3])
-
-
-def test_carried_annotations() -> None:
-    annotations = {
-        "auto-management/bitfusion": "injection",
-        "bitfusion-client/os": "ubuntu22",
-        "bitfusion.io/request": "-n 1",
-        "bitfusion.io/pending": "x",
-        "notebooks.kubeflow.org/creator": "a",
-    }
-    assert carried_annotations(annotations) == {
-        "auto-management/bitfusion": "injection",
-        "bitfusion-client/os": "ubuntu22",
-        "bitfusion.io/request": "-n 1",
-    }
-    assert carried_annotations(None) == {}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bitfusion_client import notebook_changes as notebook_changes_module
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.notebook_changes import NotebookChanges, apply_changes, notebook_changes
@@ -35,7 +36,7 @@ CHOSEN = f"Bitfusion client chosen for the image {IMAGE}: "
     [
         (None, None, WRITTEN, {LABEL: "true"}, (f"{CHOSEN}{OS}=ubuntu22, {VERSION}=454",)),
         ({}, {}, WRITTEN, {LABEL: "true"}, (f"{CHOSEN}{OS}=ubuntu22, {VERSION}=454",)),
-        # what somebody has written wins, even if it is empty
+        # what somebody has written wins
         (
             {OS: "centos8"},
             None,
@@ -43,7 +44,7 @@ CHOSEN = f"Bitfusion client chosen for the image {IMAGE}: "
             {LABEL: "true"},
             (f"{CHOSEN}{VERSION}=454",),
         ),
-        ({MANAGEMENT: "none", OS: "", VERSION: "1"}, {LABEL: "true"}, {}, {}, ()),
+        ({MANAGEMENT: "none", OS: "debian12", VERSION: "1"}, {LABEL: "true"}, {}, {}, ()),
         # the label is what object selectors look for
         (WRITTEN, {LABEL: "false"}, {}, {LABEL: "true"}, ()),
         (WRITTEN, {LABEL: "true"}, {}, {}, ()),
@@ -62,7 +63,7 @@ def test_a_notebook_that_asks(
         # without our label nothing here was written by us
         (WRITTEN, None, (), ()),
         ({**WRITTEN, "a/b": "c"}, {LABEL: "true", "app": "nb"}, (MANAGEMENT, OS, VERSION), (LABEL,)),
-        ({MANAGEMENT: "all", OS: "ubuntu22", VERSION: "401"}, {LABEL: "true"}, (OS,), (LABEL,)),
+        ({MANAGEMENT: "none", OS: "ubuntu22", VERSION: "401"}, {LABEL: "true"}, (OS,), (LABEL,)),
         (None, {LABEL: "true"}, (), (LABEL,)),
         ({}, {LABEL: ""}, (), (LABEL,)),
     ],
@@ -100,6 +101,31 @@ def test_the_client_is_chosen_by_the_image_of_the_container_that_asks() -> None:
     by_annotation = bare_notebook(container("side", None, "side:1"), container(image="main:1"))
     by_annotation["metadata"]["annotations"] = {REQUEST: "-n 1"}
     assert notebook_changes(by_annotation, rules).annotations[OS] == "ubuntu22"
+
+
+def test_images_of_other_containers_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 containers were matched against all rules, for 0.6 s of CPU, when a notebook asked no more."""
+    looked_up: list[object] = []
+
+    def client_for_image(image: object, rules: Any) -> ImageRule:
+        looked_up.append(image)
+        return ImageRule("*", "ubuntu22", "454")
+
+    monkeypatch.setattr(notebook_changes_module, "client_for_image", client_for_image)
+    sides = [container(f"side-{number}", None, "x" * 500) for number in range(5000)]
+    notebook = bare_notebook(
+        *sides, container(image="own"), annotations=WRITTEN, labels={LABEL: "true"}, name="nb"
+    )
+    changes = notebook_changes(notebook)
+    assert changes.removed_annotations == (MANAGEMENT, OS, VERSION)
+    assert looked_up == ["own"]
+
+
+@pytest.mark.parametrize("limits", [None, {HALF: "1"}])
+def test_a_value_that_is_not_allowed_is_refused_whether_it_asks_or_not(limits: Any) -> None:
+    notebook = bare_notebook(container(limits=limits), annotations={VERSION: "../../x"})
+    with pytest.raises(InvalidRequest, match="must be letters"):
+        notebook_changes(notebook)
 
 
 def test_a_container_without_an_image_gets_the_default_client() -> None:

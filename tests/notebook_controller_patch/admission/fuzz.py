@@ -14,6 +14,7 @@ import base64
 import copy
 import hashlib
 import json
+import re
 import sys
 import time
 import traceback
@@ -34,14 +35,25 @@ from tests.notebook_controller_patch.admission.random_reviews import Case, case,
 from tests.notebook_controller_patch.admission.reviews import (
     DEFAULTS,
     LABEL,
+    MANAGEMENT,
+    OS,
     OURS,
     PENDING,
     REQUEST,
+    VERSION,
     body,
 )
 
 KUBERNETES = ("1.25", "1.34", "1.37")  # oldest and newest that have schemas, and the test cluster's
 NOTEBOOK_KEYS = {*DEFAULTS, LABEL}
+WORD = re.compile("(?=.*[A-Za-z0-9])[A-Za-z0-9._-]{1,63}")
+CARRIED = {
+    MANAGEMENT: re.compile("injection|none"),
+    OS: WORD,
+    VERSION: WORD,
+    REQUEST: re.compile("(?s:.){0,4096}"),
+    "bitfusion-client/filter": re.compile("(?s:.){0,1024}"),
+}
 
 
 def check(one: Case, number: int = 0) -> tuple[str, bytes]:
@@ -146,9 +158,7 @@ def _check_template(one: Case, parsed: Review, annotations: Mapping[str, Any]) -
         assert ours == {key: value for key, value in source.items() if _is_kept(one, key, value)}
     else:
         assert one.owner is not None, "an unknown owner changed something"
-        assert ours == {
-            key: value for key, value in source.items() if _is_kept(one, key, value) and key != PENDING
-        }
+        assert ours == {key: value for key, value in source.items() if _is_carried(key, value)}
     assert parsed.username != OURS
 
 
@@ -198,6 +208,10 @@ def _is_ours(one: Case, key: str) -> bool:
 
 def _is_kept(one: Case, key: str, value: object) -> bool:
     return _is_ours(one, key) and isinstance(value, str)
+
+
+def _is_carried(key: str, value: object) -> bool:
+    return key in CARRIED and isinstance(value, str) and bool(CARRIED[key].fullmatch(value))
 
 
 def _inside(made: Any, place: tuple[str, ...]) -> dict[str, Any]:

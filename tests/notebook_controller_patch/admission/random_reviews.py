@@ -82,11 +82,15 @@ VALUES = (
     "zwei\nZeilen\t",
     "null",
 )
+TOO_LONG = "-n 1" + " " * 4093
 OURS_VALUES = {
     MANAGEMENT: ("injection", "none", "all", ""),
-    OS: ("ubuntu22", "ubuntu20", "centos8", ""),
+    OS: ("ubuntu22", "ubuntu20", "centos8", "", "../../etc"),
     VERSION: ("454", "450", "401", ""),
-    REQUEST: ("-n 1", "-n 2 -p 0.5", "-m 8Gi", '{"gpus": 1}', "", "  ", "-n 0", "nonsense", "-p 2", "'", "{"),
+    REQUEST: (
+        *("-n 1", "-n 2 -p 0.5", "-m 8Gi", '{"gpus": 1}', "", "  ", "-n 0", "nonsense", "-p 2", "'", "{"),
+        TOO_LONG,
+    ),
     "bitfusion-client/filter": ("a=b", "a=b c=d", "", "nonsense", "=", "ü=ü"),
     "auto-management/status": ("injected", ""),
     "auto-management/a~b/c": ("x",),

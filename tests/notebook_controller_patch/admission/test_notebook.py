@@ -92,7 +92,7 @@ def test_the_rules_choose_the_client() -> None:
 
 
 def test_what_the_user_wrote_wins() -> None:
-    verdict = admit(notebook({HALF: "1"}, {MANAGEMENT: "none", OS: "", VERSION: "1"}))
+    verdict = admit(notebook({HALF: "1"}, {MANAGEMENT: "none", OS: "debian12", VERSION: "1"}))
     assert verdict == Verdict(patch=FULL_PATCH[3:])
 
 
@@ -167,6 +167,41 @@ def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted
     ending["metadata"]["finalizers"] = []
     assert admit(ending, wrong) == UNTOUCHED
     assert admit(None, wrong, operation="DELETE") == UNTOUCHED
+
+
+@pytest.mark.parametrize("limits", [{}, {AMOUNT: "1"}])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            {MANAGEMENT: "all"},
+            f'Invalid value "all" for {MANAGEMENT}: must be injection or none: the notebook server itself '
+            "would run on the GPUs, and hold them until the notebook is stopped.",
+        ),
+        (
+            {VERSION: "../../x"},
+            f'Invalid value "../../x" for {VERSION}: must be letters, digits, dots, - or _, at most 63; '
+            "leave the annotation out to have the client chosen by the image.",
+        ),
+        (
+            {"bitfusion-client/filter": "f" * 262_144},
+            f'Invalid value "{"f" * 59}…" for bitfusion-client/filter: must be at most 1024 characters.',
+        ),
+    ],
+)
+def test_a_carried_annotation_is_refused_when_it_is_written_and_never_later(
+    limits: dict[str, Any], wrong: dict[str, str], words: str
+) -> None:
+    """Whoever stops, culls, labels or deletes a notebook that was wrong before is not kept from it."""
+    right = notebook(limits, DEFAULTS if limits else None, {LABEL: "true"} if limits else None)
+    after = edited(right, wrong)
+    assert admit(after) == Verdict(False, message=words, code=422)
+    assert admit(after, right) == Verdict(False, message=words, code=422)
+    for change in ({STOPPED: "2026-11-21T08:00:00Z"}, {"a/b": "c"}):
+        verdict = admit(edited(after, change), after)
+        assert verdict.allowed
+        assert verdict.warnings == (f"left as it is, but no GPU can be given: {words[:-1]}",)
+    assert admit(right, after).allowed
 
 
 # What Kubeflow's culler made of a Notebook's resources when it noted the last activity: it reads the object

@@ -69,7 +69,7 @@ def statefulset(
         replicas=replicas,
         readyReplicas=int(ready and replicas > 0),
         updateRevision="r2" if revising else "r1",
-        **({"updatedReplicas": 0} if revising or unnoticed else {}),
+        updatedReplicas=0 if revising or unnoticed else replicas,
     )
 
 

@@ -1,0 +1,98 @@
+"""Which annotations of a Notebook are carried, and which values of theirs are refused, in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitfusion_client.carried_annotations import (
+    allowed_annotations,
+    carried_annotations,
+    check_carried_annotations,
+    is_carried_annotation,
+)
+from bitfusion_client.errors import InvalidRequest
+
+MANAGEMENT, OS, VERSION = "auto-management/bitfusion", "bitfusion-client/os", "bitfusion-client/version"
+FILTER, REQUEST = "bitfusion-client/filter", "bitfusion.io/request"
+RIGHT = {MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454", FILTER: "a=b", REQUEST: "-n 1"}
+WRAPS = (
+    "must be injection or none: the notebook server itself would run on the GPUs, and hold them until the "
+    "notebook is stopped"
+)
+WORD = (
+    "must be letters, digits, dots, - or _, at most 63; leave the annotation out to have the client chosen "
+    "by the image"
+)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_carried(name: str) -> None:
+    assert is_carried_annotation(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bitfusion.io/pending",
+        "auto-management/status",  # the injector's own
+        "auto-management/x",
+        "bitfusion-client/",
+        "Bitfusion-client/os",
+        "notebooks.kubeflow.org/creator",
+        "",
+    ],
+)
+def test_what_is_not(name: str) -> None:
+    assert not is_carried_annotation(name)
+    assert allowed_annotations({name: "injection", **RIGHT}) == RIGHT
+
+
+def test_absent_annotations_are_none() -> None:
+    assert carried_annotations(None) == allowed_annotations(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (MANAGEMENT, "none"),
+        (OS, "a" * 63),
+        (VERSION, "4.5.4-1_x"),
+        (FILTER, ""),
+        (FILTER, "f" * 1024),
+        (REQUEST, "nonsense"),  # its words are for whoever parses it
+        (REQUEST, "r" * 4096),
+    ],
+)
+def test_values_that_are_allowed(name: str, value: str) -> None:
+    check_carried_annotations({name: value})
+    assert allowed_annotations({name: value, "x/y": "z"}) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown", "allowed"),
+    [
+        *((MANAGEMENT, word, word, WRAPS) for word in ("all", "ALL", "y", "yes", "true", "On")),
+        (MANAGEMENT, "", "", "must be injection or none"),
+        (MANAGEMENT, "Injection", "Injection", "must be injection or none"),
+        (OS, "", "", WORD),
+        (OS, "ubuntu 22", "ubuntu 22", WORD),
+        (OS, "a" * 64, "a" * 59 + "…", WORD),
+        (VERSION, "../../x", "../../x", WORD),
+        (VERSION, "..", "..", WORD),
+        (VERSION, "４５４", "４５４", WORD),
+        (FILTER, "f" * 1025, "f" * 59 + "…", "must be at most 1024 characters"),
+        (REQUEST, "r" * 262_144, "r" * 59 + "…", "must be at most 4096 characters"),
+        (VERSION, 454, "454", "must be text"),
+        (FILTER, None, "None", "must be text"),
+    ],
+)
+def test_values_that_are_refused_and_never_carried(
+    name: str, value: object, shown: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_carried_annotations({**RIGHT, name: value})
+    assert caught.value.field == name
+    assert str(caught.value) == f'invalid value "{shown}" for {name}: {allowed}'
+    assert name not in allowed_annotations({**RIGHT, name: value})
+    # a change of it is seen all the same
+    assert carried_annotations({name: value}) == {name: value}
