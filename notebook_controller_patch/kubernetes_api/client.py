@@ -21,7 +21,12 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from bitfusion_client.errors import WrongSetting
-from notebook_controller_patch.kubernetes_api.errors import NoAnswer, cause_of, error_of_status
+from notebook_controller_patch.kubernetes_api.errors import (
+    AnswerTooLarge,
+    NoAnswer,
+    cause_of,
+    error_of_status,
+)
 from notebook_controller_patch.kubernetes_api.stream import Stream
 
 if TYPE_CHECKING:
@@ -85,9 +90,11 @@ class KubernetesApi:
         """Where the API server is, as ``https://host:port``."""
         return str(self._client.configuration.host)
 
-    def get(self, path: str, query: Query | None = None, timeout: Timeout = TIMEOUT) -> dict[str, Any]:
-        """Read one object or one page of a list."""
-        return self._answer_to(_Request("GET", path, query, timeout=timeout))
+    def get(
+        self, path: str, query: Query | None = None, timeout: Timeout = TIMEOUT, largest: int | None = None
+    ) -> dict[str, Any]:
+        """Read one object or one page of a list. AnswerTooLarge beyond `largest` bytes."""
+        return self._answer_to(_Request("GET", path, query, timeout=timeout), largest)
 
     def create(self, path: str, body: Mapping[str, object], timeout: Timeout = TIMEOUT) -> dict[str, Any]:
         """POST to a collection. Conflict when the name is taken."""
@@ -120,8 +127,8 @@ class KubernetesApi:
         """Close the kept connections. Requests of other threads go on; later ones connect anew."""
         self._client.rest_client.close()
 
-    def _answer_to(self, request: _Request) -> dict[str, Any]:
-        data = _parse(_read(self._send(request)))
+    def _answer_to(self, request: _Request, largest: int | None = None) -> dict[str, Any]:
+        data = _parse(_read(self._send(request), largest))
         if not isinstance(data, dict):
             raise NoAnswer(answered="the answer is no JSON object, or was cut off")
         return data
@@ -216,12 +223,17 @@ class _Request:
         return response
 
 
-def _read(response: urllib3.BaseHTTPResponse) -> bytes:
+def _read(response: urllib3.BaseHTTPResponse, largest: int | None = None) -> bytes:
     deadline = time.monotonic() + LONGEST_ANSWER_S
     pieces = []
+    size = 0
     try:
         for piece in response.stream(CHUNK):
             pieces.append(piece)
+            size += len(piece)
+            if largest is not None and size > largest:
+                response.close()
+                raise AnswerTooLarge(answered=f"the answer has more than {largest} bytes")
             if time.monotonic() > deadline:
                 response.close()
                 raise NoAnswer(answered=f"the answer was not complete after {LONGEST_ANSWER_S:.0f} s")

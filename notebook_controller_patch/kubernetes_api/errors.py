@@ -4,6 +4,7 @@ The tree::
 
     ApiFailure
     ├── NoAnswer            no connection, no whole answer in time
+    │   └── AnswerTooLarge  more bytes than the caller takes
     └── ApiError            any other status of 300 or more
         ├── Unauthorized    401
         ├── Forbidden       403
@@ -34,6 +35,10 @@ class NoAnswer(ApiFailure):
 
     headline = "The Kubernetes API did not answer."
     next_step = "it is asked again; if it stays so, look at the API server and the network to it."
+
+
+class AnswerTooLarge(NoAnswer):
+    """The answer has more bytes than the caller takes; it was not read to its end."""
 
 
 class ApiError(ApiFailure):

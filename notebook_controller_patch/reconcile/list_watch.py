@@ -3,7 +3,7 @@
 One thread each. What can go wrong and what then happens:
 
 - 410, as a status or inside the stream, of a watch: everything is listed anew. Of a page of a list (its
-  continue token expired): the list is read once more, in one piece.
+  continue token expired): the list is begun again, with smaller pages.
 - a 429 or 503 with Retry-After is waited for; every other failure is waited out for 1 to 30 s, longer each
   time, until a watch has lived for a while: a server that breaks every watch at once is not hammered.
 - silence: a watch ends when nothing was read for longer than the server's own limit. Once a bookmark was

@@ -32,7 +32,9 @@ class WatchLimits:
     """Sizes and times (seconds) of a ListWatch; tests use shorter ones.
 
     Attributes:
-        page: Objects in one page of a list.
+        page: Objects in one page of a list, at most.
+        page_bytes: Of one page, at most; its objects take about six times as much memory. A page of 500
+            usual Notebooks has 2 MiB, one Notebook at most 3.
         page_pause: Between two pages of a list: two loops together stay below 20 requests a second.
         shortest_watch: The server is asked to end a watch after a random time, this long at least …
         longest_watch: … and this long at most.
@@ -46,6 +48,7 @@ class WatchLimits:
     """
 
     page: int = 500
+    page_bytes: int = 8 << 20
     page_pause: float = 0.12
     shortest_watch: float = 240.0
     longest_watch: float = 480.0

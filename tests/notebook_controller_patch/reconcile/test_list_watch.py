@@ -212,7 +212,7 @@ def test_a_server_that_breaks_every_watch_is_not_hammered(api: FakeApi, loops: A
     wait_until(lambda: "after" in loop.names())
 
 
-def test_a_page_token_that_expired_is_followed_by_one_unpaged_list(api: FakeApi, loops: Any) -> None:
+def test_a_list_that_expires_half_way_is_begun_again_with_smaller_pages(api: FakeApi, loops: Any) -> None:
     names = fill(api, 5)
 
     def compact_behind_the_first_page(handler: Handler) -> None:
@@ -230,8 +230,44 @@ def test_a_page_token_that_expired_is_followed_by_one_unpaged_list(api: FakeApi,
     loop = loops()
     wait_until(lambda: loop.names() == ["late", *names] and api.watching(NOTEBOOKS))
     lists = [request.query for request in api.requests if request.verb == LIST]
-    assert lists == [{"limit": "2"}, {"limit": "2", "continue": "2:1"}, {}]
+    assert lists[:2] == [{"limit": "2"}, {"limit": "2", "continue": "2:1"}]
+    assert [query["limit"] for query in lists[2:]] == ["1", "2", "2", "2"]
+    assert ["continue" in query for query in lists[2:]] == [False, True, True, True]
     assert ("ann", "stale") not in [key for key, _ in loop.changes]
+
+
+def test_a_list_that_expires_each_time_is_never_read_in_one_piece(api: FakeApi, loops: Any) -> None:
+    names = fill(api, 5)
+    api.misbehave(status(410, "Expired"), LIST, times=7)
+    loop = loops()
+    wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
+    limits = [int(request.query["limit"]) for request in api.requests if request.verb == LIST]
+    assert limits == [2, 1, 1, 2, 1, 1, 2, 1, 2, 2]
+    assert loop.restarts("gone") == 2
+
+
+def test_pages_of_large_objects_are_read_with_fewer_of_them(api: FakeApi, loops: Any) -> None:
+    """One tenant makes 30 Notebooks of 100 kB: no answer that is read is larger than the limit."""
+    names = fill(api, 30)
+    for number in range(10, 20):
+        api.put(NOTEBOOKS, notebook(f"nb-{number}", annotations={"a/b": "x" * 100_000}))
+    loop = loops(replace(QUICK, page=16, page_bytes=250_000))
+    wait_until(lambda: loop.names() == sorted(names) and api.watching(NOTEBOOKS))
+    limits = [int(request.query["limit"]) for request in api.requests if request.verb == LIST]
+    assert limits[0] == 16
+    assert 2 in limits
+    assert len(limits) < 30
+
+
+def test_one_object_that_is_too_large_is_told_and_tried_again(api: FakeApi, loops: Any) -> None:
+    """It cannot be, as the API server's own limit is below; nothing may go round in circles for it."""
+    fill(api, 1)
+    api.put(NOTEBOOKS, notebook("large", annotations={"a/b": "x" * 300_000}))
+    loop = loops(replace(QUICK, page=16, page_bytes=250_000))
+    wait_until(lambda: loop.restarts("broken") >= 2)
+    assert loop.names() == []
+    api.remove(NOTEBOOKS, "ann", "large")
+    wait_until(lambda: loop.names() == ["nb-0"])
 
 
 def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, loops: Any) -> None:
