@@ -84,7 +84,6 @@ async def serve(kind: str) -> None:
         context = AdmissionContext(
             rules=lambda: DEFAULT_RULES,
             owners=Owners(Cache(), _unknown, metrics),
-            registry=registry,
             metrics=metrics,
         )
         admission = AdmissionServer(context, certificate.context)

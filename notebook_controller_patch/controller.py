@@ -119,7 +119,6 @@ class Controller:
             AdmissionContext(
                 rules=lambda: self._images.rules,
                 owners=self._owners,
-                registry=self._registry,
                 metrics=admission_metrics,
                 own_username=settings.username,
                 ready=self.conditions,

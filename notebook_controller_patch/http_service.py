@@ -44,6 +44,15 @@ class Response:
     content_type: str = "text/plain; charset=utf-8"
 
 
+def _has_ipv6() -> bool:
+    # socket.has_ipv6 says what Python was built with, not what the kernel was started with
+    try:
+        socket.socket(socket.AF_INET6, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
+
+
 def plain(code: int, text: str) -> Response:
     """An answer of one line."""
     return Response(code, text.encode(errors="backslashreplace") + b"\n")
@@ -86,8 +95,10 @@ class HttpService(HTTPServerConnectionDelegate):
     async def start(self, address: str, port: int) -> int:
         """Listen at an IP address; returns the port, a free one if `port` was 0. Raises OSError.
 
-        ``::`` listens to IPv4 too, where the machine can.
+        ``::`` listens to IPv4 too, where the machine can, and to IPv4 alone where it has no IPv6.
         """
+        if address == "::" and not _has_ipv6():
+            address = "0.0.0.0"
         # Not tornado's bind_sockets: it leaves its socket open when the port is taken.
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         both = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()

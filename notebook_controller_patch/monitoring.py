@@ -1,4 +1,7 @@
-"""Monitoring: /healthz, /readyz and /metrics, on the TLS port of admission and on a plain port for probes."""
+"""Monitoring: /healthz and /readyz, on the TLS port of admission, too, and /metrics on the plain port only.
+
+The TLS port is open to the whole cluster, and what /metrics shows costs time to make.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Settings:
     namespace: str
     kubeconfig: str | None = None
     name: str = DEFAULT_NAME
-    bind: str = "0.0.0.0"
+    bind: str = "::"
     port: int = 8443
     monitoring_port: int = 8080
     images: str | None = None
@@ -158,7 +158,13 @@ TABLE = (
         f"name of the controller's Service, ServiceAccount and Lease. Default: {DEFAULT_NAME}",
         _label,
     ),
-    Setting(SERVING, "bind", "ADDRESS", "address to listen on. Default: 0.0.0.0", _address),
+    Setting(
+        SERVING,
+        "bind",
+        "ADDRESS",
+        "address to listen on. Default: ::, all addresses of IPv6 and IPv4",
+        _address,
+    ),
     Setting(SERVING, "port", "PORT", "HTTPS port the apiserver calls. Default: 8443", _port),
     Setting(
         SERVING,

@@ -13,8 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry
-
 from bitfusion_client.client_images import ImageRule
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
@@ -29,7 +27,7 @@ from notebook_controller_patch.admission.review import (
 from notebook_controller_patch.admission.statefulset import OwnerReference, admit_statefulset, needs_owner
 from notebook_controller_patch.http_service import HttpService, Response, Route, plain
 from notebook_controller_patch.metrics import FAILED, PATCHED, REFUSED, UNCHANGED, AdmissionMetrics
-from notebook_controller_patch.monitoring import Conditions, health_routes, metrics_route
+from notebook_controller_patch.monitoring import Conditions, health_routes
 
 NOTEBOOKS, STATEFULSETS = "notebooks", "statefulsets"
 JSON = "application/json"
@@ -45,7 +43,6 @@ class AdmissionContext:
     Attributes:
         rules: Gives the image rules in force; the same object as long as they do not change.
         owners: Looks up the Notebook of a StatefulSet.
-        registry: What /metrics shows; `metrics` are in it.
         metrics: Counts reviews.
         own_username: The reconciler's, whose writes pass unchanged; empty: nobody's.
         ready: What must hold before this replica is sent reviews; /readyz names what does not.
@@ -53,14 +50,13 @@ class AdmissionContext:
 
     rules: Callable[[], Sequence[ImageRule]]
     owners: Owners
-    registry: CollectorRegistry
     metrics: AdmissionMetrics
     own_username: str = ""
     ready: Conditions = field(default_factory=dict)
 
 
 class AdmissionServer:
-    """POST ``/admit/notebooks`` and ``/admit/statefulsets`` over TLS; GET /healthz, /readyz and /metrics.
+    """POST ``/admit/notebooks`` and ``/admit/statefulsets`` over TLS; GET /healthz and /readyz.
 
     Made by the controller; used in one asyncio loop. `ssl_context` shows the serving certificate.
     """
@@ -77,7 +73,6 @@ class AdmissionServer:
                 "/admit/notebooks": Route("POST", self._notebooks, JSON),
                 "/admit/statefulsets": Route("POST", self._statefulsets, JSON),
                 **health_routes(context.ready),
-                **metrics_route(context.registry),
             },
             ssl_context,
             self._count_bad_request,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from typing import Any
 
@@ -63,6 +64,28 @@ def test_the_plain_listener_for_probes(address: Any, reached: Any) -> None:
         (404, "there is nothing at this path\n"),
         (200, "ok\n"),
     ]
+
+
+def test_all_addresses_are_those_of_ipv4_where_there_is_no_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = socket.socket
+
+    def without_ipv6(family: int = socket.AF_INET, *more: Any, **other: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return create(family, *more, **other)
+
+    async def main() -> Any:
+        monitoring = MonitoringServer({}, CollectorRegistry())
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "socket", without_ipv6)
+            port = await monitoring.start("::", 0)
+        client = Client(*await asyncio.open_connection(HOST, port))
+        answer = await client.send("GET", "/healthz")
+        await client.close()
+        await monitoring.stop(1)
+        return answer
+
+    assert asyncio.run(main()).status == 200
 
 
 def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(

@@ -190,7 +190,6 @@ async def serving(live: Live) -> AsyncIterator[Live]:
         AdmissionContext(
             rules=lambda: live.rules,
             owners=owners,
-            registry=live.registry,
             metrics=metrics,
             own_username=OURS,
             ready={name: partial(live.ready.__getitem__, name) for name in live.ready},
