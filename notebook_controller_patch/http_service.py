@@ -27,7 +27,8 @@ from tornado.httputil import (
 from tornado.iostream import StreamClosedError
 
 MIB = 1 << 20
-LARGEST_BODY = 8 * MIB  # a StatefulSet's review carries the object twice; etcd takes 1.5 MiB of one
+LARGEST_BODY = 7 * MIB  # an UPDATE's review carries the object twice; the apiserver takes 3 MiB of one
+LARGEST_IN_FLIGHT = 16 * MIB  # all bodies that are being received and answered; the apiserver's are far below
 LARGEST_DISCARDED = 64 * MIB  # read to its end to be able to say 413; beyond it the connection is cut
 REQUEST_SECONDS = 5.0  # for all of a request to arrive, and for its answer; the apiserver waits as long
 IDLE_SECONDS = 180.0  # longer than the apiserver keeps an idle connection (90 s): it closes, never we
@@ -82,6 +83,7 @@ class HttpService(HTTPServerConnectionDelegate):
         self.routes = routes
         self.on_problem = on_problem
         self.in_flight = 0
+        self.held = 0  # bytes of the bodies in flight
         self.draining = False
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself only keeps weak references
         self._server = HTTPServer(
@@ -139,7 +141,7 @@ class HttpService(HTTPServerConnectionDelegate):
 class _Exchange(HTTPMessageDelegate):
     """One request and its answer."""
 
-    __slots__ = ("_answered", "_chunks", "_connection", "_handler", "_problem", "_service", "_size", "_timer")
+    __slots__ = ("_answered", "_chunks", "_connection", "_handler", "_held", "_problem", "_service", "_timer")
 
     def __init__(self, service: HttpService, connection: HTTPConnection) -> None:
         self._service = service
@@ -147,7 +149,7 @@ class _Exchange(HTTPMessageDelegate):
         self._handler: Callable[[bytes], Response | Awaitable[Response]] | None = None
         self._problem: Response | None = None
         self._chunks: list[bytes] = []
-        self._size = 0
+        self._held = 0  # bytes of `_chunks` and of what was made of them
         self._timer: asyncio.TimerHandle | None = None
         self._answered = True  # nothing has been asked yet
 
@@ -178,13 +180,18 @@ class _Exchange(HTTPMessageDelegate):
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:
         """Collect the body, unless it cannot be answered anyway."""
-        if self._problem is None:
-            self._size += len(chunk)
-            if self._size > LARGEST_BODY:
-                self._problem = TOO_LARGE
-                self._chunks = []
-            else:
-                self._chunks.append(chunk)
+        if self._problem is not None:
+            return None
+        if self._held + len(chunk) > LARGEST_BODY:
+            self._problem = TOO_LARGE
+        elif self._service.held + len(chunk) > LARGEST_IN_FLIGHT:
+            self._problem = TOO_MUCH
+        else:
+            self._chunks.append(chunk)
+            self._hold(self._held + len(chunk))
+            return None
+        self._chunks = []
+        self._hold(0)
         return None
 
     def finish(self) -> None:
@@ -244,8 +251,16 @@ class _Exchange(HTTPMessageDelegate):
             self._timer.cancel()
             self._timer = None
         self._chunks = []
+        self._hold(0)
+
+    def _hold(self, size: int) -> None:
+        self._service.held += size - self._held
+        self._held = size
 
 
+TOO_MUCH = plain(
+    429, f"the requests in flight have more than {LARGEST_IN_FLIGHT // MIB} MiB; try again later"
+)
 TOO_LARGE = plain(413, f"the body is larger than {LARGEST_BODY // MIB} MiB")
 
 

@@ -18,6 +18,11 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 LONGEST_WARNING = 256  # characters: longer ones the apiserver may cut
 
+# Of a review: `{`, `[` and `,` in its bytes, those within texts included. So many values take 80 MB at most;
+# two objects of 3 MiB, the largest that the apiserver takes, have fewer.
+MOST_ITEMS = 500_000
+TOO_DEEP = "the body is nested too deeply"
+
 UNPROCESSABLE = 422  # as for any other object that its schema refuses
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make one for each patch
@@ -59,12 +64,14 @@ UNTOUCHED = Verdict()
 
 def parse_review(body: bytes) -> Review:
     """The review in a request's body. Raises BadReview."""
+    if body.count(b"{") + body.count(b"[") + body.count(b",") > MOST_ITEMS:
+        raise BadReview(f"the body has more than {MOST_ITEMS} items")
     try:
         data = json.loads(body.decode())
     except UnicodeDecodeError:
         raise BadReview("the body is not UTF-8") from None
     except RecursionError:
-        raise BadReview("the body is nested too deeply") from None
+        raise BadReview(TOO_DEEP) from None
     except ValueError as error:
         raise BadReview(f"the body is not JSON: {_short(error)}") from None
     if not isinstance(data, dict):

@@ -17,6 +17,7 @@ from bitfusion_client.client_images import ImageRule
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
 from notebook_controller_patch.admission.review import (
+    TOO_DEEP,
     UNTOUCHED,
     BadReview,
     Review,
@@ -107,6 +108,8 @@ class AdmissionServer:
         try:
             verdict = admit_notebook(review, self._rules())
             return self._answered(NOTEBOOKS, review, verdict, began)
+        except RecursionError:
+            return self._not_a_review(BadReview(TOO_DEEP))
         except Exception:
             return self._failed(NOTEBOOKS, review, began)
 
@@ -123,6 +126,8 @@ class AdmissionServer:
             annotations = self._owners.cached(owner.namespace, owner.name, owner.uid)
             if annotations is not None:
                 return self._decided(review, annotations, began)
+        except RecursionError:
+            return self._not_a_review(BadReview(TOO_DEEP))
         except Exception:
             return self._failed(STATEFULSETS, review, began)
         return self._looked_up(review, owner, began)

@@ -198,7 +198,7 @@ def test_a_body_that_is_too_large_is_told_so(live: Live) -> None:
         return answer, await client.send("GET", "/healthz")
 
     answer, after = run(live, scenario)
-    assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
+    assert (answer.status, answer.text) == (413, "the body is larger than 7 MiB\n")
     assert after.status == 200
     assert live.value(BAD, status="413") == 1
 
@@ -209,13 +209,13 @@ def test_a_body_of_unknown_length_that_is_too_large_is_told_so(live: Live) -> No
 
     async def scenario(client: Client) -> Any:
         await client.write(head("POST", NOTEBOOKS, headers))
-        for _ in range(9):
+        for _ in range(8):
             await client.write(chunk)
         await client.write(b"0\r\n\r\n")
         return await client.read()
 
     answer = run(live, scenario)
-    assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
+    assert (answer.status, answer.text) == (413, "the body is larger than 7 MiB\n")
 
 
 def test_a_body_without_end_is_told_so_and_cut(live: Live) -> None:
@@ -226,7 +226,7 @@ def test_a_body_without_end_is_told_so_and_cut(live: Live) -> None:
         return await client.read(), await client.ended()
 
     answer, ended = run(live, scenario)
-    assert (answer.status, answer.text) == (413, "the body is larger than 8 MiB\n")
+    assert (answer.status, answer.text) == (413, "the body is larger than 7 MiB\n")
     assert ended
 
 
