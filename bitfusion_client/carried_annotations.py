@@ -45,8 +45,8 @@ WRAPPING = ("all", "on", "true", "y", "yes")
 
 ALLOWED_MANAGEMENT = f"must be {MANAGEMENT_INJECTION} or {MANAGEMENT_NONE}"
 NO_WRAPPING = (
-    f"{ALLOWED_MANAGEMENT}: the notebook server itself would run on the GPUs, and hold them until the "
-    "notebook is stopped"
+    f"{ALLOWED_MANAGEMENT}; this would run the notebook server itself on the GPUs, which it would hold until "
+    "the notebook is stopped"
 )
 LEFT_OUT = "; leave the annotation out to have the client chosen by the image"
 

@@ -126,8 +126,6 @@ class AdmissionServer:
             annotations = self._owners.cached(owner.namespace, owner.name, owner.uid)
             if annotations is not None:
                 return self._decided(review, annotations, began)
-        except RecursionError:
-            return self._not_a_review(BadReview(TOO_DEEP))
         except Exception:
             return self._failed(STATEFULSETS, review, began)
         return self._looked_up(review, owner, began)

@@ -16,8 +16,8 @@ MANAGEMENT, OS, VERSION = "auto-management/bitfusion", "bitfusion-client/os", "b
 FILTER, REQUEST = "bitfusion-client/filter", "bitfusion.io/request"
 RIGHT = {MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454", FILTER: "a=b", REQUEST: "-n 1"}
 WRAPS = (
-    "must be injection or none: the notebook server itself would run on the GPUs, and hold them until the "
-    "notebook is stopped"
+    "must be injection or none; this would run the notebook server itself on the GPUs, which it would hold "
+    "until the notebook is stopped"
 )
 WORD = (
     "must be letters, digits, dots, - or _, at most 63; leave the annotation out to have the client chosen "

@@ -175,8 +175,8 @@ def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted
     [
         (
             {MANAGEMENT: "all"},
-            f'Invalid value "all" for {MANAGEMENT}: must be injection or none: the notebook server itself '
-            "would run on the GPUs, and hold them until the notebook is stopped.",
+            f'Invalid value "all" for {MANAGEMENT}: must be injection or none; this would run the '
+            "notebook server itself on the GPUs, which it would hold until the notebook is stopped.",
         ),
         (
             {VERSION: "../../x"},
