@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +13,14 @@ import pytest
 from jupyter_client.connect import LocalPortCache
 
 from tests.support import machine, ports
-from tests.support.processes import alive, kill, processes_with, read_process, wait_until_gone
+from tests.support.processes import (
+    alive,
+    kill,
+    processes_with,
+    read_environment,
+    read_process,
+    wait_until_gone,
+)
 from tests.support.waiting import Deadline, wait_until, wait_until_settled
 
 
@@ -104,6 +112,16 @@ def test_a_kernels_ports_are_reserved_until_its_manager_returns_them() -> None:
             other.bind(reservation)
         kernel_ports.return_port(port)
         other.bind(reservation)
+
+
+def test_a_process_that_was_started_just_now_is_found() -> None:
+    found = set()
+    for _ in range(100):
+        pid = os.posix_spawn("/bin/sleep", ["sleep", "47"], {"MARK": "just now"})
+        found.add(read_environment(pid))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert found == {b"MARK=just now\0"}
 
 
 def test_processes_are_found_by_their_environment_and_ended() -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.waiting import wait_until
+
+KERNEL_THREAD = 0x00200000
+"""``PF_KTHREAD`` among the flags of ``/proc/<pid>/stat``: such a process never has an environment."""
+EXECVE_LIMIT_S = 2.0
+"""An ``execve`` takes microseconds; on a machine that stands still it is not waited for without end."""
 
 
 @dataclass(frozen=True, order=True)
@@ -51,15 +57,36 @@ def processes_with(variable: str, *, begin_only: bool = False) -> set[Process]:
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        try:
-            variables = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # gone meanwhile, or another user's
+        variables = read_environment(int(entry)).split(b"\0")
         if wanted in variables or (begin_only and any(each.startswith(wanted) for each in variables)):
             process = read_process(int(entry))
             if process is not None:
                 found.add(process)
     return found
+
+
+def read_environment(pid: int) -> bytes:
+    """What a process started with; nothing if it has gone meanwhile, is another user's or the kernel's own.
+
+    Between the two halves of an ``execve`` the new program has no environment yet, while `os.posix_spawn` has
+    returned already: a third of those that were read at once looked empty (Linux 6).
+    """
+    environ = Path(f"/proc/{pid}/environ")
+    end = time.monotonic() + EXECVE_LIMIT_S
+    try:
+        if environment := environ.read_bytes():
+            return environment
+        while _is_in_execve(pid) and time.monotonic() < end:
+            time.sleep(0.001)
+        return environ.read_bytes()
+    except OSError:
+        return b""
+
+
+def _is_in_execve(pid: int) -> bool:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    state, flags, end_of_environment = fields[0], int(fields[6]), int(fields[48])
+    return state not in "ZX" and not flags & KERNEL_THREAD and end_of_environment == 0
 
 
 def alive(pid: int) -> bool:
