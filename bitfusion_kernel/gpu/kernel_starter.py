@@ -196,17 +196,13 @@ class KernelStarter:
 
         So a config file that has not been read by now is not read for it, though it might name the client.
         """
-        from bitfusion_client.errors import ClientNotFound
-        from bitfusion_client.find_client import ENVIRONMENT_NAME, find_client
+        from bitfusion_client.find_client import ENVIRONMENT_NAME, is_simulated_pool
 
         if self._settings is not None:
             configured = self._settings.client
         else:
             configured = os.environ.get(ENVIRONMENT_NAME) or self._arguments.value("client")
-        try:
-            return find_client(configured, os.environ).is_simulated_pool
-        except ClientNotFound:
-            return False
+        return is_simulated_pool(configured, os.environ)
 
     def client_environment(self) -> dict[str, str]:
         """The environment of the wrapper and of `bitfusion` commands: ours, with the client on PATH."""

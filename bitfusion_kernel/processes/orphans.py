@@ -23,6 +23,7 @@ def end_orphan(
         launcher_pid: The launcher, likewise.
         patience: Seconds before each signal.
     """
+    others = reaper.children() - {wrapper_pid}
     wrapper = ProcessWatch(wrapper_pid)
     kernel = ProcessWatch(kernel_pid) if kernel_pid is not None else None
     if kernel is None:
@@ -37,3 +38,5 @@ def end_orphan(
     wrapper.close()
     children = [wrapper_pid, launcher_pid, None if kernel_pid is None else -kernel_pid]
     reaper.reap([child for child in children if child is not None], reaper.ORPHANS_PATIENCE)
+    if kernel_pid is None:
+        reaper.end_strays(others)

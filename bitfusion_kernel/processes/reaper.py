@@ -4,11 +4,17 @@ Process 1 inherits orphans. An init reaps them; a Jupyter that is process 1 of i
 children only, and all others stay zombies as long as the container. So the supervisor adopts what becomes an
 orphan under it: the launcher of a killed wrapper, a subprocess of a cell. What is left of a killed supervisor
 the proxy adopts.
+
+One of them must be ended, too. The launcher starts the kernel first, in a process group of its own, and tells
+of it afterwards. A wrapper that is cancelled and killed in the moment of its grant takes the launcher along,
+as both are of one group; the kernel would stay, with the lease, and nobody knows its number. Its launcher's
+death makes it a child of whoever adopts orphans: there `end_strays` finds it.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
@@ -18,6 +24,9 @@ if TYPE_CHECKING:
 
 ORPHANS_PATIENCE = 0.3
 """Seconds that what was killed with a wrapper has to end, to be reaped."""
+
+STRAYS_PATIENCE = 1.0
+"""Seconds that killed strays have to end."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PAUSE = 0.005
@@ -60,3 +69,44 @@ def reap(children: Iterable[int], seconds: float) -> None:
                     time.sleep(_PAUSE)
         except ChildProcessError:
             continue
+
+
+def children() -> frozenset[int]:
+    """This process's children, zombies among them; none where there is no /proc."""
+    own, found = os.getpid(), []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return frozenset()
+    for name in filter(str.isdigit, names):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):  # it has ended meanwhile
+            continue
+        if parent == own:
+            found.append(int(name))
+    return frozenset(found)
+
+
+def end_strays(but: Iterable[int]) -> None:
+    """Kill and reap all children but those named, with the groups they lead, and then what was theirs.
+
+    Called when a wrapper was killed and reaped, by a process that has adopted orphans since before.
+    """
+    deadline = time.monotonic() + STRAYS_PATIENCE
+    known = frozenset(but)
+    while (found := children() - known) and time.monotonic() < deadline:
+        for pid in found:
+            _kill(pid)
+        reap(found, deadline - time.monotonic())
+
+
+def _kill(child: int) -> None:
+    # ours and not reaped: the number is nobody else's
+    try:
+        if os.getpgid(child) == child:
+            os.killpg(child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass

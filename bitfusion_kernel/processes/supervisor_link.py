@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -86,6 +87,7 @@ def start_supervisor(folder: str) -> SupervisorLink:
     pid = os.fork()
     if pid == 0:
         status = 1
+        gc.enable()  # the proxy forks while its own is off
         try:
             _detach_from_proxy(proxy_end)
             Supervisor(MessageConnection(supervisor_end), stdout, stderr, folder).run()

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 
+from bitfusion_kernel.processes import reaper
 from bitfusion_kernel.processes.message_connection import MessageConnection
 from bitfusion_kernel.processes.messages import (
     Event,
@@ -39,6 +40,7 @@ class Wrapper:
         self._launcher_pid: int | None = None
         self._next_signal: int | None = None
         self._next_signal_at = 0.0
+        self._others_children: frozenset[int] | None = None
 
     @classmethod
     def start(cls, command: StartCommand, stdout: int, stderr: int) -> Wrapper:
@@ -123,6 +125,9 @@ class Wrapper:
             return
         if self._next_signal == signal.SIGKILL:
             self._kill_kernel()
+            if self._kernel is None and self._others_children is None:
+                reaper.adopt_orphans()  # a kernel may have been started that nobody has told of
+                self._others_children = reaper.children()
             self.process.kill_group(signal.SIGKILL)
             self._signal_after(QUEUED_WRAPPER_PATIENCE, signal.SIGKILL)
         else:
@@ -139,6 +144,8 @@ class Wrapper:
         if self._launcher is not None and not self._launcher.closed:
             events = self._read_launcher(self._launcher)
         self._kill_kernel()
+        if self._others_children is not None:
+            reaper.end_strays(self._others_children)
         if self._launcher is not None:
             self._launcher.send(StopCommand())
             self._launcher.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container
 
 from bitfusion_kernel.magic.cell import changes_nothing
-from bitfusion_kernel.protocol.message_date import sent_at
 from bitfusion_kernel.proxy.request_queue import QueuedRequest, RequestQueue
 
 ONE_GO = 0.3
@@ -42,6 +41,8 @@ class Asides:
 
 def _seconds_between(one: QueuedRequest, other: QueuedRequest) -> float:
     """By the client's clock, as requests may be read late; of two clients, by their arrival."""
+    from bitfusion_kernel.protocol.message_date import sent_at
+
     headers = one.message.header, other.message.header
     if headers[0].get("session") == headers[1].get("session"):
         sent = sent_at(headers[0]), sent_at(headers[1])

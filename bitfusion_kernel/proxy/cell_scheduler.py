@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.protocol.wire import Message
@@ -24,23 +24,24 @@ from bitfusion_kernel.proxy.silent_cells import SilentCells
 from bitfusion_kernel.proxy.wait_display import WaitDisplay
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.proxy.command_cell import CommandCell
+
+    class CellPolicy(Protocol):
+        """The settings that decide about cells without a kernel."""
+
+        @property
+        def silent_wait(self) -> float:
+            """Seconds after which a silent cell is answered although no kernel has run it."""
+
+        def check_acquire(self) -> None:
+            """Whether anything but `%bitfusion acquire` may ask for a GPU. Raises BitfusionError."""
 
 
 ARRIVAL_WINDOW = 0.03
 """Seconds in which cells that a client sends in one go arrive, if nothing delays them."""
-
-
-class CellPolicy(Protocol):
-    """The settings that decide about cells without a kernel."""
-
-    @property
-    def silent_wait(self) -> float:
-        """Seconds after which a silent cell is answered although no kernel has run it."""
-
-    def check_acquire(self) -> None:
-        """Whether anything but `%bitfusion acquire` may ask for a GPU. Raises BitfusionError."""
 
 
 class CellScheduler:

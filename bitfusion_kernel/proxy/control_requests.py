@@ -16,7 +16,6 @@ from bitfusion_kernel.proxy.client_sockets import ClientChannel
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.kernel_link import KernelLink
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
-from bitfusion_kernel.proxy.predecessor import meant_for_predecessor
 
 if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
@@ -102,6 +101,8 @@ class ControlRequests:
     # -- interrupt -------------------------------------------------------------------------------
 
     def _on_interrupt(self, message: Message) -> None:
+        from bitfusion_kernel.proxy.predecessor import meant_for_predecessor
+
         if meant_for_predecessor(message.header, started_at=self._started_at(), now=time.time()):
             self._channel.answer(message, {"status": "ok"})
         elif self._lifecycle.connected and not self._scheduler.runs_commands:

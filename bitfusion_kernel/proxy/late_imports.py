@@ -21,6 +21,7 @@ PAUSE = 0.02
 """Seconds between two modules, of which few take more than 5 ms. Sockets are served meanwhile."""
 
 MODULES = (
+    "bitfusion_client.errors",
     "bitfusion_client.find_client",
     "bitfusion_client.quantities",
     "bitfusion_client.shares",
@@ -36,12 +37,15 @@ MODULES = (
     "bitfusion_kernel.processes.launcher",
     "bitfusion_kernel.processes.oom_kills",
     "bitfusion_kernel.processes.orphans",
+    "bitfusion_kernel.protocol.message_date",
     "bitfusion_kernel.proxy.client_command",
     "bitfusion_kernel.proxy.command_cell",
     "bitfusion_kernel.proxy.kernel_events",
     "bitfusion_kernel.proxy.kernel_interrupt",
     "bitfusion_kernel.proxy.kernel_sockets",
+    "bitfusion_kernel.proxy.jupyter_log",
     "bitfusion_kernel.proxy.output_relay",
+    "bitfusion_kernel.proxy.predecessor",
     "bitfusion_kernel.settings.resolve",
     "bitfusion_kernel.settings.own_kernelspec",
     "bitfusion_kernel.settings.unknown_variables",

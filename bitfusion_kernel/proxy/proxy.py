@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +34,6 @@ from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
 from bitfusion_kernel.proxy.control_requests import ControlRequests
 from bitfusion_kernel.proxy.event_loop import EventLoop
-from bitfusion_kernel.proxy.jupyter_log import write_line
 from bitfusion_kernel.proxy.kernel_link import KernelLink
 from bitfusion_kernel.proxy.kernel_view import ProxyKernelView
 from bitfusion_kernel.proxy.publisher import Publisher
@@ -196,6 +196,8 @@ def serve(
     starter.on_folder = magic_socket.listen_in
     with contextlib.suppress(OSError):  # told by the cell that asks for a kernel
         magic_socket.listen_in(supervisor.folder)
+    gc.freeze()  # what has been imported stays; collections need not look at it
+    gc.enable()
     loop.run(until=lambda: lifecycle.over)
     magic_socket.close()
     if control.shut_down_for_good:
@@ -223,6 +225,7 @@ def _why_given_up(
     if acquisition is None or not (start_up.lasts or scheduler.waits_unattended):
         return None
     from bitfusion_kernel.gpu import time_limits
+    from bitfusion_kernel.proxy.jupyter_log import write_line
 
     if start_up.lasts or waited is None:
         write_line(f"bitfusion_kernel: {time_limits.start_given_up(acquisition, time.monotonic())}")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bitfusion_kernel.protocol.wire import Wire
 
 Json = dict[str, Any]
 
 
-class PublishingSocket(Protocol):
-    """The methods of a zmq XPUB that are used here."""
+if TYPE_CHECKING:
+    from typing import Protocol
 
-    def send_multipart(self, msg_parts: list[bytes]) -> Any:
-        """Send one message."""
+    class PublishingSocket(Protocol):
+        """The methods of a zmq XPUB that are used here."""
 
-    def recv(self) -> bytes:
-        """The next subscription: one byte, 1 for a new one or 0 for one that ends, then the topic."""
+        def send_multipart(self, msg_parts: list[bytes]) -> Any:
+            """Send one message."""
 
-    def close(self, linger: int | None = None) -> None:
-        """Close the socket; `linger`: milliseconds for the last messages to leave."""
+        def recv(self) -> bytes:
+            """The next subscription: one byte, 1 for a new one or 0 for one that ends, then the topic."""
+
+        def close(self, linger: int | None = None) -> None:
+            """Close the socket; `linger`: milliseconds for the last messages to leave."""
 
 
 class Publisher:

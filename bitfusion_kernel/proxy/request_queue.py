@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -72,8 +71,10 @@ class RequestQueue:
 
     def __iter__(self) -> Iterator[QueuedRequest]:
         """All, oldest first; the queue must not change meanwhile."""
-        if len(self._shells) == 1:
-            return iter(*self._shells.values())
+        if len(self._shells) < 2:
+            return (request for queue in self._shells.values() for request in queue)
+        import heapq  # few kernels have subshells
+
         return heapq.merge(*self._shells.values(), key=lambda request: request.arrived_at)
 
     @property

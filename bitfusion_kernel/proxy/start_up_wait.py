@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 
 from bitfusion_kernel.proxy.event_loop import EventLoop
-from bitfusion_kernel.proxy.jupyter_log import write_line
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 
 READY_REQUEST = "kernel_info_request"
@@ -46,5 +45,6 @@ class StartUpWait:
         acquisition = self._lifecycle.acquisition
         if acquisition is not None:
             from bitfusion_kernel.gpu import time_limits
+            from bitfusion_kernel.proxy.jupyter_log import write_line
 
             write_line(f"bitfusion_kernel: {time_limits.start_waits(acquisition)}")

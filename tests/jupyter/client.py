@@ -56,6 +56,13 @@ class Cell:
             for m in self.messages
         ]
 
+    @property
+    def seen(self) -> str:
+        """What has come so far, for the failure of a test: the last types, the last display."""
+        displays = self.of("display_data", "update_display_data")
+        last = displays[-1]["content"]["data"].get("text/plain", "") if displays else ""
+        return f"{len(self.messages)} messages, at last {self.kinds[-5:]} {last}"
+
     def of(self, *kinds: str) -> list[Message]:
         return [m for m in self.messages if m["msg_type"] in kinds]
 
@@ -164,7 +171,7 @@ class Client:
         return self.finish(cell, limit_s)
 
     def finish(self, cell: Cell, limit_s: float | Deadline = 30) -> Cell:
-        self.pump(lambda: cell.done, limit_s, f"the end of cell {cell.code!r}", lambda: cell.kinds)
+        self.pump(lambda: cell.done, limit_s, f"the end of cell {cell.code!r}", lambda: cell.seen)
         return cell
 
     def finish_all(self, *cells: Cell, limit_s: float = 30) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 import unittest
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import jupyter_kernel_test
 import pytest
 
 from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, START
+from tests.jupyter.embedded_pool import Pool
 from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 Message = dict[str, Any]
 
@@ -21,6 +26,7 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
     """The samples with which ipykernel tests itself."""
 
     __test__ = False  # run by the functions below, on kernels of all names
+    shown_waits: ClassVar[int] = 0  # cells whose wait was shown
 
     language_name = "python"
     file_extension = ".py"
@@ -67,10 +73,14 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
         jupyter_kernel_test.validate_message(reply, "execute_reply", msg_id)
         messages: list[Message] = []
         while not (messages and messages[-1]["content"].get("execution_state") == "idle"):
-            message = self.kc.get_iopub_msg(timeout=scaled(1))
+            message = self.kc.get_iopub_msg(timeout=scaled(timeout))
+            # Asked once a second until the kernel answered: the last of them may be served after that.
+            if message["parent_header"].get("msg_type") == "kernel_info_request":
+                continue
             jupyter_kernel_test.validate_message(message, message["msg_type"], msg_id)
             messages.append(message)
         cell = without_wait(messages)
+        IPyKernelTests.shown_waits += len(cell) < len(messages)
         assert cell[0]["content"].get("execution_state") == "busy"
         for message in cell[1:-1]:
             assert message["msg_type"] != "status"
@@ -79,14 +89,14 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
 
 
 def without_wait(messages: list[Message]) -> list[Message]:
-    """The messages of a cell from the kernel's own `busy` on, if a wait was shown and cleared before it."""
+    """The messages of a cell without the wait that was shown after its `busy`, and cleared, if one was."""
     if [message["msg_type"] for message in messages[:2]] != ["status", "display_data"]:
         return messages
     if not str(messages[1]["content"]["transient"].get("display_id")).startswith("bitfusion-wait-"):
         return messages
     cleared = [message["msg_type"] for message in messages].index("clear_output")
     assert {message["msg_type"] for message in messages[2:cleared]} <= {"update_display_data"}
-    return messages[cleared + 1 :]
+    return [messages[0], *messages[cleared + 1 :]]
 
 
 TESTS = unittest.defaultTestLoader.getTestCaseNames(IPyKernelTests)
@@ -137,3 +147,20 @@ def test_each_test_passes_on_a_kernel_of_its_own(name: str, test: str) -> None:
         assert "but not the first:\n'zip'" in outcome or "False is not true" in outcome
     else:
         assert outcome in ("passed", "skipped: History range not supported")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_cell_that_showed_its_wait_passes(name: str, pool: Pool) -> None:
+    IPyKernelTests.shown_waits = 0
+    with pool.held() as holder, ThreadPoolExecutor() as thread:
+        released = thread.submit(release_when_shown, pool, holder)
+        assert run_suite(name, ["test_clear_output"])["test_clear_output"] == "passed"
+        released.result()
+    assert IPyKernelTests.shown_waits == 1
+
+
+def release_when_shown(pool: Pool, holder: subprocess.Popen[bytes]) -> None:
+    """A wait is shown a second after its cell came, which may be later than the request for the GPU."""
+    wait_until(pool.waiting, "the request")
+    time.sleep(scaled(3))
+    pool.end(holder)

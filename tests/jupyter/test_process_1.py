@@ -14,7 +14,8 @@ from tests.jupyter import process_1
 from tests.support.machine import scaled
 from tests.support.namespaces import as_process_1
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+# In one group: the scenarios take a minute, once.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("process-1")]
 
 Report = dict[str, list[str]]
 

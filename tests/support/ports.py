@@ -8,9 +8,6 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Iterator
-
-import pytest
 
 # Outside the range of outgoing connections, so that a port whose server is stopped can be used again: a
 # client that tries a dead port of that range may connect to itself and keep it.
@@ -45,18 +42,3 @@ def return_port(port: int) -> None:
     """Give one back; needed only where many are taken. Those of a test process end with it."""
     if port in _reservations:
         os.close(_reservations.pop(port))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def kernel_ports() -> Iterator[None]:
-    """Have jupyter_client take the ports of the kernels it starts in this process from here.
-
-    It looks for a free port in the range of outgoing connections and closes it again. Until the kernel
-    binds it, a connection of another test may have got that port.
-    """
-    from jupyter_client.connect import LocalPortCache
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalPortCache, "find_available_port", lambda self, ip: free_port())
-        patch.setattr(LocalPortCache, "return_port", lambda self, port: return_port(port))
-        yield

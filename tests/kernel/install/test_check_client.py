@@ -62,6 +62,35 @@ def test_a_pool_that_can_be_used(pool_folder: Path) -> None:
     assert "pool of earlier versions" in findings
 
 
+def test_which_pool_is_used_and_why(pool_folder: Path) -> None:
+    in_use = next(one for one in check_client.check_pool(EMBEDDED) if one.subject == "pool in use")
+    assert (in_use.verdict, in_use.found) == (PASS, "your own; BITFUSION_POOL_DIR is set")
+
+
+def test_a_service_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = tmp_path / "socket"
+    monkeypatch.setenv("BITFUSION_POOL", str(socket))
+    findings = {one.subject: one for one in check_client.check_pool(EMBEDDED)}
+    assert findings["pool in use"].found == f"the service at {socket}; BITFUSION_POOL names its socket"
+    away = f"pool service at {socket} does not run: No such file or directory"
+    own = "for simulated GPUs of your own set BITFUSION_POOL=own"
+    cure = f"ask this machine's administrator to start it, or {own}"
+    assert findings["pool service"].lines() == [f"[FAIL] pool service: {away}", f"       {cure}"]
+    assert "pool folder" not in findings
+    listed = check_client.ask_client(EMBEDDED, ["list_gpus"])
+    assert (listed.verdict, listed.next_step) == (FAIL, cure)
+
+
+def test_a_setting_that_names_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BITFUSION_POOL", "machine")
+    (in_use, _) = check_client.check_pool(EMBEDDED)
+    assert in_use.verdict == FAIL
+    assert in_use.found == (
+        'wrong setting BITFUSION_POOL="machine" (from environment): must be own, or the path of the socket '
+        "of a pool's service, such as /run/bitfusion-pool/socket"
+    )
+
+
 def test_a_pool_to_which_others_may_write(pool_folder: Path) -> None:
     pool_folder.mkdir()
     pool_folder.chmod(0o777)

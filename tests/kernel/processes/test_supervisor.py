@@ -25,6 +25,7 @@ from tests.kernel.supervisor_harness import (
     gone,
     running_supervisor,
 )
+from tests.support.processes import wait_until_gone
 
 # A fork of a process that has threads is what production avoids; pytest's helpers have some.
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
@@ -126,6 +127,32 @@ def test_a_queued_wrapper_that_ignores_sigterm_is_killed(supervisor: SupervisorH
     supervisor.until_said("deaf")
     supervisor.stop()
     assert supervisor.until(WrapperExitedEvent).status == -signal.SIGKILL
+
+
+GRANTED_WHILE_CANCELLED = """
+import os, signal, time
+def on_cancel(*_):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.setsid()
+            os.symlink(str(os.getpid()), os.environ["BF_KERNEL"])
+        time.sleep(60)
+signal.signal(signal.SIGTERM, on_cancel)
+print("waits", flush=True)
+while True:
+    time.sleep(60)
+"""
+"""Its launcher has started the kernel, and is killed before it can tell of it."""
+
+
+def test_a_kernel_that_nobody_was_told_of_ends_with_its_wrapper(
+    supervisor: SupervisorHarness, tmp_path: Path
+) -> None:
+    supervisor.start(GRANTED_WHILE_CANCELLED, BF_KERNEL=str(tmp_path / "kernel"))
+    supervisor.until_said("waits")
+    supervisor.stop()
+    assert supervisor.until(WrapperExitedEvent).status == -signal.SIGKILL
+    wait_until_gone(int((tmp_path / "kernel").readlink().name))
 
 
 def test_the_kernels_end_is_told_before_the_wrappers(supervisor: SupervisorHarness) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bitfusion_client.errors import WrongSetting
@@ -46,7 +48,7 @@ def test_a_wrong_value_is_one_clear_line(name: str, value: object) -> None:
     message = error.value.user_message
     assert "\n" not in message
     assert name in message
-    assert str(value) in message or repr(value) in message
+    assert str(value) in message or json.dumps(value) in message
     assert "the source" in message
 
 
