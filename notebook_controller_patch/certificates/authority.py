@@ -8,6 +8,7 @@ accepted by every TLS 1.2 client. Times are aware datetimes, passed in, so that 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -16,6 +17,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
@@ -23,6 +25,7 @@ LEAF_LIFETIME = timedelta(days=90)
 # The clock of an apiserver may be behind ours.
 CLOCK_SKEW = timedelta(hours=1)
 LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
+PRINTABLE = re.compile(r"[A-Za-z0-9 '()+,./:=?-]+")  # a PrintableString, X.680
 
 
 class UnusableCertificate(ValueError):
@@ -83,6 +86,12 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
         f"{service}.{namespace}.svc.cluster.local",
         f"{service}.{namespace}",
     )
+
+
+def named_as_text(certificate: bytes, name: str) -> bool:
+    """Whether its subject is `name` as a UTF8String: once made here. Raises UnusableCertificate."""
+    old = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_COMMON_NAME])])
+    return _load_certificate(certificate).subject.public_bytes() == old.public_bytes()
 
 
 def expires(certificate: bytes) -> datetime:
@@ -162,7 +171,10 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_COMMON_NAME])])
+    # As Go writes it, and so cert-manager: apiservers look for an issuer by the bytes of its name.
+    name = name[:LONGEST_COMMON_NAME]
+    kind = _ASN1Type.PrintableString if PRINTABLE.fullmatch(name) else _ASN1Type.UTF8String
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name, kind)])
 
 
 def _general_name(name: str) -> x509.GeneralName:

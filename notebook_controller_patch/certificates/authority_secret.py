@@ -18,6 +18,7 @@ from notebook_controller_patch.certificates.authority import (
     bundle,
     expires,
     load_authority,
+    named_as_text,
     new_authority,
     renewal_due,
 )
@@ -66,9 +67,13 @@ def write_authorities(authorities: Authorities) -> dict[str, str]:
     return {name: base64.b64encode(content).decode() for name, content in texts.items()}
 
 
-def renewed(authorities: Authorities, name: str, now: datetime) -> Authorities | None:
-    """What the leader makes of the Secret now; None: it may stay as it is."""
-    if renewal_due(authorities.current.certificate, now):
+def renewed(authorities: Authorities, name: str, now: datetime, old_name: str = "") -> Authorities | None:
+    """What the leader makes of the Secret now; None: it may stay as it is.
+
+    One that was once made under `old_name` is replaced by one called `name`, as cert-manager calls it.
+    """
+    current = authorities.current.certificate
+    if renewal_due(current, now) or (old_name and named_as_text(current, old_name)):
         return Authorities(new_authority(name, now), authorities.current.certificate)
     if authorities.previous and expires(authorities.previous) <= now:
         return Authorities(authorities.current)

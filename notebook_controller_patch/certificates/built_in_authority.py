@@ -5,6 +5,9 @@ The order, which needs no job and no second program:
 2. every replica signs a serving certificate for itself, in memory, and shows it;
 3. the leader writes the CA into ``caBundle`` of the one named MutatingWebhookConfiguration;
 4. a replica is ready once its CA stands there.
+A configuration that cert-manager fills (its annotation says so) is never written: a leader that still runs
+with this authority, while a roll-out replaces it, would take away the trust in those that replace it.
+
 After that leaves and the CA are renewed when two thirds of their life are over, and a ``caBundle`` that
 somebody emptied (``kubectl replace`` does) is written again within seconds. The leader asks for the one small
 object instead of watching it: nothing to be cut off from, and no right to list.
@@ -36,7 +39,7 @@ from notebook_controller_patch.certificates.authority_secret import (
     Authorities,
     renewed,
 )
-from notebook_controller_patch.certificates.ca_bundle import bundle_patch, trusts
+from notebook_controller_patch.certificates.ca_bundle import bundle_patch, injected_by, trusts
 from notebook_controller_patch.certificates.secret_store import SecretStore
 from notebook_controller_patch.certificates.serving import ServingCertificate
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
@@ -65,6 +68,7 @@ class AuthoritySettings:
     """Where the authority keeps its CA, and whom it serves.
 
     Attributes:
+        name: The controller's, which a new CA is called.
         namespace: The controller's own.
         secret: The Secret that holds the CA.
         webhook_configuration: The MutatingWebhookConfiguration whose ``caBundle`` is written.
@@ -72,6 +76,7 @@ class AuthoritySettings:
         labels: Of the Secret, when it is created.
     """
 
+    name: str
     namespace: str
     secret: str
     webhook_configuration: str
@@ -102,7 +107,10 @@ class BuiltInAuthority:
     ) -> None:
         self._api = api
         self._serving = serving
-        self._store = SecretStore(api, settings.namespace, settings.secret, settings.labels)
+        self._store = SecretStore(
+            api, settings.namespace, settings.secret, settings.labels, authority=settings.name
+        )
+        self._name = settings.name
         self._namespace = settings.namespace
         self._secret = settings.secret
         self._configuration = settings.webhook_configuration
@@ -202,7 +210,9 @@ class BuiltInAuthority:
                 answered=f"MutatingWebhookConfiguration {self._configuration} does not exist; apply it, or "
                 "name another by --webhook-configuration"
             ) from None
-        operations = bundle_patch(found, authorities.trusted(now, self._signer)) if leads else []
+        owner = injected_by(found)
+        writes = leads and not owner
+        operations = bundle_patch(found, authorities.trusted(now, self._signer)) if writes else []
         if operations:
             found = self._api.patch(self._configuration_path, operations)
             log.info("caBundle written", extra={"configuration": self._configuration})
@@ -213,9 +223,15 @@ class BuiltInAuthority:
             self._trusted, self._trusted_since = current, now
         if trusts(found, self._signer):
             self._published = True
+        elif owner:
+            raise NotTrusted(
+                answered=f"caBundle of MutatingWebhookConfiguration {self._configuration} is cert-manager's "
+                f"(its annotation {owner}) and is not written here; give this replica cert-manager's "
+                "certificate by --certificate-folder, or remove the annotation"
+            )
 
     def _renew_authority(self, authorities: Authorities, now: datetime) -> Authorities:
-        fresh = renewed(authorities, self._secret, now)
+        fresh = renewed(authorities, self._name, now, old_name=self._secret)
         if fresh is None:
             return authorities
         self._read_at = None  # if somebody else was faster, theirs is read

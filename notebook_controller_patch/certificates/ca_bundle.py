@@ -7,15 +7,30 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bitfusion_client.raw_objects import mapping
+from bitfusion_client.raw_objects import annotations_of, mapping, metadata_of
 from notebook_controller_patch.json_patch import pointer
+
+# An object with one of these is cert-manager's to fill: its cainjector writes caBundle whenever it differs.
+# https://cert-manager.io/docs/concepts/ca-injector/
+INJECTED = (
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+)
+
+
+def injected_by(configuration: Mapping[str, Any]) -> str:
+    """The annotation by which cert-manager owns every ``caBundle`` here; empty if it does not."""
+    annotations = annotations_of(configuration)
+    return next((name for name in INJECTED if name in annotations), "")
 
 
 def bundle_patch(configuration: Mapping[str, Any], bundle: bytes) -> list[dict[str, Any]]:
     """The JSON patch that makes every webhook of this configuration trust `bundle`; empty if all do.
 
     Webhooks are a list: each write is preceded by a ``test`` of the name at its place, so that a
-    configuration that was replaced meanwhile is refused as a whole and looked at again.
+    configuration that was replaced meanwhile is refused as a whole and looked at again; a ``test`` of the
+    resourceVersion, so that one which became cert-manager's in between is, too.
     """
     wanted = base64.b64encode(bundle).decode()
     operations: list[dict[str, Any]] = []
@@ -28,6 +43,9 @@ def bundle_patch(configuration: Mapping[str, Any], bundle: bytes) -> list[dict[s
             {"op": "test", "path": pointer(*place, "name"), "value": name},
             {"op": "add", "path": pointer(*place, "clientConfig", "caBundle"), "value": wanted},
         ]
+    version = metadata_of(configuration).get("resourceVersion")
+    if operations and version:
+        operations.insert(0, {"op": "test", "path": pointer("metadata", "resourceVersion"), "value": version})
     return operations
 
 

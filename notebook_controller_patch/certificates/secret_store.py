@@ -31,10 +31,14 @@ class SecretStore:
         namespace: The controller's own.
         name: Of the Secret.
         labels: Of the Secret, when it is created.
+        authority: The name of a CA that is made here.
     """
 
-    def __init__(self, api: KubernetesApi, namespace: str, name: str, labels: Mapping[str, str]) -> None:
+    def __init__(
+        self, api: KubernetesApi, namespace: str, name: str, labels: Mapping[str, str], authority: str
+    ) -> None:
         self._api = api
+        self._authority = authority
         self._namespace = namespace
         self._name = name
         self._labels = dict(labels)
@@ -51,7 +55,7 @@ class SecretStore:
             found = self._api.get(self._path)
         except NotFound:
             # Removed while we run: our own is put back, the apiserver trusts it already.
-            found = self._create(known or Authorities(new_authority(self._name, now)))
+            found = self._create(known or Authorities(new_authority(self._authority, now)))
         self._version = text(metadata_of(found).get("resourceVersion"))
         return read_authorities(found.get("data"))
 

@@ -7,7 +7,8 @@ certificate a key type, so that after `load_cert_chain` with an RSA key on a con
 one the old certificate stays in use. Connections that are open go on with what they began with.
 
 Two sources feed it: `CertificateFolder` (a mounted Secret, as cert-manager fills it) and the built-in
-authority (`bootstrap.py`).
+authority (`built_in_authority.py`). With a client authority (`ClientAuthorityFile`) a handshake succeeds only
+for who shows a certificate that it signed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class ServingCertificate:
 
     def __init__(self) -> None:
         self._current: ssl.SSLContext | None = None
+        self._pair: Pair | None = None
+        self._clients = ""  # PEM; empty: nobody is asked for a certificate
         self._expires: datetime | None = None
         self.context = _bare_context()
         self.context.sni_callback = self._choose
@@ -56,9 +59,37 @@ class ServingCertificate:
         Raises UnusableCertificate and keeps the old one if the two are no certificate and its key.
         """
         ends = expires(pair.certificate)
-        context = _bare_context()
+        context = self._context()
         _load(context, pair)
-        self._current, self._expires = context, ends
+        self._current, self._pair, self._expires = context, pair, ends
+
+    def demand(self, authority: bytes) -> None:
+        """Refuse, from the next handshake on, whoever shows no certificate that this CA (PEM) signed.
+
+        Raises UnusableCertificate and keeps what was demanded before if it holds no certificate.
+        """
+        before, self._clients = self._clients, authority.decode("ascii", "replace")
+        try:
+            # The mode is the first context's for the whole handshake, the authorities are the second's.
+            self._demand_of(self.context)
+            if self._pair is not None:
+                self.use(self._pair)
+        except UnusableCertificate:
+            self._clients = before
+            raise
+
+    def _context(self) -> ssl.SSLContext:
+        context = _bare_context()
+        if self._clients:
+            self._demand_of(context)
+        return context
+
+    def _demand_of(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_verify_locations(cadata=self._clients)
+        except (ssl.SSLError, ValueError):
+            raise UnusableCertificate("it holds no certificate in PEM") from None
+        context.verify_mode = ssl.CERT_REQUIRED
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> int | None:
         current = self._current
@@ -140,6 +171,41 @@ class CertificateFolder:
                 "the apiserver may refuse this certificate: %s", doubt, extra={"folder": str(self.folder)}
             )
         return True
+
+
+class ClientAuthorityFile:
+    """The CA of those who may connect, read again when the file has changed. For --client-authority."""
+
+    def __init__(self, path: str | os.PathLike[str], serving: ServingCertificate) -> None:
+        self._path = Path(path)
+        self._serving = serving
+        self._seen: bytes | None = None
+        self._complaint = ""
+
+    def load(self) -> None:
+        """The first reading. Raises UnusableCertificate, whose text names the file and what is wrong."""
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(LARGEST_FILE)
+        except OSError as error:
+            raise UnusableCertificate(f"{self._path}: {error.strerror or error}") from None
+        if content == self._seen:
+            return
+        try:
+            self._serving.demand(content)
+        except UnusableCertificate as error:
+            raise UnusableCertificate(f"{self._path}: {error}") from None
+        self._seen = content
+
+    def refresh(self) -> None:
+        """Look again. Never raises: a file that is wrong is logged once, the one before stays in force."""
+        try:
+            self.load()
+            self._complaint = ""
+        except UnusableCertificate as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("the new client authority cannot be used, the old one stays: %s", error)
 
 
 def _bare_context() -> ssl.SSLContext:

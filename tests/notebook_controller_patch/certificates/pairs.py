@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import datetime
 import functools
-import ipaddress
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import NameOID
 
 from notebook_controller_patch.certificates.authority import Pair, new_authority
-
-Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+from tests.support.certificates import Certified, Key, certified
 
 
 @functools.cache
@@ -34,35 +31,14 @@ def new_key(kind: str) -> Key:
 
 def pair(kind: str = "ECDSA", name: str = "localhost", password: bytes | None = None) -> Pair:
     """A fresh serving certificate for `name` and 127.0.0.1, its key ECDSA or RSA, encrypted if asked."""
-    issuer = x509.load_pem_x509_certificate(_authority().certificate)
-    issuer_key = serialization.load_pem_private_key(_authority().key, None)
-    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    authority = Certified(_authority().certificate, _authority().key)
     key = new_key(kind)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            ),
-            critical=False,
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
-        .sign(issuer_key, hashes.SHA256())
-    )
-    protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if password is not None:
-        protection = serialization.BestAvailableEncryption(password)
+    made = certified(name, [name, "127.0.0.1"], signed_by=authority, key=key)
+    if password is None:
+        return Pair(made.certificate, made.key)
+    protection = serialization.BestAvailableEncryption(password)
     return Pair(
-        certificate.public_bytes(serialization.Encoding.PEM),
+        made.certificate,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection),
     )
 

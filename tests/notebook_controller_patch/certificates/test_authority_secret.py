@@ -6,14 +6,16 @@ import base64
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from cryptography import x509
 
-from notebook_controller_patch.certificates.authority import UnusableCertificate, issue, new_authority
+from notebook_controller_patch.certificates.authority import Pair, UnusableCertificate, issue, new_authority
 from notebook_controller_patch.certificates.authority_secret import (
     Authorities,
     read_authorities,
     renewed,
     write_authorities,
 )
+from tests.support.certificates import certified
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 YEARS = timedelta(days=365)
@@ -80,3 +82,26 @@ def test_a_predecessor_that_has_ended_is_dropped() -> None:
 def test_the_signer_of_the_leaf_that_is_shown_is_trusted_once() -> None:
     assert Authorities(SECOND).trusted(NOW, FIRST.certificate) == SECOND.certificate + FIRST.certificate
     assert Authorities(FIRST).trusted(NOW, FIRST.certificate) == FIRST.certificate
+
+
+def test_an_authority_that_was_made_under_its_old_name_is_replaced_by_one_as_cert_manager_names_it() -> None:
+    old = called_as_text("the-ca")
+    assert renewed(Authorities(old), "controller", NOW) is None
+    fresh = renewed(Authorities(old), "controller", NOW, old_name="the-ca")
+    assert fresh is not None
+    assert fresh.previous == old.certificate
+    # Go writes a PrintableString, and looks for an issuer by these bytes.
+    subject = x509.load_pem_x509_certificate(fresh.current.certificate).subject.public_bytes()
+    assert subject.endswith(b"\x06\x03\x55\x04\x03\x13\x0acontroller")
+    assert renewed(fresh, "controller", NOW, old_name="the-ca") is None
+
+
+def test_an_admins_own_authority_is_not_replaced_for_its_name() -> None:
+    own = Authorities(called_as_text("example.com"))
+    assert renewed(own, "controller", NOW, old_name="the-ca") is None
+
+
+def called_as_text(name: str) -> Pair:
+    """A CA whose name is a UTF8String."""
+    made = certified(name, authority=True, starts=NOW, lasts=10 * YEARS)
+    return Pair(made.certificate, made.key)

@@ -59,6 +59,7 @@ class Replica:
             cast(KubernetesApi, objects),
             self.shown,
             AuthoritySettings(
+                name="the-controller",
                 namespace="kubeflow",
                 secret="the-ca",
                 webhook_configuration="the-webhooks",
@@ -389,6 +390,67 @@ def test_a_missing_webhook_configuration_is_told_and_found_when_it_comes(
     del objects.objects[WEBHOOKS]
     with pytest.raises(NotTrusted):
         leader.step()
+    assert leader.authority.published
+
+
+def given_to_cert_manager(objects: StoredObjects, annotation: str, bundle: str = "Y2VydA==") -> None:
+    found = objects.objects[WEBHOOKS]
+    hooks = [
+        {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": bundle}} for hook in found["webhooks"]
+    ]
+    metadata = {"name": "the-webhooks", "annotations": {annotation: "kubeflow/x"}}
+    objects.put(WEBHOOKS, {"metadata": metadata, "webhooks": hooks})
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "cert-manager.io/inject-ca-from",
+        "cert-manager.io/inject-ca-from-secret",
+        "cert-manager.io/inject-apiserver-ca",
+    ],
+)
+def test_a_leader_does_not_write_what_has_become_cert_managers(
+    objects: StoredObjects, clock: Clock, leader: Replica, annotation: str
+) -> None:
+    leader.step()
+    given_to_cert_manager(objects, annotation)
+    with pytest.raises(NotTrusted) as told:
+        leader.step()
+    assert str(told.value) == (
+        f"caBundle of MutatingWebhookConfiguration the-webhooks is cert-manager's (its annotation "
+        f"{annotation}) and is not written here; give this replica cert-manager's certificate by "
+        "--certificate-folder, or remove the annotation"
+    )
+    assert bundles(objects) == [b"cert", b"cert"]
+    # It was ready and serves on, until the roll-out replaces it.
+    assert leader.authority.published
+
+
+def test_a_leader_whose_look_was_just_before_it_became_cert_managers_is_refused(
+    objects: StoredObjects, clock: Clock, leader: Replica
+) -> None:
+    def meanwhile(method: str, path: str) -> None:
+        if method == "PATCH" and path == WEBHOOKS:
+            objects.before = None
+            given_to_cert_manager(objects, "cert-manager.io/inject-ca-from")
+
+    objects.before = meanwhile
+    with pytest.raises(Conflict):
+        leader.step()
+    assert bundles(objects) == [b"cert", b"cert"]
+
+
+def test_a_bundle_that_is_no_longer_cert_managers_is_written_again(
+    objects: StoredObjects, clock: Clock, leader: Replica
+) -> None:
+    given_to_cert_manager(objects, "cert-manager.io/inject-ca-from")
+    with pytest.raises(NotTrusted):
+        leader.step()
+    assert not leader.authority.published
+    objects.put(WEBHOOKS, configuration())
+    leader.step()
+    assert trusted(objects, leader, clock)
     assert leader.authority.published
 
 
