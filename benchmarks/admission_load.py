@@ -79,7 +79,7 @@ def reviews() -> dict[str, tuple[str, bytes]]:
             "/admit/statefulsets",
             _review(_set(1, ANNOTATIONS), _set(1, ANNOTATIONS)),
         ),
-        "StatefulSet started and patched from the cache": ("/admit/statefulsets", _review(_set(1), _set(0))),
+        "StatefulSet stopped and patched from the cache": ("/admit/statefulsets", _review(_set(0), _set(1))),
     }
 
 

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 import tornado.httpserver
 import tornado.netutil
@@ -24,11 +23,11 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.admission_load import ANNOTATIONS, NAME, NAMESPACE, OWNER_UID
 from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.structured_logs import configure_logging
 from notebook_controller_patch.admission.owners import Owners
 from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
 from notebook_controller_patch.certificates.authority import issue, new_authority
 from notebook_controller_patch.certificates.serving import ServingCertificate
-from notebook_controller_patch.logs import configure_logging
 from notebook_controller_patch.metrics import AdmissionMetrics
 
 HOST = "127.0.0.1"
@@ -69,7 +68,7 @@ class FixedAnswer(tornado.web.RequestHandler):
         )
 
 
-def _unknown(namespace: str, name: str) -> Mapping[str, Any]:
+def _unknown(namespace: str, name: str, within: float) -> None:
     raise LookupError(f"{namespace}/{name}")
 
 

@@ -14,10 +14,11 @@ from bitfusion_client.notebook_changes import (
     default_annotations,
     notebook_changes,
 )
-from bitfusion_client.notebook_request import bitfusion_part, has_size, notebook_image
+from bitfusion_client.notebook_request import has_size, notebook_image
 from bitfusion_client.raw_objects import annotations_of, is_being_deleted, metadata_of, pod_template_of
 from bitfusion_client.refusals import refusal
 from bitfusion_client.rewritten_objects import same_meaning
+from bitfusion_client.wrong_notebook import brought_by_edit
 from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
 
@@ -34,8 +35,9 @@ LEFT_WRONG = "left as it is, but no GPU can be given: "
 def admit_notebook(review: Review, rules: Sequence[ImageRule]) -> Verdict:
     """The verdict on the creation or an edit of a Notebook.
 
-    Refuses sizes that cannot be; but an edit of a Notebook that was wrong before and that leaves its
-    Bitfusion part alone passes with a warning: culling, stopping and finalizers must work on it too.
+    Refuses values that cannot be, where the request brings them. An edit of a Notebook that was wrong before
+    and that leaves the wrong values alone passes with a warning: culling, stopping and finalizers must work
+    on it, too.
     """
     notebook = review.object
     if notebook is None or review.kind != "Notebook" or review.sub_resource:
@@ -46,14 +48,13 @@ def admit_notebook(review: Review, rules: Sequence[ImageRule]) -> Verdict:
     try:
         changes = notebook_changes(notebook, rules)
     except InvalidRequest as error:
-        if old is not None and bitfusion_part(old) == bitfusion_part(notebook):
+        reasons = [error] if old is None else brought_by_edit(old, notebook)
+        if not reasons:
             return Verdict(warnings=(LEFT_WRONG + error.user_message,))
-        return Verdict(False, message=refusal(error), code=UNPROCESSABLE)
-    warnings = changes.notes
-    if old is not None:
-        warnings = (*warnings, *_warnings_of_edit(old, notebook, changes, rules))
+        return Verdict(False, message=refusal(reasons[0]), code=UNPROCESSABLE)
+    warnings = tuple(_warnings_of_edit(old, notebook, changes, rules)) if old is not None else ()
     try:
-        return Verdict(patch=notebook_patch(notebook, changes), warnings=warnings)
+        return Verdict(patch=notebook_patch(notebook, changes), warnings=warnings, notes=changes.notes)
     except NotAMap:
         return UNTOUCHED  # the API refuses it by itself
 

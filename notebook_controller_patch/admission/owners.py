@@ -1,4 +1,9 @@
-"""Looks up the Notebook that owns a StatefulSet: in the watch cache, otherwise by one live request."""
+"""Looks up the Notebook that owns a StatefulSet: as it is now, by one live request, or in the watch cache.
+
+A write that starts a pod needs the Notebook as it is now: the watch may be behind by milliseconds, or, with
+its rights taken away, by any time. Where the API server cannot say within half a second, the cache decides,
+but then nothing is removed, it is counted, and the reconciler looks at the notebook afterwards.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +12,31 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from bitfusion_client.notebook_request import is_left_alone
-from bitfusion_client.raw_objects import annotations_of, labels_of, mapping, metadata_of
-from notebook_controller_patch.metrics import HIT, MISS, UNKNOWN, AdmissionMetrics
+from notebook_controller_patch.metrics import (
+    CACHED,
+    FAILED,
+    GONE,
+    LIVE,
+    LOOKUP_FORBIDDEN,
+    LOOKUP_NO_ANSWER,
+    LOOKUP_REFUSED,
+    LOOKUP_TIMEOUT,
+    AdmissionMetrics,
+)
 
-LONGEST_LOOKUP = 0.5  # seconds; the apiserver waits 5 s for the whole review
-LEFT_ALONE: Mapping[str, str] = MappingProxyType({})  # a Notebook that wants nothing of ours
-THREADS = 8  # live look-ups at once: as many connections are kept
+LONGEST_LOOKUP = 0.5  # seconds, for the apiserver's answer
+LONGEST_QUEUE = 2.0  # seconds, for other look-ups before it; the apiserver waits 5 s for the whole review
+AT_ONCE = 8  # live look-ups: as many connections are kept, and threads
 
 log = logging.getLogger(__name__)
 
-Fetch = Callable[[str, str], Mapping[str, Any]]
-
 
 class Record(Protocol):
-    """What the cache knows of a Notebook."""
+    """What is known of a Notebook."""
 
     @property
     def uid(self) -> str:
@@ -50,63 +62,136 @@ class NotebookCache(Protocol):
         ...
 
 
+Fetch = Callable[[str, str, float], "Record | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What is known of the Notebook that owns a StatefulSet.
+
+    Attributes:
+        annotations: None if they could not be learnt, or there is no such Notebook (any more).
+        left_alone: It wants nothing of this project, by its label.
+        certain: False if the annotations may have changed since: nothing may be removed for them.
+    """
+
+    annotations: Mapping[str, str] | None
+    left_alone: bool = False
+    certain: bool = True
+
+
+UNKNOWN = Owner(None)
+
+
+class _NoTurn(Exception):
+    """Others were being looked up all the time."""
+
+
 class Owners:
     """Looks Notebooks up for admission.
 
     Args:
-        cache: Asked first, without waiting.
-        fetch: Gets a raw Notebook from the apiserver, ``fetch(namespace, name)``. Called in threads; whatever
-            it raises counts as "could not be learnt".
-        metrics: Counts hits, misses and failures.
+        cache: Asked without waiting.
+        fetch: Gets a Notebook from the apiserver: ``fetch(namespace, name, seconds)``, None if there is none
+            of that name. Called in threads; whatever it raises counts as "could not be learnt". A `status`
+            of its error is HTTP's.
+        metrics: Counts look-ups, and why some failed.
+        unsure: Told namespace and name of a Notebook that could not be looked up; the reconciler heals it.
     """
 
-    def __init__(self, cache: NotebookCache, fetch: Fetch, metrics: AdmissionMetrics) -> None:
+    def __init__(
+        self,
+        cache: NotebookCache,
+        fetch: Fetch,
+        metrics: AdmissionMetrics,
+        unsure: Callable[[str, str], None] = lambda namespace, name: None,
+    ) -> None:
         self._cache = cache
         self._fetch = fetch
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="notebook-lookup")
+        self._unsure = unsure
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="notebook-lookup")
+        self._free = asyncio.Semaphore(AT_ONCE)
 
-    def cached(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
-        """The annotations in the cache, None if this very Notebook is not there. Never waits.
+    def cached(self, namespace: str, name: str, uid: str) -> Owner | None:
+        """What the watch has brought; None if this very Notebook is not known. Never waits.
 
-        `LEFT_ALONE` itself if the Notebook's label says that it is to be left alone; `look_up` does the same.
+        For writes after which no pod starts. The next one that starts a pod asks again.
         """
-        record = self._cache.get(namespace, name)
-        if record is None or record.uid != uid:
-            return None
-        self._count(HIT)
-        return LEFT_ALONE if is_left_alone(record.labels) else record.annotations
+        owner = self._from_cache(namespace, name, uid)
+        if owner is not None:
+            self._count(CACHED)
+        return owner
 
-    async def look_up(self, namespace: str, name: str, uid: str) -> Mapping[str, str] | None:
-        """Ask the apiserver; None if the annotations of this very Notebook could not be learnt in 0.5 s."""
-        annotations: Mapping[str, str] | None = None
-        self._count(MISS)
+    async def current(self, namespace: str, name: str, uid: str) -> Owner:
+        """The Notebook as it is now, or, where the apiserver doesn't say in time, what the watch has brought.
+
+        Many starts at once wait for each other; that is not counted as the apiserver's time.
+        """
         began = time.perf_counter()
         try:
-            call = asyncio.get_running_loop().run_in_executor(self._threads, self._fetch, namespace, name)
-            notebook = await asyncio.wait_for(call, LONGEST_LOOKUP)
-            annotations = _annotations(mapping(notebook), uid)
-            problem = "" if annotations is not None else "the Notebook of that name is another one"
+            record = await self._live(namespace, name)
+        except Exception as error:  # whatever it is: admission goes on without the answer
+            return self._fallen_back(namespace, name, uid, error)
+        finally:
+            self._metrics.lookup_seconds.observe(time.perf_counter() - began)
+        if record is None or record.uid != uid:
+            # Deleted since, or made anew: the StatefulSet goes, too, and what the cache had says nothing.
+            self._count(GONE)
+            return UNKNOWN
+        self._count(LIVE)
+        return _owner(record)
+
+    async def _live(self, namespace: str, name: str) -> Record | None:
+        try:
+            await asyncio.wait_for(self._free.acquire(), LONGEST_QUEUE)
         except asyncio.TimeoutError:
-            problem = f"no answer within {LONGEST_LOOKUP:g} s"
-        except Exception as error:  # whatever it is: admission goes on without the Notebook
-            problem = f"{type(error).__name__}: {error}"
-        self._metrics.lookup_seconds.observe(time.perf_counter() - began)
-        if problem:
-            self._count(UNKNOWN)
-            fields = {"namespace": namespace, "notebook": name, "uid": uid, "reason": problem}
-            log.warning("notebook could not be looked up", extra=fields)
-        return annotations
+            raise _NoTurn from None
+        try:
+            call = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._fetch, namespace, name, LONGEST_LOOKUP
+            )
+            return await asyncio.wait_for(call, LONGEST_LOOKUP)
+        finally:
+            self._free.release()
 
     def close(self) -> None:
         """Give the threads back; look-ups under way are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def _from_cache(self, namespace: str, name: str, uid: str, certain: bool = True) -> Owner | None:
+        record = self._cache.get(namespace, name)
+        if record is None or record.uid != uid:
+            return None
+        return _owner(record, certain)
+
+    def _fallen_back(self, namespace: str, name: str, uid: str, error: Exception) -> Owner:
+        owner = self._from_cache(namespace, name, uid, certain=False)
+        decided_by = "nothing" if owner is None else "cache"
+        kind, problem = _reason(error)
+        self._count(FAILED)
+        self._metrics.lookup_failures.labels(kind, decided_by).inc()
+        fields = {"namespace": namespace, "notebook": name, "uid": uid, "reason": problem}
+        log.warning("notebook could not be looked up", extra={**fields, "decided_by": decided_by})
+        self._unsure(namespace, name)
+        return owner or UNKNOWN
+
     def _count(self, result: str) -> None:
         self._metrics.lookups.labels(result).inc()
 
 
-def _annotations(notebook: Mapping[str, Any], uid: str) -> Mapping[str, str] | None:
-    if metadata_of(notebook).get("uid") != uid:
-        return None
-    return LEFT_ALONE if is_left_alone(labels_of(notebook)) else annotations_of(notebook)
+def _owner(record: Record, certain: bool = True) -> Owner:
+    return Owner(record.annotations, is_left_alone(record.labels), certain)
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """The metric's label, and the words of the log."""
+    if isinstance(error, asyncio.TimeoutError):
+        return LOOKUP_TIMEOUT, f"no answer within {LONGEST_LOOKUP:g} s"
+    if isinstance(error, _NoTurn):
+        return LOOKUP_TIMEOUT, f"other look-ups went on for {LONGEST_QUEUE:g} s"
+    words = f"{type(error).__name__}: {error}"
+    status = getattr(error, "status", None)
+    if status is None:
+        return LOOKUP_NO_ANSWER, words
+    return (LOOKUP_FORBIDDEN if status in (401, 403) else LOOKUP_REFUSED), words

@@ -16,6 +16,7 @@ from notebook_controller_patch.json_patch import Operation
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
+AUDIT_KEY = "changed"  # the apiserver puts the webhook's name before it: notebooks.bitfusion.io/changed
 LONGEST_WARNING = 256  # characters: longer ones the apiserver may cut
 
 # Of a review: `{`, `[` and `,` in its bytes, those within texts included. So many values take 80 MB at most;
@@ -50,13 +51,21 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is answered. `message` and `code` (HTTP) are for refusals; each warning is one line of text."""
+    """What is answered.
+
+    Attributes:
+        message: Of a refusal, with its `code` (HTTP).
+        warnings: For the person who sent the request, and only what that person can do something about: a
+            pipeline with ``--warnings-as-errors`` ends with them. One line of text each.
+        notes: What was done to the object and why, for the API server's audit log.
+    """
 
     allowed: bool = True
     patch: list[Operation] = field(default_factory=list)
     message: str = ""
     code: int = 0
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 UNTOUCHED = Verdict()
@@ -112,6 +121,8 @@ def answer(review: Review, verdict: Verdict) -> dict[str, Any]:
         response["patch"] = encode_patch(verdict.patch)
     if verdict.warnings:
         response["warnings"] = [_cut(warning, LONGEST_WARNING) for warning in verdict.warnings]
+    if verdict.notes:
+        response["auditAnnotations"] = {AUDIT_KEY: "; ".join(verdict.notes)}
     if not verdict.allowed:
         response["status"] = {
             "status": "Failure",

@@ -10,12 +10,12 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from bitfusion_client.client_images import ImageRule
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
+from notebook_controller_patch.admission.owners import UNKNOWN, Owner, Owners
 from notebook_controller_patch.admission.review import (
     TOO_DEEP,
     UNTOUCHED,
@@ -25,7 +25,12 @@ from notebook_controller_patch.admission.review import (
     answer,
     parse_review,
 )
-from notebook_controller_patch.admission.statefulset import OwnerReference, admit_statefulset, needs_owner
+from notebook_controller_patch.admission.statefulset import (
+    OwnerReference,
+    admit_statefulset,
+    needs_owner,
+    starts_pod,
+)
 from notebook_controller_patch.http_service import HttpService, Response, Route, plain
 from notebook_controller_patch.metrics import FAILED, PATCHED, REFUSED, UNCHANGED, AdmissionMetrics
 from notebook_controller_patch.monitoring import Conditions, health_routes
@@ -120,27 +125,28 @@ class AdmissionServer:
         except BadReview as error:
             return self._not_a_review(error)
         try:
-            owner = needs_owner(review, self._own_username)
-            if owner is None:
-                return self._decided(review, None, began)
-            annotations = self._owners.cached(owner.namespace, owner.name, owner.uid)
-            if annotations is not None:
-                return self._decided(review, annotations, began)
+            reference = needs_owner(review, self._own_username)
+            if reference is None:
+                return self._decided(review, UNKNOWN, began)
+            if not starts_pod(review):
+                owner = self._owners.cached(reference.namespace, reference.name, reference.uid)
+                if owner is not None:
+                    return self._decided(review, owner, began)
         except Exception:
             return self._failed(STATEFULSETS, review, began)
-        return self._looked_up(review, owner, began)
+        return self._looked_up(review, reference, began)
 
-    async def _looked_up(self, review: Review, owner: OwnerReference, began: float) -> Response:
+    async def _looked_up(self, review: Review, reference: OwnerReference, began: float) -> Response:
         try:
-            annotations = await self._owners.look_up(owner.namespace, owner.name, owner.uid)
-            return self._decided(review, annotations, began)
+            owner = await self._owners.current(reference.namespace, reference.name, reference.uid)
+            return self._decided(review, owner, began)
         except Exception:
             return self._failed(STATEFULSETS, review, began)
 
-    def _decided(self, review: Review, annotations: Mapping[str, str] | None, began: float) -> Response:
-        if annotations is LEFT_ALONE:
+    def _decided(self, review: Review, owner: Owner, began: float) -> Response:
+        if owner.left_alone:
             return self._answered(STATEFULSETS, review, UNTOUCHED, began)
-        verdict = admit_statefulset(review, annotations, self._own_username)
+        verdict = admit_statefulset(review, owner.annotations, self._own_username, owner.certain)
         return self._answered(STATEFULSETS, review, verdict, began)
 
     def _answered(self, webhook: str, review: Review, verdict: Verdict, began: float) -> Response:

@@ -24,9 +24,11 @@ from bitfusion_client.raw_objects import (
 from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict
 from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
 from notebook_controller_patch.propagation import (
+    added_annotations,
     annotations_of_template,
     is_running,
     kept_annotations,
+    replicas,
     sizes_differ,
     template_annotations,
 )
@@ -60,12 +62,22 @@ def needs_owner(review: Review, own_username: str = "") -> OwnerReference | None
     return owner_notebook(review.object or {}, review.namespace)
 
 
-def admit_statefulset(review: Review, owner: Mapping[str, Any] | None, own_username: str = "") -> Verdict:
+def starts_pod(review: Review) -> bool:
+    """Whether, of a write for which `needs_owner` names a Notebook, a pod starts: creation, start, new sizes.
+
+    What that pod carries stays until it is stopped, so the Notebook must be looked up as it is now.
+    """
+    return replicas(review.object or {}) >= 1
+
+
+def admit_statefulset(
+    review: Review, owner: Mapping[str, Any] | None, own_username: str = "", certain: bool = True
+) -> Verdict:
     """The verdict on a StatefulSet; it is always allowed.
 
     `owner` are the annotations of its Notebook (empty if it has none); None if it could not be read, or if
-    `needs_owner` wants none: then nothing is removed. What the user `own_username`, the reconciler, writes
-    passes as it is.
+    `needs_owner` wants none: then nothing is removed, nor where they are not `certain`. What the user
+    `own_username`, the reconciler, writes passes as it is.
     """
     new = review.object
     if new is None or not _concerns(review, own_username) or owner_notebook(new, review.namespace) is None:
@@ -74,7 +86,7 @@ def admit_statefulset(review: Review, owner: Mapping[str, Any] | None, own_usern
     if _keeps(review):
         wanted = kept_annotations(annotations_of_template(review.old_object), current)
     elif owner is not None:
-        wanted = template_annotations(current, owner)
+        wanted = (template_annotations if certain else added_annotations)(current, owner)
     else:
         return UNTOUCHED
     try:

@@ -94,11 +94,14 @@ def _check_refusal(one: Case, parsed: Review, response: Mapping[str, Any]) -> No
     assert one.is_notebook, "a StatefulSet was refused"
     assert response["status"]["code"] == 422
     message = response["status"]["message"]
-    assert message.startswith("Invalid value "), message
+    assert message.startswith("Invalid value ") or message.lower().startswith("bitfusion.io/gpu"), message
     assert len(message.splitlines()) == 1, message
     text = json.dumps(parsed.object)
     assert "bitfusion" in text, "an object without a word of ours was refused"
     assert "patch" not in response
+    assert parsed.object is not None
+    if parsed.operation == "UPDATE" and parsed.old_object is not None:
+        assert _ours_of(parsed.object) != _ours_of(parsed.old_object), "nothing of ours was edited"
 
 
 def _check_result(one: Case, parsed: Review, result: dict[str, Any], patch: list[dict[str, Any]]) -> None:
@@ -218,6 +221,16 @@ def _inside(made: Any, place: tuple[str, ...]) -> dict[str, Any]:
     for name in place:
         made = made.get(name) if isinstance(made, dict) else None
     return made if isinstance(made, dict) else {}
+
+
+def _ours_of(made: dict[str, Any]) -> object:
+    """All of a Notebook that can be wrong."""
+    annotations, pod = _inside(made, ("metadata", "annotations")), _inside(made, ("spec", "template", "spec"))
+    return (
+        {name: annotations[name] for name in CARRIED if name in annotations},
+        pod.get("containers"),
+        pod.get("initContainers"),
+    )
 
 
 def _replicas(made: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,44 +12,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
 from notebook_controller_patch.admission.owners import Owners
 from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
 from notebook_controller_patch.metrics import AdmissionMetrics
+from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
 from tests.notebook_controller_patch.admission.reviews import OURS, body
+from tests.support.certificates import certified
 
 HOST = "127.0.0.1"
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:
     """A self-signed certificate (ECDSA P-256) for localhost and its key, as files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = folder / "tls.crt", folder / "tls.key"
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return certificate_file, key_file
+    return certified("localhost", ["localhost"]).write(folder)
 
 
 def server_context(certificate_file: Path, key_file: Path) -> ssl.SSLContext:
@@ -163,11 +140,16 @@ class Live:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     server: AdmissionServer = field(init=False)
     port: int = 0
+    unsure: list[str] = field(default_factory=list)
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         """The apiserver, as Owners asks it; replaced by tests."""
         notebook: Mapping[str, Any] = self.notebooks[namespace, name]
         return notebook
+
+    def record(self, namespace: str, name: str, within: float) -> NotebookRecord | None:
+        """What Owners gets of it."""
+        return notebook_record(self.fetch(namespace, name))
 
     async def client(self) -> Client:
         """A new connection."""
@@ -185,7 +167,7 @@ class Live:
 async def serving(live: Live) -> AsyncIterator[Live]:
     """The server started, and stopped at the end."""
     metrics = AdmissionMetrics(live.registry)
-    owners = Owners(live.cache, lambda namespace, name: live.fetch(namespace, name), metrics)
+    owners = Owners(live.cache, live.record, metrics, lambda namespace, name: live.unsure.append(name))
     live.server = AdmissionServer(
         AdmissionContext(
             rules=lambda: live.rules,

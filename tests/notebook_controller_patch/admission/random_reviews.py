@@ -123,11 +123,15 @@ WRONG_SIZES: tuple[dict[str, Any], ...] = (
     {"bitfusion.io/gpu-0": "1"},
     {"bitfusion.io/gpu-ü": "1"},
     {"bitfusion.io/gpu-50": "1", "bitfusion.io/gpu-8gib": "1"},
+    {"bitfusion.io/gpu": "150"},
+    {"bitfusion.io/gpus": "1"},
+    {"bitfusion.io/gpu_50": "1"},
+    {"bitfusion.io/GPU-50": 1},
 )
 OTHER_LIMITS: tuple[dict[str, Any], ...] = (
     {},
     {"nvidia.com/gpu": "1"},
-    {"bitfusion.io/gpu": "150"},
+    {"bitfusion.io/fpga": "150"},
     {"cpu": 2},
 )
 ODD: tuple[Any, ...] = (None, [], {}, "", "text", 0, 1.5, True, [None], {"": None}, ["a", {"b": 1}], "\ud800")
@@ -255,6 +259,10 @@ class _Chooser:
     def fill_pod(self, pod: dict[str, Any]) -> None:
         main = pod["containers"][0]
         main["resources"]["limits"].update(self.sizes())
+        if self.chance(0.1):
+            main["resources"]["requests"].update(
+                self.sizes() if self.chance(0.4) else main["resources"]["limits"]
+            )
         if self.chance(0.1):
             del main["resources"]
         while self.chance(0.25):

@@ -10,11 +10,12 @@ HALF = "bitfusion.io/gpu-50"
 COUNT = "must be a whole number from 1 to 1024."
 NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
 SHARE = "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU."
+QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
 PERCENTS = "must be a whole number from 1 to 100."
-OTHER = "Choose another size; if the form offers this one, its administrator has to correct the list."
+LIST = "If the form offers this one, its administrator has to correct the list."
 KNOWN = (
-    "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
-    "gpu-8gib and gpu-8000mib."
+    "is no size of Bitfusion; there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
+    f"(percent), gpu-8gib and gpu-8000mib. {LIST}"
 )
 
 # limits, annotations, and the message or what it begins with
@@ -29,52 +30,59 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, str] | None, str]] = [
     # share 0 or 101
     ({AMOUNT: "1", PERCENT: "0"}, None, f'Invalid value "0" for {PERCENT}: {PERCENTS}'),
     ({AMOUNT: "1", PERCENT: "101"}, None, f'Invalid value "101" for {PERCENT}: {PERCENTS}'),
-    ({"bitfusion.io/gpu-0": "1"}, None, f'Invalid value "gpu-0" for bitfusion.io/gpu-0: {KNOWN} {OTHER}'),
-    (
-        {"bitfusion.io/gpu-101": "1"},
-        None,
-        f'Invalid value "gpu-101" for bitfusion.io/gpu-101: {KNOWN} {OTHER}',
-    ),
+    ({"bitfusion.io/gpu-0": "1"}, None, f"bitfusion.io/gpu-0 {KNOWN}"),
+    ({"bitfusion.io/gpu-101": "1"}, None, f"bitfusion.io/gpu-101 {KNOWN}"),
+    ({AMOUNT: "1", PERCENT: "50%"}, None, f'Invalid value "50%" for {PERCENT}: {PERCENTS[:-1]}; write 50.'),
     # share and memory together
     (
         {AMOUNT: "1", PERCENT: "50", MEMORY: "8Gi"},
         None,
-        f'Invalid value "8Gi" for {MEMORY}: gpu-percent and gpu-memory exclude each other. '
-        "Leave one of the two out.",
+        f"{MEMORY} cannot stand beside {PERCENT}. Leave one of the two out.",
     ),
     (
         {HALF: "1", "bitfusion.io/gpu-8gib": "1"},
         None,
-        'Invalid value "1" for bitfusion.io/gpu-8gib: only one size may be given; '
-        f"there is also {HALF}.",
+        f"bitfusion.io/gpu-8gib is a second size beside {HALF}. Keep one of them.",
     ),
     # not a number
     ({AMOUNT: "two"}, None, f'Invalid value "two" for {AMOUNT}: {COUNT}'),
     ({AMOUNT: "-1"}, None, f'Invalid value "-1" for {AMOUNT}: {COUNT}'),
     ({AMOUNT: "1", PERCENT: "half"}, None, f'Invalid value "half" for {PERCENT}: {PERCENTS}'),
+    ({AMOUNT: "1", MEMORY: "much"}, None, f'Invalid value "much" for {MEMORY}: {QUANTITY}.'),
     (
-        {AMOUNT: "1", MEMORY: "much"},
+        {AMOUNT: "1", MEMORY: "16000"},
         None,
-        f'Invalid value "much" for {MEMORY}: must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G.',
+        f'Invalid value "16000" for {MEMORY}: {QUANTITY}; without a unit it counts bytes: write 16000Mi.',
     ),
-    # unparsable key
+    # unknown keys
     (
         {"bitfusion.io/gpu-half": "1"},
         None,
-        f'Invalid value "gpu-half" for bitfusion.io/gpu-half: {KNOWN} {OTHER}',
+        f"bitfusion.io/gpu-half is no size of Bitfusion; did you mean {HALF}? {LIST}",
+    ),
+    (
+        {"bitfusion.io/gpu-8Gi": "1"},
+        None,
+        f"bitfusion.io/gpu-8Gi is no size of Bitfusion; did you mean bitfusion.io/gpu-8gib? {LIST}",
     ),
     # half of a pair
-    ({PERCENT: "50"}, None, f'Invalid value "50" for {PERCENT}: needs {AMOUNT} beside it.'),
+    ({PERCENT: "50"}, None, f"{PERCENT} needs {AMOUNT} beside it. Add {AMOUNT}: 1."),
     # the annotation
     (
         {AMOUNT: "1"},
         {REQUEST: "-n 1 -p 0.5 -m 8Gi"},
-        f'Invalid value "-n 1 -p 0.5 -m 8Gi" for {REQUEST}: ',
+        f'Invalid value "-n 1 -p 0.5 -m 8Gi" for {REQUEST}: -m "8Gi" must be a whole number of MiB, '
+        "at least 1; write -m 8192.",
+    ),
+    (
+        {AMOUNT: "1"},
+        {REQUEST: "-n 1 --gpu 2"},
+        f'Invalid value "-n 1 --gpu 2" for {REQUEST}: --gpu is no option; the options are -n GPUS, '
+        "-p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, --timeout 30m.",
     ),
     (
         {AMOUNT: "1"},
         {REQUEST: '{"gpus": 0}'},
-        f'Invalid value "{{"gpus": 0}}" for {REQUEST}: '
-        f'invalid value "0" for gpus: {COUNT}',
+        f'Invalid value "{{"gpus": 0}}" for {REQUEST}: gpus "0" {COUNT}',
     ),
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def test_a_notebook_that_asks_gets_its_annotations_and_its_label(
     limits: dict[str, Any], dry_run: bool
 ) -> None:
     verdict = admit(notebook(limits), dryRun=dry_run)
-    assert verdict == Verdict(patch=FULL_PATCH, warnings=(CHOSEN,))
+    assert verdict == Verdict(patch=FULL_PATCH, notes=(CHOSEN,))
 
 
 def test_absent_maps_are_made_once_and_first() -> None:
@@ -109,14 +109,15 @@ def test_the_gpu_removed_our_annotations_go() -> None:
         {"op": "remove", "path": "/metadata/annotations/bitfusion-client~1version"},
         {"op": "remove", "path": "/metadata/labels/bitfusion.io~1requested"},
     ]
-    assert verdict.warnings == (
-        "no Bitfusion GPU is asked for any more; "
-        f"removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
-        RESTARTS,
-    )  # fmt: skip
+    assert verdict.warnings == (RESTARTS,)
+    assert verdict.notes == (
+        f"no Bitfusion GPU is asked for any more; removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
+    )
 
 
-@pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": "1"}, {"bitfusion.io/gpu": "100"}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"nvidia.com/gpu": "1"}, {"bitfusion.io/fpga": "1"}, {"example.com/gpu-50": "1"}]
+)
 def test_other_notebooks_are_none_of_our_business(limits: dict[str, Any]) -> None:
     assert admit(notebook(limits, DEFAULTS)) == UNTOUCHED
 
@@ -139,9 +140,101 @@ def test_two_containers_that_ask_are_refused() -> None:
         {"name": "side", "resources": {"limits": {HALF: "1"}}}
     )
     assert admit(new).message == (
-        f'Invalid value "1" for {HALF} of container "side": '
-        'only one container may ask for GPUs; container "nb" does too.'
+        f'{HALF} is asked for by container "side", and "nb" asks for GPUs, too; only one container of a '
+        "notebook may. Leave the size with the notebook's own container and take it out of the others."
     )
+
+
+REPEATED = [
+    ({HALF: "1"}, {HALF: "1"}),
+    ({HALF: 1}, {HALF: "1000m"}),
+    ({AMOUNT: "1", MEMORY: "8Gi"}, {AMOUNT: "1", MEMORY: "8192Mi"}),
+]
+
+
+def with_requests(limits: dict[str, Any], requests: dict[str, Any], annotations: Any = None) -> Any:
+    new = notebook(limits, annotations)
+    new["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"].update(requests)
+    return new
+
+
+@pytest.mark.parametrize(("limits", "requests"), REPEATED)
+def test_requests_may_repeat_the_limits(limits: dict[str, Any], requests: dict[str, Any]) -> None:
+    assert admit(with_requests(limits, requests)).patch == FULL_PATCH
+
+
+MOVE = (
+    "stands in the requests and not in the limits, so that no pod can be made of it. Write it in the limits; "
+    "the requests may leave it out."
+)
+UNIT = (
+    "bitfusion.io/gpu is no size of Bitfusion: it is what the cluster counts by, and is written by the pod "
+    "injector alone. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for half of "
+    "one."
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "message"),
+    [
+        ({}, {HALF: "1"}, f"{HALF} {MOVE}"),
+        ({AMOUNT: "1"}, {AMOUNT: "1", HALF: "1"}, f"{HALF} {MOVE}"),
+        (
+            {HALF: "1"},
+            {HALF: 2},
+            f'Invalid value "2" for {HALF} in the requests: must be what the limits have, "1"; leave it out '
+            "of the requests.",
+        ),
+        ({"bitfusion.io/gpu": "50"}, {}, UNIT),
+        ({}, {"bitfusion.io/gpu": "50"}, UNIT),
+        (
+            {"bitfusion.io/gpus": "1"},
+            {},
+            "bitfusion.io/gpus is no size of Bitfusion; did you mean bitfusion.io/gpu-amount? If the form "
+            "offers this one, its administrator has to correct the list.",
+        ),
+        *(
+            (
+                {wrong: "1"},
+                {},
+                f"{wrong} is no size of Bitfusion; did you mean {HALF}? If the form offers this one, its "
+                "administrator has to correct the list.",
+            )
+            for wrong in ("bitfusion.io/gpu_50", "bitfusion.io/GPU-50", "bitfusion.io/gpu50")
+        ),
+    ],
+)
+@pytest.mark.parametrize("overridden", [False, True])
+def test_what_no_pod_could_be_made_of_is_refused(
+    limits: dict[str, Any], requests: dict[str, Any], message: str, overridden: bool
+) -> None:
+    annotations = {REQUEST: "-n 1"} if overridden else None
+    verdict = admit(with_requests(limits, requests, annotations))
+    assert (verdict.allowed, verdict.code, verdict.message) == (False, 422, message)
+    # and later, when it stands there already, never again
+    before = with_requests(limits, requests, annotations)
+    for after in (edited(before, {STOPPED: "now"}), edited(before, limits={"cpu": "2"})):
+        passed = admit(after, before)
+        assert passed.allowed
+        assert passed.patch == []
+        assert passed.warnings[0].startswith("left as it is, but no GPU can be given: ")
+
+
+def test_each_wrong_value_is_judged_by_whether_it_is_new() -> None:
+    wrong = notebook({AMOUNT: "0"}, {VERSION: "../../x"})
+    assert admit(edited(wrong, limits={AMOUNT: "1"}), wrong).allowed
+    assert admit(edited(wrong, {VERSION: "450"}), wrong).allowed
+    assert "../../y" in admit(edited(wrong, {VERSION: "../../y"}), wrong).message
+    assert "-1" in admit(edited(wrong, limits={AMOUNT: "-1"}), wrong).message
+    assert "-n 0" in admit(edited(wrong, {REQUEST: "-n 0"}), wrong).message
+    # limits that an annotation had overridden count from its removal on
+    overridden = notebook({AMOUNT: "0"}, {REQUEST: "-n 1"})
+    assert admit(edited(overridden, {REQUEST: "-n 2"}), overridden).allowed
+    assert not admit(edited(overridden, {REQUEST: ""}), overridden).allowed
+    # a filter says nothing before GPUs are asked for
+    filtered = notebook({}, {"bitfusion-client/filter": "nonsense"})
+    assert admit(filtered).allowed
+    assert not admit(edited(filtered, limits={AMOUNT: "1"}), filtered).allowed
 
 
 def edited(base: Any, annotations: Any = None, limits: Any = None) -> Any:
@@ -288,7 +381,7 @@ def test_another_image_with_the_former_images_client_is_told() -> None:
         del present["metadata"]["annotations"][name]
     verdict = admit(present, former)
     assert [operation["value"] for operation in verdict.patch] == ["ubuntu22", "454"]
-    assert verdict.warnings == (CHOSEN, RESTARTS)
+    assert (verdict.warnings, verdict.notes) == ((RESTARTS,), (CHOSEN,))
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,28 @@
-"""Look-ups of the Notebook that owns a StatefulSet: cache, live request, time limit."""
+"""Look-ups of the Notebook that owns a StatefulSet: live request, time limit, and the cache in its place."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from notebook_controller_patch.admission.owners import LEFT_ALONE, Owners
+from notebook_controller_patch.admission import owners
+from notebook_controller_patch.admission.owners import UNKNOWN, Owner, Owners
+from notebook_controller_patch.kubernetes_api.errors import Forbidden, NoAnswer, ServerError
 from notebook_controller_patch.metrics import AdmissionMetrics
 from tests.notebook_controller_patch.admission.live_server import Record
-from tests.notebook_controller_patch.admission.reviews import DEFAULTS, OWNER_UID, notebook
+from tests.notebook_controller_patch.admission.reviews import DEFAULTS, OWNER_UID, REQUEST
 from tests.notebook_controller_patch.log_fields import fields
 from tests.support.machine import scaled
 
-ANNOTATIONS = notebook(annotations=DEFAULTS)["metadata"]["annotations"]
+OLD, NEW = {**DEFAULTS, REQUEST: "-n 1"}, {**DEFAULTS, REQUEST: "-n 2"}
+IGNORE = {"bitfusion.io/admission": "ignore"}
 
 
 class Cache:
@@ -32,26 +36,41 @@ class Cache:
 
 
 class Setting:
-    """Owners over a cache and a function that plays the apiserver; counts what it is asked."""
+    """Owners over a cache and a function that plays the apiserver; keeps what it is asked and tells."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.asked: list[tuple[str, str]] = []
+        self.unsure: list[tuple[str, str]] = []
         self.owners: Owners | None = None
 
     def make(self, cache: Cache, answer: Callable[[], Any]) -> Owners:
-        def fetch(namespace: str, name: str) -> Any:
+        def fetch(namespace: str, name: str, within: float) -> Any:
+            assert within == owners.LONGEST_LOOKUP
             self.asked.append((namespace, name))
             return answer()
 
-        self.owners = Owners(cache, fetch, AdmissionMetrics(self.registry))
+        self.owners = Owners(
+            cache,
+            fetch,
+            AdmissionMetrics(self.registry),
+            lambda namespace, name: self.unsure.append((namespace, name)),
+        )
         return self.owners
 
     def counts(self) -> dict[str, float]:
-        return {
+        values = {
             result: self.registry.get_sample_value("bitfusion_admission_lookups_total", {"result": result})
-            or 0
-            for result in ("hit", "miss", "failed")
+            for result in ("cached", "live", "gone", "failed")
+        }
+        return {result: value for result, value in values.items() if value}
+
+    def failures(self) -> dict[tuple[str, str], float]:
+        return {
+            (sample.labels["reason"], sample.labels["decided_by"]): sample.value
+            for metric in self.registry.collect()
+            for sample in metric.samples
+            if sample.name == "bitfusion_admission_lookup_failures_total"
         }
 
 
@@ -63,91 +82,130 @@ def setting() -> Iterator[Setting]:
         made.owners.close()
 
 
-async def look_up(owners: Owners) -> Mapping[str, str] | None:
-    """As the server does: the cache, then one live look-up."""
-    cached = owners.cached("ann", "nb", OWNER_UID)
-    return cached if cached is not None else await owners.look_up("ann", "nb", OWNER_UID)
+def current(found: Owners) -> Owner:
+    return asyncio.run(found.current("ann", "nb", OWNER_UID))
 
 
-def find(owners: Owners) -> Mapping[str, str] | None:
-    return asyncio.run(look_up(owners))
-
-
-def test_the_cache_knows_without_a_question(setting: Setting) -> None:
-    owners = setting.make(Cache(Record(OWNER_UID, DEFAULTS)), dict)
-    assert find(owners) == DEFAULTS
+def test_where_no_pod_starts_the_cache_answers_without_a_question(setting: Setting) -> None:
+    found = setting.make(Cache(Record(OWNER_UID, OLD)), lambda: Record(OWNER_UID, NEW))
+    assert found.cached("ann", "nb", OWNER_UID) == Owner(OLD)
+    assert found.cached("ann", "nb", "of another") is None
+    assert found.cached("ann", "other", OWNER_UID) is None
     assert setting.asked == []
-    assert setting.counts() == {"hit": 1, "miss": 0, "failed": 0}
+    assert setting.counts() == {"cached": 1}
 
 
-def test_a_miss_is_one_live_look_up(setting: Setting) -> None:
-    owners = setting.make(Cache(), lambda: notebook(annotations=DEFAULTS))
-    assert find(owners) == ANNOTATIONS
+def test_where_a_pod_starts_the_notebook_is_what_it_is_now(setting: Setting) -> None:
+    found = setting.make(Cache(Record(OWNER_UID, OLD)), lambda: Record(OWNER_UID, NEW))
+    assert current(found) == Owner(NEW)
     assert setting.asked == [("ann", "nb")]
-    assert setting.counts() == {"hit": 0, "miss": 1, "failed": 0}
+    assert setting.counts() == {"live": 1}
     assert setting.registry.get_sample_value("bitfusion_admission_live_lookup_duration_seconds_count") == 1
-
-
-def test_a_notebook_made_anew_is_not_taken_for_its_predecessor(setting: Setting) -> None:
-    owners = setting.make(Cache(Record("of the one before", {"a": "b"})), lambda: notebook())
-    assert find(owners) == notebook()["metadata"]["annotations"]
-    assert setting.asked == [("ann", "nb")]
-
-
-@pytest.mark.parametrize("cache", [Cache(), Cache(Record(OWNER_UID, {}))])
-def test_no_annotations_are_an_answer(setting: Setting, cache: Any) -> None:
-    bare = notebook()
-    del bare["metadata"]["annotations"]
-    assert find(setting.make(cache, lambda: bare)) == {}
-
-
-IGNORE = {"bitfusion.io/admission": "ignore"}
-
-
-@pytest.mark.parametrize("cache", [Cache(), Cache(Record(OWNER_UID, DEFAULTS, IGNORE))])
-def test_a_notebook_that_is_to_be_left_alone(setting: Setting, cache: Any) -> None:
-    assert find(setting.make(cache, lambda: notebook(annotations=DEFAULTS, labels=IGNORE))) is LEFT_ALONE
-    assert setting.counts()["failed"] == 0
-
-
-def failing() -> Any:
-    raise ConnectionError("connection refused")
+    assert setting.unsure == []
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    "answer", [None, Record("of one made anew", NEW)], ids=["no such notebook", "another one"]
+)
+def test_that_it_is_gone_is_an_answer_and_the_cache_says_nothing(
+    setting: Setting, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    assert current(setting.make(Cache(Record(OWNER_UID, OLD)), lambda: answer)) == UNKNOWN
+    assert setting.counts() == {"gone": 1}
+    assert setting.unsure == []
+    assert not caplog.records
+
+
+def test_no_annotations_are_an_answer(setting: Setting) -> None:
+    assert current(setting.make(Cache(), lambda: Record(OWNER_UID, {}))) == Owner({})
+
+
+def test_a_notebook_that_is_to_be_left_alone(setting: Setting) -> None:
+    ignored = Record(OWNER_UID, DEFAULTS, IGNORE)
+    found = setting.make(Cache(ignored), lambda: ignored)
+    assert found.cached("ann", "nb", OWNER_UID) == Owner(DEFAULTS, left_alone=True)
+    assert current(found) == Owner(DEFAULTS, left_alone=True)
+
+
+def raising(error: Exception) -> Callable[[], Any]:
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("cached", "expected", "decided_by"),
     [
-        (failing, "ConnectionError: connection refused"),
-        (lambda: notebook() | {"metadata": {"uid": "other"}}, "the Notebook of that name is another one"),
-        (dict, "the Notebook of that name is another one"),
-        (lambda: None, "the Notebook of that name is another one"),
-        (lambda: [], "the Notebook of that name is another one"),
+        (Record(OWNER_UID, OLD), Owner(OLD, certain=False), "cache"),
+        (Record(OWNER_UID, OLD, IGNORE), Owner(OLD, left_alone=True, certain=False), "cache"),
+        (Record("of the one before", OLD), UNKNOWN, "nothing"),
+        (None, UNKNOWN, "nothing"),
     ],
 )
-def test_what_cannot_be_learnt_is_unknown_and_logged_once(
-    setting: Setting, caplog: pytest.LogCaptureFixture, answer: Any, reason: str
+@pytest.mark.parametrize(
+    ("error", "reason", "words"),
+    [
+        (NoAnswer(answered="refused"), "no_answer", "The Kubernetes API did not answer. refused"),
+        (ConnectionError("reset"), "no_answer", "ConnectionError: reset"),
+        (Forbidden(403, "Forbidden", "no right"), "forbidden", "403 Forbidden: no right"),
+        (ServerError(500, "InternalError", "etcd"), "refused", "500 InternalError: etcd"),
+    ],
+)
+def test_what_cannot_be_learnt_is_what_the_cache_knows_counted_and_told(
+    setting: Setting,
+    caplog: pytest.LogCaptureFixture,
+    cached: Any,
+    expected: Owner,
+    decided_by: str,
+    error: Exception,
+    reason: str,
+    words: str,
 ) -> None:
-    owners = setting.make(Cache(), answer)
+    found = setting.make(Cache(cached), raising(error))
     with caplog.at_level(logging.WARNING):
-        assert find(owners) is None
+        assert current(found) == expected
     (record,) = caplog.records
     assert record.message == "notebook could not be looked up"
-    assert fields(record, "namespace", "notebook", "reason") == ("ann", "nb", reason)
-    assert setting.counts() == {"hit": 0, "miss": 1, "failed": 1}
+    assert fields(record, "namespace", "notebook", "decided_by") == ("ann", "nb", decided_by)
+    assert words.rpartition(". ")[2] in str(fields(record, "reason")[0])
+    assert setting.counts() == {"failed": 1}
+    assert setting.failures() == {(reason, decided_by): 1}
+    assert setting.unsure == [("ann", "nb")]
 
 
 def test_an_apiserver_that_does_not_answer_is_not_waited_for(
     setting: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     let_go = threading.Event()
-    owners = setting.make(Cache(), lambda: let_go.wait(scaled(20)))
+    found = setting.make(Cache(Record(OWNER_UID, OLD)), lambda: let_go.wait(scaled(20)))
 
-    async def asked_by_many() -> list[Mapping[str, str] | None]:
+    async def asked_by_many() -> Sequence[Owner]:
         try:
-            return await asyncio.gather(*(look_up(owners) for _ in range(20)))
+            lookups = (found.current("ann", "nb", OWNER_UID) for _ in range(100))
+            return await asyncio.wait_for(asyncio.gather(*lookups), scaled(5))
         finally:
             let_go.set()
 
-    assert asyncio.run(asked_by_many()) == [None] * 20
-    assert {fields(record, "reason") for record in caplog.records} == {("no answer within 0.5 s",)}
+    assert asyncio.run(asked_by_many()) == [Owner(OLD, certain=False)] * 100
+    assert {fields(record, "reason") for record in caplog.records} == {
+        ("no answer within 0.5 s",),
+        ("other look-ups went on for 2 s",),
+    }
+    assert setting.failures() == {("timeout", "cache"): 100}
     assert len(setting.asked) == 8  # no more threads than that; the others were never asked
+    assert setting.unsure == [("ann", "nb")] * 100
+
+
+def test_many_starts_at_once_are_all_looked_up(setting: Setting) -> None:
+    def slow() -> Record:
+        time.sleep(0.2)
+        return Record(OWNER_UID, NEW)
+
+    found = setting.make(Cache(Record(OWNER_UID, OLD)), slow)
+
+    async def asked_by_many() -> Sequence[Owner]:
+        return await asyncio.gather(*(found.current("ann", "nb", OWNER_UID) for _ in range(40)))
+
+    assert asyncio.run(asked_by_many()) == [Owner(NEW)] * 40
+    assert setting.counts() == {"live": 40}

@@ -151,3 +151,13 @@ def test_a_refusal() -> None:
         "allowed": False,
         "status": {"status": "Failure", "message": "no", "reason": "Invalid", "code": 422},
     }
+
+
+def test_notes_go_to_the_audit_log_and_to_nobody_else() -> None:
+    parsed = parse_review(body(review(notebook())))
+    response = answer(parsed, Verdict(notes=("client chosen", "for the image")))["response"]
+    assert response == {
+        "uid": UID,
+        "allowed": True,
+        "auditAnnotations": {"changed": "client chosen; for the image"},
+    }

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from notebook_controller_patch import http_service
-from notebook_controller_patch.admission import server
+from notebook_controller_patch.admission import owners, server
 from notebook_controller_patch.admission.review import Verdict
 from notebook_controller_patch.http_service import LARGEST_BODY
 from tests.notebook_controller_patch.admission.live_server import HOST, Client, Live, Record, head, serving
@@ -24,6 +24,7 @@ from tests.notebook_controller_patch.admission.reviews import (
     DEFAULTS,
     OURS,
     OWNER_UID,
+    REQUEST,
     UID,
     body,
     notebook,
@@ -59,7 +60,7 @@ def run(live: Live, scenario: Any, **limits: Any) -> Any:
 
 
 def test_both_webhooks_over_one_connection(live: Live) -> None:
-    live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS)
+    live.notebooks["ann", "nb"] = notebook(annotations=DEFAULTS)
 
     async def scenario(client: Client) -> Any:
         first = await client.post(NOTEBOOKS, review(notebook({AMOUNT: "2"})))
@@ -84,28 +85,128 @@ def test_both_webhooks_over_one_connection(live: Live) -> None:
     assert live.value(REVIEWS, webhook="notebooks", outcome="refused") == 1
     assert live.value(REVIEWS, webhook="statefulsets", outcome="patched") == 1
     assert live.value(REVIEWS, webhook="statefulsets", outcome="unchanged") == 1
-    assert live.value("bitfusion_admission_lookups_total", result="hit") == 1
+    assert live.value("bitfusion_admission_lookups_total", result="live") == 1
     assert live.value("bitfusion_admission_duration_seconds_count", webhook="notebooks") == 2
 
 
-def test_a_notebook_that_the_cache_misses_is_looked_up(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+OLD, NEW = {**DEFAULTS, REQUEST: "-n 1"}, {**DEFAULTS, REQUEST: "-n 2"}
+ONE, TWO = {AMOUNT: "1"}, {AMOUNT: "2"}
+SIZE = "/spec/template/metadata/annotations/bitfusion.io~1request"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "looked_up"),
+    [
+        pytest.param(statefulset(ONE, {}), None, True, id="created"),
+        pytest.param(statefulset(ONE, {}, replicas=None), None, True, id="created, replicas defaulted"),
+        pytest.param(statefulset(ONE, {}), statefulset(ONE, {}, replicas=0), True, id="started"),
+        pytest.param(statefulset(TWO, {}), statefulset(ONE, {}), True, id="changed sizes"),
+        pytest.param(statefulset(ONE, {}, replicas=0), None, False, id="created without a pod"),
+        pytest.param(statefulset(ONE, {}, replicas=0), statefulset(ONE, {}), False, id="stopped"),
+        pytest.param(
+            statefulset(TWO, {}, replicas=0), statefulset(ONE, {}, replicas=0), False, id="while stopped"
+        ),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_write_that_starts_a_pod_takes_the_notebook_as_it_is_now(
+    live: Live, new: Any, old: Any, looked_up: bool, dry_run: bool
+) -> None:
+    """An edit that is followed at once by a start: the watch has not brought it yet."""
+    live.cache["ann", "nb"] = Record(OWNER_UID, OLD)
+    live.notebooks["ann", "nb"] = notebook(annotations=NEW)
+
+    async def scenario(client: Client) -> Any:
+        return await client.post(STATEFULSETS, review(new, old, dryRun=dry_run))
+
+    assert patched(run(live, scenario).response)[SIZE] == ("-n 2" if looked_up else "-n 1")
+    result = "live" if looked_up else "cached"
+    assert live.value("bitfusion_admission_lookups_total", result=result) == 1
+    assert live.unsure == []
+
+
+def test_what_runs_and_keeps_its_sizes_is_looked_up_nowhere(live: Live) -> None:
+    async def scenario(client: Client) -> Any:
+        running = await client.post(STATEFULSETS, review(statefulset(ONE, NEW), statefulset(ONE, OLD)))
+        own = await client.post(STATEFULSETS, review(statefulset(ONE), username=OURS))
+        return running, own
+
+    running, own = run(live, scenario)
+    assert patched(running.response)[SIZE] == "-n 1"
+    assert own.response == {"uid": UID, "allowed": True}
+    for result in ("cached", "live", "gone", "failed"):
+        assert live.value("bitfusion_admission_lookups_total", result=result) == 0
+
+
+def test_a_notebook_that_the_cache_misses_is_looked_up(live: Live) -> None:
     live.notebooks["ann", "nb"] = notebook(annotations=DEFAULTS)
 
     async def scenario(client: Client) -> Any:
-        known = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"})))
-        unknown = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}, name="other")))
-        own = await client.post(STATEFULSETS, review(statefulset({AMOUNT: "2"}), username=OURS))
-        return known, unknown, own
+        return await client.post(STATEFULSETS, review(statefulset(TWO, replicas=0)))
 
-    known, unknown, own = run(live, scenario)
-    assert patched(known.response)["/spec/template/metadata/annotations/bitfusion-client~1os"] == "ubuntu22"
-    assert unknown.response == own.response == {"uid": UID, "allowed": True}
-    assert live.value("bitfusion_admission_lookups_total", result="miss") == 2
-    assert live.value("bitfusion_admission_lookups_total", result="failed") == 1
+    assert patched(run(live, scenario).response)["/spec/template/metadata/annotations/bitfusion-client~1os"]
+    assert live.value("bitfusion_admission_lookups_total", result="live") == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda namespace, name: {}, id="there is none"),
+        pytest.param(
+            lambda namespace, name: (
+                notebook(name="nb") | {"metadata": {"namespace": "ann", "name": "nb", "uid": "another"}}
+            ),
+            id="it was made anew",
+        ),
+    ],
+)
+def test_a_notebook_that_is_gone_decides_nothing(
+    live: Live, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    live.cache["ann", "nb"] = Record(OWNER_UID, OLD)
+    monkeypatch.setattr(live, "fetch", answer)
+
+    async def scenario(client: Client) -> Any:
+        return await client.post(STATEFULSETS, review(statefulset(ONE, {"bitfusion-client/os": "x"})))
+
+    assert run(live, scenario).response == {"uid": UID, "allowed": True}
+    assert live.value("bitfusion_admission_lookups_total", result="gone") == 1
+    assert live.unsure == []
+
+
+@pytest.mark.parametrize("fault", ["refused", "silent"])
+def test_an_apiserver_that_cannot_say_leaves_it_to_the_cache_which_removes_nothing(
+    live: Live, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    live.cache["ann", "nb"] = Record(OWNER_UID, {REQUEST: "-n 1"})
+    over = threading.Event()
+    if fault == "silent":
+        monkeypatch.setattr(owners, "LONGEST_LOOKUP", 0.5)
+
+    def fails(namespace: str, name: str) -> Any:
+        if fault == "silent":
+            over.wait(scaled(20))
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(live, "fetch", fails)
+
+    async def scenario(client: Client) -> Any:
+        started = review(statefulset(ONE, {**DEFAULTS, "foreign": "x"}), statefulset(ONE, replicas=0))
+        try:
+            return await client.post(STATEFULSETS, started)
+        finally:
+            over.set()
+
+    response = run(live, scenario).response
+    assert json.loads(base64.b64decode(response["patch"])) == [{"op": "add", "path": SIZE, "value": "-n 1"}]
+    reason = "timeout" if fault == "silent" else "no_answer"
+    failures = "bitfusion_admission_lookup_failures_total"
+    assert live.value(failures, reason=reason, decided_by="cache") == 1
+    assert live.unsure == ["nb"]
 
 
 def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live: Live) -> None:
-    live.cache["ann", "nb"] = Record(OWNER_UID, DEFAULTS, {"bitfusion.io/admission": "ignore"})
+    live.notebooks["ann", "nb"] = notebook(annotations=DEFAULTS, labels={"bitfusion.io/admission": "ignore"})
 
     async def scenario(client: Client) -> Any:
         return await client.post(

@@ -159,6 +159,26 @@ def test_an_owner_that_could_not_be_read_takes_nothing_away(old: int | None, new
     assert admit_statefulset(request, None) == UNTOUCHED
 
 
+@pytest.mark.parametrize(
+    ("written", "owner", "expected"),
+    [
+        ({REQUEST: "-n 1", "foreign": "x"}, {REQUEST: "-n 2"}, {REQUEST: "-n 2", "foreign": "x"}),
+        (OLD_SIZE, {}, OLD_SIZE),
+        (OLD_SIZE, DEFAULTS, OLD_SIZE),
+        ({PENDING: "p"}, NEW_SIZE, {**NEW_SIZE, PENDING: "p"}),
+        ({}, {OS: "../../x", VERSION: "450"}, {VERSION: "450"}),
+        (None, NEW_SIZE, NEW_SIZE),
+    ],
+)
+def test_an_owner_that_may_have_changed_adds_and_never_removes(
+    written: Any, owner: dict[str, str], expected: dict[str, str]
+) -> None:
+    new = statefulset({AMOUNT: "1"}, written)
+    verdict = admit_statefulset(parsed(new), owner, OURS, certain=False)
+    after = jsonpatch.apply_patch(new, verdict.patch)
+    assert after["spec"]["template"]["metadata"]["annotations"] == expected
+
+
 def test_an_owner_without_annotations_takes_them_away() -> None:
     _, annotations, _ = decide(statefulset({}, {**OLD_SIZE, "a": "b"}, 0), statefulset({}, OLD_SIZE), {})
     assert annotations == {"a": "b"}
