@@ -1,4 +1,4 @@
-"""An API client whose open watches can be made to expire, as after a compaction of etcd (410 Gone)."""
+"""An API client whose watches and lists can be made to expire, as after a compaction of etcd (410 Gone)."""
 
 from __future__ import annotations
 
@@ -7,31 +7,51 @@ from collections.abc import Iterator
 from typing import Any
 
 from notebook_controller_patch.kubernetes_api.client import TIMEOUT, KubernetesApi, Query, Timeout
+from notebook_controller_patch.kubernetes_api.errors import Gone
 from notebook_controller_patch.kubernetes_api.stream import Stream
 
 GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
 
 
 class ExpiringApi(KubernetesApi):
-    """For the relist benchmark: `expire` makes every loop list everything anew."""
+    """For the relist benchmark: `expire` makes every loop list everything anew, two pages of it in vain.
+
+    Attributes:
+        lists_expired: How many lists have met a 410 after their second page.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._reading: list[ExpiringStream] = []
+        self._pages: dict[str, int] = {}  # of the lists that are to expire: path, pages that were asked for
+        self.lists_expired = 0
+
+    def get(
+        self, path: str, query: Query | None = None, timeout: Timeout = TIMEOUT, largest: int | None = None
+    ) -> dict[str, Any]:
+        """As `KubernetesApi.get`; Gone for the third page of the first list of each path after `expire`."""
+        if path in self._pages:
+            self._pages[path] += 1
+            if query and query.get("continue") and self._pages[path] > 2:
+                del self._pages[path]
+                self.lists_expired += 1
+                raise Gone(410, "Expired", "The provided continue parameter is too old")
+        return super().get(path, query, timeout, largest)
 
     def stream(
         self, path: str, query: Query | None, read_timeout: float, timeout: Timeout = TIMEOUT
     ) -> Stream:
         """As `KubernetesApi.stream`; what it returns is remembered until it ends."""
-        return ExpiringStream(super().stream(path, query, read_timeout, timeout), self._reading)
+        return ExpiringStream(super().stream(path, query, read_timeout, timeout), path, self._reading)
 
     def open_streams(self) -> int:
         """How many watches are being read."""
         return len(self._reading)
 
     def expire(self) -> None:
-        """End each watch by a 410."""
+        """End each watch by a 410, and each list that follows by another one, once."""
         for stream in list(self._reading):
+            self._pages[stream.path] = 0
             stream.expired = True
             stream.close()
 
@@ -39,8 +59,9 @@ class ExpiringApi(KubernetesApi):
 class ExpiringStream(Stream):
     """Delegates to a stream, and ends it by a 410 when told to."""
 
-    def __init__(self, stream: Stream, reading: list[ExpiringStream]) -> None:
+    def __init__(self, stream: Stream, path: str, reading: list[ExpiringStream]) -> None:
         self._stream = stream
+        self.path = path
         self._reading = reading
         self.expired = False
 

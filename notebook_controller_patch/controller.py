@@ -21,24 +21,27 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from bitfusion_client.errors import BitfusionError, WrongSetting
+from bitfusion_client.structured_logs import configure_logging
 from notebook_controller_patch.admission.owners import Owners
 from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
 from notebook_controller_patch.certificates.authority import UnusableCertificate, service_names
 from notebook_controller_patch.certificates.built_in_authority import AuthoritySettings, BuiltInAuthority
-from notebook_controller_patch.certificates.serving import CertificateFolder, ServingCertificate
+from notebook_controller_patch.certificates.serving import (
+    CertificateFolder,
+    ClientAuthorityFile,
+    ServingCertificate,
+)
 from notebook_controller_patch.image_rules import ImageRulesFile
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi, Timeout
-from notebook_controller_patch.kubernetes_api.paths import notebook_path
-from notebook_controller_patch.logs import configure_logging
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.metrics import AdmissionMetrics, ReconcileMetrics, WatchMetrics
 from notebook_controller_patch.monitoring import MonitoringServer
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.election import Candidate
+from notebook_controller_patch.reconcile.live_notebook import LiveNotebook
 from notebook_controller_patch.reconcile.service import ReconcileService
 from notebook_controller_patch.settings import Settings
 
@@ -46,7 +49,6 @@ LOOK_AT_FILES_S = 2.0  # certificates and image rules; the kubelet exchanges mou
 GRACE_S = 5.0  # for the reviews under way when the listener closes
 STOP_S = 7.0  # for the request to the apiserver under way, and to give the Lease back
 LONGEST_END_S = 19.0  # of all, from the signal on: the last resort
-LOOKUP_TIMEOUT: Timeout = (0.5, 0.5)  # admission waits half a second for a look-up
 LABELS = {
     "app.kubernetes.io/name": "bitfusion-notebook-controller",
     "app.kubernetes.io/part-of": "kubeflow-bitfusion",
@@ -82,7 +84,7 @@ class Controller:
         self._signals = 0
         self._signalled = asyncio.Event()
         self._hurried = asyncio.Event()
-        self._images = ImageRulesFile(settings.images)
+        self._images = ImageRulesFile(settings.images, settings.clients)
         self._images.load()
         self._api = _connect(settings)
         self._registry = _registry()
@@ -96,6 +98,7 @@ class Controller:
             )
         )
         self._serving = ServingCertificate()
+        self._clients = _client_authority(settings.client_authority, self._serving)
         self._folder: CertificateFolder | None = None
         self._authority: BuiltInAuthority | None = None
         if settings.certificate_folder is not None:
@@ -108,13 +111,23 @@ class Controller:
                 self._api,
                 self._serving,
                 AuthoritySettings(
-                    settings.namespace, secret, settings.webhook_configuration, names, labels=LABELS
+                    settings.name,
+                    settings.namespace,
+                    secret,
+                    settings.webhook_configuration,
+                    names,
+                    labels=LABELS,
                 ),
                 is_leader=lambda: self._reconcile.leading,
             )
         self._certificate_metric()
         admission_metrics = AdmissionMetrics(self._registry)
-        self._owners = Owners(self._reconcile.notebooks, self._notebook, admission_metrics)
+        self._owners = Owners(
+            self._reconcile.notebooks,
+            LiveNotebook(self._api),
+            admission_metrics,
+            unsure=self._reconcile.look_again,
+        )
         self._admission = AdmissionServer(
             AdmissionContext(
                 rules=lambda: self._images.rules,
@@ -179,6 +192,8 @@ class Controller:
             await asyncio.to_thread(self._images.refresh)
             if self._folder is not None:
                 await asyncio.to_thread(self._folder.refresh)
+            if self._clients is not None:
+                await asyncio.to_thread(self._clients.refresh)
 
     async def _end(self, files: asyncio.Future[None], threads: list[threading.Thread]) -> None:
         began = time.monotonic()
@@ -205,9 +220,6 @@ class Controller:
         self._api.close()
         last_resort.cancel()
         log.info("ended", extra={"seconds": round(time.monotonic() - began, 1)})
-
-    def _notebook(self, namespace: str, name: str) -> dict[str, Any]:
-        return self._api.get(notebook_path(namespace, name), timeout=LOOKUP_TIMEOUT)
 
     def _certificate_metric(self) -> None:
         gauge = Gauge(
@@ -246,6 +258,21 @@ def _certificate_folder(name: str, serving: ServingCertificate, service: str) ->
             "conditions, without it leave the option out.",
         ) from None
     return folder
+
+
+def _client_authority(name: str | None, serving: ServingCertificate) -> ClientAuthorityFile | None:
+    if name is None:
+        return None
+    file = ClientAuthorityFile(name, serving)
+    try:
+        file.load()
+    except UnusableCertificate as error:
+        raise CannotStart(
+            f"No usable certificate authority in --client-authority: {error}",
+            "it must be the PEM file of who signs the apiserver's client certificate; without the option "
+            "nobody is asked for one.",
+        ) from None
+    return file
 
 
 async def _listen(start: Callable[[str, int], Awaitable[int]], address: str, port: int, option: str) -> int:

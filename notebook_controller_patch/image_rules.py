@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from bitfusion_client.client_images import DEFAULT_RULES, ImageRule, parse_image_rules
+from bitfusion_client.client_images import ANY, ImageRule, default_rules, parse_image_rules
 from bitfusion_client.errors import WrongSetting
 
 SETTING = "--images"
@@ -18,13 +18,17 @@ log = logging.getLogger(__name__)
 
 
 class ImageRulesFile:
-    """The rules in force; without a file the built-in ones. `rules` may be read from every thread."""
+    """The rules in force; without a file the built-in ones. `rules` may be read from every thread.
 
-    def __init__(self, path: str | None) -> None:
+    `clients` is one of `CLIENT_LISTS`: which clients the rules may name.
+    """
+
+    def __init__(self, path: str | None, clients: str = ANY) -> None:
         self._path = Path(path) if path else None
+        self._clients = clients
         self._seen = b""
         self._complaint = ""
-        self.rules: Sequence[ImageRule] = DEFAULT_RULES
+        self.rules: Sequence[ImageRule] = default_rules(clients)
 
     def load(self) -> None:
         """The first reading. Raises WrongSetting that names the file, the item and what is allowed."""
@@ -44,7 +48,7 @@ class ImageRulesFile:
             return False
         self._complaint = ""
         if changed:
-            own = len(self.rules) - len(DEFAULT_RULES)
+            own = len(self.rules) - len(default_rules(self._clients))
             log.info("image rules read again", extra={"file": str(self._path), "rules": own})
         return changed
 
@@ -60,7 +64,7 @@ class ImageRulesFile:
             data = yaml.safe_load(content)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise WrongSetting(SETTING, str(path), f"is not YAML ({_place(error)})") from None
-        self.rules = parse_image_rules(data, str(path))
+        self.rules = parse_image_rules(data, str(path), self._clients)
         self._seen = content
         return True
 

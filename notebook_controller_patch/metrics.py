@@ -6,7 +6,7 @@ controller one for ``/metrics``. Objects are never labels: their number is not b
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -16,7 +16,9 @@ LOOKUP_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 RECONCILE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 UNCHANGED, PATCHED, REFUSED, FAILED = "unchanged", "patched", "refused", "failed"
-HIT, MISS, UNKNOWN = "hit", "miss", "failed"
+CACHED, LIVE, GONE = "cached", "live", "gone"  # look-ups; FAILED is one, too
+LOOKUP_TIMEOUT, LOOKUP_NO_ANSWER = "timeout", "no_answer"
+LOOKUP_FORBIDDEN, LOOKUP_REFUSED = "forbidden", "refused"
 DONE, CONFLICT, ERROR = "done", "conflict", "error"
 
 
@@ -45,8 +47,16 @@ class AdmissionMetrics:
         )
         self.lookups = Counter(
             "bitfusion_admission_lookups",
-            "Notebooks looked up: hit in the watch cache, miss (asked the apiserver), failed (unknown).",
+            "Notebooks looked up: cached (no pod starts, so the watch cache does), live (the apiserver "
+            "answered), gone (it answered that there is no such Notebook), failed (it could not say).",
             ("result",),
+            registry=registry,
+        )
+        self.lookup_failures = Counter(
+            "bitfusion_admission_lookup_failures",
+            "Live look-ups that failed, by reason (timeout, no_answer, forbidden, refused) and by what "
+            "decided instead: cache, or nothing where it did not know the Notebook.",
+            ("reason", "decided_by"),
             registry=registry,
         )
         self.lookup_seconds = Histogram(
@@ -126,13 +136,22 @@ class WatchMetrics:
         self.objects = Gauge(
             "bitfusion_watch_objects", "Objects in the cache.", ("resource",), registry=registry
         )
-        self.last_contact = Gauge(
-            "bitfusion_watch_last_contact_timestamp_seconds",
-            "When the apiserver last said something on this loop, as Unix time.",
+        self._ages: dict[str, Callable[[], float]] = {}
+        self.age = Gauge(
+            "bitfusion_watch_cache_age_seconds",
+            "Seconds since the apiserver last confirmed the cache: by a whole list, an event, a bookmark, or "
+            "the end of a watch in which nothing happened. Usually below 90.",
             ("resource",),
             registry=registry,
         )
 
-    def note_contact(self, resource: str) -> None:
-        """The apiserver has just said something on this loop."""
-        self.last_contact.labels(resource).set(time.time())
+    def show_age(self, resource: str, seconds: Callable[[], float]) -> None:
+        """Report this age, in place of any other of that resource."""
+        self._ages[resource] = seconds
+        self.age.labels(resource).set_function(seconds)
+
+    def hide_age(self, resource: str, seconds: Callable[[], float]) -> None:
+        """Report this age no longer: its cache is not filled any more, and not asked either."""
+        if self._ages.get(resource) == seconds:
+            del self._ages[resource]
+            self.age.remove(resource)

@@ -36,6 +36,11 @@ def template_annotations(template: Object | None, notebook: Object | None) -> di
     return {**kept, **allowed_annotations(notebook)}
 
 
+def added_annotations(template: Object | None, notebook: Object | None) -> dict[str, Any]:
+    """The same for a Notebook that may have changed since it was read: nothing of the template is removed."""
+    return {**(template or {}), **allowed_annotations(notebook)}
+
+
 def kept_annotations(old: Object | None, new: Object | None) -> dict[str, Any]:
     """The annotations of a template that is written while its pod runs.
 

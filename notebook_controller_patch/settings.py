@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitfusion_client.client_images import ANY, CLIENT_LISTS
 from bitfusion_client.errors import WrongSetting
-from notebook_controller_patch.logs import FORMATS
+from bitfusion_client.structured_logs import FORMATS
 
 PREFIX = "BITFUSION_CONTROLLER_"
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -36,9 +37,11 @@ class Settings:
     port: int = 8443
     monitoring_port: int = 8080
     images: str | None = None
+    clients: str = ANY
     certificate_folder: str | None = None
     certificate_secret: str | None = None
     certificate_names: tuple[str, ...] = ()
+    client_authority: str | None = None
     webhook_configuration: str = DEFAULT_WEBHOOKS
     drain: float = 5.0
     log_format: str = "json"
@@ -182,6 +185,14 @@ TABLE = (
         _text,
     ),
     Setting(
+        SERVING,
+        "clients",
+        "LIST",
+        "which clients the rules may name: any, or vmware, those that VMware's injector has; it refuses pods "
+        "with another one, such as ubuntu22 454. Default: any",
+        _one_of(*CLIENT_LISTS),
+    ),
+    Setting(
         CERTIFICATES,
         "certificate_folder",
         "FOLDER",
@@ -205,6 +216,15 @@ TABLE = (
         "further DNS names and addresses for the built-in certificate, separated by commas: needed only "
         "if the apiserver calls a URL instead of the Service",
         _names,
+    ),
+    Setting(
+        CERTIFICATES,
+        "client_authority",
+        "FILE",
+        "PEM file of a certificate authority: reviews are taken only from who shows a certificate that it "
+        "signed. Read again when it changes. The apiserver shows one only if it was told to. Default: "
+        "nobody is asked for a certificate",
+        _text,
     ),
     Setting(
         CLUSTER,

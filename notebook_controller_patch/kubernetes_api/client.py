@@ -36,6 +36,7 @@ Query = Mapping[str, "str | int | bool"]
 Timeout = tuple[float, float]  # seconds: to connect, and between two pieces of the answer
 
 TIMEOUT: Timeout = (3.0, 10.0)
+KEPT_CONNECTIONS = 32  # idle ones that are kept: admission's look-ups, the workers, the Lease
 LONGEST_ANSWER_S = 60.0  # a whole answer, however slowly its pieces arrive
 CHUNK = 1 << 16  # bytes read at once
 LONGEST_ERROR_BODY = 1 << 16  # characters of an error's body that are looked at
@@ -95,6 +96,14 @@ class KubernetesApi:
     ) -> dict[str, Any]:
         """Read one object or one page of a list. AnswerTooLarge beyond `largest` bytes."""
         return self._answer_to(_Request("GET", path, query, timeout=timeout), largest)
+
+    def get_text(self, path: str, accept: str, within: float, largest: int) -> bytes:
+        """Read one object as it was sent, in the form that `accept` names, for callers who cannot wait.
+
+        NoAnswer when it has not arrived after about `within` seconds, AnswerTooLarge beyond `largest` bytes.
+        """
+        request = _Request("GET", path, timeout=(within, within), accept=accept)
+        return _read(self._send(request), largest, within)
 
     def create(self, path: str, body: Mapping[str, object], timeout: Timeout = TIMEOUT) -> dict[str, Any]:
         """POST to a collection. Conflict when the name is taken."""
@@ -175,7 +184,7 @@ def new_client(read: Callable[[Configuration], None], source: str) -> ApiClient:
     """
     configuration = Configuration()
     configuration.retries = False  # urllib3's word for never
-    configuration.connection_pool_maxsize = 16
+    configuration.connection_pool_maxsize = KEPT_CONNECTIONS
     try:
         read(configuration)
     except Exception as error:  # the loader raises whatever the file's shape happens to break
@@ -196,10 +205,11 @@ class _Request:
     body: object = None
     content_type: str = ""
     timeout: Timeout = TIMEOUT
+    accept: str = JSON
 
     def send(self, client: ApiClient) -> urllib3.BaseHTTPResponse:
         """The response of any status, its body not read yet. Raises NoAnswer."""
-        headers = {"Accept": JSON}
+        headers = {"Accept": self.accept}
         if self.content_type:
             headers["Content-Type"] = self.content_type
         try:
@@ -223,8 +233,11 @@ class _Request:
         return response
 
 
-def _read(response: urllib3.BaseHTTPResponse, largest: int | None = None) -> bytes:
-    deadline = time.monotonic() + LONGEST_ANSWER_S
+def _read(
+    response: urllib3.BaseHTTPResponse, largest: int | None = None, longest_s: float | None = None
+) -> bytes:
+    longest_s = LONGEST_ANSWER_S if longest_s is None else longest_s
+    deadline = time.monotonic() + longest_s
     pieces = []
     size = 0
     try:
@@ -236,7 +249,7 @@ def _read(response: urllib3.BaseHTTPResponse, largest: int | None = None) -> byt
                 raise AnswerTooLarge(answered=f"the answer has more than {largest} bytes")
             if time.monotonic() > deadline:
                 response.close()
-                raise NoAnswer(answered=f"the answer was not complete after {LONGEST_ANSWER_S:.0f} s")
+                raise NoAnswer(answered=f"the answer was not complete after {longest_s:g} s")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         response.close()
         raise NoAnswer(answered=cause_of(error)) from error

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bitfusion_client.client_images import ImageRule
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.reconcile.cache import Cache, Record
 from notebook_controller_patch.reconcile.election import Candidate
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+from notebook_controller_patch.reconcile.list_watch import ListWatch
+from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
 
 WORKERS = 2
+
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +37,7 @@ class ReconcileContext:
     watch_metrics: WatchMetrics
     watch_limits: WatchLimits = field(default_factory=WatchLimits)
     workers: int = WORKERS
+
+    def list_watch(self, resource: WatchedResource[R], cache: Cache[R]) -> ListWatch[R]:
+        """What fills this cache; not started yet."""
+        return ListWatch(self.api, resource, cache, self.watch_metrics, self.watch_limits)

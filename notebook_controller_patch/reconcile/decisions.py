@@ -158,12 +158,12 @@ def _heal_template(
         return []
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": statefulset.resource_version}
     if pod is None:
-        # A pod may be made this very moment, and one that ran until now would be restarted for the change
-        # once it is ready. Only a template that no pod can start from is therefore not left as it is.
-        if ANNOTATION_MANAGEMENT in statefulset.annotations:
+        # One that ran until now may be made again this very moment: it would be restarted for the change once
+        # it is ready. Only from a template that asks for a size and lacks the annotation none can have run.
+        if ANNOTATION_MANAGEMENT in statefulset.annotations or not statefulset.containers:
             return []
         return _template_patch(statefulset, wanted, unchanged)
-    if pod.owner_uid != statefulset.uid or not (pod.waiting and pod.asks):
+    if statefulset.uid not in pod.owner_uids or not (pod.waiting and pod.asks):
         return []
     carried = carried_annotations(wanted)
     if all(pod.annotations.get(name) == value for name, value in carried.items()):

@@ -33,6 +33,7 @@ from notebook_controller_patch.kubernetes_api.stream import Stream
 from notebook_controller_patch.metrics import WatchMetrics
 from notebook_controller_patch.reconcile.backoff import Backoff
 from notebook_controller_patch.reconcile.cache import Cache, Record
+from notebook_controller_patch.reconcile.cache_age import CacheAge
 from notebook_controller_patch.reconcile.paged_list import PagedList
 from notebook_controller_patch.reconcile.watch_event import (
     BOOKMARK,
@@ -64,7 +65,8 @@ class _Ended(Exception):
 class ListWatch(Generic[R]):
     """Fills a cache with the objects of one resource, in a thread of its own.
 
-    `cache.synced()` tells when the first list is there.
+    `cache.synced()` tells when the first list is there, `age`, shown as a metric from `start` to `stop`, how
+    long ago the API server last said something that holds for the whole cache.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ListWatch(Generic[R]):
         cache: Cache[R],
         metrics: WatchMetrics,
         limits: WatchLimits,
+        age: CacheAge | None = None,
     ) -> None:
         self._api = api
         self._resource = resource
@@ -81,6 +84,7 @@ class ListWatch(Generic[R]):
         self._cache = cache
         self._metrics = metrics
         self._limits = limits
+        self._age = age or CacheAge()
         self._stopping = threading.Event()
         self._paged_list = PagedList(api, resource, metrics, limits, self._stopping)
         self._wake = threading.Event()  # ends the wait between two rounds
@@ -98,6 +102,7 @@ class ListWatch(Generic[R]):
 
     def start(self) -> None:
         """Begin; returns at once. May be called once."""
+        self._metrics.show_age(self._name, self._age.seconds)
         self._thread.start()
 
     def retry_now(self) -> None:
@@ -109,6 +114,7 @@ class ListWatch(Generic[R]):
         """End the loop and a read that waits, from any thread; does not wait for the loop's thread."""
         self._stopping.set()
         self._wake.set()
+        self._metrics.hide_age(self._name, self._age.seconds)
         with self._lock:
             if self._stream is not None:
                 self._stream.close()
@@ -179,6 +185,7 @@ class ListWatch(Generic[R]):
             return
         records, self._version = listed
         self._cache.replace(records)
+        self._age.confirm()
         self._metrics.lists.labels(self._name).inc()
         self._metrics.synced.labels(self._name).set(1)
         self._metrics.objects.labels(self._name).set(len(records))
@@ -205,18 +212,18 @@ class ListWatch(Generic[R]):
                     raise _Ended("closed")
             self._opened, self._silence = time.monotonic(), silence
             try:
-                self._metrics.note_contact(self._name)
                 for line in stream.lines():
                     self._read(line, stream)
             finally:
                 with self._lock:
                     self._stream = None
         # 2 s: clocks of two machines
-        early = time.monotonic() - self._opened < server_s - 2
-        raise _Ended("closed" if early else "timeout")
+        if time.monotonic() - self._opened < server_s - 2:
+            raise _Ended("closed")
+        self._age.confirm()  # all that time nothing more has happened than was told
+        raise _Ended("timeout")
 
     def _read(self, line: bytes, stream: Stream) -> None:
-        self._metrics.note_contact(self._name)
         try:
             event = parse_event(line)
         except GarbledEvent as error:
@@ -232,6 +239,7 @@ class ListWatch(Generic[R]):
                 stream.set_read_timeout(min(self._limits.quiet, self._silence))
         else:
             self._take(event)
+        self._age.confirm()
         self._version = event.version
         self._answered_failures = 0
 

@@ -85,7 +85,6 @@ class PagedList(Generic[R]):
         page = self._api.get(
             self._resource.path, query, self._limits.list_timeout, largest=self._limits.page_bytes
         )
-        self._metrics.note_contact(self._resource.name)
         items, metadata = page.get("items"), page.get("metadata")
         if not isinstance(items, list) or not isinstance(metadata, dict):
             raise NoAnswer(answered="the answer is no list")

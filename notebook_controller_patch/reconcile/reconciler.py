@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import dataclass
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_names import ANNOTATION_PENDING
@@ -15,12 +16,25 @@ from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action, assess, decide
 from notebook_controller_patch.reconcile.events import NotebookEvent, request_refused
-from notebook_controller_patch.reconcile.records import NotebookRecord, StatefulSetRecord
+from notebook_controller_patch.reconcile.records import (
+    NotebookRecord,
+    OptedOutNamespace,
+    StatefulSetRecord,
+)
 from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
 from notebook_controller_patch.reconcile.writer import NotLeading, Writer
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What the reconciler reads: all Notebooks, their StatefulSets, the namespaces that are left alone."""
+
+    notebooks: Cache[NotebookRecord]
+    statefulsets: Cache[StatefulSetRecord]
+    opted_out: Cache[OptedOutNamespace]
 
 
 class Reconciler:
@@ -32,15 +46,15 @@ class Reconciler:
     def __init__(
         self,
         context: ReconcileContext,
-        notebooks: Cache[NotebookRecord],
-        statefulsets: Cache[StatefulSetRecord],
+        caches: Caches,
         queue: WorkQueue,
         writer: Writer,
     ) -> None:
         self._rules = context.rules
         self._metrics = context.metrics
-        self._notebooks = notebooks
-        self._statefulsets = statefulsets
+        self._notebooks = caches.notebooks
+        self._statefulsets = caches.statefulsets
+        self._opted_out = caches.opted_out
         self._queue = queue
         self._writer = writer
         self._throttler = WriteThrottler()
@@ -69,7 +83,7 @@ class Reconciler:
         """Bring one notebook to its wanted state; what was done. Raises ApiFailure, NotLeading."""
         notebook = self._notebooks.get(*key)
         self._count_pending(key, notebook)
-        if notebook is None:
+        if notebook is None or self._opted_out.get("", notebook.namespace) is not None:
             self._throttler.forget(key)
             self._refusals.pop(key, None)
             return []

@@ -16,8 +16,10 @@ from typing import Any
 
 from bitfusion_client.carried_annotations import is_carried_annotation
 from bitfusion_client.client_images import LONGEST_REFERENCE
+from bitfusion_client.container_resources import gpu_resources
 from bitfusion_client.kubernetes_annotations import LONGEST_REQUEST
 from bitfusion_client.kubernetes_names import (
+    ADMISSION_IGNORE,
     ANNOTATION_PENDING,
     ANNOTATION_RUNNING,
     LABEL_ADMISSION,
@@ -37,7 +39,6 @@ from bitfusion_client.raw_objects import (
     notebook_owner,
     pod_spec_of,
     pod_template_of,
-    size_limits_of,
     text,
     whole_number,
 )
@@ -57,15 +58,22 @@ KEPT_LIMITS = 4  # sizes of one container: three may stand side by side
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecord:
-    """A container's name, image, and those of its limits that ask for Bitfusion GPUs, known size or not."""
+    """A container's name, image, and what is Bitfusion's in its limits, right or wrong.
+
+    Of its requests, which may only repeat the limits, what departs from them.
+    """
 
     name: str
     image: str
     limits: tuple[tuple[str, Any], ...]
+    requests: tuple[tuple[str, Any], ...] = ()
 
     def to_object(self) -> dict[str, Any]:
         """The container in the API's shape, with what is kept of it."""
-        return {"name": self.name, "image": self.image, "resources": {"limits": dict(self.limits)}}
+        resources = {"limits": dict(self.limits)}
+        if self.requests:
+            resources["requests"] = dict(self.requests)
+        return {"name": self.name, "image": self.image, "resources": resources}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ class NotebookRecord:
         annotations: Only this project's; `has_annotations` says whether the object has any at all, since a
             JSON patch must create the map first. `labels` and `has_labels` likewise.
         containers: The first ones that ask, and the one whose image counts where none asks.
-        init_containers: The first one that asks for GPUs, which is refused.
+        init_containers: The first ones that ask for GPUs, which is refused.
         deleting: Deleted, but held by finalizers.
     """
 
@@ -123,6 +131,7 @@ class StatefulSetRecord:
         ready: Whether one of its pods is ready; from its status, so a bit late.
         revising: Whether its pods were made from an older template than the one it has now; from its status.
         annotations: The template's, and only this project's; `has_annotations` says whether it has any.
+        containers: The first ones of the template that ask.
     """
 
     namespace: str
@@ -146,20 +155,32 @@ class StatefulSetRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class OptedOutNamespace:
+    """A namespace whose label keeps webhooks and reconciler away."""
+
+    name: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """As of an object that belongs to no namespace."""
+        return "", self.name
+
+
+@dataclass(frozen=True, slots=True)
 class PodRecord:
     """The pod of a notebook, read once when its StatefulSet has none that is ready.
 
     Attributes:
+        owner_uids: Of its owners, one of which is the StatefulSet that made it.
         asks: It carries a size as the form writes it; an injector would have translated it.
         waiting: Pending, on no node, and nobody is deleting it: nothing of it has ever run.
     """
 
-    namespace: str
     name: str
     uid: str
     resource_version: str
-    owner_uid: str
-    annotations: Mapping[str, str]
+    owner_uids: tuple[str, ...]
+    annotations: Mapping[str, Any]
     asks: bool
     waiting: bool
 
@@ -182,7 +203,7 @@ def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
         annotations=_own(annotations),
         labels=_shared(tuple((name, text(labels[name])) for name in OWN_LABELS if name in labels)),
         containers=_kept_containers(containers_of(pod), name),
-        init_containers=_asking(init_containers_of(pod))[:1],
+        init_containers=_asking(init_containers_of(pod)),
         deleting=is_being_deleted(data),
         has_annotations=bool(annotations),
         has_labels=bool(labels),
@@ -230,22 +251,25 @@ def _is_revising(status: Mapping[str, Any]) -> bool:
     return whole_number(status.get("updatedReplicas"), 0) < whole_number(status.get("replicas"), 0)
 
 
+def opted_out_namespace(data: Mapping[str, Any]) -> OptedOutNamespace | None:
+    """The record of a namespace that has opted out; None for all others, which are not kept."""
+    if labels_of(data).get(LABEL_ADMISSION) != ADMISSION_IGNORE:
+        return None
+    return OptedOutNamespace(text(metadata_of(data).get("name")))
+
+
 def pod_record(data: Mapping[str, Any]) -> PodRecord | None:
     """The record of a raw pod; None for what is no usable object. Never raises."""
     metadata, spec, status = metadata_of(data), mapping(data.get("spec")), mapping(data.get("status"))
-    namespace, name, uid = (text(metadata.get(key)) for key in ("namespace", "name", "uid"))
-    if not namespace or not name or not uid:
+    name, uid = text(metadata.get("name")), text(metadata.get("uid"))
+    if not name or not uid:
         return None
-    owners = [
-        owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("kind") == "StatefulSet"
-    ]
     return PodRecord(
-        namespace=namespace,
         name=name,
         uid=uid,
         resource_version=text(metadata.get("resourceVersion")),
-        owner_uid=text(owners[0].get("uid")) if owners else "",
-        annotations=_own(annotations_of(data)),
+        owner_uids=tuple(text(owner.get("uid")) for owner in mappings(metadata.get("ownerReferences"))),
+        annotations=annotations_of(data),
         asks=any(map(asks_for_gpus, containers_of(spec))),
         waiting=status.get("phase") == "Pending" and not spec.get("nodeName") and not is_being_deleted(data),
     )
@@ -276,17 +300,25 @@ def _kept_containers(containers: Sequence[Mapping[str, Any]], name: str) -> tupl
 
 
 def _asking(containers: Sequence[Mapping[str, Any]]) -> tuple[ContainerRecord, ...]:
-    asking = (container for container in containers if asks_for_gpus(container))
+    asking = (container for container in containers if gpu_resources(container))
     return tuple(map(_container, islice(asking, KEPT_ASKING)))
 
 
 def _container(container: Mapping[str, Any]) -> ContainerRecord:
-    limits = islice(size_limits_of(container).items(), KEPT_LIMITS)
+    resources = gpu_resources(container)
     return ContainerRecord(
         name=sys.intern(text(container.get("name"))[:KEPT_NAME]),
         image=sys.intern(text(container.get("image"))[:KEPT_IMAGE]),
-        limits=tuple((sys.intern(name[:KEPT_NAME]), _quantity(value)) for name, value in limits),
+        limits=_kept_resources(resources.limits),
+        requests=_kept_resources(
+            {name: value for name, value in resources.requests.items() if not resources.agrees(name)}
+        ),
     )
+
+
+def _kept_resources(resources: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    kept = islice(resources.items(), KEPT_LIMITS)
+    return tuple((sys.intern(name[:KEPT_NAME]), _quantity(value)) for name, value in kept)
 
 
 def _quantity(value: object) -> object:

@@ -9,7 +9,6 @@ from notebook_controller_patch.kubernetes_api.paths import NOTEBOOKS
 from notebook_controller_patch.reconcile.cache import Cache
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.election import Election, LeaderCallbacks
-from notebook_controller_patch.reconcile.list_watch import ListWatch
 from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
 from notebook_controller_patch.reconcile.term import Term
 from notebook_controller_patch.reconcile.watched_resource import WatchedResource
@@ -29,12 +28,8 @@ class ReconcileService:
         self._term: Term | None = None
         self._started = False
         self.notebooks: Cache[NotebookRecord] = Cache(self._notebook_changed)
-        self._watch = ListWatch(
-            context.api,
-            WatchedResource("notebooks", NOTEBOOKS, notebook_record),
-            self.notebooks,
-            context.watch_metrics,
-            context.watch_limits,
+        self._watch = context.list_watch(
+            WatchedResource("notebooks", NOTEBOOKS, notebook_record), self.notebooks
         )
         callbacks = LeaderCallbacks(self._start_term, self._end_term, self._retry_watches)
         self._election = Election(context.api, context.candidate, callbacks)
@@ -61,6 +56,15 @@ class ReconcileService:
         if self._started:
             self._election.stop(max(0.1, deadline - time.monotonic()))
             self._watch.join(max(0.1, deadline - time.monotonic()))
+
+    def look_again(self, namespace: str, name: str) -> None:
+        """Look at a notebook soon: admission had to decide without knowing it as it is now.
+
+        Where another replica leads, it looks by itself, when its watch brings the StatefulSet just written.
+        """
+        term = self._term
+        if term is not None:
+            term.look_again((namespace, name))
 
     def _start_term(self) -> None:
         self._context.metrics.leader.set(1)

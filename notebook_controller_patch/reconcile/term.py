@@ -1,4 +1,4 @@
-"""One term of leadership: the StatefulSet watch, the work queue and the workers of the replica that leads."""
+"""One term of leadership: watches of StatefulSets and namespaces, the work queue, the workers."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import threading
 import time
 from collections.abc import Callable
 
-from notebook_controller_patch.kubernetes_api.paths import STATEFULSETS
+from notebook_controller_patch.kubernetes_api.paths import NAMESPACES, STATEFULSETS
 from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.list_watch import ListWatch
-from notebook_controller_patch.reconcile.reconciler import Reconciler
+from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     NotebookRecord,
+    OptedOutNamespace,
     StatefulSetRecord,
+    opted_out_namespace,
     statefulset_record,
 )
 from notebook_controller_patch.reconcile.watched_resource import WatchedResource
 from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.writer import Writer
 
+ADMITTED_S = 2.0  # the rest of a write that admission has answered: other webhooks, etcd
 LOOK_AGAIN_S = 600.0  # everything, from the caches: without a request where nothing is wrong
 
 
@@ -40,15 +42,17 @@ class Term:
         self._queue = WorkQueue()
         self._stopping = threading.Event()
         self._statefulsets: Cache[StatefulSetRecord] = Cache(self._statefulset_changed)
-        self._watch = ListWatch(
-            context.api,
-            WatchedResource("statefulsets", STATEFULSETS, statefulset_record),
-            self._statefulsets,
-            context.watch_metrics,
-            context.watch_limits,
+        self._watch = context.list_watch(
+            WatchedResource("statefulsets", STATEFULSETS, statefulset_record), self._statefulsets
+        )
+        self._opted_out: Cache[OptedOutNamespace] = Cache(self._namespace_changed)
+        self._namespace_watch = context.list_watch(
+            WatchedResource("namespaces", NAMESPACES, opted_out_namespace), self._opted_out
         )
         writer = Writer(context, lambda: leading() and not self._stopping.is_set())
-        self._reconciler = Reconciler(context, notebooks, self._statefulsets, self._queue, writer)
+        self._reconciler = Reconciler(
+            context, Caches(notebooks, self._statefulsets, self._opted_out), self._queue, writer
+        )
         self._workers = [
             threading.Thread(target=self._reconciler.work, name=f"reconcile-{number}", daemon=True)
             for number in range(context.workers)
@@ -56,8 +60,9 @@ class Term:
         self._starter = threading.Thread(target=self._queue_everything, name="reconcile-all", daemon=True)
 
     def start(self) -> None:
-        """Watch StatefulSets, and reconcile once all objects are known; returns at once."""
+        """Watch StatefulSets and namespaces, and reconcile once all are known; returns at once."""
         self._watch.start()
+        self._namespace_watch.start()
         self._starter.start()
 
     def stop(self) -> None:
@@ -65,10 +70,12 @@ class Term:
         self._stopping.set()
         self._reconciler.stop()
         self._watch.stop()
+        self._namespace_watch.stop()
 
     def retry_now(self) -> None:
         """The API server answers again."""
         self._watch.retry_now()
+        self._namespace_watch.retry_now()
 
     def join(self, seconds: float) -> None:
         """Wait up to `seconds` for the threads, after `stop`."""
@@ -76,17 +83,23 @@ class Term:
         for thread in (self._starter, *self._workers):
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
-        self._watch.join(max(0.0, deadline - time.monotonic()))
+        for watch in (self._watch, self._namespace_watch):
+            watch.join(max(0.0, deadline - time.monotonic()))
 
     def wake(self, key: Key) -> None:
         """Look at this notebook: something about it has changed."""
         self._queue.add(key)
         self._metrics.queued.set(self._queue.depth())
 
+    def look_again(self, key: Key) -> None:
+        """Look at this notebook once the write that admission answers just now is stored."""
+        self._queue.add(key, ADMITTED_S)
+        self._metrics.queued.set(self._queue.depth())
+
     def _queue_everything(self) -> None:
-        # before both caches are filled it would look as if StatefulSets were missing
-        for cache in (self._notebooks, self._statefulsets):
-            while not cache.wait_synced(0.2):
+        # Before all are filled it would look as if StatefulSets were missing, and nobody had opted out.
+        for synced in (self._notebooks, self._statefulsets, self._opted_out):
+            while not synced.wait_synced(0.2):
                 if self._stopping.is_set():
                     return
         for worker in self._workers:
@@ -101,3 +114,10 @@ class Term:
         record = new or old
         if record is not None:
             self.wake((record.namespace, record.owner_name))
+
+    def _namespace_changed(self, old: OptedOutNamespace | None, new: OptedOutNamespace | None) -> None:
+        record = new or old
+        if record is not None and self._opted_out.synced():
+            for key in self._notebooks.known_keys():
+                if key[0] == record.name:
+                    self.wake(key)

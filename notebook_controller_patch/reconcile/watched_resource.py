@@ -35,7 +35,7 @@ class WatchLimits:
         page: Objects in one page of a list, at most.
         page_bytes: Of one page, at most; its objects take about six times as much memory. A page of 500
             usual Notebooks has 2 MiB, one Notebook at most 3.
-        page_pause: Between two pages of a list: two loops together stay below 20 requests a second.
+        page_pause: Between two pages of a list: two long lists at once stay below 20 requests a second.
         shortest_watch: The server is asked to end a watch after a random time, this long at least …
         longest_watch: … and this long at most.
         margin: Silence that is allowed beyond the time the server was asked to end the watch at.

@@ -14,6 +14,7 @@ from notebook_controller_patch import http_service
 from notebook_controller_patch.http_service import HttpService, Response, Route, plain
 from notebook_controller_patch.monitoring import MonitoringServer
 from tests.notebook_controller_patch.admission.live_server import HOST, Client, head
+from tests.support.machine import scaled
 
 
 def broken(body: bytes) -> Response:
@@ -121,6 +122,27 @@ def test_an_answer_that_cannot_be_made_is_a_500_and_a_traceback_in_the_log_only(
         "a bug",
         "a bug later",
     ]
+
+
+def test_a_connection_that_nobody_uses_is_closed_later_than_the_apiserver_closes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If we closed first, a review that is sent at that very moment would be lost."""
+    apiserver_keeps_it = 90.0  # seconds, as Go's transports do by default
+    assert apiserver_keeps_it * 1.5 <= http_service.IDLE_SECONDS <= 600
+    monkeypatch.setattr(http_service, "IDLE_SECONDS", 0.1)
+
+    async def main() -> bytes:
+        service = HttpService({"/ok": Route("GET", lambda body: plain(200, "ok"))})
+        port = await service.start(HOST, 0)
+        client = Client(*await asyncio.open_connection(HOST, port))
+        assert (await client.send("GET", "/ok")).status == 200
+        left = await asyncio.wait_for(client.reader.read(), scaled(10))
+        await client.close()
+        await service.stop(1)
+        return left
+
+    assert asyncio.run(main()) == b""
 
 
 def test_an_answer_that_takes_too_long_or_that_nobody_waits_for(

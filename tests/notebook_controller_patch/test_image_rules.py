@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
+from bitfusion_client.client_images import DEFAULT_RULES, ImageRule, default_rules
 from bitfusion_client.errors import WrongSetting
 from notebook_controller_patch.image_rules import ImageRulesFile
 
@@ -93,3 +93,19 @@ def test_a_file_that_is_not_there(file: Path, caplog: pytest.LogCaptureFixture) 
     with pytest.raises(WrongSetting) as caught:
         ImageRulesFile(str(file)).load()
     assert str(caught.value) == told
+
+
+def test_the_list_of_clients_holds_with_and_without_a_file(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ImageRulesFile(None, "vmware").rules == default_rules("vmware")
+    images = ImageRulesFile(str(file), "vmware")
+    images.load()
+    assert images.rules == (ImageRule("team/*", "centos8", "450"), *default_rules("vmware"))
+    before = images.rules
+    file.write_text(ONE.replace("450", "454"))
+    assert images.refresh() is False
+    assert images.rules is before
+    assert "VMware's injector has no such client" in caplog.text
+    with pytest.raises(WrongSetting, match="VMware's injector has no such client"):
+        ImageRulesFile(str(file), "vmware").load()

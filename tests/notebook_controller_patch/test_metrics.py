@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
 
 from notebook_controller_patch.metrics import AdmissionMetrics, ReconcileMetrics, WatchMetrics
 
@@ -12,6 +13,7 @@ NAMES = {
     "bitfusion_admission_duration_seconds": ("webhook",),
     "bitfusion_admission_bad_requests": ("status",),
     "bitfusion_admission_lookups": ("result",),
+    "bitfusion_admission_lookup_failures": ("reason", "decided_by"),
     "bitfusion_admission_live_lookup_duration_seconds": (),
     "bitfusion_admission_in_flight": (),
     "bitfusion_reconcile_runs": ("result",),
@@ -26,7 +28,7 @@ NAMES = {
     "bitfusion_watch_restarts": ("resource", "reason"),
     "bitfusion_watch_synced": ("resource",),
     "bitfusion_watch_objects": ("resource",),
-    "bitfusion_watch_last_contact_timestamp_seconds": ("resource",),
+    "bitfusion_watch_cache_age_seconds": ("resource",),
 }
 
 
@@ -45,17 +47,33 @@ def test_the_names_are_those_that_dashboards_use(registry: CollectorRegistry) ->
 def test_their_labels_are_bounded_words_and_never_objects() -> None:
     registry = CollectorRegistry()
     parts = (AdmissionMetrics(registry), ReconcileMetrics(registry), WatchMetrics(registry))
-    for metric in (metric for part in parts for metric in vars(part).values()):
-        labels = NAMES[metric.describe()[0].name]
+    values = [value for part in parts for value in vars(part).values()]
+    for metric in [value for value in values if isinstance(value, MetricWrapperBase)]:
+        labels = NAMES[next(iter(metric.describe())).name]
         if labels:
             metric.labels(**dict.fromkeys(labels, "x"))  # ValueError if these are not its labels
     assert len(list(registry.collect())) == len(NAMES)
 
 
-def test_contact_is_the_time_of_now(registry: CollectorRegistry) -> None:
-    other = CollectorRegistry()
-    metrics = WatchMetrics(other)
-    name, labels = "bitfusion_watch_last_contact_timestamp_seconds", {"resource": "notebooks"}
-    assert other.get_sample_value(name, labels) is None
-    metrics.note_contact("notebooks")
-    assert (other.get_sample_value(name, labels) or 0) > 1_700_000_000
+def test_an_age_is_shown_as_long_as_its_cache_is_filled() -> None:
+    registry = CollectorRegistry()
+    metrics = WatchMetrics(registry)
+
+    def shown() -> float | None:
+        return registry.get_sample_value("bitfusion_watch_cache_age_seconds", {"resource": "statefulsets"})
+
+    def first() -> float:
+        return 61.0
+
+    def second() -> float:
+        return 2.5
+
+    assert shown() is None
+    metrics.show_age("statefulsets", first)
+    assert shown() == 61
+    metrics.show_age("statefulsets", second)
+    metrics.hide_age("statefulsets", first)  # the end of the loop before, which came late
+    assert shown() == 2.5
+    metrics.hide_age("statefulsets", second)
+    metrics.hide_age("statefulsets", second)
+    assert shown() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
@@ -38,7 +39,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
     pod,
     statefulset,
 )
-from tests.support.notebooks import CREATOR
+from tests.support.notebooks import CREATOR, container
 
 TWO = {"bitfusion.io/gpu-amount": "2"}
 WAITS = "1 GPU × 50 % instead of 2 GPUs, from the next start on"
@@ -332,9 +333,9 @@ def test_what_waits_stays_told_while_there_is_no_statefulset() -> None:
         ),
         (
             {"bitfusion.io/gpu-500": "1"},
-            'Invalid value "gpu-500" for bitfusion.io/gpu-500: is no known size; known are gpu-amount (with '
-            "gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. Choose "
-            "another size; if the form offers this one, its administrator has to correct the list.",
+            "bitfusion.io/gpu-500 is no size of Bitfusion; there are gpu-amount (with gpu-percent or "
+            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. If the form offers this one, "
+            "its administrator has to correct the list.",
         ),
     ],
 )
@@ -345,10 +346,54 @@ def test_a_wrong_size_is_told_in_the_words_of_the_form(limits: dict[str, str], w
         assert decided(of, sts) == [NotebookEvent("Warning", "BitfusionRequestRefused", expected)]
 
 
-def test_gpus_in_an_init_container_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("limits", "requests", "words"),
+    [
+        ({}, TWO, "stands in the requests and not in the limits"),
+        (TWO, {"bitfusion.io/gpu-amount": "1"}, 'must be what the limits have, "2"'),
+        ({"bitfusion.io/gpus": "1"}, {}, "did you mean bitfusion.io/gpu-amount?"),
+        ({"bitfusion.io/gpu": "50"}, {}, "is written by the pod injector alone"),
+        ({}, {"bitfusion.io/GPU-50": "1"}, "did you mean bitfusion.io/gpu-50?"),
+    ],
+)
+def test_what_no_pod_could_be_made_of_is_told_if_it_slipped_in(
+    limits: dict[str, str], requests: dict[str, str], words: str
+) -> None:
+    of = notebook(limits=limits)
+    of["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] |= requests
+    (event,) = decided(of)
+    assert isinstance(event, NotebookEvent)
+    assert (event.type, event.reason) == ("Warning", "BitfusionRequestRefused")
+    assert words in event.message
+
+
+def test_requests_that_repeat_the_limits_are_right() -> None:
+    of = admitted()
+    of["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] |= {"bitfusion.io/gpu-amount": 2}
+    assert decided(of) == []
+
+
+@pytest.mark.parametrize(
+    "init_containers",
+    [
+        pytest.param([container("i", TWO)], id="one"),
+        pytest.param([container("first"), container("i", TWO)], id="the second"),
+        pytest.param([container("i", TWO), container("last", TWO)], id="both"),
+    ],
+)
+def test_gpus_in_an_init_container_are_refused(init_containers: list[Object]) -> None:
     of = notebook()
-    of["spec"]["template"]["spec"]["initContainers"] = [{"name": "i", "resources": {"limits": TWO}}]
-    assert kinds(decided(of)) == ["BitfusionRequestRefused"]
+    of["spec"]["template"]["spec"]["initContainers"] = init_containers
+    (event,) = decided(of)
+    assert isinstance(event, NotebookEvent)
+    assert event.reason == "BitfusionRequestRefused"
+    assert "is asked for by init container" in event.message
+
+
+def test_an_init_container_that_asks_for_none_is_nobodys_business() -> None:
+    of = notebook()
+    of["spec"]["template"]["spec"]["initContainers"] = [container("i", {"nvidia.com/gpu": "1"})]
+    assert decided(of) == []
 
 
 # pods that were let in without the client
@@ -408,10 +453,48 @@ def test_a_template_whose_pod_was_refused_is_healed() -> None:
     assert action.operations[0]["path"] == "/metadata/resourceVersion"
 
 
-def test_a_notebook_whose_pod_is_just_being_replaced_keeps_its_template() -> None:
+def asked_by_annotation() -> tuple[Object, dict[str, str]]:
+    """A notebook that ran without a size until somebody annotated it; its template's annotations."""
+    return notebook(annotations={**CLIENT, REQUEST: "-n 1"}, labels={LABEL: "true"}), {}
+
+
+def asked_for_more() -> tuple[Object, dict[str, str]]:
+    return admitted(annotations={REQUEST: "-n 1 -p 0.5"}), CLIENT
+
+
+@pytest.mark.parametrize(
+    ("annotated", "comes_back"),
+    [(asked_by_annotation, False), (asked_by_annotation, True), (asked_for_more, False)],
+)
+@pytest.mark.parametrize("revising", [False, True])
+def test_a_notebook_that_is_annotated_while_its_pod_is_being_replaced_waits_for_its_next_start(
+    annotated: Callable[[], tuple[Object, dict[str, str]]], comes_back: bool, revising: bool
+) -> None:
     """Its node was drained: the pod that comes next must not be restarted for a change that waits."""
-    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
-    assert decided(of, statefulset(of, ready=False, annotations=CLIENT), None) == []
+    of, of_template = annotated()
+    sts = statefulset(of, ready=False, annotations=of_template or None, revising=revising)
+    its_pod = pod(sts, of_template) if comes_back else None
+    actions = decided(of, sts, its_pod)
+    assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
+    assert decided(patched(of, actions, PatchNotebook), sts, its_pod) == []
+
+
+def test_a_second_container_that_asks_makes_a_pod_wait() -> None:
+    of, sts, its_pod = stuck()
+    asks = its_pod["spec"]["containers"]
+    its_pod["spec"]["containers"] = [container("sidecar"), *asks]
+    assert kinds(decided(of, sts, its_pod)) == ["BitfusionPodRemade", "PatchTemplate", "DeletePod"]
+
+
+def test_the_pods_own_statefulset_is_found_among_its_owners() -> None:
+    of, sts, its_pod = stuck()
+    owners = its_pod["metadata"]["ownerReferences"]
+    its_pod["metadata"]["ownerReferences"] = [
+        {**owners[0], "uid": "first"}, *owners, {**owners[0], "uid": "last"},
+    ]  # fmt: skip
+    assert kinds(decided(of, sts, its_pod)) == ["BitfusionPodRemade", "PatchTemplate", "DeletePod"]
+    its_pod["metadata"]["ownerReferences"] = []
+    assert kinds(decided(of, sts, its_pod)) == ["BitfusionChangePending", "PatchNotebook"]
 
 
 @pytest.mark.parametrize(

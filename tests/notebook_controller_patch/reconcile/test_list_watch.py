@@ -16,11 +16,13 @@ from prometheus_client import CollectorRegistry
 
 from notebook_controller_patch.metrics import WatchMetrics
 from notebook_controller_patch.reconcile.cache import Cache, Key
+from notebook_controller_patch.reconcile.cache_age import CacheAge
 from notebook_controller_patch.reconcile.list_watch import ListWatch
 from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
 from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
 from tests.notebook_controller_patch.fake_api import LIST, WATCH, FakeApi, Handler
 from tests.notebook_controller_patch.faults import Fault, bookmark, raw, reset, stall, status
+from tests.notebook_controller_patch.reconcile.clock import Clock
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, Object, notebook
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -43,7 +45,7 @@ QUICK = WatchLimits(
 class Loop:
     """A ListWatch of Notebooks with everything it told."""
 
-    def __init__(self, api: FakeApi, limits: WatchLimits) -> None:
+    def __init__(self, api: FakeApi, limits: WatchLimits, age: CacheAge | None = None) -> None:
         self.registry = CollectorRegistry()
         self.bug = False
         self.changes: list[tuple[Key, str]] = []
@@ -54,6 +56,7 @@ class Loop:
             self.cache,
             WatchMetrics(self.registry),
             limits,
+            age,
         )
 
     def trim(self, data: Mapping[str, Any]) -> NotebookRecord | None:
@@ -80,8 +83,8 @@ class Loop:
 def loops(api: FakeApi) -> Iterator[Any]:
     made: list[Loop] = []
 
-    def start(limits: WatchLimits = QUICK) -> Loop:
-        loop = Loop(api, limits)
+    def start(limits: WatchLimits = QUICK, age: CacheAge | None = None) -> Loop:
+        loop = Loop(api, limits, age)
         made.append(loop)
         loop.watch.start()
         return loop
@@ -120,7 +123,6 @@ def test_everything_is_listed_in_pages_and_then_watched(api: FakeApi, loops: Any
     assert loop.changes[-2:] == [(("ann", "more"), "new"), (("ann", "nb-0"), "gone")]
     assert api.count(LIST, WATCH) == 4
     assert loop.metric("bitfusion_watch_objects") == 5
-    assert abs(loop.metric("bitfusion_watch_last_contact_timestamp_seconds") - time.time()) < 60
 
 
 def test_what_does_not_concern_us_wakes_nobody(api: FakeApi, loops: Any) -> None:
@@ -432,3 +434,87 @@ def test_the_defaults_are_those_that_were_decided() -> None:
     assert (limits.shortest_watch, limits.longest_watch) == (240, 480)
     assert limits.margin == 30
     assert (limits.first_delay, limits.longest_delay) == (1, 30)
+
+
+AGE = "bitfusion_watch_cache_age_seconds"
+
+
+def test_what_the_server_says_of_the_whole_cache_makes_it_young_again(
+    api: FakeApi, loops: Any, clock: Clock
+) -> None:
+    fill(api, 1)
+    loop = loops(age=CacheAge(clock))
+    wait_until(lambda: api.watching(NOTEBOOKS))
+    assert loop.metric(AGE) == 0
+    clock.now += 70
+    assert loop.metric(AGE) == 70  # a watch that is open says nothing by itself
+    api.put(NOTEBOOKS, notebook("more"))
+    wait_until(lambda: loop.metric(AGE) == 0)
+    clock.now += 70
+    api.end_watches()  # early: who knows what was not told
+    wait_until(lambda: loop.restarts("closed") == 1 and api.watching(NOTEBOOKS))
+    assert loop.metric(AGE) == 70
+
+
+@pytest.mark.parametrize(
+    ("limits", "bookmarks", "reason"),
+    [
+        pytest.param(QUICK, 0.05, "", id="bookmarks"),
+        pytest.param(replace(QUICK, shortest_watch=1, longest_watch=1), None, "timeout", id="an orderly end"),
+    ],
+)
+def test_a_quiet_watch_keeps_the_cache_young(
+    api: FakeApi, loops: Any, clock: Clock, limits: WatchLimits, bookmarks: float | None, reason: str
+) -> None:
+    fill(api, 1)
+    api.bookmark_every_s = bookmarks
+    loop = loops(limits, CacheAge(clock))
+    wait_until(lambda: api.watching(NOTEBOOKS))
+    clock.now += 600
+    wait_until(lambda: loop.metric(AGE) == 0)
+    if reason:
+        wait_until(lambda: loop.restarts(reason))
+
+
+GONE_IN_STREAM = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(status(403, "Forbidden"), id="rights taken away"),
+        pytest.param(raw(GONE_IN_STREAM), id="410 in every stream"),
+        pytest.param(raw(b"half a li"), id="garbage"),
+        pytest.param(reset, id="connections cut"),
+    ],
+)
+def test_a_cache_that_nothing_true_is_said_of_grows_old_and_stays(
+    api: FakeApi, loops: Any, clock: Clock, fault: Fault
+) -> None:
+    """Ten minutes of it: what is held stays there to be asked, and the replica goes on being ready."""
+    fill(api, 2)
+    loop = loops(age=CacheAge(clock))
+    wait_until(lambda: api.watching(NOTEBOOKS))
+    api.misbehave(fault, WATCH, times=1000)
+    api.misbehave(status(403, "Forbidden"), LIST, times=1000)
+    api.end_watches()
+    api.put(NOTEBOOKS, notebook("not told"))
+    asked = api.count(LIST, WATCH)
+    clock.now += 600
+    wait_until(lambda: api.count(LIST, WATCH) >= asked + 4)
+    assert loop.metric(AGE) == 600
+    assert loop.cache.synced()
+    assert loop.names() == ["nb-0", "nb-1"]
+    api.behave()
+    wait_until(lambda: loop.metric(AGE) == 0 and "not told" in loop.names())
+
+
+def test_an_age_is_shown_from_start_to_stop(api: FakeApi) -> None:
+    loop = Loop(api, QUICK, CacheAge(lambda: 5.0))
+    shown = {"resource": "notebooks"}
+    assert loop.registry.get_sample_value(AGE, shown) is None
+    loop.watch.start()
+    assert loop.registry.get_sample_value(AGE, shown) == 0
+    loop.watch.stop()
+    assert loop.registry.get_sample_value(AGE, shown) is None
+    assert loop.watch.join(scaled(5))

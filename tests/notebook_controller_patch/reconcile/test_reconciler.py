@@ -16,9 +16,10 @@ from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
 from notebook_controller_patch.reconcile.election import Candidate
 from notebook_controller_patch.reconcile.events import NotebookEvent
-from notebook_controller_patch.reconcile.reconciler import Reconciler
+from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     NotebookRecord,
+    OptedOutNamespace,
     PodRecord,
     StatefulSetRecord,
     notebook_record,
@@ -85,7 +86,9 @@ class Setting:
             metrics=ReconcileMetrics(self.registry),
             watch_metrics=WatchMetrics(self.registry),
         )
-        self.reconciler = Reconciler(context, self.notebooks, self.statefulsets, self.queue, self.writer)
+        self.opted_out: Cache[OptedOutNamespace] = Cache()
+        caches = Caches(self.notebooks, self.statefulsets, self.opted_out)
+        self.reconciler = Reconciler(context, caches, self.queue, self.writer)
 
     def know(self, of: Object, sts: Object | None = None) -> None:
         record = notebook_record(of)
@@ -118,6 +121,19 @@ def test_events_come_first_then_the_notebook_then_the_template(setting: Setting)
     setting.know(of, statefulset(of, replicas=0))
     setting.reconciler.reconcile(KEY)
     assert setting.writer.done == ["PatchNotebook", "PatchTemplate"]
+
+
+def test_a_namespace_that_has_opted_out_is_left_alone(setting: Setting) -> None:
+    setting.opted_out.put(OptedOutNamespace("ann"))
+    of = notebook(limits=HALF)
+    setting.know(of, statefulset(of, replicas=0))
+    assert setting.reconciler.reconcile(KEY) == []
+    setting.know(notebook(limits={"bitfusion.io/gpu-500": "1"}))
+    assert setting.reconciler.reconcile(KEY) == []
+    assert setting.writer.done == []
+    setting.opted_out.remove(("", "ann"))
+    setting.reconciler.reconcile(KEY)
+    assert setting.writer.done == ["BitfusionRequestRefused"]
 
 
 def test_the_pod_is_read_only_where_it_decides(setting: Setting) -> None:

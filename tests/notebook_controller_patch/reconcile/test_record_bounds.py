@@ -35,6 +35,12 @@ def annotated(value: str, name: str = FILTER) -> Object:
     return notebook("nb", TWO, annotations={name: value})
 
 
+def with_init_containers(*containers: Object) -> Object:
+    made = notebook("nb")
+    made["spec"]["template"]["spec"]["initContainers"] = list(containers)
+    return made
+
+
 def with_containers(*containers: Object) -> Object:
     made = notebook("nb", TWO)
     made["spec"]["template"]["spec"]["containers"] = list(containers)
@@ -64,6 +70,22 @@ HUGE = [
     pytest.param(with_containers(*(container(f"c-{n}") for n in range(5000))), id="many containers"),
     pytest.param(with_containers(*(container(f"c-{n}", TWO) for n in range(5000))), id="many that ask"),
 ]
+MANY_FIRST = [
+    pytest.param(with_init_containers(*(container(f"i-{n}", TWO) for n in range(5000))), id="all ask"),
+    pytest.param(
+        with_init_containers(*(container(f"i-{n}") for n in range(4999)), container("last", TWO)),
+        id="the last one asks",
+    ),
+]
+
+
+@pytest.mark.parametrize("data", MANY_FIRST)
+def test_of_many_init_containers_those_are_kept_that_are_refused(data: Object) -> None:
+    record = notebook_record(data)
+    assert record is not None
+    assert size_of(record) < KEPT
+    with pytest.raises(InvalidRequest, match="is asked for by init container"):
+        assess(record, None, DEFAULT_RULES)
 
 
 @pytest.mark.parametrize("data", HUGE)
@@ -103,7 +125,7 @@ def test_a_size_that_changes_behind_what_is_kept_is_not_needed() -> None:
     """Three keys of a size can stand side by side; of more, those that are kept are too many already."""
     record = notebook_record(admitted(limits={f"bitfusion.io/gpu-{n}": "1" for n in range(20, 40)}))
     assert record is not None
-    with pytest.raises(InvalidRequest, match="only one size may be given"):
+    with pytest.raises(InvalidRequest, match="is a second size beside"):
         assess(record, None, DEFAULT_RULES)
 
 

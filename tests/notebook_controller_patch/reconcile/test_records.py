@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -73,6 +74,20 @@ def test_any_json_at_any_place_is_tolerated(place: tuple[str, ...], value: objec
         if isinstance(record, NotebookRecord):
             assert record == record
             record.to_object()
+
+
+@pytest.mark.parametrize("field", ["name", "uid"])
+@pytest.mark.parametrize("value", [None, "", 7])
+def test_what_has_no_name_or_uid_is_no_object(field: str, value: object) -> None:
+    of = admitted()
+    reads: list[tuple[Callable[[Object], object], Object]] = [
+        (notebook_record, of),
+        (statefulset_record, statefulset(of)),
+        (pod_record, pod(statefulset(of))),
+    ]
+    for read, data in reads:
+        assert read(data) is not None
+        assert read(changed(data, **{field: value})) is None
 
 
 def changed(data: Object, **more: Any) -> Object:

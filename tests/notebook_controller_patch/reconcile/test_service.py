@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import DEFAULT_RULES
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.paths import NAMESPACES
 from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Assessment
@@ -69,6 +70,7 @@ LIMITS = WatchLimits(
     watch_timeout=(10, 10),
 )
 TIMES = LeaseTimes(duration=3, renew_within=2, retry=0.2, timeout=(0.7, 0.7))
+POD = f"{PODS.rpartition('/')[0]}/namespaces/ann/pods/nb-0"
 WATCHED = f"{LEASES.rpartition('/')[0]}/"
 
 
@@ -181,7 +183,7 @@ def test_what_was_missed_while_nobody_was_there_is_healed(api: FakeApi, replicas
     # two patches for the missed one, Event and patch for the running, one Event for the wrong
     # (and what was tried again because the cache had not heard of it yet)
     assert 5 <= asked <= 8
-    assert api.count(LIST) == 2
+    assert api.count(LIST) == 3
     assert replica.metric("bitfusion_reconcile_leader") == 1
     assert replica.metric("bitfusion_reconcile_pending_notebooks") == 1
     assert replica.metric("bitfusion_reconcile_queued") == 0
@@ -201,6 +203,28 @@ def test_a_change_waits_for_the_restart_and_is_told(api: FakeApi, replicas: Any)
     wait_until(lambda: reasons(api) == ["BitfusionChangeApplied", "BitfusionChangePending"])
     # Event and patch, twice
     assert 4 <= settled(api, replica) <= 7
+
+
+def test_what_admission_was_unsure_of_is_looked_at_again(api: FakeApi, replicas: Any) -> None:
+    """It let a start through with the size of before; the pod, which nobody watches, comes a bit later."""
+    of = api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 2"}))
+    old = {**CLIENT, REQUEST: "-n 1"}
+    sts = api.put(STATEFULSETS, statefulset(of, ready=False, annotations=old))
+    leader, other = replicas(), replicas("two")
+    wait_until(lambda: leader.leading or other.leading)
+    if other.leading:
+        leader, other = other, leader
+    wait_until(lambda: api.count(GET, path=POD))
+    settled(api, leader)
+    api.put(PODS, pod(sts, old))
+    other.service.look_again("ann", "nb")  # it does not lead, and the leader looks by itself
+    leader.service.look_again("ann", "no longer there")
+    settled(api, leader)
+    assert api.object(PODS, "ann", "nb-0") is not None
+    leader.service.look_again("ann", "nb")
+    wait_until(lambda: api.object(PODS, "ann", "nb-0") is None)
+    assert template(api) == {**CLIENT, REQUEST: "-n 2"}
+    assert "BitfusionPodRemade" in reasons(api)
 
 
 def test_a_pod_that_can_never_start_is_made_again_once(api: FakeApi, replicas: Any) -> None:
@@ -461,3 +485,25 @@ def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> 
 def test_a_service_that_was_never_started_can_be_stopped(api: FakeApi) -> None:
     ReconcileService(context(api.client(), "x", CollectorRegistry())).stop(1)
     assert api.count() == 0
+
+
+def test_a_namespace_opts_out_and_in_again(api: FakeApi, replicas: Any) -> None:
+    ignored = {"metadata": {"name": "ann", "labels": {"bitfusion.io/admission": "ignore"}}}
+    api.put(NAMESPACES, ignored)
+    api.put(NAMESPACES, {"metadata": {"name": "other"}})
+    mine = api.put(NOTEBOOKS, notebook("mine", TWO))
+    api.put(STATEFULSETS, statefulset(mine, replicas=0))
+    replica = replicas()
+    wait_until(lambda: replica.leading and api.watching(NAMESPACES) == 1)
+    settled(api, replica)
+    assert get(api, NOTEBOOKS, "mine")["metadata"] == mine["metadata"]
+    assert template(api, "mine") == {}
+
+    api.put(NAMESPACES, {"metadata": {"name": "ann"}})
+    wait_until(lambda: template(api, "mine") == CLIENT)
+
+    api.put(NAMESPACES, ignored)
+    settled(api, replica)
+    late = api.put(NOTEBOOKS, notebook("late", TWO))
+    settled(api, replica)
+    assert get(api, NOTEBOOKS, "late")["metadata"] == late["metadata"]
