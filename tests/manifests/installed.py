@@ -115,7 +115,8 @@ def remove(cluster: Cluster, overlay: str) -> None:
         wait_until(lambda: not cluster.client.get(deployments(overlay))["items"], limit_s=20)
         cluster.kubectl("delete", *pods, "--ignore-not-found", "--force", "--grace-period=0")
         # What the program made itself, as docs/kubeflow.md says.
-        made = (f"secret/{CONTROLLER}-ca", f"lease/{CONTROLLER}")
+        secrets = (f"secret/{CONTROLLER}-{name}" for name in ("ca", "certificate", "serving"))
+        made = (*secrets, f"lease/{CONTROLLER}")
         cluster.kubectl("delete", "-n", NAMESPACES[overlay], "--ignore-not-found", *made)
     cluster.kubectl("delete", "--ignore-not-found", "-k", folder(overlay))
 

@@ -22,10 +22,30 @@ KEYS = (
     *("99999999999999gib", "9999999999999999gib", "amounts", "gib", "1 0", "percent", "memory"),
 )
 
+# Names that look like ours and are none: no node will ever have such a resource.
+LOOKALIKES = (
+    *("gpu", "gpus", "gpu_50", "GPU-50", "GPU", "Gpu-Amount", "gpu50", "gpu.50", "gpu_amount", "gpus-50"),
+    *(
+        "gpu-050",
+        "gpu-8Gi",
+        "gpu-8GB",
+        "gpu-8000M",
+        "gpu-0.5",
+        "gpu-half",
+        "gpu-num",
+        "gpu-mem",
+        "gpu-50-percent",
+    ),
+    *("gpu-share", "gpu--50", "gpu-150", "gpu-tpu", "gpuﬀ", "gpu-٣", "gpu-", "gpu-50-", "GPU_0008_GIB"),
+)
+
 TABLE: tuple[dict[str, Any], ...] = (
     {},
     {"cpu": "1", "nvidia.com/gpu": "0.5"},
-    {"bitfusion.io/gpu": "50"},  # the scheduled unit is no size
+    {"bitfusion.io/fpga": "50", "example.com/gpu-50": "1"},  # somebody else's
+    *({f"bitfusion.io/{name}": "1"} for name in LOOKALIKES),
+    {"bitfusion.io/gpu": "50", f"{GPU}50": "1"},
+    {"bitfusion.io/gpus": "1", f"{GPU}amount": "1"},
     *({f"{GPU}amount": value} for value in (*COUNTS, 2, 0)),
     *({f"{GPU}amount": "1", f"{GPU}percent": value} for value in PERCENTS),
     *({f"{GPU}amount": "1", f"{GPU}memory": value} for value in MEMORIES),
@@ -42,13 +62,70 @@ TABLE: tuple[dict[str, Any], ...] = (
 )
 
 
-def notebook(name: str, *limits: dict[str, Any], version: str = "v1beta1") -> dict[str, Any]:
-    """A Notebook as the form posts it, one container for each of the limits."""
+# Limits and requests of one container.
+PLACES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({f"{GPU}50": "1"}, {f"{GPU}50": "1"}),
+    ({f"{GPU}50": 1}, {f"{GPU}50": "1"}),
+    ({f"{GPU}50": "1"}, {f"{GPU}50": "1000m"}),
+    ({f"{GPU}amount": "1", f"{GPU}percent": "50"}, {f"{GPU}amount": "1"}),
+    ({}, {f"{GPU}50": "1"}),
+    ({}, {"bitfusion.io/gpu": "50"}),
+    ({}, {"bitfusion.io/gpus": "1"}),
+    ({}, {"bitfusion.io/GPU-50": "1"}),
+    ({}, {"bitfusion.io/fpga": "1"}),
+    ({f"{GPU}50": "1"}, {f"{GPU}25": "1"}),
+    ({f"{GPU}50": "1"}, {f"{GPU}amount": "1"}),
+    ({f"{GPU}50": "1"}, {f"{GPU}50": "2"}),
+    ({f"{GPU}50": "1"}, {f"{GPU}50": "two"}),
+    ({f"{GPU}50": "2"}, {f"{GPU}50": 1}),
+    ({f"{GPU}50": "1"}, {f"{GPU}50": "1", "bitfusion.io/gpu": "50"}),
+    ({f"{GPU}amount": "0"}, {f"{GPU}amount": "0"}),
+    ({f"{GPU}amount": "1", f"{GPU}memory": "8Gi"}, {f"{GPU}amount": "1", f"{GPU}memory": "8192Mi"}),
+    ({f"{GPU}amount": "1", f"{GPU}memory": "8Gi"}, {f"{GPU}amount": "1", f"{GPU}memory": "8G"}),
+)
+
+# Annotations that reach pods, with values that are allowed and others.
+ANNOTATIONS: tuple[dict[str, str], ...] = (
+    *({"auto-management/bitfusion": value} for value in ("injection", "none", "all", "ALL", "", "x" * 4000)),
+    *(
+        {f"bitfusion-client/{name}": value}
+        for name in ("os", "version")
+        for value in (
+            "ubuntu22",
+            "4.5-4_x",
+            "a" * 63,
+            "a" * 64,
+            "",
+            ".",
+            "../../x",
+            "ü",
+            "４５４",
+            "a b",
+            "a\n",
+        )
+    ),
+    *({"bitfusion-client/filter": value} for value in ("a=b", "", "f" * 1024, "f" * 1025, "ü" * 1024)),
+    *({"bitfusion.io/request": " " * length + "-n 1"} for length in (0, 4092, 4093)),
+    {"bitfusion-client/status": "../../x", "auto-management/status": "injected"},  # carried nowhere
+)
+
+
+def notebook(
+    name: str,
+    *limits: dict[str, Any],
+    version: str = "v1beta1",
+    requests: dict[str, Any] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """A Notebook as the form posts it, a container for each of the limits; `requests` are the first one's."""
     containers = [
         {
             "name": name if number == 0 else f"{name}-{number}",
             "image": "kubeflownotebookswg/jupyter-scipy:v1.7.0",
-            "resources": {"requests": {"cpu": "0.5", "memory": "1Gi"}, "limits": each},
+            "resources": {
+                "requests": {"cpu": "0.5", "memory": "1Gi", **((requests or {}) if number == 0 else {})},
+                "limits": each,
+            },
             "volumeMounts": [],
         }
         for number, each in enumerate(limits)
@@ -56,6 +133,6 @@ def notebook(name: str, *limits: dict[str, Any], version: str = "v1beta1") -> di
     return {
         "apiVersion": f"kubeflow.org/{version}",
         "kind": "Notebook",
-        "metadata": {"name": name},
+        "metadata": {"name": name, **({"annotations": annotations} if annotations else {})},
         "spec": {"template": {"spec": {"serviceAccountName": "default-editor", "containers": containers}}},
     }

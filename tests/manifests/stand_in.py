@@ -2,34 +2,46 @@
 
 It runs with the arguments of the Deployment, as its ServiceAccount, and is called through its Service: an
 EndpointSlice names this machine's own address, since the apiserver takes no loopback one, and the port that
-happened to be free. One process stands for both replicas.
+happened to be free. One process stands for both replicas. A Secret that the Deployment mounts is written into
+a folder, and again when it changes; `mounting` set to False is a kubelet that has not looked yet.
 """
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from notebook_controller_patch.certificates.authority import Pair
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster, own_address
 from tests.manifests.built import CONTROLLER
+from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 
 LOOK_S = 0.1
 State = tuple[str, int]  # a Deployment's uid and generation
 START_S = 20.0
 # The process has them from elsewhere: free ports, and files that no kubelet mounts.
+ONE_REVIEW_A_CONNECTION = """
+from notebook_controller_patch import http_service
+
+class Closing(http_service.HttpService):
+    draining = property(lambda self: True, lambda self, value: None)
+
+http_service.HttpService = Closing
+"""
 REPLACED = ("--port=", "--monitoring-port=", "--images=", "--certificate-folder=")
 
 
 class StandIn:
-    """Follows the Deployment in one namespace until `stop`; a context manager.
+    """Follows the Deployment in one namespace until the end; a context manager.
 
-    `certificates(folder)` plays cert-manager: it fills the folder that the Secret would be mounted at.
+    With `handshakes` each review comes over a connection of its own: each one needs the apiserver's trust.
     """
 
     def __init__(
@@ -37,13 +49,18 @@ class StandIn:
         cluster: Cluster,
         folder: Path,
         namespace: str,
-        certificates: Callable[[Path], None] | None = None,
+        handshakes: bool = False,
+        options: Sequence[str] = (),
     ) -> None:
         self._cluster = cluster
         self._client: ApiClient = cluster.client_as(cluster.token, "stand-in")
         self._folder = folder
         self._namespace = namespace
-        self._certificates = certificates
+        self._prepare = ONE_REVIEW_A_CONNECTION if handshakes else ""
+        # So long the apiserver may take to learn of the Service's new endpoint.
+        self._options = [*options, *(["--drain=3"] if handshakes else [])]
+        self._mounts: list[tuple[str, MountedSecret, Object]] = []
+        self.mounting = True
         self._slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         self._deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}"
         self._served: State | None = None
@@ -88,6 +105,7 @@ class StandIn:
         try:
             while not self._stopping.wait(LOOK_S):
                 wanted = self._wanted()
+                self._mount_again()
                 if wanted == state:
                     continue
                 # As a rollout does it: the new one is there before the old one goes.
@@ -105,8 +123,11 @@ class StandIn:
         return (found["metadata"]["uid"], found["metadata"]["generation"]) if found else None
 
     def _found(self) -> Object | None:
+        return self._object(self._deployment)
+
+    def _object(self, path: str) -> Object | None:
         try:
-            return self._client.get(self._deployment)
+            return self._client.get(path)
         except Refused as refused:
             if refused.status == 404:
                 return None
@@ -123,27 +144,57 @@ class StandIn:
         configuration = f"/api/v1/namespaces/{self._namespace}/configmaps/bitfusion-client-images"
         images.write_text(self._client.get(configuration)["data"]["images.yaml"])
         if any(argument.startswith("--certificate-folder=") for argument in container["args"]):
-            assert self._certificates is not None
-            mounted = self._folder / "certificate"
-            mounted.mkdir(exist_ok=True)
-            self._certificates(mounted)
-            options.append(f"--certificate-folder={mounted}")
+            volumes = {each["name"]: each for each in deployment["spec"]["template"]["spec"]["volumes"]}
+            secret = self._mount(volumes["certificate"]["secret"]["secretName"])
+            if secret is None:
+                return None
+            options.append(f"--certificate-folder={secret}")
         kubeconfig = self._cluster.service_account_kubeconfig(self._namespace, CONTROLLER)
         process = ControllerProcess(
             self._folder,
-            [*options, f"--images={images}", "--bind=0.0.0.0", f"--kubeconfig={kubeconfig}"],
+            [
+                *options,
+                *self._options,
+                f"--images={images}",
+                "--bind=0.0.0.0",
+                f"--kubeconfig={kubeconfig}",
+            ],
             {"BITFUSION_CONTROLLER_NAMESPACE": self._namespace},
             name=f"stand-in-{len(self.processes) + 1}",
+            prepare=self._prepare,
         )
         self.processes.append(process)
         while process.ask("/readyz")[0] != 200:
             assert process.process.poll() is None, process.log.read_text()
+            self._mount_again()
             if self._stopping.wait(LOOK_S) or self._wanted() != state:
                 process.end()
                 return None
         self._route(process.port)
         self._served = state
         return process
+
+    def _mount(self, name: str) -> Path | None:
+        """A fresh folder with this Secret, once that is there; None if the test ends first."""
+        path = f"/api/v1/namespaces/{self._namespace}/secrets/{name}"
+        while (secret := self._object(path)) is None:
+            self._mount_again()
+            if self._stopping.wait(LOOK_S):
+                return None
+        data = secret["data"]
+        folder = self._folder / f"mounted-{len(self._mounts) + 1}"
+        self._mounts.append((path, MountedSecret(folder, _pair(data)), data))
+        return folder
+
+    def _mount_again(self) -> None:
+        if not self.mounting:
+            return
+        for index, (path, mount, data) in enumerate(self._mounts):
+            secret = self._object(path)
+            # As the kubelet does: what was mounted stays when the Secret goes.
+            if secret is not None and (fresh := secret["data"]) != data:
+                mount.exchange(_pair(fresh))
+                self._mounts[index] = (path, mount, fresh)
 
     def _route(self, port: int) -> None:
         name = f"{CONTROLLER}-stand-in"
@@ -173,3 +224,7 @@ class StandIn:
                 if refused.status != 404:  # gone with its namespace
                     raise
         process.end()
+
+
+def _pair(data: Object) -> Pair:
+    return Pair(base64.b64decode(data["tls.crt"]), base64.b64decode(data["tls.key"]))

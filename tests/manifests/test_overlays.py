@@ -257,7 +257,8 @@ def test_the_settings_name_what_is_there(overlays: Overlays, overlay: str) -> No
     assert set(configured["data"]) == {images.name}
     if found.certificate_folder:
         secret = volumes[mounts[found.certificate_folder]]["secret"]["secretName"]
-        assert one(objects, "Certificate")["spec"]["secretName"] == secret == f"{CONTROLLER}-certificate"
+        serving = one(objects, "Certificate", f"{CONTROLLER}-serving")
+        assert serving["spec"]["secretName"] == secret == f"{CONTROLLER}-serving"
 
 
 @installed
@@ -356,11 +357,36 @@ def test_kubeflows_roles_take_ours_up(overlays: Overlays, overlay: str) -> None:
 
 def test_cert_managers_objects_name_the_service_and_each_other(overlays: Overlays) -> None:
     objects = overlays["cert-manager"]
-    certificate = one(objects, "Certificate")["spec"]
-    assert certificate["dnsNames"] == [
-        f"{CONTROLLER}.kubeflow.svc",
-        f"{CONTROLLER}.kubeflow.svc.cluster.local",
-    ]
-    assert certificate["issuerRef"] == {"kind": "Issuer", "name": one(objects, "Issuer")["metadata"]["name"]}
+    authority = one(objects, "Certificate")["spec"]
+    serving = one(objects, "Certificate", f"{CONTROLLER}-serving")["spec"]
+    assert serving["dnsNames"] == [f"{CONTROLLER}.kubeflow.svc", f"{CONTROLLER}.kubeflow.svc.cluster.local"]
+    assert one(objects, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
+    issuer = one(objects, "Issuer", serving["issuerRef"]["name"])["spec"]
+    assert issuer == {"ca": {"secretName": authority["secretName"]}}
     annotations = one(objects, "MutatingWebhookConfiguration", WEBHOOKS)["metadata"]["annotations"]
     assert annotations["cert-manager.io/inject-ca-from"] == f"kubeflow/{CONTROLLER}"
+
+
+def test_a_renewal_of_the_serving_certificate_never_changes_what_the_apiserver_trusts(
+    overlays: Overlays,
+) -> None:
+    objects = overlays["cert-manager"]
+    authority = one(objects, "Certificate")["spec"]
+    serving = one(objects, "Certificate", f"{CONTROLLER}-serving")["spec"]
+    assert (authority["isCA"], "isCA" in serving) == (True, False)
+    # Since 1.18 cert-manager would make a new key, which the certificates of before do not know.
+    assert authority["privateKey"]["rotationPolicy"] == "Never"
+    hours = {name: int(authority[name].removesuffix("h")) for name in ("duration", "renewBefore")}
+    assert hours["duration"] == 10 * 365 * 24
+    # Whatever it has signed ends before it does.
+    assert hours["renewBefore"] > int(serving["duration"].removesuffix("h"))
+    # Whose key lies in a pod could sign for others.
+    (volume,) = (each for each in pod_template(objects)["spec"]["volumes"] if "secret" in each)
+    assert volume["secret"]["secretName"] == serving["secretName"] != authority["secretName"]
+
+
+def test_cert_managers_authority_is_the_successor_of_the_ones_before(overlays: Overlays) -> None:
+    # Name, key and Secret stay: see tests/manifests/test_certificate_changes.py.
+    authority = one(overlays["cert-manager"], "Certificate")["spec"]
+    assert (authority["commonName"], authority["secretName"]) == (CONTROLLER, f"{CONTROLLER}-certificate")
+    assert authority["privateKey"] == {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Never"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -11,9 +12,20 @@ from hypothesis import strategies as st
 
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
-from tests.manifests.built import NOTEBOOKS, POLICY, Object, build, one
+from tests.manifests.built import NOTEBOOKS
 from tests.manifests.judge import Judge, refusal
-from tests.manifests.sizes import COUNTS, GPU, KEYS, MEMORIES, PERCENTS, TABLE, notebook
+from tests.manifests.sizes import (
+    ANNOTATIONS,
+    COUNTS,
+    GPU,
+    KEYS,
+    LOOKALIKES,
+    MEMORIES,
+    PERCENTS,
+    PLACES,
+    TABLE,
+    notebook,
+)
 from tests.support.waiting import wait_until
 
 
@@ -21,6 +33,59 @@ from tests.support.waiting import wait_until
 def test_policy_and_webhook_refuse_the_same_sizes(judge: Judge, limits: dict[str, Any]) -> None:
     body = notebook("nb", limits)
     assert (judge.policy(body) is None) == (judge.webhook(body) is None)
+
+
+@pytest.mark.parametrize(("limits", "requests"), PLACES, ids=str)
+@pytest.mark.parametrize("overridden", [False, True], ids=["", "overridden"])
+def test_policy_and_webhook_refuse_the_same_places(
+    judge: Judge, limits: dict[str, Any], requests: dict[str, Any], overridden: bool
+) -> None:
+    annotations = {"bitfusion.io/request": "-n 1"} if overridden else None
+    body = notebook("nb", limits, requests=requests, annotations=annotations)
+    assert (judge.policy(body) is None) == (judge.webhook(body) is None)
+
+
+@pytest.mark.parametrize("annotations", ANNOTATIONS, ids=lambda given: str(given)[:60])
+@pytest.mark.parametrize("limits", [{}, {f"{GPU}50": "1"}], ids=["asks for nothing", "asks"])
+def test_policy_and_webhook_refuse_the_same_annotations(
+    judge: Judge, limits: dict[str, Any], annotations: dict[str, str]
+) -> None:
+    body = notebook("nb", limits, annotations=annotations)
+    text = annotations.get("bitfusion-client/filter", "=")
+    if limits and "=" not in text and len(text) <= 1024:
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {}  # its words are the webhook's
+    assert (judge.policy(body) is None) == (judge.webhook(body) is None)
+
+
+@pytest.mark.parametrize("name", LOOKALIKES)
+def test_policy_and_webhook_suggest_the_same_size(judge: Judge, name: str) -> None:
+    body = notebook("nb", {f"bitfusion.io/{name}": "1"})
+    suggested = [
+        re.search(r"[dD]id you mean (\S+)\?", words or "")
+        for words in (judge.policy(body), judge.webhook(body))
+    ]
+    ours, theirs = (found and found[1] for found in suggested)
+    assert ours == theirs
+    if ours:
+        assert judge.webhook(notebook("nb", {ours: "1"})) is None or ours.endswith(("percent", "memory"))
+
+
+PARTS = st.dictionaries(
+    st.sampled_from(
+        [*(f"{GPU}{key}" for key in ("amount", "percent", "memory", "50", "8gib")), "bitfusion.io/gpus"]
+    ),
+    st.sampled_from(["1", 1, "2", "1000m", "0", "x"]),
+    max_size=2,
+)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(PARTS, PARTS, st.booleans())
+def test_policy_and_webhook_refuse_the_same_limits_and_requests(
+    judge: Judge, limits: dict[str, Any], requests: dict[str, Any], overridden: bool
+) -> None:
+    annotations = {"bitfusion.io/request": "-n 1"} if overridden else None
+    assert judge.agree(notebook("nb", limits, requests=requests, annotations=annotations))
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -84,6 +149,30 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
             "bitfusion.io/gpu-8gib or gpu-8000mib.",
         ),
         (
+            {f"{GPU}050": "1"},
+            '"bitfusion.io/gpu-050" is not a Bitfusion size. Did you mean bitfusion.io/gpu-50?',
+        ),
+        (
+            {"bitfusion.io/gpu": "50"},
+            "bitfusion.io/gpu is what the cluster counts by; a notebook does not ask by it. Write "
+            'bitfusion.io/gpu-amount: "1" for a whole GPU, bitfusion.io/gpu-50: "1" for half of one.',
+        ),
+        (
+            {f"{GPU}amount": "1", f"{GPU}percent": "50%"},
+            "The share of a Bitfusion GPU is a whole number of percent from 1 to 100, "
+            'not "50%" (bitfusion.io/gpu-percent). Write 50.',
+        ),
+        (
+            {f"{GPU}amount": "1", f"{GPU}memory": "8"},
+            "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
+            'not "8" (bitfusion.io/gpu-memory). Without a unit it counts bytes: write 8Gi.',
+        ),
+        (
+            {f"{GPU}amount": "1", f"{GPU}memory": "8192"},
+            "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
+            'not "8192" (bitfusion.io/gpu-memory). Without a unit it counts bytes: write 8192Mi.',
+        ),
+        (
             {f"{GPU}2000000000gib": "1"},
             '"bitfusion.io/gpu-2000000000gib" is more memory than any GPU has.',
         ),
@@ -93,6 +182,61 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(
     judge: Judge, limits: dict[str, str], words: str
 ) -> None:
     assert judge.policy(notebook("nb", limits)) == words
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "words"),
+    [
+        (
+            {},
+            {f"{GPU}50": "1"},
+            "Bitfusion GPUs are asked for in the requests only (bitfusion.io/gpu-50), of which no pod can be "
+            "made. Write the size in the limits; the requests may leave it out.",
+        ),
+        (
+            {f"{GPU}50": "1"},
+            {f"{GPU}50": 2},
+            'The requests ask for "2" and the limits for "1" (bitfusion.io/gpu-50), of which no pod can be '
+            "made. Leave it out of the requests.",
+        ),
+    ],
+)
+def test_a_wrong_place_is_told(
+    judge: Judge, limits: dict[str, Any], requests: dict[str, Any], words: str
+) -> None:
+    assert judge.policy(notebook("nb", limits, requests=requests)) == words
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        (
+            {"auto-management/bitfusion": "all"},
+            'The annotation auto-management/bitfusion must be injection or none, not "all". With all, the '
+            "notebook server itself would hold the GPUs until the notebook is stopped.",
+        ),
+        (
+            {"bitfusion-client/version": "../../x"},
+            "The annotations bitfusion-client/os and bitfusion-client/version must be letters, digits, dots, "
+            "- or _, at most 63. Leave them out to have the client chosen by the image.",
+        ),
+        (
+            {"bitfusion-client/filter": "f" * 1025},
+            "The annotation bitfusion-client/filter must be at most 1024 characters.",
+        ),
+        (
+            {"bitfusion.io/request": "-n 1" + " " * 4093},
+            "The annotation bitfusion.io/request must be at most 4096 characters.",
+        ),
+    ],
+)
+def test_a_wrong_annotation_is_told(judge: Judge, annotations: dict[str, str], words: str) -> None:
+    assert judge.policy(notebook("nb", {}, annotations=annotations)) == words
+
+
+def test_a_long_value_is_cut(judge: Judge) -> None:
+    words = judge.policy(notebook("nb", {}, annotations={"auto-management/bitfusion": "é" * 5000})) or ""
+    assert f'not "{"é" * 60}".' in words
 
 
 def test_two_sizes_are_named_both(judge: Judge) -> None:
@@ -109,8 +253,8 @@ def test_two_containers_that_ask_are_refused_by_both(judge: Judge) -> None:
     body = notebook("nb", {f"{GPU}50": "1"}, {f"{GPU}50": "1"})
     assert judge.webhook(body)
     assert judge.policy(body) == (
-        "Bitfusion GPUs are asked for by several containers of this notebook. Give the size to the "
-        "notebook's own container and take it out of the others."
+        'Bitfusion GPUs are asked for by several containers of this notebook, "nb" and "nb-1". Leave the '
+        "size with the notebook's own container and take it out of the others."
     )
     assert judge.policy(notebook("nb", {f"{GPU}50": "1"}, {"cpu": "1"})) is None
 
@@ -215,76 +359,3 @@ def test_what_is_no_notebook_is_left_to_its_schema(judge: Judge, spec: dict[str,
     body["spec"] = spec
     assert judge.policy(body) is None
     assert judge.webhook(body) is None
-
-
-def test_expressions_fit_the_types_of_kubeflows_full_schema(cluster: Cluster) -> None:
-    """The real CRD knows every field of a pod; the apiserver then checks the expressions' types.
-
-    A resource of our own with the part of that schema that the policy reads, and a copy of the policy for it.
-    """
-    quantity = {
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-        r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
-        "x-kubernetes-int-or-string": True,
-    }
-    limits = {"type": "object", "additionalProperties": quantity}
-    container = _object(name={"type": "string"}, resources=_object(limits=limits, requests=limits))
-    containers = {"type": "array", "items": {**container, "required": ["name"]}}
-    pod = _object(containers=containers, initContainers=containers)
-    schema = _object(
-        apiVersion={"type": "string"},
-        kind={"type": "string"},
-        metadata={"type": "object"},
-        spec=_object(template=_object(spec=pod)),
-    )
-    group = "typed.example.com"
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"notebooks.{group}"},
-        "spec": {
-            "group": group,
-            "names": {"kind": "Notebook", "plural": "notebooks", "singular": "notebook"},
-            "scope": "Namespaced",
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-            ],
-        },
-    }
-    policy = one(build(cluster, "validating-policy"), "ValidatingAdmissionPolicy", POLICY)
-    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
-    rule["apiGroups"] = [group]
-    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    cluster.client.create(crds, crd)
-    try:
-        served = f"/apis/{group}/v1/notebooks"
-        wait_until(lambda: cluster.client.get(served), limit_s=20, errors=(Refused,))
-
-        def warnings(name: str, **changed: Any) -> Any:
-            body = {**policy, "metadata": {"name": name}, "spec": {**policy["spec"], **changed}}
-            cluster.client.create(policies, body)
-            try:
-                status = wait_until(
-                    lambda: _status_with(cluster.client.get(f"{policies}/{name}"), "typeChecking"), limit_s=10
-                )
-            finally:
-                cluster.client.delete(f"{policies}/{name}")
-            return status["typeChecking"].get("expressionWarnings", [])
-
-        # A policy is checked once: not before the controller knows the resource's schema.
-        wrong = [{"expression": "object.spec.colour == 'red'"}]
-        wait_until(lambda: warnings("typed-wrong", validations=wrong), "types are checked", 25)
-        assert warnings("typed-sizes") == []
-    finally:
-        cluster.client.delete(f"{crds}/notebooks.{group}")
-
-
-def _status_with(found: Object, field: str) -> Object | None:
-    status: Object = found.get("status", {})
-    return status if field in status else None
-
-
-def _object(**properties: Any) -> Object:
-    return {"type": "object", "properties": properties}

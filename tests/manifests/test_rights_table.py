@@ -18,7 +18,8 @@ Right = tuple[str, str, str, str, str]
 def table() -> dict[Right, str]:
     """Scope, API group, resource, name and verb of each right in the guide, and what it is for."""
     section = GUIDE.read_text().partition(f"\n{HEADING}\n")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| ")]
+    first = section.partition("\n| where")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split("|") for line in f"| where{first}".splitlines() if line.startswith("| ")]
     header, *cells = [[cell.strip() for cell in row] for row in rows]
     assert header == ["where", "API group", "resource", "name", "verbs", "for"]
     found: dict[Right, str] = {}

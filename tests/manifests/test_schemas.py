@@ -6,14 +6,18 @@ from collections.abc import Mapping
 
 import kubernetes_validate
 import pytest
+import yaml
 from kubernetes_validate.utils import all_versions
 
+from tests.cluster.cluster import Cluster
+from tests.cluster.our_controller import restricted
 from tests.manifests.built import INSTALLED, POLICY, Objects, of_kind, one
 
 Overlays = Mapping[str, Objects]
 VERSIONS = [version.rpartition(".")[0] for version in dict.fromkeys(all_versions())]  # "1.25" and so on
 CONDITIONS_SINCE = 27  # matchConditions of webhooks
 POLICIES_SINCE = 30
+ACCOUNT = "bitfusion-controller-account"
 
 
 def minor(version: str) -> int:
@@ -49,6 +53,22 @@ def test_the_policy_fits(overlays: Overlays, version: str) -> None:
     kubernetes_validate.validate(one(objects, "ValidatingAdmissionPolicy", POLICY), version, strict=True)
     for item in of_kind(objects, "ValidatingAdmissionPolicyBinding"):
         kubernetes_validate.validate(item, version, strict=True)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) >= POLICIES_SINCE])
+def test_the_accounts_policy_fits(cluster: Cluster, version: str) -> None:
+    objects = [each for each in yaml.safe_load_all(restricted(cluster, "kubeflow")) if each]
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        kubernetes_validate.validate(one(objects, kind, ACCOUNT), version, strict=True)
+
+
+@pytest.mark.parametrize("overlay", INSTALLED)
+def test_the_accounts_policy_is_for_the_account_of_the_overlay(cluster: Cluster, overlay: str) -> None:
+    objects = [each for each in yaml.safe_load_all(restricted(cluster, overlay)) if each]
+    account = one(objects, "ServiceAccount")["metadata"]
+    (condition,) = one(objects, "ValidatingAdmissionPolicy", ACCOUNT)["spec"]["matchConditions"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert condition["expression"] == f"request.userInfo.username == '{user}'"
 
 
 def test_the_policy_is_not_known_before(overlays: Overlays) -> None:
