@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.components import Guardian
+from tests.support.machine import measure
 
 VERSION = "1.34.4"
 """The Kubernetes that `modules/go.mod` requires."""
@@ -46,6 +47,13 @@ _SOURCE = Path(__file__).parent / "modules"
 # The first Go that fetches the toolchain which go.mod asks for by itself.
 _OLDEST_GO = (1, 21)
 _SECONDS_BETWEEN_LINES = 30.0
+# Of a build on the machine that tests.support.machine compares with, which has two CPUs and was idle.
+_BUILD_S = 290.0
+_BUILD_CPUS = 2
+# More help little: the linker and the largest packages use one.
+_MOST_CPUS = 8
+# Of the whole time the part of the first component, also on a busy machine (737 of 1114 s).
+_FIRST_SHARE = 0.66
 
 Say = Callable[[str], None]
 
@@ -127,7 +135,7 @@ def find_go() -> str | None:
 def binaries(say: Say = print) -> Binaries:
     """The executables, built first when this machine has not got them yet.
 
-    `say` gets a line now and then while Go builds: about five minutes on two cores, once.
+    `say` is told first how long it will take, then gets a line now and then while Go builds.
     Raises ClusterUnavailable where Go is missing or its build fails.
     """
     found = cached()
@@ -161,9 +169,16 @@ def _build(cache: Path, say: Say) -> Binaries:
     folder = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
     watcher = Guardian(folder)
     try:
-        say(f"cluster: building Kubernetes {VERSION} from Go modules, once (some five minutes on 2 cores)")
+        say(
+            f"cluster: building Kubernetes {VERSION} from Go modules, once: {len(PACKAGES)} components, "
+            f"{in_minutes(expected_build_s())} on this machine, as busy as it is now, "
+            "and the download of the modules"
+        )
         for number, (name, package) in enumerate(PACKAGES.items(), 1):
-            _build_one(name, package, folder, f"({number} of {len(PACKAGES)})", watcher, say)
+            took = _build_one(name, package, folder, f"({number} of {len(PACKAGES)})", watcher, say)
+            if number == 1:
+                rest = took * (1 - _FIRST_SHARE) / _FIRST_SHARE
+                say(f"cluster: the other {len(PACKAGES) - 1} take {in_minutes(rest)}")
         folder.chmod(0o755)
         folder.rename(cache / build_hash())
     finally:
@@ -171,7 +186,20 @@ def _build(cache: Path, say: Say) -> Binaries:
     return Binaries(cache / build_hash(), time.monotonic() - began)
 
 
-def _build_one(name: str, package: str, folder: Path, place: str, watcher: Guardian, say: Say) -> None:
+def expected_build_s() -> float:
+    """Seconds of a build here, without the download, by this machine's CPUs and what they do now."""
+    cpus = len(os.sched_getaffinity(0))
+    return _BUILD_S * measure(cpus) * _BUILD_CPUS / min(cpus, _MOST_CPUS)
+
+
+def in_minutes(seconds: float) -> str:
+    """An estimate as it is told to a person."""
+    minutes = round(seconds / 60)
+    return "a minute at most" if minutes < 1 else f"about {minutes} minute{'s' if minutes > 1 else ''}"
+
+
+def _build_one(name: str, package: str, folder: Path, place: str, watcher: Guardian, say: Say) -> float:
+    """The seconds it took."""
     go = find_go()
     assert go is not None
     # Nothing of the caller's own settings may change what is built.
@@ -206,7 +234,9 @@ def _build_one(name: str, package: str, folder: Path, place: str, watcher: Guard
         raise ClusterUnavailable(
             f"no test cluster: go build {package} ended with {process.returncode}: {last}"
         )
-    say(f"cluster: {name} {place} built in {time.monotonic() - began:.0f} s")
+    took = time.monotonic() - began
+    say(f"cluster: {name} {place} built in {took:.0f} s")
+    return took
 
 
 def _go_version(go: str) -> tuple[int, int] | None:

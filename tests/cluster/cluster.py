@@ -25,7 +25,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.components import Component, ComponentFailed, Guardian, marked_processes
 from tests.cluster.keys import Keys, write_keys, write_kubeconfig
 from tests.cluster.node_stub import NodeStub, translated
-from tests.cluster.notebook_controller import Kubeflow, NotebookController
+from tests.cluster.notebook_controller import INFORMER_DELAY_S, Kubeflow, NotebookController
 from tests.support.machine import scaled
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
@@ -47,7 +47,8 @@ class Cluster:
     `Cluster.start()` makes one and `end()` ends it; tests get the run's through the fixture `cluster`.
     """
 
-    def __init__(self, binaries: Binaries, folder: Path) -> None:
+    def __init__(self, binaries: Binaries, folder: Path, apiserver_options: Sequence[str] = ()) -> None:
+        self._apiserver_options = tuple(apiserver_options)
         self.binaries = binaries
         self.folder = folder
         """Private; goes with the cluster."""
@@ -76,14 +77,16 @@ class Cluster:
         )
 
     @classmethod
-    def start(cls, binaries: Binaries) -> Cluster:
+    def start(cls, binaries: Binaries, apiserver_options: Sequence[str] = ()) -> Cluster:
         """Start one and wait until it is ready: namespaces get their ServiceAccount, Notebooks are served.
+
+        With `apiserver_options` besides its own.
 
         Raises ComponentFailed with the words of the component that did not start.
         """
         for attempt in range(1, _START_ATTEMPTS + 1):
             folder = Path(tempfile.mkdtemp(prefix="kubeflow-bitfusion-cluster-"))
-            cluster = cls(binaries, folder)
+            cluster = cls(binaries, folder, apiserver_options)
             try:
                 cluster._start()
             except ComponentFailed as failed:
@@ -169,11 +172,15 @@ class Cluster:
         self._closing.callback(client.close)
         return client
 
-    def notebook_controller(self, kubeflow: Kubeflow, namespace: str | None = None) -> NotebookController:
+    def notebook_controller(
+        self,
+        kubeflow: Kubeflow,
+        namespace: str | None = None,
+        informer_delay_s: float = INFORMER_DELAY_S,
+    ) -> NotebookController:
         """Our stub of Kubeflow's notebook controller, for `with`; of all namespaces when none is given."""
-        return NotebookController(
-            ApiClient(self.server, self.ca, self.token, "notebook-controller"), kubeflow, namespace
-        )
+        client = ApiClient(self.server, self.ca, self.token, "notebook-controller")
+        return NotebookController(client, kubeflow, namespace, informer_delay_s)
 
     def node_stub(
         self,
@@ -276,6 +283,7 @@ class Cluster:
             "--enable-admission-plugins=NodeRestriction",
             # Webhooks by Service are called at its endpoints: nobody makes its ClusterIP work here.
             "--enable-aggregator-routing=true",
+            *self._apiserver_options,
         ]
 
     def _manager_command(self) -> list[str]:

@@ -9,7 +9,9 @@ were measured with the real binaries. What matters to others:
 * every reconcile PUTs the found StatefulSet with its metadata's labels and annotations cleared, replicas
   set and `template.spec` replaced by one without the API's defaults, so that it always differs;
   `template.metadata` is never looked at;
-* a Notebook that is being deleted is left alone.
+* a Notebook that is being deleted is left alone;
+* Notebooks are read from an informer's cache, which is a bit behind; StatefulSets are read live here, so that
+  a test's figures do not depend on conflicts that the real ones have and try again.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, Literal
 
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.follow import TROUBLE, Follower
+from tests.cluster.informer import Informer
 from tests.support.machine import scaled
 
 Kubeflow = Literal["1.7", "1.8"]
@@ -29,6 +32,8 @@ Kubeflow = Literal["1.7", "1.8"]
 STOPPED = "kubeflow-resource-stopped"
 _NEVER_COPIED = ("kubectl", "notebook")
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.005, 5.0
+INFORMER_DELAY_S = 0.02
+"""How much later than the apiserver's watch the cache has an event, unless a test says otherwise."""
 
 
 def stateful_set_of(notebook: Object, kubeflow: Kubeflow) -> Object:
@@ -75,9 +80,18 @@ def copy_stateful_set_fields(wanted: Object, found: Object) -> bool:
 
 
 class NotebookController:
-    """Reconciles the Notebooks of one namespace, or of all, until it is stopped. A context manager."""
+    """Reconciles the Notebooks of one namespace, or of all, until it is stopped. A context manager.
 
-    def __init__(self, client: ApiClient, kubeflow: Kubeflow, namespace: str | None = None) -> None:
+    `informer_delay_s`: how far its cache of Notebooks is behind.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kubeflow: Kubeflow,
+        namespace: str | None = None,
+        informer_delay_s: float = INFORMER_DELAY_S,
+    ) -> None:
         self.kubeflow = kubeflow
         self.reconciles = 0
         self.creates = 0
@@ -93,10 +107,10 @@ class NotebookController:
         self._condition = threading.Condition()
         self._ending = False
         self._worker = threading.Thread(target=self._work, name="notebook controller", daemon=True)
-        self._followers = [
-            Follower(client, f"/apis/kubeflow.org/v1beta1{scope}/notebooks", self._notebook_changed),
-            Follower(client, f"/apis/apps/v1{scope}/statefulsets", self._stateful_set_changed),
-        ]
+        path = f"/apis/kubeflow.org/v1beta1{scope}/notebooks"
+        self._notebooks = Informer(client, path, self._add, informer_delay_s)
+        stateful_sets = Follower(client, f"/apis/apps/v1{scope}/statefulsets", self._stateful_set_changed)
+        self._followers: list[Follower | Informer] = [self._notebooks, stateful_sets]
 
     @property
     def requests(self) -> dict[str, int]:
@@ -127,12 +141,9 @@ class NotebookController:
 
     def reconcile(self, namespace: str, name: str) -> None:
         """One pass over one Notebook, as after any event of it or of its StatefulSet."""
-        try:
-            notebook = self._client.get(f"/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks/{name}")
-        except Refused as refused:
-            if refused.status == 404:
-                return  # its StatefulSet goes by its owner reference
-            raise
+        notebook = self._notebooks.get((namespace, name))
+        if notebook is None:
+            return  # its StatefulSet goes by its owner reference
         if notebook["metadata"].get("deletionTimestamp"):
             return
         self.reconciles += 1
@@ -158,9 +169,6 @@ class NotebookController:
             metadata = notebook["metadata"]
             path = f"/apis/kubeflow.org/v1beta1/namespaces/{metadata['namespace']}/notebooks"
             self._client.put(f"{path}/{metadata['name']}/status", {**notebook, "status": status})
-
-    def _notebook_changed(self, _: str, notebook: Object) -> None:
-        self._add((notebook["metadata"]["namespace"], notebook["metadata"]["name"]))
 
     def _stateful_set_changed(self, _: str, stateful_set: Object) -> None:
         metadata = stateful_set["metadata"]

@@ -1,12 +1,15 @@
 """This project's controller beside the cluster: its manifests applied, its command as a process of its own.
 
-The process has no more rights than the manifests' ServiceAccount.
+The process has no more rights than the manifests' ServiceAccount, and may write no more than the component
+`restrict-account` lets it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -73,15 +76,16 @@ class OurController:
 
 @contextmanager
 def our_controller(
-    cluster: Cluster, overlay: str = "kubeflow", start: bool = True
+    cluster: Cluster, overlay: str = "kubeflow", start: bool = True, api_port: int = 0
 ) -> Iterator[OurController]:
     """The overlay applied, with webhooks that call a process on this machine, and the process running.
 
-    Taken away at the end: the webhooks first, as the manual says.
+    Taken away at the end: the webhooks first, as the manual says. `api_port`: of a proxy before the
+    apiserver.
     """
     ports = free_ports(2)
     objects = _objects(cluster, overlay, ports[0])
-    namespace = next(each["metadata"]["namespace"] for each in objects if each["kind"] == "ServiceAccount")
+    namespace = _namespace_of(objects)
     text = "\n---\n".join(json.dumps(each) for each in objects)
     with ExitStack() as stack:
         if not any(each["kind"] == "Namespace" for each in objects):
@@ -89,6 +93,10 @@ def our_controller(
         stack.callback(cluster.kubectl, "delete", "--ignore-not-found", "-f", "-", input=text)
         cluster.kubectl("apply", "-f", "-", input=text)
         kubeconfig = cluster.service_account_kubeconfig(namespace, NAME)
+        if api_port:
+            config = json.loads(kubeconfig.read_text())
+            config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{api_port}"
+            kubeconfig.write_text(json.dumps(config))
         controller = OurController(cluster, namespace, kubeconfig, ports)
         stack.callback(_delete_webhooks, cluster)
         stack.callback(controller.process.stop)
@@ -103,8 +111,26 @@ def replica(cluster: Cluster, first: OurController) -> OurController:
     return OurController(cluster, first.namespace, kubeconfig, free_ports(2))
 
 
+def restricted(cluster: Cluster, overlay: str) -> str:
+    """The objects of an overlay with the component `restrict-account`, as the guide has it, in YAML."""
+    with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
+        manifests = os.path.relpath(_ROOT / "manifests", os.path.realpath(folder))
+        kustomization = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [f"{manifests}/overlays/{overlay}"],
+            "components": [f"{manifests}/components/restrict-account"],
+        }
+        (Path(folder) / "kustomization.yaml").write_text(json.dumps(kustomization))
+        return cluster.kubectl("kustomize", folder)
+
+
+def _namespace_of(objects: list[dict[str, Any]]) -> str:
+    return str(next(each["metadata"]["namespace"] for each in objects if each["kind"] == "ServiceAccount"))
+
+
 def _objects(cluster: Cluster, overlay: str, port: int) -> list[dict[str, Any]]:
-    built = cluster.kubectl("kustomize", str(_ROOT / "manifests" / "overlays" / overlay))
+    built = restricted(cluster, overlay)
     objects = [each for each in yaml.safe_load_all(built) if each and each["kind"] not in _LEFT_OUT]
     for each in objects:
         if each["kind"] == "MutatingWebhookConfiguration":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.cluster.binaries
 from tests.cluster.binaries import (
     PACKAGES,
     ClusterUnavailable,
@@ -18,10 +20,13 @@ from tests.cluster.binaries import (
     build_hash,
     cache_folder,
     cached,
+    expected_build_s,
+    in_minutes,
     why_unavailable,
 )
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
+from tools import environment
 
 ROOT = Path(__file__).parent.parent.parent
 WANTED = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
@@ -61,13 +66,70 @@ def test_a_build_is_kept_whole_and_used_again(tmp_path: Path, monkeypatch: pytes
     built = binaries(said.append)
     assert built.folder == tmp_path / "cache" / "kubeflow-bitfusion" / "cluster" / build_hash()
     assert sorted(path.name for path in built.folder.iterdir()) == sorted(PACKAGES)
-    assert "once (some five minutes on 2 cores)" in said[0]
+    assert re.fullmatch(
+        r"cluster: building Kubernetes \S+ from Go modules, once: 4 components, "
+        "(about [0-9]+ minutes?|a minute at most) on this machine, as busy as it is now, "
+        "and the download of the modules",
+        said[0],
+    )
     assert said[1] == "cluster: kube-apiserver (1 of 4) …"
+    assert said[2].startswith("cluster: kube-apiserver (1 of 4) built in ")
+    assert said[3] == "cluster: the other 3 take a minute at most"
     assert said[-1].startswith("cluster: kubectl (4 of 4) built in ")
     assert built.told.startswith("binaries built in ")
     again = binaries(said.append)
     assert (again.folder, again.told) == (built.folder, "binaries from the cache")
     assert len(calls.read_text().splitlines()) == len(PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "factor", "words"),
+    [
+        pytest.param(2, 1.0, "about 5 minutes", id="the machine it was measured on"),
+        pytest.param(2, 3.8, "about 18 minutes", id="the same, busy"),
+        pytest.param(1, 2.5, "about 24 minutes", id="one slow CPU"),
+        pytest.param(8, 1.0, "about 1 minute", id="four times as many CPUs"),
+        pytest.param(64, 1.0, "about 1 minute", id="more than one build can use"),
+        pytest.param(64, 0.3, "a minute at most", id="and fast ones"),
+    ],
+)
+def test_a_build_says_how_long_it_takes_on_this_machine(
+    cpus: int, factor: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def measure(workers: int) -> float:
+        asked.append(workers)
+        return factor
+
+    monkeypatch.setattr(tests.cluster.binaries, "measure", measure)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cpus)))
+    assert in_minutes(expected_build_s()) == words
+    assert asked == [cpus], "Go compiles as many packages at once"
+
+
+def test_the_rest_is_told_from_the_first_component(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_go(tmp_path, monkeypatch)
+    monkeypatch.setattr(tests.cluster.binaries, "_build_one", lambda *_: 737.0)
+    said: list[str] = []
+    binaries(said.append)
+    assert said[1:] == ["cluster: the other 3 take about 6 minutes"]
+
+
+def test_the_cluster_of_a_developer_needs_one_package_beside_python() -> None:
+    """`make cluster` on a fresh machine fetched TensorFlow and a browser's driver first."""
+    code = (
+        "import sys; sys.path.insert(0, '.'); import tests.cluster.__main__; "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    others = {name for name in done.stdout.split() if not name.startswith("_")} - {"tests"}
+    assert others == {"cryptography"}
+    assert environment.PURPOSES["cluster"] == ["--group=cluster"]
+    group = (ROOT / "pyproject.toml").read_text().partition("\ncluster = [")[2].partition("]")[0]
+    assert re.findall(r'"([a-z-]+)', group) == ["cryptography"]
 
 
 def test_two_builds_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

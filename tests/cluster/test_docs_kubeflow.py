@@ -6,34 +6,29 @@ What a reader's machine and cluster have and this one has not is bridged, and no
   given, and that what the Containerfile copies is there;
 * no kubelet runs our pods: the node stub makes them Running once our program, started with the
   Deployment's own arguments and its ServiceAccount, is ready; the Service leads to it (`StandIn`);
-* Kubeflow's notebook controller is our stub of it; cert-manager is two CRDs, a signer and an injector.
+* Kubeflow's notebook controller is our stub of it; cert-manager is two CRDs and a stand-in (`CertManager`).
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from notebook_controller_patch.certificates.authority import issue, new_authority
-from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
-from tests.cluster.follow import Follower
 from tests.cluster.node_stub import translated
-from tests.manifests.built import CONTROLLER, WEBHOOKS, Object
+from tests.manifests.cert_manager import CertManager
 from tests.manifests.installed import cert_manager, kubeflow_namespace, remove
 from tests.manifests.stand_in import StandIn
 from tests.support.machine import scaled
-from tests.support.waiting import Deadline, wait_until
+from tests.support.waiting import Deadline
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "kubeflow.md"
@@ -81,6 +76,8 @@ def blocks() -> list[Block]:
         if match[1]:
             heading = match[1]
             continue
+        if match[2] == "yaml":
+            continue  # files of the API server, which tests/cluster/test_client_certificate.py gives to one
         assert match[2] in ("sh", "text"), f"a block of kind {match[2]!r} under {heading}"
         if match[2] == "text":
             assert pending is not None, f"an output without commands under {heading}"
@@ -216,8 +213,8 @@ def test_install_verify_change_upgrade_and_remove(
 def test_with_cert_manager(cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack) -> None:
     around.enter_context(cluster.notebook_controller("1.7", PROFILE))
     around.callback(remove, cluster, "cert-manager")
-    signer = around.enter_context(CertManager(cluster))
-    ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow", signer.sign))
+    around.enter_context(CertManager(cluster))
+    ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow"))
     around.enter_context(cluster.node_stub(schedulable=lambda pod: translated(pod) and ours.ready(pod)))
     reader = Reader(cluster, tmp_path)
     reader.follow(*CERT_MANAGER[:-1])
@@ -242,53 +239,3 @@ def test_without_the_platform(cluster: Cluster, platform: None, tmp_path: Path, 
     reader.run(refusal)
     reader.follow(STANDALONE[1])
     assert not cluster.client.exists("/api/v1/namespaces/bitfusion-system")
-
-
-class CertManager:
-    """cert-manager: signs the Certificate, and puts its authority where the annotation wants it.
-
-    As its cainjector does, it puts it back when somebody writes another one: an old replica, until it ends.
-    """
-
-    _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-    _ANNOTATION = "cert-manager.io/inject-ca-from"
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._client = cluster.client
-        self._authority = new_authority("cert-manager", datetime.now(timezone.utc))
-        self._bundle = base64.b64encode(self._authority.certificate).decode()
-        self._follower = Follower(self._client, self._CONFIGURATIONS, self._inject)
-
-    def __enter__(self) -> CertManager:
-        self._follower.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._follower.stop()
-
-    def sign(self, folder: Path) -> None:
-        """Write the certificate that the Certificate asks for; returns when the webhooks trust it."""
-        path = f"/apis/cert-manager.io/v1/namespaces/kubeflow/certificates/{CONTROLLER}"
-        # It comes after the Deployment, whose pods wait for the Secret meanwhile.
-        wanted: Object = wait_until(lambda: self._client.get(path)["spec"], limit_s=20, errors=(Refused,))
-        pair = issue(self._authority, wanted["dnsNames"], datetime.now(timezone.utc))
-        (folder / "tls.crt").write_bytes(pair.certificate)
-        (folder / "tls.key").write_bytes(pair.key)
-        configuration = f"{self._CONFIGURATIONS}/{WEBHOOKS}"
-        wait_until(lambda: self._injected(self._client.get(configuration)), "the authority", 20)
-
-    def _inject(self, kind: str, found: Object) -> None:
-        wanted = found["metadata"].get("annotations", {}).get(self._ANNOTATION)
-        if kind == "DELETED" or wanted is None or self._injected(found):
-            return
-        assert wanted == f"kubeflow/{CONTROLLER}"
-        self._client.patch(
-            f"{self._CONFIGURATIONS}/{found['metadata']['name']}",
-            [
-                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": self._bundle}
-                for index in range(len(found["webhooks"]))
-            ],
-        )
-
-    def _injected(self, found: Object) -> bool:
-        return all(each["clientConfig"].get("caBundle") == self._bundle for each in found["webhooks"])

@@ -1,11 +1,7 @@
-"""The process that reconciles stands still (a paused machine, a debugger): what was made meanwhile is healed.
-
-KILL_ROUNDS says how many rounds there are (1).
-"""
+"""The leader stands still (a paused machine, a debugger): what was made meanwhile is healed."""
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
 
@@ -18,14 +14,20 @@ from tests.cluster.outages import CLIENT, TWO, notes, say
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.rounds]
+pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
 FROZEN_S = 10  # longer than the Lease holds
+MANY = 20  # it lost one in two, before keys were kept
 
 
-@pytest.mark.timeout(60 + 60 * ROUNDS)
-def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(1, marks=pytest.mark.timeout(120)),
+        pytest.param(MANY, marks=[pytest.mark.long, pytest.mark.timeout(60 + 60 * MANY)]),
+    ],
+)
+def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: Cluster, rounds: int) -> None:
     room = Room(cluster)
     times = []
     with (
@@ -34,7 +36,7 @@ def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: C
         cluster.notebook_controller("1.7", room.namespace),
     ):
         wait_until(lambda: ours.metric("bitfusion_reconcile_leader") == 1, limit_s=20)
-        for number in range(ROUNDS):
+        for number in range(rounds):
             name = f"nb-{number}"
             ours.process.freeze()
             try:
@@ -49,8 +51,13 @@ def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: C
             thawed = time.monotonic()
             room.wait_running(name, 60)
             times.append(time.monotonic() - thawed)
-            assert notes(room, name) == CLIENT
+            # For a moment the healed template may look like a change that waits for the next start.
+            wait_until(partial(_has_only_ours, room, name), "its annotations, none of them pending", 10)
             # its Lease has run out while it stood still; the next round begins with a leader
             wait_until(lambda: ours.metric("bitfusion_reconcile_leader") == 1, limit_s=20)
-    say(f"frozen for {FROZEN_S} s and more, {ROUNDS} times: healed at most {max(times):.1f} s after the thaw")
+    say(f"frozen for {FROZEN_S} s and more, {rounds} times: healed at most {max(times):.1f} s after the thaw")
     assert max(times) < scaled(15)
+
+
+def _has_only_ours(room: Room, name: str) -> bool:
+    return notes(room, name) == CLIENT

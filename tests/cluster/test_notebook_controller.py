@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import signal
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api_client import Object
+from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import (
     STOPPED,
@@ -19,6 +20,7 @@ from tests.cluster.notebook_controller import (
     stateful_set_of,
 )
 from tests.cluster.notebooks import Room, generation, version
+from tests.support.machine import scaled
 from tests.support.notebooks import bare_notebook, container
 from tests.support.waiting import wait_until, wait_until_settled
 
@@ -190,6 +192,19 @@ def test_another_ones_change_of_the_pod_spec_is_reverted_and_rolls_the_pod(
     wait_until(lambda: generation(room.stateful_set()) == before + 2, "changed and changed back", 10)
     container = room.stateful_set()["spec"]["template"]["spec"]["containers"][0]
     assert [each["name"] for each in container["env"]] == ["NB_PREFIX"]
+
+
+@pytest.mark.parametrize("kubeflow", GENERATIONS)
+def test_it_knows_notebooks_as_they_were_a_moment_ago(room: Room, kubeflow: Kubeflow) -> None:
+    """So does the real one: a watch brings it what is new, later than whoever asks the apiserver."""
+    with room.cluster.notebook_controller(kubeflow, room.namespace, informer_delay_s=scaled(2)) as late:
+        room.create()
+        room.wait_stateful_set()
+        room.annotate_with({STOPPED: "now"})
+        with contextlib.suppress(Refused):  # the status of a Notebook that has changed meanwhile
+            late.reconcile(room.namespace, "mine")
+        assert room.stateful_set()["spec"]["replicas"] == 1
+        wait_until(lambda: room.stateful_set()["spec"]["replicas"] == 0, "the stop is seen")
 
 
 def test_its_perpetual_put_is_a_no_op_for_the_apiserver(controller: NotebookController, room: Room) -> None:

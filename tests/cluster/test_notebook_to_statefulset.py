@@ -275,7 +275,9 @@ def test_a_users_own_annotations_win(room: Room) -> None:
     assert ours_of(pod["metadata"]["annotations"]) == expected
 
 
-def test_a_namespace_that_is_no_profile_is_left_alone(cluster: Cluster, ours: OurController) -> None:
+def test_a_namespace_that_is_no_profile_is_left_to_the_reconciler(
+    cluster: Cluster, ours: OurController
+) -> None:
     room = Room(cluster, labels={})
     assert (
         not PROFILE.keys()
@@ -283,6 +285,7 @@ def test_a_namespace_that_is_no_profile_is_left_alone(cluster: Cluster, ours: Ou
     )
     made = room.create(limits=SIZES["two GPUs"])
     assert not ours_of(made["metadata"]["annotations"])
+    wait_until(lambda: ours_of(room.notebook()["metadata"]["annotations"]) == DEFAULTS, limit_s=20)
 
 
 # A running notebook is not restarted.
