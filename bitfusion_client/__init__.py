@@ -11,5 +11,5 @@ Kubernetes
     kubernetes_names, kubernetes_sizes, kubernetes_annotations, kubernetes_request, raw_objects,
     notebook_request, notebook_changes, client_images, refusals
 Everywhere
-    errors, one_line, fast_imports
+    errors, one_line, fast_imports, structured_logs
 """

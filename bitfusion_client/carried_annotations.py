@@ -15,6 +15,7 @@ from bitfusion_client.kubernetes_annotations import (
     ALLOWED_TEXT,
     LONGEST_FILTER,
     LONGEST_REQUEST,
+    shortened,
 )
 from bitfusion_client.kubernetes_names import (
     ANNOTATION_CLIENT_OS,
@@ -27,7 +28,7 @@ from bitfusion_client.kubernetes_names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 CARRIED_ANNOTATIONS = (
     ANNOTATION_MANAGEMENT,
@@ -38,7 +39,6 @@ CARRIED_ANNOTATIONS = (
 )
 # Of the injector: in a template nothing else of it may stand; its ``status`` would make it pass a pod over.
 INJECTOR_PREFIXES = ("auto-management/", "bitfusion-client/")
-LONGEST_SHOWN = 60  # characters of a wrong value
 
 # Words for which VMware's injector puts the pod's command under `bitfusion run`, in any case.
 WRAPPING = ("all", "on", "true", "y", "yes")
@@ -71,7 +71,13 @@ def allowed_annotations(annotations: Mapping[str, object] | None) -> dict[str, s
 
 
 def check_carried_annotations(annotations: Mapping[str, object]) -> None:
-    """Raise InvalidRequest for the first carried annotation, by name, whose value is not allowed.
+    """Raise InvalidRequest for the first carried annotation, by name, whose value is not allowed."""
+    for error in wrong_annotations(annotations):
+        raise error
+
+
+def wrong_annotations(annotations: Mapping[str, object]) -> Iterator[InvalidRequest]:
+    """The carried annotations, by name, whose values are not allowed.
 
     What the annotation of a request says is left to `kubernetes_annotations`.
     """
@@ -81,10 +87,8 @@ def check_carried_annotations(annotations: Mapping[str, object]) -> None:
         value = annotations[name]
         allowed = _refusal(name, value) if isinstance(value, str) else ALLOWED_TEXT
         if allowed:
-            shown = value
-            if isinstance(value, str) and len(value) > LONGEST_SHOWN:
-                shown = value[: LONGEST_SHOWN - 1] + "…"
-            raise InvalidRequest(name, shown, allowed)
+            shown = shortened(value) if isinstance(value, str) else value
+            yield InvalidRequest(name, shown, allowed)
 
 
 def _refusal(name: str, value: str) -> str:

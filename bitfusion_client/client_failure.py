@@ -21,8 +21,12 @@ SHOWN_LINES = 3  # of a failure that fits no class
 _MEANINGS: tuple[tuple[type[errors.BitfusionError], tuple[str, ...]], ...] = (
     (errors.TokenExpired, ("token expired", "token has expired")),
     (errors.NeverSatisfiable, ("no server can satisfy",)),
+    (errors.OverLimit, ("limit of the pool: ",)),
     (errors.WaitTimedOut, ("timed out after", "timed out waiting")),
-    (errors.PoolUnreadable, ("pool ledger", "pool configuration", "pool folder", "pool cannot write")),
+    (
+        errors.PoolUnreadable,
+        ("pool ledger", "pool configuration", "pool folder", "pool cannot write", "pool service"),
+    ),
     (
         errors.ServersUnreachable,
         (
@@ -87,6 +91,8 @@ def _from_problem(
                     problem += " " + "; ".join(f"{line.server}: {_cause(line.reason)}" for line in failed[:3])
             if kind is errors.PoolUnreadable:
                 return errors.PoolUnreadable.from_text(request, problem)
+            if kind is errors.OverLimit:
+                return errors.OverLimit.from_text(request, problem)
             return kind(request, problem)
     wrong = _invalid_value(problem)
     if wrong is not None:

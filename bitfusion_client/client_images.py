@@ -22,9 +22,20 @@ if TYPE_CHECKING:
 LONGEST_REFERENCE = 512
 LONGEST = 63  # characters of an os or a version, which become parts of a path in the pod
 
+# What the image may choose: any client, or those in the list of VMware's injector (its last version), which
+# refuses pods that name another one.
+ANY, VMWARE = "any", "vmware"
+CLIENT_LISTS = (ANY, VMWARE)
+VMWARE_OS = ("ubuntu18", "ubuntu20", "centos7", "centos8")
+VMWARE_VERSIONS = ("401", "450")
+
 ALLOWED_LIST = "must be a list of items, each with image, os and version"
 ALLOWED_ITEM = "must have image, os and version, such as {image: 'team/*:v2*', os: ubuntu22, version: 454}"
 ALLOWED_IMAGE = "must be a pattern like team/notebook:v2*, without blanks and without a digest"
+ALLOWED_VMWARE = (
+    f"VMware's injector has no such client; os is one of {', '.join(VMWARE_OS)}, version one of "
+    f"{', '.join(VMWARE_VERSIONS)}"
+)
 ALLOWED_WORD = f"must be letters, digits, dots, - or _, at most {LONGEST}"
 
 
@@ -56,21 +67,44 @@ DEFAULT_RULES = (
 )
 
 
-def parse_image_rules(data: object, source: str = "") -> tuple[ImageRule, ...]:
-    """The rules of an administrator's file, followed by `DEFAULT_RULES`.
+NEAREST_OF_VMWARE = ("ubuntu20", "450")  # to ubuntu22 and 454, all that the defaults name beyond its list
+
+
+def default_rules(clients: str = ANY) -> tuple[ImageRule, ...]:
+    """The built-in rules; with `VMWARE` those for Ubuntu 22.04 name the nearest client that its list has."""
+    if clients != VMWARE:
+        return DEFAULT_RULES
+    return tuple(
+        rule if is_of_vmware(rule) else ImageRule(rule.image, *NEAREST_OF_VMWARE) for rule in DEFAULT_RULES
+    )
+
+
+def is_of_vmware(rule: ImageRule) -> bool:
+    """Whether VMware's injector has the client that a rule names."""
+    return rule.client_os in VMWARE_OS and rule.client_version in VMWARE_VERSIONS
+
+
+def parse_image_rules(data: object, source: str = "", clients: str = ANY) -> tuple[ImageRule, ...]:
+    """The rules of an administrator's file, followed by `default_rules`.
 
     Args:
         data: ``[{image, os, version}, …]`` as YAML reads it; None for an empty file.
         source: The path of the file, for the message of an error.
+        clients: One of `CLIENT_LISTS`: what a rule may name.
 
     Raises:
         WrongSetting: Names the item and its field.
     """
     if data is None:
-        return DEFAULT_RULES
+        return default_rules(clients)
     if not isinstance(data, (list, tuple)):
         raise WrongSetting("images", data, ALLOWED_LIST, source)
-    return tuple(_rule(item, f"images[{place}]", source) for place, item in enumerate(data)) + DEFAULT_RULES
+    own = tuple(_rule(item, f"images[{place}]", source) for place, item in enumerate(data))
+    for place, rule in enumerate(own):
+        if clients == VMWARE and not is_of_vmware(rule):
+            named = f"{rule.client_os} {rule.client_version}"
+            raise WrongSetting(f"images[{place}]", named, ALLOWED_VMWARE, source)
+    return own + default_rules(clients)
 
 
 def client_for_image(image: object, rules: Sequence[ImageRule] = DEFAULT_RULES) -> ImageRule:

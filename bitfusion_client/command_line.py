@@ -44,7 +44,20 @@ ALL_OPTIONS = (
 )
 
 
-class HelpWanted(UsageError):
+class WrongOption(UsageError):
+    """An option that there is not, or one without its value, in the words of the client.
+
+    Attributes:
+        plainly: The same for somebody who has written no command: ``--gpu is no option``.
+    """
+
+    def __init__(self, problem: str, plainly: str = "") -> None:
+        super().__init__(problem, ALL_OPTIONS)
+        self.args = (problem, plainly)
+        self.plainly = plainly or problem
+
+
+class HelpWanted(WrongOption):
     """Somebody has asked what the options are: ``-h``, ``--help``."""
 
 
@@ -98,7 +111,7 @@ def parse_options(
             break
     rest = list(args[position:])
     if base is None and "gpus" not in given:
-        raise UsageError("the number of GPUs is missing: -n", ALL_OPTIONS)
+        raise WrongOption("the number of GPUs is missing: -n", "the number of GPUs is missing, as in -n 1")
     if "partial" in given and "memory_mib" in given:
         raise InvalidRequest("memory_mib", given["memory_mib"], ALLOWED_ONE_SIZE, spelled["memory_mib"])
     return _request(base, given, spelled), rest[1:] if rest[:1] == ["--"] else rest
@@ -109,13 +122,13 @@ def _next_option(args: Sequence[str], position: int, known: Container[str]) -> t
     flag, equals, value = args[position].partition("=")
     name = flag[2:] if flag.startswith("--") else flag[1:]
     if name in ("h", "help") and name not in known:
-        raise HelpWanted(f"help was asked for: {flag}", ALL_OPTIONS)
+        raise HelpWanted(f"help was asked for: {flag}", f"{flag} is no option here")
     if name not in known:
-        raise UsageError(f"flag provided but not defined: {flag}", ALL_OPTIONS)
+        raise WrongOption(f"flag provided but not defined: {flag}", f"{flag} is no option")
     if equals:
         return flag, name, value, position + 1
     if position + 1 == len(args):
-        raise UsageError(f"flag needs an argument: {flag}", ALL_OPTIONS)
+        raise WrongOption(f"flag needs an argument: {flag}", f"{flag} has no value behind it")
     return flag, name, args[position + 1], position + 2
 
 

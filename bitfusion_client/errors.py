@@ -5,18 +5,20 @@
     BitfusionError
     ├── WrongInput                what a person wrote cannot be used
     │   ├── InvalidRequest        a value of a request for GPUs, wherever it was written
+    │   │   └── WrongKey          its name, or its place, whatever the value
     │   ├── UsageError            a command line
     │   └── WrongSetting          a setting: option, environment variable, config file
     ├── NoGpuGiven                the pool was asked and no GPU came of it
     │   ├── NeverSatisfiable      no server could ever serve the request
     │   ├── NoGpusAvailable       none is free, and the client does not wait
+    │   ├── OverLimit             this user has as much as one may have
     │   ├── WaitTimedOut          none became free in time
     │   └── WaitCancelled         the person interrupted the waiting
     ├── PoolOutOfReach            the pool could not be asked
     │   ├── ClientNotFound        there is no `bitfusion` command
     │   ├── ServersUnreachable    no server answered
     │   ├── TokenExpired          the servers refuse this client's token
-    │   └── PoolUnreadable        the embedded pool's files cannot be used
+    │   └── PoolUnreadable        the embedded pool's files or service cannot be used
     ├── ProcessDied               a process that runs cells ended by itself
     │   ├── WrapperDied           `bitfusion run`, and with it the GPUs
     │   └── KernelDied            the kernel
@@ -34,6 +36,8 @@ from bitfusion_client.one_line import one_line, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+LONGEST_KEY = 100  # characters of a key that are shown
 
 
 class BitfusionError(Exception):
@@ -117,6 +121,28 @@ class InvalidRequest(WrongInput):
         return self.headline[0].upper() + self.headline[1:]
 
 
+class WrongKey(InvalidRequest):
+    """A key of a request is unknown, in the wrong place or one too many, whatever its value.
+
+    Attributes:
+        next_step: What to write instead; may be empty.
+    """
+
+    def __init__(
+        self, field: str, value: object, problem: str, next_step: str = "", spelled: str = ""
+    ) -> None:
+        """`problem` goes on where the key ends: ``is no size``."""
+        super().__init__(field, value, problem, spelled or field)
+        self.args = (field, value, problem, next_step, spelled)
+        self.next_step = next_step
+        self.headline = f"{one_line(self.spelled, LONGEST_KEY)} {one_line(problem)}"
+
+    @property
+    def user_message(self) -> str:
+        """One line: the key, and what is wrong with it."""
+        return self.headline
+
+
 class UsageError(WrongInput):
     """A command line that cannot be understood: unknown option, option without value, nothing to run."""
 
@@ -171,6 +197,27 @@ class NoGpusAvailable(NoGpuGiven):
 
     headline = "No GPU is free just now."
     next_step = "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs."
+
+
+class OverLimit(NoGpuGiven):
+    """A pool's service lets one user have no more than this one has already.
+
+    `str()` is what the `bitfusion` command prints after ``Error: ``, with the next step.
+    """
+
+    headline = "You may not have more of this pool at once."
+    next_step = "end something of yours first; `%bitfusion pool` shows who holds what."
+    BEGINNING = "limit of the pool: "
+    CURE = ". What to do: "
+
+    def __str__(self) -> str:
+        return f"{self.BEGINNING}{self.answered}{self.CURE}{self.next_step}"
+
+    @classmethod
+    def from_text(cls, asked: object, text: str) -> OverLimit:
+        """The error that was printed as `text`."""
+        answered, _, cure = text.partition(cls.CURE)
+        return cls(asked, answered.removeprefix(cls.BEGINNING), cure)
 
 
 class WaitTimedOut(NoGpuGiven):
@@ -231,7 +278,7 @@ class TokenExpired(PoolOutOfReach):
 
 
 class PoolUnreadable(PoolOutOfReach):
-    """The embedded pool's files cannot be used; each cause has a `next_step` of its own.
+    """The embedded pool's files or its service cannot be used; each cause has a `next_step` of its own.
 
     `str()` is what the `bitfusion` command prints after ``Error: ``, with the next step.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from bitfusion_client.errors import ClientNotFound
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
 if TYPE_CHECKING:
@@ -58,6 +57,36 @@ def find_client(
     Raises:
         ClientNotFound: There is none, or a configured one cannot be executed; that is never replaced.
     """
+    found = _look(explicit, environ, root=root, import_path=import_path)
+    if isinstance(found, FoundClient):
+        return found
+    from bitfusion_client.errors import ClientNotFound
+
+    raise ClientNotFound(found.looked_at, configured=found.configured)
+
+
+def is_simulated_pool(explicit: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether `find_client` would find the embedded pool's; False also where it finds none.
+
+    The kernel's proxy asks before its first reply, for which importing the errors costs too much.
+    """
+    found = _look(explicit, environ)
+    return isinstance(found, FoundClient) and found.is_simulated_pool
+
+
+@dataclass(frozen=True, slots=True)
+class _NotFound:
+    looked_at: list[str]
+    configured: bool = False
+
+
+def _look(
+    explicit: str | None,
+    environ: Mapping[str, str],
+    *,
+    root: str = "/",
+    import_path: Sequence[str] | None = None,
+) -> FoundClient | _NotFound:
     configured = explicit or environ.get(ENVIRONMENT_NAME)
     path = environ.get("PATH", os.defpath)
     if configured:
@@ -69,7 +98,7 @@ def find_client(
             for found in _on_path(configured, path):
                 if _is_command(found):
                     return _found(found, "configured")
-        raise ClientNotFound([configured], configured=True)
+        return _NotFound([configured], configured=True)
     looked_at = []
     for found in _on_path(COMMAND, path):
         if _is_command(found):
@@ -85,7 +114,7 @@ def find_client(
         if _is_command(found):
             return _found(found, "embedded")
     looked_at.append(EMBEDDED_COMMAND)
-    raise ClientNotFound(looked_at)
+    return _NotFound(looked_at)
 
 
 def _found(path: str, kind: str) -> FoundClient:

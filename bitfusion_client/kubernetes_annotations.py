@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 
-from bitfusion_client.command_line import format_options, parse_request_text
+from bitfusion_client.command_line import ALL_OPTIONS, WrongOption, format_options, parse_request_text
 from bitfusion_client.errors import InvalidRequest, UsageError
 from bitfusion_client.kubernetes_names import ANNOTATION_FILTER, ANNOTATION_REQUEST
+from bitfusion_client.one_line import shown_value
+from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
-from bitfusion_client.request_rules import ALLOWED_FILTER
+from bitfusion_client.request_rules import ALLOWED_FILTER, ALLOWED_ONE_SIZE
+from bitfusion_client.shares import parse_share
 
 # Characters: nobody may keep admission busy with one annotation.
 LONGEST_REQUEST = 4096
@@ -18,8 +21,8 @@ LONGEST_FILTER = 1024
 ALLOWED_TEXT = "must be text"
 ALLOWED_LENGTH = f"must be at most {LONGEST_REQUEST} characters"
 ALLOWED_FILTER_LENGTH = f"must be at most {LONGEST_FILTER} characters"
-ALLOWED_JSON = "is not JSON"
-HOW_TO_REQUEST = "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5"
+ALLOWED_JSON = 'is not JSON such as {"gpus": 1, "partial": 0.5}; options are simpler: -n 1 -p 0.5'
+LONGEST_SHOWN = 60  # characters of a wrong value
 
 
 def parse_request_annotation(text: object) -> GpuRequest:
@@ -27,17 +30,44 @@ def parse_request_annotation(text: object) -> GpuRequest:
     if not isinstance(text, str):
         raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_TEXT)
     if len(text) > LONGEST_REQUEST:
-        raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_LENGTH)
+        raise InvalidRequest(ANNOTATION_REQUEST, shortened(text), ALLOWED_LENGTH)
     try:
         if text.lstrip().startswith("{"):
             return GpuRequest.from_json(json.loads(text))
         return parse_request_text(text)
     except UsageError as error:
-        raise InvalidRequest(ANNOTATION_REQUEST, text, f"{error}; {HOW_TO_REQUEST}") from None
+        problem = error.plainly if isinstance(error, WrongOption) else str(error)
+        raise InvalidRequest(ANNOTATION_REQUEST, shortened(text), f"{problem}; {ALL_OPTIONS}") from None
     except InvalidRequest as error:
-        raise InvalidRequest(ANNOTATION_REQUEST, text, str(error)) from None
+        raise InvalidRequest(ANNOTATION_REQUEST, shortened(text), _one_value(error)) from None
     except (ValueError, RecursionError):
-        raise InvalidRequest(ANNOTATION_REQUEST, text, ALLOWED_JSON) from None
+        raise InvalidRequest(ANNOTATION_REQUEST, shortened(text), ALLOWED_JSON) from None
+
+
+def shortened(value: str) -> str:
+    """A wrong value as a message shows it."""
+    return value if len(value) <= LONGEST_SHOWN else value[: LONGEST_SHOWN - 1] + "…"
+
+
+def _one_value(error: InvalidRequest) -> str:
+    """What is wrong with one value within the annotation, as a part of a sentence."""
+    allowed = error.allowed
+    option = error.spelled if error.spelled.startswith("-") else ""
+    if allowed == ALLOWED_ONE_SIZE:
+        return allowed
+    if error.field == "partial":
+        try:
+            parse_share(error.value, option)
+        except InvalidRequest as told:
+            allowed = told.allowed
+    elif error.field == "memory_mib":
+        try:
+            meant = str(parse_memory(error.value))
+        except InvalidRequest:
+            meant = ""  # nothing can be meant by it
+        if meant and meant != str(error.value).strip():
+            allowed += f"; write {option} {meant}".replace("  ", " ")
+    return f'{error.spelled} "{shortened(shown_value(error.value))}" {allowed}'
 
 
 def format_request_annotation(request: GpuRequest) -> str:
@@ -53,7 +83,7 @@ def parse_filter_annotation(text: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(text, str):
         raise InvalidRequest(ANNOTATION_FILTER, text, ALLOWED_FILTER)
     if len(text) > LONGEST_FILTER:
-        raise InvalidRequest(ANNOTATION_FILTER, text, ALLOWED_FILTER_LENGTH)
+        raise InvalidRequest(ANNOTATION_FILTER, shortened(text), ALLOWED_FILTER_LENGTH)
     pairs = []
     for item in text.split():
         key, equals, value = item.partition("=")

@@ -32,3 +32,12 @@ ADMISSION_IGNORE = "ignore"
 def is_size_resource(name: str) -> bool:
     """Whether a resource asks for Bitfusion GPUs, in a known size or not. The scheduled unit does not."""
     return name.startswith(SIZE_PREFIX)
+
+
+def is_gpu_resource(name: str) -> bool:
+    """Whether a resource in a Notebook is this project's to judge: all that begins as `RESOURCE_UNITS` does.
+
+    Letters of any case, so that ``bitfusion.io/GPU-50`` and ``bitfusion.io/gpus`` are told that they are no
+    sizes. Other resources of the group may be somebody else's.
+    """
+    return name[: len(RESOURCE_UNITS)].lower() == RESOURCE_UNITS

@@ -39,14 +39,19 @@ def request_from_kubernetes(
     InvalidRequest whose field is the key or the annotation.
     """
     notes = annotations or {}
-    text = notes.get(ANNOTATION_REQUEST, "")
-    if isinstance(text, str) and not text.strip():
-        request = parse_sizes(limits or {})
+    if is_overridden(notes):
+        request: GpuRequest | None = parse_request_annotation(notes[ANNOTATION_REQUEST])
     else:
-        request = parse_request_annotation(text)
+        request = parse_sizes(limits or {})
     if request is None or request.filters or ANNOTATION_FILTER not in notes:
         return request
     return _with_filters(request, parse_filter_annotation(notes[ANNOTATION_FILTER]))
+
+
+def is_overridden(annotations: Mapping[str, object]) -> bool:
+    """Whether the annotation of a request, right or wrong, stands in place of the limits."""
+    text = annotations.get(ANNOTATION_REQUEST, "")
+    return not isinstance(text, str) or bool(text.strip())
 
 
 def request_to_kubernetes(request: GpuRequest) -> KubernetesRequest:

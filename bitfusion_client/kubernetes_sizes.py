@@ -11,17 +11,23 @@ A size is spelled by exactly one of:
 from __future__ import annotations
 
 from bitfusion_client.decimals import plain_number, shift_point
-from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.errors import InvalidRequest, WrongKey
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kubernetes_keys import size_of_key, unknown_key
 from bitfusion_client.kubernetes_names import (
-    GROUP,
     RESOURCE_AMOUNT,
     RESOURCE_MEMORY,
     RESOURCE_PERCENT,
     SIZE_PREFIX,
     is_size_resource,
 )
-from bitfusion_client.quantities import format_mib, quantity_to_count, quantity_to_mib
+from bitfusion_client.quantities import (
+    SMALLEST_GPU_MEMORY_MIB,
+    format_mib,
+    parse_quantity,
+    quantity_to_count,
+    quantity_to_mib,
+)
 from bitfusion_client.request import GpuRequest
 
 if TYPE_CHECKING:
@@ -29,14 +35,14 @@ if TYPE_CHECKING:
 
 UNITS_PER_GPU = 100
 
-ALLOWED_SIZE_KEY = (
-    "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
-    "gpu-8gib and gpu-8000mib"
-)
 ALLOWED_PERCENT = "must be a whole number from 1 to 100"
-ALLOWED_PAIR = "gpu-percent and gpu-memory exclude each other"
-ALLOWED_WITH_AMOUNT = f"needs {RESOURCE_AMOUNT} beside it"
-ALLOWED_ONE_KEY = "only one size may be given; there is also "
+EXCLUDED = f"cannot stand beside {RESOURCE_PERCENT}"
+LEAVE_ONE = "Leave one of the two out."
+NEEDS_AMOUNT = f"needs {RESOURCE_AMOUNT} beside it"
+ADD_AMOUNT = f"Add {RESOURCE_AMOUNT}: 1."
+SECOND_SIZE = "is a second size beside "
+KEEP_ONE = "Keep one of them."
+BYTES = "without a unit it counts bytes: "
 ALLOWED_TOTAL = "needs the memory of one of the pool's GPUs to be counted in units; it is not known"
 
 
@@ -47,30 +53,30 @@ def parse_sizes(limits: Mapping[str, object]) -> GpuRequest | None:
     """
     given = {name: limits[name] for name in sorted(limits) if is_size_resource(name)}
     keys = [name for name in given if name not in (RESOURCE_AMOUNT, RESOURCE_PERCENT, RESOURCE_MEMORY)]
-    counts = {
-        name: quantity_to_count(given[name], name) for name in (RESOURCE_AMOUNT, *keys) if name in given
-    }
-    sizes = {name: _size_of_key(name) for name in keys}
-    asked = list(counts)
+    for name in keys:
+        if size_of_key(name) is None:
+            raise unknown_key(name, given[name])
+    asked = [name for name in (RESOURCE_AMOUNT, *keys) if name in given]
     if len(asked) > 1:
-        raise InvalidRequest(asked[1], given[asked[1]], ALLOWED_ONE_KEY + asked[0])
+        raise WrongKey(asked[1], given[asked[1]], SECOND_SIZE + asked[0], KEEP_ONE)
     pair = [name for name in (RESOURCE_PERCENT, RESOURCE_MEMORY) if name in given]
     if pair and asked and asked[0] != RESOURCE_AMOUNT:
-        raise InvalidRequest(pair[0], given[pair[0]], ALLOWED_ONE_KEY + asked[0])
-    if pair and RESOURCE_AMOUNT not in given:
-        raise InvalidRequest(pair[0], given[pair[0]], ALLOWED_WITH_AMOUNT)
+        raise WrongKey(pair[0], given[pair[0]], SECOND_SIZE + asked[0], KEEP_ONE)
     if len(pair) > 1:
-        raise InvalidRequest(RESOURCE_MEMORY, given[RESOURCE_MEMORY], ALLOWED_PAIR)
+        raise WrongKey(RESOURCE_MEMORY, given[RESOURCE_MEMORY], EXCLUDED, LEAVE_ONE)
+    if pair and not asked:
+        raise WrongKey(pair[0], given[pair[0]], NEEDS_AMOUNT, ADD_AMOUNT)
     if not asked:
         return None
     name = asked[0]
-    partial, memory_mib = sizes.get(name, (None, None))
+    count = quantity_to_count(given[name], name)
+    partial, memory_mib = size_of_key(name) or (None, None)
     if RESOURCE_PERCENT in pair:
         partial = _percent(given[RESOURCE_PERCENT])
     elif RESOURCE_MEMORY in pair:
-        memory_mib = quantity_to_mib(given[RESOURCE_MEMORY], RESOURCE_MEMORY)
+        memory_mib = _memory(given[RESOURCE_MEMORY])
     try:
-        return GpuRequest(counts[name], partial, memory_mib)
+        return GpuRequest(count, partial, memory_mib)
     except InvalidRequest as error:
         key = name if error.field == "gpus" else (pair or [name])[0]
         raise InvalidRequest(key, given[key], error.allowed) from None
@@ -112,28 +118,52 @@ def units(request: GpuRequest, total_mib: int | None = None) -> int:
     return -(-request.memory_mib * request.gpus * UNITS_PER_GPU // total_mib)
 
 
-def _size_of_key(name: str) -> tuple[float | None, int | None]:
-    """Share and MiB of a key that explains itself."""
-    size = name[len(SIZE_PREFIX) :]
-    for unit, factor in (("gib", 1024), ("mib", 1)):
-        number = size[: -len(unit)]
-        if size.endswith(unit) and _plain_whole(number):
-            return None, int(number) * factor
-    if _plain_whole(size) and 1 <= int(size) <= 100:
-        return int(size) / 100, None
-    raise InvalidRequest(name, name[len(GROUP) :], ALLOWED_SIZE_KEY)
-
-
-def _plain_whole(text: str) -> bool:
-    # no leading zeros: one size, one key
-    return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= 15
-
-
 def _percent(value: object) -> float:
     try:
         percent = quantity_to_count(value, RESOURCE_PERCENT)
     except InvalidRequest:
         percent = 0
     if not 1 <= percent <= 100:
-        raise InvalidRequest(RESOURCE_PERCENT, value, ALLOWED_PERCENT)
+        meant = _meant_percent(value)
+        raise InvalidRequest(RESOURCE_PERCENT, value, ALLOWED_PERCENT + (f"; write {meant}" if meant else ""))
     return percent / 100
+
+
+def _meant_percent(value: object) -> str:
+    """The whole percent of ``50%`` and of ``0.5``; empty if it is neither."""
+    words = value.strip() if isinstance(value, str) else value
+    is_share = not (isinstance(words, str) and words.endswith("%"))
+    try:
+        numerator, denominator = parse_quantity(words if is_share else str(words)[:-1].rstrip())
+    except ValueError:
+        return ""
+    if is_share:
+        numerator *= 100
+    percent, rest = divmod(numerator, denominator)
+    return str(percent) if not rest and 1 <= percent <= (99 if is_share else 100) else ""
+
+
+def _memory(value: object) -> int:
+    try:
+        return quantity_to_mib(value, RESOURCE_MEMORY)
+    except InvalidRequest as error:
+        meant = _meant_memory(value)
+        raise InvalidRequest(RESOURCE_MEMORY, value, error.allowed + meant) from None
+
+
+def _meant_memory(value: object) -> str:
+    """The advice for ``8192``, which are bytes, and for ``8GB``; empty if none can be given."""
+    words = "".join(value.split()) if isinstance(value, str) else str(value)
+    unit = words.lstrip("0123456789")
+    number = words[: len(words) - len(unit)]
+    if not 1 <= len(number) <= 9 or not int(number):
+        return ""
+    if not unit:
+        # who leaves the unit out means what a GPU can have
+        unit = "Gi" if int(number) < SMALLEST_GPU_MEMORY_MIB else "Mi"
+        return f"; {BYTES}write {number}{unit}"
+    meant = unit.lower()
+    meant = meant[:-1] if meant.endswith("b") else meant
+    if meant in ("m", "g", "t", "mi", "gi", "ti"):
+        return f"; write {number}{meant[0].upper()}{meant[1:]}"
+    return ""

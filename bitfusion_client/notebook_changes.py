@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 REQUESTED = "true"  # the value of the label
 DEFAULTED = (ANNOTATION_MANAGEMENT, ANNOTATION_CLIENT_OS, ANNOTATION_CLIENT_VERSION)
-LONGEST_NOTE = 240  # characters: the API's warnings have less than 256
+LONGEST_NOTE = 240  # characters
 LONGEST_IMAGE = 100  # characters of an image within a note
 
 
@@ -48,7 +48,7 @@ class NotebookChanges:
         labels: To be set.
         removed_annotations: Present and to be removed, in a fixed order.
         removed_labels: Present and to be removed.
-        notes: For a person, each one line that fits into a warning of the API.
+        notes: Why, one line each, for whoever looks into a log.
     """
 
     request: GpuRequest | None

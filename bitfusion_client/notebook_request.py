@@ -6,11 +6,11 @@ Admission, the reconciler and the form's hook call it with raw objects, which ma
 
 from __future__ import annotations
 
-from bitfusion_client.carried_annotations import carried_annotations
-from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.container_resources import GpuResources, check_resources, gpu_resources
+from bitfusion_client.errors import WrongKey
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.kubernetes_names import ADMISSION_IGNORE, LABEL_ADMISSION
-from bitfusion_client.kubernetes_request import request_from_kubernetes
+from bitfusion_client.kubernetes_request import is_overridden, request_from_kubernetes
 from bitfusion_client.one_line import one_line
 from bitfusion_client.raw_objects import (
     annotations_of,
@@ -21,39 +21,61 @@ from bitfusion_client.raw_objects import (
     mapping,
     metadata_of,
     pod_spec_of,
-    size_limits_of,
 )
-from bitfusion_client.rewritten_objects import quantity_meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bitfusion_client.request import GpuRequest
 
 LONGEST_NAME = 63  # characters of a container's name
 
-ALLOWED_CONTAINER = "an init container cannot ask for GPUs, only the notebook's can"
+ONE_CONTAINER = "only one container of a notebook may"
+ONE_KEEPS = "Leave the size with the notebook's own container and take it out of the others."
+NO_INIT_CONTAINER = "only the notebook's own container can have GPUs"
+OWN_CONTAINER = "Give the size to that one."
 
 
 def notebook_request(notebook: Mapping[str, object]) -> GpuRequest | None:
     """What the Notebook asks for, in its limits or in the annotation that overrides them; None if nothing.
 
     Raises:
-        InvalidRequest: A size that cannot be, GPUs for an init container, or two containers that ask.
+        InvalidRequest: A size that cannot be, or that stands where it cannot; GPUs for an init container, or
+            two containers that ask.
+    """
+    return request_from_kubernetes(limits_that_ask(notebook), annotations_of(notebook))
+
+
+def limits_that_ask(notebook: Mapping[str, object]) -> Mapping[str, object] | None:
+    """The limits of the container that asks, None without one; what its sizes say is not looked at.
+
+    Raises:
+        InvalidRequest: As `notebook_request` does, but for the sizes.
     """
     pod = pod_spec_of(notebook)
     for container in init_containers_of(pod):
-        for key in size_limits_of(container):
-            raise _refused(container, key, ALLOWED_CONTAINER)
-    asking = [container for container in containers_of(pod) if asks_for_gpus(container)]
-    if len(asking) > 1:
-        first, second = asking[0], asking[1]
-        key = next(iter(size_limits_of(second)))
-        raise _refused(
-            second, key, f'only one container may ask for GPUs; container "{_name_of(first)}" does too'
-        )
-    limits = limits_of(asking[0]) if asking else None
-    return request_from_kubernetes(limits, annotations_of(notebook))
+        resources = gpu_resources(container)
+        if resources:
+            key, value = resources.first()
+            asked = f'is asked for by init container "{_name_of(container)}"; {NO_INIT_CONTAINER}'
+            raise WrongKey(key, value, asked, OWN_CONTAINER)
+    first: tuple[Mapping[str, object], GpuResources] | None = None
+    for container in containers_of(pod):
+        resources = gpu_resources(container)
+        if not resources:
+            continue
+        if first is not None:
+            key, value = resources.first()
+            asked = (
+                f'is asked for by container "{_name_of(container)}", and "{_name_of(first[0])}" asks for '
+                f"GPUs, too; {ONE_CONTAINER}"
+            )
+            raise WrongKey(key, value, asked, ONE_KEEPS)
+        first = container, resources
+    if first is None:
+        return None
+    check_resources(first[1], is_overridden(annotations_of(notebook)))
+    return limits_of(first[0])
 
 
 def notebook_image(notebook: Mapping[str, object]) -> object:
@@ -85,31 +107,16 @@ def is_left_alone(labels: Mapping[str, object] | None) -> bool:
     return bool(labels) and mapping(labels).get(LABEL_ADMISSION) == ADMISSION_IGNORE
 
 
-def bitfusion_part(notebook: Mapping[str, object]) -> tuple[object, ...]:
-    """Everything of a Notebook that is about Bitfusion, to compare two states of it with ``==``.
-
-    Admission calls it to let a Notebook that is wrong already be edited elsewhere. Amounts compare by what
-    they mean: Kubeflow's culler spells them anew.
-    """
+def resources_of_notebook(
+    notebook: Mapping[str, object],
+) -> tuple[list[GpuResources], list[GpuResources]]:
+    """What is Bitfusion's in the containers that have any of it, and in such init containers."""
     pod = pod_spec_of(notebook)
-    annotations = carried_annotations(annotations_of(notebook))
-    return annotations, _asked(containers_of(pod)), _asked(init_containers_of(pod))
-
-
-def _asked(containers: Sequence[Mapping[str, object]]) -> list[tuple[object, dict[str, object]]]:
-    return [
-        (
-            container.get("name"),
-            {key: quantity_meaning(amount) for key, amount in size_limits_of(container).items()},
-        )
-        for container in containers
-        if asks_for_gpus(container)
-    ]
-
-
-def _refused(container: Mapping[str, object], key: str, allowed: str) -> InvalidRequest:
-    spelled = f'{key} of container "{_name_of(container)}"'
-    return InvalidRequest(key, size_limits_of(container)[key], allowed, spelled)
+    found, init = (
+        [gpu_resources(container) for container in containers]
+        for containers in (containers_of(pod), init_containers_of(pod))
+    )
+    return list(filter(None, found)), list(filter(None, init))
 
 
 def _name_of(container: Mapping[str, object]) -> str:

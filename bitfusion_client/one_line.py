@@ -14,10 +14,27 @@ def one_line(text: object, longest: int = LONGEST_LINE) -> str:
 
 
 def shown_value(value: object) -> str:
-    """A wrong value of any type, as an error message shows it."""
+    """A wrong value of any type, as an error message shows it: in the words of YAML and JSON.
+
+    Nobody who has written ``null`` or ``true`` knows ``None`` or ``True``.
+    """
     if isinstance(value, str):
         return one_line(value)
     try:
-        return one_line(repr(value))
+        return one_line(_as_json(value))
     except ValueError:  # an int with more digits than Python converts to text
         return "a number far too large"
+
+
+def _as_json(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if not isinstance(value, (dict, list)):
+        return repr(value)
+
+    import json  # settings of the kernel have plain values; nobody waits for this import at a start
+
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, RecursionError):
+        return repr(value)

@@ -85,6 +85,11 @@ def limits_of(container: RawObject) -> RawObject:
     return mapping(mapping(container.get("resources")).get("limits"))
 
 
+def requests_of(container: RawObject) -> RawObject:
+    """The requests of a container, of all resources."""
+    return mapping(mapping(container.get("resources")).get("requests"))
+
+
 def size_limits_of(container: RawObject) -> dict[str, Any]:
     """The limits of a container that ask for Bitfusion GPUs, sorted by name; known sizes or not."""
     limits = limits_of(container)

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_names import SIZE_PREFIX
-from bitfusion_client.kubernetes_sizes import ALLOWED_PAIR, ALLOWED_SIZE_KEY
 from bitfusion_client.quantities import parse_quantity
 from bitfusion_client.request_rules import ALLOWED_GPUS
 
 NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
 WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."
-OTHER_SIZE = "Choose another size; if the form offers this one, its administrator has to correct the list."
-LEAVE_ONE = "Leave one of the two out."
 
 
 def refusal(error: InvalidRequest) -> str:
@@ -27,12 +24,10 @@ def refusal(error: InvalidRequest) -> str:
 
 
 def _hint(error: InvalidRequest) -> str:
-    if error.allowed == ALLOWED_SIZE_KEY:
-        return OTHER_SIZE
-    if error.allowed == ALLOWED_PAIR:
-        return LEAVE_ONE
-    if error.allowed != ALLOWED_GPUS:
-        return ""
+    if error.next_step or error.allowed != ALLOWED_GPUS:
+        return error.next_step
+    if isinstance(error.value, str) and error.value.rstrip().endswith("%"):
+        return WHOLE_GPUS
     try:
         numerator, denominator = parse_quantity(error.value)
     except ValueError:

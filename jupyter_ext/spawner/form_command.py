@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
+from bitfusion_client.client_images import ANY, CLIENT_LISTS, default_rules, parse_image_rules
 from bitfusion_client.errors import UsageError
 from bitfusion_client.kubernetes_names import GROUP
 from jupyter_ext.spawner import kustomize
@@ -72,6 +72,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "--images", metavar="FILE", help="for --hook: your rules which Bitfusion client an image gets"
     )
+    parser.add_argument(
+        "--clients",
+        choices=CLIENT_LISTS,
+        default=ANY,
+        help="for --hook: which clients the rules may name; vmware: those that VMware's injector has",
+    )
     parser.add_argument("--force", action="store_true", help="replace files that were edited by hand")
     parser.set_defaults(command=run)
 
@@ -89,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         form = form_gpus(sizes, existing)
         config = gpus_part(form) if existing is None else replace_gpus(existing, form)
     if options.hook:
-        hook = hook_file(_rules(options.images))
+        hook = hook_file(_rules(options.images, options.clients))
     if options.kustomize:
         base = options.base or kustomize.DEFAULT_BASE
         files = {
@@ -171,8 +177,8 @@ def _existing(path: str) -> Document:
     return parse_document(without_mark(document.text), document.source)
 
 
-def _rules(path: str | None) -> Sequence[ImageRule]:
+def _rules(path: str | None, clients: str) -> Sequence[ImageRule]:
     if path is None:
-        return DEFAULT_RULES
+        return default_rules(clients)
     document = read_document(path)
-    return parse_image_rules(document.data, document.source)
+    return parse_image_rules(document.data, document.source, clients)

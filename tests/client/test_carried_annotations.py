@@ -83,7 +83,7 @@ def test_values_that_are_allowed(name: str, value: str) -> None:
         (FILTER, "f" * 1025, "f" * 59 + "…", "must be at most 1024 characters"),
         (REQUEST, "r" * 262_144, "r" * 59 + "…", "must be at most 4096 characters"),
         (VERSION, 454, "454", "must be text"),
-        (FILTER, None, "None", "must be text"),
+        (FILTER, None, "null", "must be text"),
     ],
 )
 def test_values_that_are_refused_and_never_carried(

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.client_images import DEFAULT_RULES, ImageRule, client_for_image, parse_image_rules
+from bitfusion_client.client_images import (
+    DEFAULT_RULES,
+    ImageRule,
+    client_for_image,
+    default_rules,
+    parse_image_rules,
+)
 from bitfusion_client.errors import WrongSetting
 
 FOCAL = ("ubuntu20", "450")
@@ -87,7 +93,7 @@ WORD = "must be letters, digits, dots, - or _, at most 63"
     [
         (
             {"image": "a"},
-            """Wrong setting images="{'image': 'a'}" (from images.yaml): """
+            'Wrong setting images="{"image": "a"}" (from images.yaml): '
             "must be a list of items, each with image, os and version",
         ),
         (
@@ -98,7 +104,7 @@ WORD = "must be letters, digits, dots, - or _, at most 63"
         (["a"], f'Wrong setting images[0]="a" (from images.yaml): {ITEM}'),
         (
             [{"image": "a", "os": "ubuntu20"}],
-            f"Wrong setting images[0]=\"{{'image': 'a', 'os': 'ubuntu20'}}\" (from images.yaml): {ITEM}",
+            f'Wrong setting images[0]="{{"image": "a", "os": "ubuntu20"}}" (from images.yaml): {ITEM}',
         ),
         (
             [{"image": "a", "os": "b", "version": 1}, {"image": 1, "os": "b", "version": 1}],
@@ -122,7 +128,7 @@ WORD = "must be letters, digits, dots, - or _, at most 63"
         ),
         (
             [{"image": "a", "os": "b", "version": True}],
-            f'Wrong setting images[0].version="True" (from images.yaml): {WORD}',
+            f'Wrong setting images[0].version="true" (from images.yaml): {WORD}',
         ),
         (
             [{"image": "a", "os": "b", "version": "4" * 64}],
@@ -134,3 +140,33 @@ def test_a_wrong_item_is_named(data: Any, message: str) -> None:
     with pytest.raises(WrongSetting) as caught:
         parse_image_rules(data, "images.yaml")
     assert caught.value.user_message == message
+
+
+# The clients in the list of VMware's injector; it refuses a pod that names another one.
+VMWARES = {
+    (os, version) for os in ("ubuntu18", "ubuntu20", "centos7", "centos8") for version in ("401", "450")
+}
+
+
+@pytest.mark.parametrize(
+    "image", ["kubeflownotebookswg/x:v1.8.0", "ghcr.io/kubeflow/kubeflow/notebook-servers/x:1", "a", ""]
+)
+def test_with_vmwares_list_no_image_gets_a_client_that_it_has_not(image: str) -> None:
+    chosen = client_for_image(image, default_rules("vmware"))
+    assert (chosen.client_os, chosen.client_version) == ("ubuntu20", "450")
+    assert {(rule.client_os, rule.client_version) for rule in default_rules("vmware")} <= VMWARES
+    assert default_rules("any") == DEFAULT_RULES
+
+
+def test_with_vmwares_list_a_rule_of_ones_own_must_name_a_client_that_it_has() -> None:
+    right = {"image": "team/*", "os": "centos8", "version": 401}
+    rules = parse_image_rules([right], "images.yaml", "vmware")
+    assert rules == (ImageRule("team/*", "centos8", "401"), *default_rules("vmware"))
+    wrong = {"image": "lab/*", "os": "ubuntu22", "version": 454}
+    with pytest.raises(WrongSetting) as caught:
+        parse_image_rules([right, wrong], "images.yaml", "vmware")
+    assert caught.value.user_message == (
+        'Wrong setting images[1]="ubuntu22 454" (from images.yaml): VMware\'s injector has no such client; '
+        "os is one of ubuntu18, ubuntu20, centos7, centos8, version one of 401, 450"
+    )
+    assert parse_image_rules([right, wrong])[1] == ImageRule("lab/*", "ubuntu22", "454")

@@ -17,6 +17,7 @@ GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
     errors.NoGpuGiven: {
         errors.NeverSatisfiable,
         errors.NoGpusAvailable,
+        errors.OverLimit,
         errors.WaitTimedOut,
         errors.WaitCancelled,
     },
@@ -26,6 +27,7 @@ GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
         errors.TokenExpired,
         errors.PoolUnreadable,
     },
+    errors.InvalidRequest: {errors.WrongKey},
     errors.ProcessDied: {errors.WrapperDied, errors.KernelDied},
     BitfusionError: {errors.ClientFailed},
 }
@@ -35,6 +37,8 @@ KINDS = sorted({BitfusionError}.union(*GROUPS.values()), key=lambda kind: kind._
 def made(kind: type[BitfusionError]) -> BitfusionError:
     if kind is errors.InvalidRequest:
         return errors.InvalidRequest("partial", "2", "must be less")
+    if kind is errors.WrongKey:
+        return errors.WrongKey("bitfusion.io/gpus", "2", "is no size", "Write gpu-amount.")
     if kind is errors.WrongSetting:
         return errors.WrongSetting("partial", "2", "must be less", "BITFUSION_PARTIAL")
     if kind is errors.UsageError:
@@ -69,6 +73,11 @@ MESSAGES = {
         "No GPU is free just now.",
         "words of the pool",
         "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs.",
+    ),
+    "OverLimit": (
+        "You may not have more of this pool at once.",
+        "words of the pool",
+        "end something of yours first; `%bitfusion pool` shows who holds what.",
     ),
     "PoolUnreadable": (
         "The embedded GPU pool cannot be used.",
@@ -126,6 +135,7 @@ def test_what_a_person_reads(kind: type[BitfusionError]) -> None:
     else:
         expected = {
             "InvalidRequest": 'Invalid value "2" for partial: must be less',
+            "WrongKey": "bitfusion.io/gpus is no size",
             "WrongSetting": 'Wrong setting partial="2" (from BITFUSION_PARTIAL): must be less',
             "UsageError": "what is that\nWhat to do: ask again",
             "ClientNotFound": (

@@ -59,24 +59,27 @@ def test_the_annotation_alone_is_a_request_and_a_filter_alone_is_none() -> None:
             "bitfusion.io/request",
             "-n 1 -p 2",
             'Invalid value "-n 1 -p 2" for bitfusion.io/request: '
-            'invalid value "2" for -p: must be greater than 0.0 and at most 1.0',
+            '-p "2" must be greater than 0.0 and at most 1.0; write -p 0.02',
         ),
         (
             "bitfusion.io/request",
             "-p 0.5",
-            'Invalid value "-p 0.5" for bitfusion.io/request: the number of GPUs is missing: -n; '
-            "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5",
+            'Invalid value "-p 0.5" for bitfusion.io/request: the number of GPUs is missing, as in -n 1; '
+            "the options are -n GPUS, -p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, "
+            "--timeout 30m.",
         ),
         (
             "bitfusion.io/request",
             "half a GPU",
-            'Invalid value "half a GPU" for bitfusion.io/request: the number of GPUs is missing: -n; '
-            "options are written as for the bitfusion command: -n 2, or -n 1 -p 0.5",
+            'Invalid value "half a GPU" for bitfusion.io/request: the number of GPUs is missing, as in -n 1; '
+            "the options are -n GPUS, -p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, "
+            "--timeout 30m.",
         ),
         (
             "bitfusion.io/request",
             "{gpus: 1}",
-            'Invalid value "{gpus: 1}" for bitfusion.io/request: is not JSON',
+            'Invalid value "{gpus: 1}" for bitfusion.io/request: is not JSON such as '
+            '{"gpus": 1, "partial": 0.5}; options are simpler: -n 1 -p 0.5',
         ),
         ("bitfusion.io/request", 5, 'Invalid value "5" for bitfusion.io/request: must be text'),
         (

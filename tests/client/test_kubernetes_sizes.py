@@ -32,7 +32,7 @@ from tests.client.size_words import AMOUNT, COUNT, KEYS, MEMORY, PERCENT, QUANTI
         ({}, None),
         (None, None),
         ({"nvidia.com/gpu": "1"}, None),
-        ({"bitfusion.io/gpu": "150"}, None),
+        ({"bitfusion.io/gpu": "150"}, None),  # judged where it stands, with the resources of a container
     ],
 )
 def test_limits(limits: Any, request_: GpuRequest) -> None:
@@ -53,77 +53,81 @@ def test_limits(limits: Any, request_: GpuRequest) -> None:
         ({AMOUNT: "two"}, AMOUNT, f'Invalid value "two" for {AMOUNT}: {COUNT}'),
         ({AMOUNT: "-1"}, AMOUNT, f'Invalid value "-1" for {AMOUNT}: {COUNT}'),
         ({AMOUNT: "2k"}, AMOUNT, f'Invalid value "2k" for {AMOUNT}: {COUNT}'),
-        ({AMOUNT: None}, AMOUNT, f'Invalid value "None" for {AMOUNT}: {COUNT}'),
-        (
-            {AMOUNT: "1", PERCENT: "0"},
-            PERCENT,
-            f'Invalid value "0" for {PERCENT}: must be a whole number from 1 to 100',
+        ({AMOUNT: None}, AMOUNT, f'Invalid value "null" for {AMOUNT}: {COUNT}'),
+        ({AMOUNT: True}, AMOUNT, f'Invalid value "true" for {AMOUNT}: {COUNT}'),
+        ({AMOUNT: [1, None]}, AMOUNT, f'Invalid value "[1, null]" for {AMOUNT}: {COUNT}'),
+        *(
+            (
+                {AMOUNT: "1", PERCENT: value},
+                PERCENT,
+                f'Invalid value "{value}" for {PERCENT}: must be a whole number from 1 to 100{advice}',
+            )
+            for value, advice in (
+                ("0", ""),
+                ("101", ""),
+                ("33.3", ""),
+                ("half", ""),
+                ("50%", "; write 50"),
+                ("50 %", "; write 50"),
+                ("100%", "; write 100"),
+                ("0%", ""),
+                ("101%", ""),
+                ("0.5", "; write 50"),
+                (0.5, "; write 50"),
+                ("500m", "; write 50"),
+                ("0.333", ""),
+            )
         ),
-        (
-            {AMOUNT: "1", PERCENT: "101"},
-            PERCENT,
-            f'Invalid value "101" for {PERCENT}: must be a whole number from 1 to 100',
+        *(
+            (
+                {AMOUNT: "1", MEMORY: value},
+                MEMORY,
+                f'Invalid value "{value}" for {MEMORY}: {QUANTITY}{advice}',
+            )
+            for value, advice in (
+                ("8", "; without a unit it counts bytes: write 8Gi"),
+                (8192, "; without a unit it counts bytes: write 8192Mi"),
+                ("16000", "; without a unit it counts bytes: write 16000Mi"),
+                ("8GB", "; write 8G"),
+                ("8 GiB", "; write 8Gi"),
+                ("8gi", "; write 8Gi"),
+                ("8000m", "; write 8000M"),
+                ("0Gi", ""),
+                ("1Ki", ""),
+                ("-8Gi", ""),
+                ("all", ""),
+            )
         ),
-        (
-            {AMOUNT: "1", PERCENT: "33.3"},
-            PERCENT,
-            f'Invalid value "33.3" for {PERCENT}: must be a whole number from 1 to 100',
-        ),
-        ({AMOUNT: "1", MEMORY: "8"}, MEMORY, f'Invalid value "8" for {MEMORY}: {QUANTITY}'),
-        ({AMOUNT: "1", MEMORY: "all"}, MEMORY, f'Invalid value "all" for {MEMORY}: {QUANTITY}'),
         (
             {AMOUNT: "1", MEMORY: "9Ei"},
             MEMORY,
             f'Invalid value "9Ei" for {MEMORY}: must be a whole number of MiB, at least 1',
         ),
-        ({PERCENT: "50"}, PERCENT, f'Invalid value "50" for {PERCENT}: needs {AMOUNT} beside it'),
-        ({MEMORY: "8Gi"}, MEMORY, f'Invalid value "8Gi" for {MEMORY}: needs {AMOUNT} beside it'),
+        ({PERCENT: "50"}, PERCENT, f"{PERCENT} needs {AMOUNT} beside it"),
+        ({MEMORY: "8Gi"}, MEMORY, f"{MEMORY} needs {AMOUNT} beside it"),
         (
             {AMOUNT: "1", PERCENT: "50", MEMORY: "8Gi"},
             MEMORY,
-            f'Invalid value "8Gi" for {MEMORY}: gpu-percent and gpu-memory exclude each other',
+            f"{MEMORY} cannot stand beside {PERCENT}",
         ),
         (
             {"bitfusion.io/gpu-50": "1", "bitfusion.io/gpu-8gib": "1"},
             "bitfusion.io/gpu-8gib",
-            'Invalid value "1" for bitfusion.io/gpu-8gib: '
-            "only one size may be given; there is also bitfusion.io/gpu-50",
+            "bitfusion.io/gpu-8gib is a second size beside bitfusion.io/gpu-50",
         ),
         (
             {AMOUNT: "1", "bitfusion.io/gpu-50": "1"},
             "bitfusion.io/gpu-50",
-            f'Invalid value "1" for bitfusion.io/gpu-50: only one size may be given; there is also {AMOUNT}',
+            f"bitfusion.io/gpu-50 is a second size beside {AMOUNT}",
         ),
         (
             {PERCENT: "50", "bitfusion.io/gpu-50": "1"},
             PERCENT,
-            f'Invalid value "50" for {PERCENT}: '
-            "only one size may be given; there is also bitfusion.io/gpu-50",
+            f"{PERCENT} is a second size beside bitfusion.io/gpu-50",
         ),
-        (
-            {"bitfusion.io/gpu-101": "1"},
-            "bitfusion.io/gpu-101",
-            f'Invalid value "gpu-101" for bitfusion.io/gpu-101: {KEYS}',
-        ),
-        (
-            {"bitfusion.io/gpu-050": "1"},
-            "bitfusion.io/gpu-050",
-            f'Invalid value "gpu-050" for bitfusion.io/gpu-050: {KEYS}',
-        ),
-        (
-            {"bitfusion.io/gpu-num": "1"},
-            "bitfusion.io/gpu-num",
-            f'Invalid value "gpu-num" for bitfusion.io/gpu-num: {KEYS}',
-        ),
-        (
-            {"bitfusion.io/gpu-gib": "1"},
-            "bitfusion.io/gpu-gib",
-            f'Invalid value "gpu-gib" for bitfusion.io/gpu-gib: {KEYS}',
-        ),
-        (
-            {"bitfusion.io/gpu-": "1"},
-            "bitfusion.io/gpu-",
-            f'Invalid value "gpu-" for bitfusion.io/gpu-: {KEYS}',
+        *(
+            ({f"bitfusion.io/gpu-{key}": "1"}, f"bitfusion.io/gpu-{key}", f"bitfusion.io/gpu-{key} {KEYS}")
+            for key in ("101", "gib", "foo", "0", "000", "8tib", "50-50")
         ),
         (
             {"bitfusion.io/gpu-999999999999999gib": "1"},

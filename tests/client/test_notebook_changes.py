@@ -14,8 +14,10 @@ from bitfusion_client import notebook_changes as notebook_changes_module
 from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.notebook_changes import NotebookChanges, apply_changes, notebook_changes
-from bitfusion_client.notebook_request import bitfusion_part
+from bitfusion_client.notebook_request import is_left_alone
+from bitfusion_client.raw_objects import labels_of
 from bitfusion_client.request import GpuRequest
+from bitfusion_client.wrong_notebook import brought_by_edit, wrong_values
 from tests.support.notebooks import IMAGE, bare_notebook, container
 
 AMOUNT = "bitfusion.io/gpu-amount"
@@ -136,7 +138,7 @@ def test_a_container_without_an_image_gets_the_default_client() -> None:
     )
 
 
-def test_notes_are_short_enough_for_the_api() -> None:
+def test_notes_are_short() -> None:
     changes = notebook_changes(
         bare_notebook(container(limits={HALF: "1"}, image="registry.example.org/" + "a" * 400))
     )
@@ -172,7 +174,15 @@ JSON = st.recursive(
 )
 KEYS = st.sampled_from([MANAGEMENT, OS, VERSION, REQUEST, LABEL, "bitfusion-client/filter", "a/b", "ü~"])
 SIZES = st.sampled_from(
-    [AMOUNT, HALF, "bitfusion.io/gpu-percent", "bitfusion.io/gpu-8gib", "bitfusion.io/gpu", "cpu"]
+    [
+        AMOUNT,
+        HALF,
+        "bitfusion.io/gpu-percent",
+        "bitfusion.io/gpu-8gib",
+        "bitfusion.io/gpu",
+        "bitfusion.io/GPUs",
+        "cpu",
+    ]
 )
 
 
@@ -189,7 +199,8 @@ CONTAINERS = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {},
                 optional={
-                    "limits": somewhere(st.dictionaries(SIZES, st.sampled_from(["1", "2", "0"]) | JSON))
+                    "limits": somewhere(st.dictionaries(SIZES, st.sampled_from(["1", "2", "0"]) | JSON)),
+                    "requests": somewhere(st.dictionaries(SIZES, st.sampled_from(["1", 1, "2"]) | JSON)),
                 },
             )
         ),
@@ -227,12 +238,16 @@ NOTEBOOKS = st.fixed_dictionaries(
 @given(NOTEBOOKS)
 def test_objects_of_any_shape_are_read_and_never_changed_in_place(object_: Any) -> None:
     before = json.dumps(object_, sort_keys=True)
-    bitfusion_part(object_)
-    try:
-        changes = notebook_changes(object_)
-    except InvalidRequest:
+    wrong = wrong_values(object_)
+    assert brought_by_edit(object_, object_) == []
+    if wrong and not is_left_alone(labels_of(object_)):
+        with pytest.raises(InvalidRequest) as caught:
+            notebook_changes(object_)
+        assert [each.field for each in wrong].count(caught.value.field) == 1
         assert json.dumps(object_, sort_keys=True) == before
         return
+    changes = notebook_changes(object_)
+    assert json.dumps(object_, sort_keys=True) == before
     changed = apply_changes(object_, changes)
     assert json.dumps(object_, sort_keys=True) == before
     assert notebook_changes(changed).is_empty()

@@ -26,5 +26,8 @@ def test_control_characters_are_written_out() -> None:
 
 def test_values_of_any_type_are_shown() -> None:
     assert shown_value("two\nlines") == "two lines"
-    assert shown_value(None) == "None"
+    assert shown_value(None) == "null"
+    assert (shown_value(True), shown_value(False), shown_value(0.5)) == ("true", "false", "0.5")
+    assert shown_value({"a": [None, "ü\x1b"], "b": True}) == '{"a": [null, "ü\\u001b"], "b": true}'
+    assert shown_value({"a": {1}}) == "{'a': {1}}"  # nothing that YAML could have said
     assert shown_value([10**6000]) == "a number far too large"

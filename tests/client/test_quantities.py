@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.one_line import shown_value
 from bitfusion_client.quantities import (
     format_mib,
     parse_gpu_memory,
@@ -108,7 +109,10 @@ def test_decimal_is_decimal_and_binary_is_binary(text: Any, mib: int) -> None:
 def test_wrong_amounts(text: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         quantity_to_mib(text, "bitfusion.io/gpu-memory")
-    assert caught.value.user_message == f'Invalid value "{text}" for bitfusion.io/gpu-memory: {QUANTITY}'
+    assert (
+        caught.value.user_message
+        == f'Invalid value "{shown_value(text)}" for bitfusion.io/gpu-memory: {QUANTITY}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,9 @@ def test_counts(text: Any, count: int) -> None:
 def test_wrong_counts(text: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         quantity_to_count(text, "bitfusion.io/gpu-50")
-    assert caught.value.user_message == f'Invalid value "{text}" for bitfusion.io/gpu-50: {COUNT}'
+    assert (
+        caught.value.user_message == f'Invalid value "{shown_value(text)}" for bitfusion.io/gpu-50: {COUNT}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ def test_memory_in_settings(text: Any, mib: int) -> None:
 def test_wrong_memory_in_settings(text: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_memory(text)
-    assert caught.value.user_message == f'Invalid value "{text}" for memory: {MEMORY}'
+    assert caught.value.user_message == f'Invalid value "{shown_value(text)}" for memory: {MEMORY}'
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,32 @@ COUNT = "must be a whole number from 1 to 1024"
         ({AMOUNT: "-0.5"}, f'Invalid value "-0.5" for {AMOUNT}: {COUNT}.'),
         ({AMOUNT: "2000"}, f'Invalid value "2000" for {AMOUNT}: {COUNT}.'),
         (
+            {AMOUNT: "50%"},
+            f'Invalid value "50%" for {AMOUNT}: {COUNT}. '
+            "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+        ),
+        (
             {"bitfusion.io/gpu-x": "1"},
-            'Invalid value "gpu-x" for bitfusion.io/gpu-x: is no known size; known are gpu-amount (with '
-            "gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. "
-            "Choose another size; if the form offers this one, its administrator has to correct the list.",
+            "bitfusion.io/gpu-x is no size of Bitfusion; there are gpu-amount (with gpu-percent or "
+            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. "
+            "If the form offers this one, its administrator has to correct the list.",
+        ),
+        (
+            {"bitfusion.io/gpu-050": "1"},
+            "bitfusion.io/gpu-050 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? "
+            "If the form offers this one, its administrator has to correct the list.",
         ),
         (
             {AMOUNT: "1", "bitfusion.io/gpu-percent": "50", "bitfusion.io/gpu-memory": "8Gi"},
-            'Invalid value "8Gi" for bitfusion.io/gpu-memory: gpu-percent and gpu-memory exclude each other. '
-            "Leave one of the two out.",
+            "bitfusion.io/gpu-memory cannot stand beside bitfusion.io/gpu-percent. Leave one of the two out.",
+        ),
+        (
+            {"bitfusion.io/gpu-percent": "50"},
+            f"bitfusion.io/gpu-percent needs {AMOUNT} beside it. Add {AMOUNT}: 1.",
+        ),
+        (
+            {AMOUNT: "1", "bitfusion.io/gpu-50": "50"},
+            f"bitfusion.io/gpu-50 is a second size beside {AMOUNT}. Keep one of them.",
         ),
     ],
 )

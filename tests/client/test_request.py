@@ -29,7 +29,7 @@ DURATION = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 
         ({"gpus": 0}, f'Invalid value "0" for gpus: {COUNT}'),
         ({"gpus": -1}, f'Invalid value "-1" for gpus: {COUNT}'),
         ({"gpus": 1025}, f'Invalid value "1025" for gpus: {COUNT}'),
-        ({"gpus": True}, f'Invalid value "True" for gpus: {COUNT}'),
+        ({"gpus": True}, f'Invalid value "true" for gpus: {COUNT}'),
         ({"gpus": 1.0}, f'Invalid value "1.0" for gpus: {COUNT}'),
         ({"gpus": 10**6000}, f'Invalid value "a number far too large" for gpus: {COUNT}'),
         ({"partial": 0}, f'Invalid value "0" for partial: {SHARE}'),

@@ -241,6 +241,13 @@ def test_the_hook_has_the_admins_image_rules_before_the_defaults(form: Any, plac
     assert space["IMAGE_RULES"] == (("team/*", "centos8", "401"), *defaults)
 
 
+def test_the_hook_can_be_held_to_the_clients_of_vmwares_injector(form: Any, place: Path) -> None:
+    assert form("--hook", "--clients", "vmware", "--output", "hook.py").status == 0
+    space: dict[str, Any] = {"__name__": "__config__"}
+    exec((place / "hook.py").read_text(encoding="utf-8"), space)
+    assert {rule[1:] for rule in space["IMAGE_RULES"]} == {("ubuntu20", "450")}
+
+
 def test_wrong_image_rules_are_one_line_with_the_files_name(form: Any, place: Path) -> None:
     (place / "images.yaml").write_text("- {image: 'team/*', os: a/b, version: 401}\n")
     result = form("--hook", "--images", "images.yaml")

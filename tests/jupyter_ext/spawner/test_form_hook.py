@@ -63,7 +63,7 @@ PASSING = [
     body({"num": "none", "vendor": "bitfusion.io/gpu-50"}),
     chosen("nvidia.com/gpu", "1"),
     chosen("nvidia.com/gpu", 2, annotations={"bitfusion-client/os": "mine"}),
-    chosen("bitfusion.io/gpu", "100"),  # the unit that is counted, never a request
+    chosen("bitfusion.io/fpga", "100"),  # somebody else's
     chosen("example.com/never-heard-of", "1"),
 ]
 # refused by the backend itself, in its own words
@@ -72,10 +72,10 @@ THEIRS = [
     (body({}), "'gpus' must have a 'num' field"),
     (body({"num": "1"}), "'gpus' must have a 'vendor' field"),
 ]
-OTHER_SIZE = "Choose another size; if the form offers this one, its administrator has to correct the list."
 NO_SIZE = (
-    "is no known size; known are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), "
-    f"gpu-8gib and gpu-8000mib. {OTHER_SIZE}"
+    "is no size of Bitfusion; there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
+    "(percent), gpu-8gib and gpu-8000mib. If the form offers this one, its administrator has to correct the "
+    "list."
 )
 REFUSED = [
     (
@@ -89,15 +89,26 @@ REFUSED = [
     ),
     (
         chosen("bitfusion.io/gpu-0", "1"),
-        f'Invalid value "gpu-0" for bitfusion.io/gpu-0: {NO_SIZE}',
+        f"bitfusion.io/gpu-0 {NO_SIZE}",
     ),
     (
         chosen("bitfusion.io/gpu-101", "1"),
-        f'Invalid value "gpu-101" for bitfusion.io/gpu-101: {NO_SIZE}',
+        f"bitfusion.io/gpu-101 {NO_SIZE}",
+    ),
+    (
+        chosen("bitfusion.io/gpu", "100"),  # the unit that is counted, never a request
+        "bitfusion.io/gpu is no size of Bitfusion: it is what the cluster counts by, and is written by the "
+        "pod injector alone. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for "
+        "half of one.",
+    ),
+    (
+        chosen("bitfusion.io/GPU_050", "1"),
+        "bitfusion.io/GPU_050 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? If the form offers "
+        "this one, its administrator has to correct the list.",
     ),
     (
         chosen("bitfusion.io/gpu-percent", "50"),
-        'Invalid value "50" for bitfusion.io/gpu-percent: needs bitfusion.io/gpu-amount beside it.',
+        "bitfusion.io/gpu-percent needs bitfusion.io/gpu-amount beside it. Add bitfusion.io/gpu-amount: 1.",
     ),
 ]
 HALF_A_GPU = (

@@ -143,7 +143,7 @@ def test_the_served_form_makes_the_same_notebooks_as_the_webhook(
     assert answers[:2] != posted[:2]
     assert answers[2:] == posted[2:]
     assert refused[0] == 400
-    assert refused[1].startswith('Invalid value "gpu-101" for bitfusion.io/gpu-101: is no known size')
+    assert refused[1].startswith("bitfusion.io/gpu-101 is no size of Bitfusion")
     log = hooked.log.read_text()
     assert log.count("bitfusion form hook") == log.count(" is on") == 2  # each worker says so once
     assert "Traceback" not in log
