@@ -1,0 +1,135 @@
+"""What a client says to a service. The first message is `Hello`; the answers are in `from_service`.
+
+=========  ====================================================================
+`Hello`    `Welcome`, or `Refused` and the end of the connection
+`Look`     `PoolSnapshot`
+`Acquire`  any number of `Waiting`, then `Granted` or `Refused`
+`Cancel`   `Released`; without an id if `Granted` or `Refused` was faster
+`Release`  `Released`, or `Refused`
+`Resume`   `Granted`, or `Refused` with the code `lease_over`
+`Renew`    `Renewed`, or `Refused` with the code `lease_over`
+`End`      `Released`, or `Refused`
+`Alive`    `Alive`
+=========  ====================================================================
+
+Over a unix socket `Granted` carries one file descriptor, the lease lock (see `lease_lock`). The client, the
+program under the lease and its launcher keep it open: the lease lasts as long as one of them has it. A
+reservation has none: it has a time to live, and whoever uses it comes with `Resume` for the descriptor.
+
+A request or lease that somebody else ended is told with `Refused`, code `ended`, without being asked.
+"""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_pool.ledger.entries import PROCESS
+from bitfusion_pool.messages.message import Message, parse_message
+
+if TYPE_CHECKING:
+    from bitfusion_client.request import GpuRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Message):
+    """Who speaks. `program` is its name and version, for the service's log; `token` is empty on a socket."""
+
+    TYPE = "hello"
+    protocol: int
+    program: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Message):
+    """Asks for the whole pool as it is now."""
+
+    TYPE = "look"
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Message):
+    """Asks for GPUs. A connection has one such request at a time.
+
+    Who asks is not said here: the service knows the user, by the socket or by the token.
+
+    Attributes:
+        request: What is wanted.
+        kind: PROCESS or RESERVED, as in the ledger.
+        label: For people: the notebook or the program.
+        pid: For people: as the client sees it.
+        host: For people: where the client runs.
+        inside: The id of the lease under which the client itself runs; "" if it runs under none.
+        wait: Whether it may wait for its turn.
+    """
+
+    TYPE = "acquire"
+    request: GpuRequest
+    kind: str = PROCESS
+    label: str = ""
+    pid: int = 0
+    host: str = ""
+    inside: str = ""
+    wait: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Message):
+    """Leaves the queue. The end of the connection does so, too."""
+
+    TYPE = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Message):
+    """Ends a lease. The client closes its descriptor first; what others still use ends with them."""
+
+    TYPE = "release"
+    lease: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(Message):
+    """Comes back to a lease: after a lost connection, or to use a reservation."""
+
+    TYPE = "resume"
+    lease: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew(Message):
+    """Lets a reservation live its whole time from now."""
+
+    TYPE = "renew"
+    lease: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class End(Message):
+    """Ends an own lease or request by its id, or, for an administrator, anybody's."""
+
+    TYPE = "end"
+    entry: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alive(Message):
+    """The client lives; the service answers with the same."""
+
+    TYPE = "alive"
+
+
+MESSAGES: tuple[type[Message], ...] = (Hello, Look, Acquire, Cancel, Release, Resume, Renew, End, Alive)
+_BY_TYPE = {message.TYPE: message for message in MESSAGES}
+
+
+def parse_from_client(line: bytes) -> Message | None:
+    """The client's message in one line; None if its type is not known.
+
+    Raises:
+        InvalidMessage: The line is no message, or a field is missing or of a wrong type.
+        InvalidRequest: `Acquire` asks for what is no request: the service refuses it in these words.
+    """
+    return parse_message(line, _BY_TYPE)
