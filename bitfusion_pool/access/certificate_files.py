@@ -1,0 +1,152 @@
+"""Where a pool keeps its certificates: `certificates/` in the service's folder, mode 0700.
+
+``authority.pem`` and ``server.pem`` hold a certificate and its key each, in one file that is replaced as a
+whole, so that nobody meets one half of a change; ``ca.crt`` is what clients get.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bitfusion_client.errors import ClientFailed, PoolUnreadable
+from bitfusion_pool.access.certificates import (
+    WrongCertificate,
+    ends,
+    hosts_of,
+    new_authority,
+    renewal_due,
+    renewed_authority,
+    sign_server,
+    without_key,
+)
+from bitfusion_pool.access.client_files import certificate_for_clients
+from bitfusion_pool.own_files import NotOurs, open_own, write_own
+
+FOLDER = "certificates"  # as client_files.certificate_for_clients has it
+AUTHORITY, SERVER = "authority.pem", "server.pem"
+MAX_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What is in force: the service's hosts, when its certificate and authority end, the file for clients."""
+
+    hosts: tuple[str, ...]
+    ends: datetime
+    authority_ends: datetime
+    for_clients: str
+
+
+def create_certificates(pool: str, hosts: Sequence[str], now: datetime) -> Certificates:
+    """Sign a certificate for these hosts, by the authority that is there or a new one.
+
+    Args:
+        pool: The pool's folder, which is this user's alone.
+        hosts: DNS names and addresses, at least one.
+        now: The time.
+
+    Raises:
+        PoolUnreadable: A file is damaged, or cannot be written.
+    """
+    folder = f"{pool}/{FOLDER}"
+    try:
+        _ensure(folder)
+        authority = _read(f"{folder}/{AUTHORITY}")
+        if not authority:
+            authority = new_authority(hosts[0], now)
+            write_own(f"{folder}/{AUTHORITY}", authority.decode(), durable=True)
+        elif _checked(f"{folder}/{AUTHORITY}", authority, now):
+            authority = renewed_authority(authority, now)
+            write_own(f"{folder}/{AUTHORITY}", authority.decode(), durable=True)
+        try:
+            server = sign_server(authority, hosts, now)
+        except WrongCertificate as error:
+            raise _damaged(f"{folder}/{AUTHORITY}", error) from None
+        write_own(certificate_for_clients(pool), without_key(authority).decode(), durable=True)
+        write_own(f"{folder}/{SERVER}", server.decode(), durable=True)
+    except OSError as error:
+        raise _cannot_use(folder, error) from None
+    return Certificates(hosts_of(server), ends(server), ends(authority), certificate_for_clients(pool))
+
+
+def hosts_of_server(pool: str) -> tuple[str, ...]:
+    """The hosts that the service's certificate is for; none if there is none. Raises PoolUnreadable."""
+    path = f"{pool}/{FOLDER}/{SERVER}"
+    try:
+        pem = _read(path)
+    except OSError as error:
+        raise _cannot_use(path, error) from None
+    try:
+        return hosts_of(pem) if pem else ()
+    except WrongCertificate as error:
+        raise _damaged(path, error) from None
+
+
+def renew_certificates(pool: str, now: datetime, force: bool = False) -> Certificates | None:
+    """Sign the service's certificate again for the same hosts if two thirds of its life are over, or `force`.
+
+    Returns:
+        None if it is not due.
+
+    Raises:
+        ClientFailed: There is none.
+        PoolUnreadable: A file is damaged, or cannot be read or written.
+    """
+    path = f"{pool}/{FOLDER}/{SERVER}"
+    try:
+        server = _read(path)
+    except OSError as error:
+        raise _cannot_use(path, error) from None
+    if not server:
+        raise ClientFailed(
+            "", "there is no certificate; make one: bitfusion-pool certificate create --host HOST"
+        )
+    if not _checked(path, server, now) and not force:
+        return None
+    return create_certificates(pool, hosts_of(server), now)
+
+
+def _checked(path: str, pem: bytes, now: datetime) -> bool:
+    """Whether its renewal is due."""
+    try:
+        return renewal_due(pem, now)
+    except WrongCertificate as error:
+        raise _damaged(path, error) from None
+
+
+def _ensure(folder: str) -> None:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if os.path.islink(folder) or not os.path.isdir(folder):
+            raise NotOurs(folder, "is no folder") from None
+        return
+    os.chmod(folder, 0o700)  # whatever the umask
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(open_own(path, os.O_RDONLY), "rb") as file:
+            return file.read(MAX_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _damaged(path: str, why: Exception) -> PoolUnreadable:
+    return PoolUnreadable(
+        "",
+        f"pool configuration {path} is damaged: {why}",
+        f"put a copy back, or move it away: mv {path} {path}.damaged; "
+        "clients of a new authority need new files",
+    )
+
+
+def _cannot_use(path: str, error: OSError) -> PoolUnreadable:
+    return PoolUnreadable(
+        "",
+        f"pool configuration {path} cannot be used: {error.strerror or error}",
+        "run the command as the user whose pool it is, and see that only this user may change the folder",
+    )

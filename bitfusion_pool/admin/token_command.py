@@ -1,0 +1,203 @@
+"""`bitfusion-pool token`: create, list and revoke the tokens of clients on other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from bitfusion_client.errors import ClientFailed, WrongSetting
+from bitfusion_pool.access.addresses import parse_address
+from bitfusion_pool.access.client_files import (
+    certificate_for_clients,
+    prepare_folder,
+    read_authority,
+    write_client_files,
+)
+from bitfusion_pool.access.token_file import change_tokens, read_tokens
+from bitfusion_pool.access.token_rules import (
+    DEFAULT_LIFETIME_S,
+    Limits,
+    parse_count,
+    parse_expiry,
+    parse_limit_share,
+    parse_name,
+    utc_time,
+)
+from bitfusion_pool.admin.certificate_command import hosts_without_certificate
+from bitfusion_pool.admin.service_folder import service_folder
+from bitfusion_pool.text_table import box
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from bitfusion_pool.access.addresses import Address
+    from bitfusion_pool.access.tokens import StoredToken, Tokens
+
+MAX_SERVERS = 16
+
+
+def add_token_parser(commands: Any) -> None:
+    """Add `token` to the subcommands of `bitfusion-pool`."""
+    token = commands.add_parser("token", help="tokens for clients on other machines (not served yet)")
+    actions = token.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="issue a token; it is shown this once")
+    create.add_argument("name", metavar="NAME", help="whose it is; others see it beside the leases")
+    create.add_argument("--expires", metavar="WHEN", help="12h, 90d or 2027-03-31 (default: 365d)")
+    create.add_argument("--gpus", metavar="N", help="GPUs of all its leases and waiting requests together")
+    create.add_argument("--share", metavar="F", help="the most of each GPU, such as 0.5")
+    create.add_argument("--leases", metavar="N", help="leases and waiting requests together")
+    create.add_argument("--waiting", metavar="N", help="waiting requests")
+    create.add_argument("--files", metavar="FOLDER", help="write servers.conf, client.yaml and ca.crt there")
+    create.add_argument(
+        "--server", metavar="HOST:PORT", action="append", help="where the service listens; repeatable"
+    )
+    create.add_argument("--ca", metavar="FILE", help="by which clients know the service (default: ours)")
+    create.add_argument("--force", action="store_true", help="replace files that are there")
+    create.add_argument("--replace", action="store_true", help="revoke the token of this name that is there")
+    show = actions.add_parser("list", help="show all tokens, without their secrets")
+    show.add_argument("--json", action="store_true", help="the same for programs")
+    revoke = actions.add_parser("revoke", help="refuse a token from now on")
+    revoke.add_argument("token", metavar="NAME|ID", help="as `token list` shows it")
+
+
+def run_token(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    """Do what the command line says; returns what to print. Raises BitfusionError."""
+    now = time.time()
+    if options.action == "create":
+        return _create(options, environ, now)
+    if options.action == "revoke":
+        return _revoke(options.token, service_folder(environ), now)
+    tokens = read_tokens(service_folder(environ))
+    return json.dumps(_as_json(tokens, now), indent=2) + "\n" if options.json else _as_table(tokens, now)
+
+
+def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float) -> str:
+    name = parse_name(options.name)
+    expires_at = parse_expiry(options.expires, now) if options.expires else now + DEFAULT_LIFETIME_S
+    counts = {
+        limit: None if text is None else parse_count(f"--{limit}", text)
+        for limit, text in (("gpus", options.gpus), ("leases", options.leases), ("waiting", options.waiting))
+    }
+    limits = Limits(share=None if options.share is None else parse_limit_share(options.share), **counts)
+    servers = [_server(text) for text in options.server or ()]
+    if len(servers) > MAX_SERVERS:
+        raise ClientFailed("", f"at most {MAX_SERVERS} times --server")
+    if bool(options.files) != bool(servers) or (options.ca and not options.files):
+        raise ClientFailed("", "--files and --server go together, and --ca with them")
+    folder = service_folder(environ)
+    authority = _authority(options.ca, folder, servers) if options.files else ""
+    files = prepare_folder(options.files, options.force) if options.files else ""
+    shown = ""
+
+    def change(tokens: Tokens) -> Tokens:
+        nonlocal shown
+        old = tokens.good(name, now)
+        if old and not options.replace:
+            until = utc_time(old.expires_at)
+            raise ClientFailed(
+                "",
+                f"{name} has a token, {old.token_id}, until {until}; --replace revokes it and issues another",
+            )
+        try:
+            changed, shown = (tokens.without(old, now) if old else tokens).with_new(
+                name, expires_at, limits, now
+            )
+        except ValueError as error:
+            raise ClientFailed("", str(error)) from None
+        if files:
+            write_client_files(files, servers, shown, authority)
+        return changed
+
+    change_tokens(folder, change)
+    told = f"token for {name}, until {utc_time(expires_at)}: {limits.describe()}\n"
+    if not files:
+        return f"{told}{shown}\nIt is shown this once; the pool keeps a hash of it.\n"
+    return (
+        f"{told}wrote servers.conf, client.yaml (it holds the token) and ca.crt to {files}\n"
+        "On the client's machine they go to ~/.bitfusion of one user, or to /etc/bitfusion for all.\n"
+        "In Kubernetes a Secret of them, mounted at /etc/bitfusion:\n"
+        f"  kubectl create secret generic bitfusion-client --namespace=NAMESPACE --from-file={quote(files)}\n"
+    )
+
+
+def _authority(named: str | None, folder: str, servers: Sequence[Address]) -> str:
+    if named:
+        return read_authority(named)
+    path = certificate_for_clients(folder)
+    if not os.path.lexists(path):
+        raise ClientFailed(
+            "",
+            "clients need to know the service: name its certificate with --ca, or make one with "
+            "`bitfusion-pool certificate create --host HOST`",
+        )
+    other = hosts_without_certificate(folder, [server.host for server in servers])
+    if other:
+        raise ClientFailed(
+            "",
+            f"the certificate is not for {other[0]}, and clients would refuse it; make one for every host: "
+            "`bitfusion-pool certificate create --host HOST --host …`, or name another authority with --ca",
+        )
+    return read_authority(path)
+
+
+def _revoke(word: str, folder: str, now: float) -> str:
+    told = ""
+
+    def change(tokens: Tokens) -> Tokens:
+        nonlocal told
+        found = tokens.find(word, now)
+        if found is None:
+            raise ClientFailed("", f"there is no token {word}; `bitfusion-pool token list` shows them")
+        if found.revoked_at is not None:
+            raise ClientFailed("", f"token {found.token_id} of {found.name} is revoked already")
+        told = f"revoked token {found.token_id} of {found.name}\n"
+        return tokens.without(found, now)
+
+    change_tokens(folder, change)
+    return told
+
+
+def _server(text: str) -> Any:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise WrongSetting("--server", text, str(error).partition(": ")[2]) from None
+
+
+def _as_table(tokens: Tokens, now: float) -> str:
+    if not tokens.all:
+        return "There are no tokens; `bitfusion-pool token create NAME` issues one.\n"
+    rows = [
+        (one.name, one.token_id, one.state(now), utc_time(_end(one)), one.limits.describe())
+        for one in tokens.all
+    ]
+    return box(("Name", "Token", "State", "until", "Limits"), rows)
+
+
+def _as_json(tokens: Tokens, now: float) -> list[dict[str, Any]]:
+    """Times are in seconds since the epoch."""
+    return [
+        {
+            "name": one.name,
+            "id": one.token_id,
+            "state": one.state(now),
+            "created": one.created_at,
+            "expires": one.expires_at,
+            "revoked": one.revoked_at,
+            "limits": {
+                "gpus": one.limits.gpus,
+                "share": one.limits.share,
+                "leases": one.limits.leases,
+                "waiting": one.limits.waiting,
+            },
+        }
+        for one in tokens.all
+    ]
+
+
+def _end(token: StoredToken) -> float:
+    return token.expires_at if token.revoked_at is None else token.revoked_at
