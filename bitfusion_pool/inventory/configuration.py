@@ -37,7 +37,8 @@ _SERVER_FIELDS: dict[str, type] = {
     "driver_version": str,
     "devices": list,
 }
-_DEVICE_FIELDS: dict[str, type] = {"name": str, "memory_mib": int, "count": int}
+_DEVICE_FIELDS: dict[str, type] = {"name": str, "memory_mib": int, "count": int, "uuid": str}
+_LONGEST_UUID = 96  # as NVML has it
 _TYPE_NAMES: dict[type, str] = {
     str: "a text",
     int: "a whole number",
@@ -166,13 +167,36 @@ def _server(position: int, table: object) -> Server:
         values = _checked(f"{place}.devices[{number}]", group, _DEVICE_FIELDS)
         if len(devices) + values.get("count", 1) > MAX_DEVICES:
             raise ValueError(f"{place}: a server has at most {MAX_DEVICES} devices")
+        if "uuid" in values:
+            devices += (_real_device(f"{place}.devices[{number}]", values, len(devices)),)
+            continue
         devices += simulated_devices(
             values.get("count", 1),
             values.get("memory_mib", DEFAULT_MEMORY_MIB),
             values.get("name", DEFAULT_DEVICE_NAME),
             first=len(devices),
         )
+    uuids = [device.uuid for device in devices if not device.simulated]
+    if len(set(uuids)) < len(uuids):
+        raise ValueError(f"{place}: two devices have the same uuid")
+    if uuids and len(uuids) < len(devices):
+        raise ValueError(f"{place}: real devices (uuid) and simulated ones need a server each")
     given = {key: value for key, value in fields.items() if key not in ("name", "address", "port", "devices")}
     given.setdefault("uuid", stable_uuid(name, f"{address}:{port}"))
     given.setdefault("hostname", name)
     return Server(name, address, port, devices, **given)
+
+
+def _real_device(place: str, values: Mapping[str, Any], number: int) -> Device:
+    """An NVIDIA card, or a MIG device, as `bitfusion-pool init --nvidia` has written it."""
+    uuid = values["uuid"]
+    known = uuid.startswith(("GPU-", "MIG-")) and uuid.isascii() and len(uuid) <= _LONGEST_UUID
+    # the programs get it in CUDA_VISIBLE_DEVICES, where a comma is followed by another one
+    if not known or not all(letter.isalnum() or letter in "-/" for letter in uuid):
+        raise ValueError(f"{place}: uuid must be as nvidia-smi -L shows it, GPU-… or MIG-…, not {uuid!r}")
+    for key in ("name", "memory_mib"):
+        if key not in values:
+            raise ValueError(f"{place}: a device with a uuid needs {key}, too")
+    if "count" in values:
+        raise ValueError(f"{place}: a device with a uuid is one device; count must not be there")
+    return Device(number, values["name"], values["memory_mib"], simulated=False, uuid=uuid)

@@ -38,6 +38,7 @@ def candidates(request: GpuRequest, servers: Sequence[Server]) -> dict[str, list
             (device.number, needed)
             for device in server.devices
             if accepts(request, server, device)
+            and (request.gpus == 1 or not device.is_mig)  # CUDA shows a program only one of these
             and 0 < (needed := request.memory_per_gpu(device.memory_mib)) <= device.memory_mib
         ]
         if len(suitable) >= request.gpus:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
 
 
@@ -33,6 +34,8 @@ def never_satisfiable(request: GpuRequest, servers: Sequence[Server]) -> NeverSa
         why = f"no server is called {';'.join(request.servers)}; there are {known}"
     elif largest is None:
         why = "the servers asked for have no GPUs"
+    elif request.gpus > 1 and any(device.is_mig for server in listed for device in server.devices):
+        why = "CUDA gives a program one MIG device only, so they are handed out one by one"
     elif request.filters and not any(_accepted(request, server) for server in listed):
         why = "no GPU passes the filters " + " ".join(f"{key}={value}" for key, value in request.filters)
     elif request.filters:
@@ -42,6 +45,14 @@ def never_satisfiable(request: GpuRequest, servers: Sequence[Server]) -> NeverSa
     else:
         why = f"the largest server has {_size(len(largest.devices), total)}"
     return NeverSatisfiable(request, f"no server can satisfy the request: {asked}; {why}")
+
+
+def out_of_use(request: GpuRequest, use: UseByDevice) -> NoGpusAvailable:
+    """The error for a request that real devices with a problem could serve, and no others."""
+    problems = [f"GPU {number}: {found.problem}" for (_, number), found in use.items() if found.problem]
+    return NoGpusAvailable(
+        request, f"not enough GPUs available: {request.gpus} GPUs requested; {'; '.join(problems)}"
+    )
 
 
 def not_enough_free(

@@ -19,6 +19,11 @@ class Device:
     uuid: str = ""
 
     @property
+    def is_mig(self) -> bool:
+        """Whether it is a part of an NVIDIA card, made by MIG."""
+        return self.uuid.startswith("MIG-")
+
+    @property
     def shown_name(self) -> str:
         """The name for people; it always says when the device is simulated."""
         if not self.simulated or "simulated" in self.name.lower():

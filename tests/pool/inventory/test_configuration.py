@@ -97,7 +97,32 @@ def test_a_server_without_a_uuid_keeps_the_same_one() -> None:
         ),
         (
             "[[servers]]\n[[servers.devices]]\nsize = 1",
-            "servers[0].devices[0]: unknown key 'size'; known are name, memory_mib, count",
+            "servers[0].devices[0]: unknown key 'size'; known are name, memory_mib, count, uuid",
+        ),
+        (
+            '[[servers]]\n[[servers.devices]]\nuuid = "GPU-1,2"\nname = "x"\nmemory_mib = 1',
+            "servers[0].devices[0]: uuid must be as nvidia-smi -L shows it, GPU-… or MIG-…, not 'GPU-1,2'",
+        ),
+        (
+            '[[servers]]\n[[servers.devices]]\nuuid = "0"\nname = "x"\nmemory_mib = 1',
+            "servers[0].devices[0]: uuid must be as nvidia-smi -L shows it, GPU-… or MIG-…, not '0'",
+        ),
+        (
+            '[[servers]]\n[[servers.devices]]\nuuid = "GPU-1"\nname = "x"',
+            "servers[0].devices[0]: a device with a uuid needs memory_mib, too",
+        ),
+        (
+            '[[servers]]\n[[servers.devices]]\nuuid = "GPU-1"\nname = "x"\nmemory_mib = 1\ncount = 2',
+            "servers[0].devices[0]: a device with a uuid is one device; count must not be there",
+        ),
+        (
+            "[[servers]]\n" + '[[servers.devices]]\nuuid = "GPU-1"\nname = "x"\nmemory_mib = 1\n' * 2,
+            "servers[0]: two devices have the same uuid",
+        ),
+        (
+            '[[servers]]\n[[servers.devices]]\nuuid = "GPU-1"\nname = "x"\nmemory_mib = 1\n'
+            "[[servers.devices]]",
+            "servers[0]: real devices (uuid) and simulated ones need a server each",
         ),
         ("[[servers]]\n[[servers]]", "two servers have the address 127.0.0.1:56001"),
     ],

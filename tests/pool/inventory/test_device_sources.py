@@ -8,7 +8,8 @@ from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS, source_o
 from bitfusion_pool.inventory.servers import Device
 
 SIMULATED = Device(0, "Simulated Tesla", 16160)
-REAL = Device(1, "Tesla", 16160, simulated=False)
+REAL = Device(1, "Tesla", 16160, simulated=False, uuid="GPU-1")
+PART = Device(2, "Tesla MIG 1g.5gb", 4864, simulated=False, uuid="MIG-2")
 
 
 @pytest.mark.parametrize(
@@ -24,11 +25,10 @@ def test_simulated_gpus_hide_the_real_ones_from_cuda_and_from_nvidia_smi(
     path: str | None, expected: str
 ) -> None:
     environ = {} if path is None else {"PATH": path}
-    found = source_of([SIMULATED, SIMULATED]).environment([SIMULATED, SIMULATED], environ)
+    found = source_of([SIMULATED, SIMULATED]).environment([(SIMULATED, 1), (SIMULATED, 1)], environ)
     assert found == {"CUDA_VISIBLE_DEVICES": "", "PATH": expected}
 
 
-@pytest.mark.parametrize("devices", [[REAL], [REAL, SIMULATED]])
 @pytest.mark.parametrize(
     ("environ", "changed"),
     [
@@ -38,6 +38,12 @@ def test_simulated_gpus_hide_the_real_ones_from_cuda_and_from_nvidia_smi(
     ],
 )
 def test_real_gpus_keep_the_real_nvidia_smi_also_under_a_program_with_simulated_ones(
-    devices: list[Device], environ: dict[str, str], changed: dict[str, str]
+    environ: dict[str, str], changed: dict[str, str]
 ) -> None:
-    assert source_of(devices).environment(devices, environ) == changed
+    found = source_of([REAL]).environment([(REAL, 16160)], environ)
+    assert found == {"CUDA_VISIBLE_DEVICES": "GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **changed}
+
+
+def test_cuda_sees_the_leased_devices_by_uuid_in_the_order_of_the_lease() -> None:
+    found = source_of([REAL, PART]).environment([(REAL, 16160), (PART, 4864)], {"CUDA_VISIBLE_DEVICES": "7"})
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-1,MIG-2"

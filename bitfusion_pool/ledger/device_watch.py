@@ -1,0 +1,87 @@
+"""Reads the real devices of a user's own pool and notes in the ledger what programs outside the pool use.
+
+There is no daemon: the command that shows or takes GPUs reads them itself, in a process of its own, and only
+if the pool has real devices. A service reads them on its own schedule, and knows better whose processes are.
+"""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.ledger.entries import HELD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bitfusion_pool.ledger.ledger import Ledger
+
+LEASE_VARIABLE = b"BITFUSION_POOL_LEASE="
+MOST_BYTES = 1 << 20
+
+
+def read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
+    """Read the real devices and note their use; nothing without such devices.
+
+    Called before a request for GPUs.
+
+    Raises:
+        NvidiaUnusable: The driver does not answer. That is noted, too: nothing is handed out until it does.
+        PoolUnreadable: The pool's files cannot be used.
+    """
+    if not ledger.has_real_devices:
+        return
+    from bitfusion_pool.inventory.nvidia.device_use import unreadable_use, use_of_devices
+    from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards
+
+    try:
+        reading = read_cards(environ)
+    except NvidiaUnusable as error:
+        ledger.note_device_use(unreadable_use(ledger.servers, error.answered))
+        raise
+    held = [entry for entry in ledger.entries() if entry.state == HELD]
+    ids = {entry.entry_id.encode() for entry in held}
+    leased: dict[tuple[str, int], tuple[int, ...]] = {}
+    for entry in held:
+        for share in entry.shares:
+            key = share.server, share.number
+            leased[key] = (*leased.get(key, ()), share.memory_mib)
+    ledger.note_device_use(
+        use_of_devices(ledger.servers, reading, leased, lambda pid: _lease_of(pid) in ids, process_name)
+    )
+
+
+def try_to_read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
+    """The same for who only shows the devices, or waits already: a driver that does not answer is no error.
+
+    Raises:
+        PoolUnreadable: The pool's files cannot be used.
+    """
+    if not ledger.has_real_devices:
+        return
+    from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable
+
+    try:
+        read_devices(ledger, environ)
+    except NvidiaUnusable:
+        pass  # noted, and shown beside each device
+
+
+def process_name(pid: int) -> str:
+    """The name of a process of this machine, empty if it is not to be seen."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+            return comm.read(64).strip()
+    except OSError:
+        return ""
+
+
+def _lease_of(pid: int) -> bytes:
+    """The lease under which a process was started; empty if it was under none, or is another user's."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            variables = environ.read(MOST_BYTES).split(b"\0")
+    except OSError:
+        return b""
+    for variable in variables:
+        if variable.startswith(LEASE_VARIABLE):
+            return variable[len(LEASE_VARIABLE) :]
+    return b""

@@ -1,0 +1,115 @@
+"""`make gpu-check` where there is no GPU, and as far as it comes with a driver that is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pool.inventory.nvidia.fake_machine import NOT_LOADED, FakeMachine, card
+from tests.support.machine import scaled
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
+
+TORCH = """\
+import os
+class OutOfMemory(Exception): pass
+class Tensor:
+    def __init__(self, value=0.0): self.value = value
+    def sum(self, *a, **k): return self
+    def mean(self): return self
+    def backward(self): pass
+    def item(self):
+        Tensor.steps = getattr(Tensor, "steps", 0) + 1
+        return 1.0 / Tensor.steps
+    def __sub__(self, other): return self
+    def __pow__(self, other): return self
+class cuda:
+    queued, limit = [], 1.0
+    def _lazy_call(call): cuda.queued.append(call)
+    def device_count(): return len([p for p in os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",") if p])
+    def max_memory_reserved(): return 100 << 20
+    def set_per_process_memory_fraction(fraction, device): cuda.limit = fraction
+class nn:
+    class Sequential:
+        def __init__(self, *parts): pass
+        def __call__(self, x): return x
+        def cuda(self): return self
+        def parameters(self): return []
+    def Linear(*a): return None
+    def ReLU(): return None
+class optim:
+    class Adam:
+        def __init__(self, *a): pass
+        def zero_grad(self): pass
+        def step(self): pass
+uint8, given = None, 0
+def manual_seed(number): pass
+def randn(*a, **k): return Tensor()
+def sin(x): return x
+def zeros(size, dtype, device):
+    global given
+    if not given:
+        [call() for call in cuda.queued]
+    given += size
+    if given > cuda.limit * (16000 << 20):
+        raise OutOfMemory(f"CUDA out of memory. {cuda.limit * 16000:.0f} MiB allowed")
+    return size
+"""
+
+
+def gpu_check(machine: FakeMachine, *options: str, path: Path | None = None) -> tuple[int, str]:
+    environ = {**os.environ, **machine.variables, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(path or "")}
+    done = subprocess.run(
+        [sys.executable, str(TOOL), *options],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=scaled(60),
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(("options", "status"), [([], 1), (["--allow-none"], 0)])
+def test_without_a_gpu_it_says_so_in_one_sentence(tmp_path: Path, options: list[str], status: int) -> None:
+    machine = FakeMachine(tmp_path, fails={"nvmlInitWithFlags": NOT_LOADED})
+    assert gpu_check(machine, *options) == (
+        status,
+        "Nothing was checked: this machine's NVIDIA GPUs cannot be used: the NVIDIA driver is not loaded. "
+        "What to do: load it: sudo modprobe nvidia; after an update: restart\n",
+    )
+
+
+def test_two_halves_and_one_that_wants_more(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(TORCH)
+    status, out = gpu_check(FakeMachine(tmp_path, card()), path=tmp_path)
+    lines = out.splitlines()
+    assert status == 0, out
+    assert lines[0] == "✓ driver 580.95.05, CUDA 13.0: NVIDIA Test (16000 MiB)"
+    assert [line[:9] for line in lines[3:5]] == ["✓ half a:", "✓ half b:"]
+    assert lines[5].startswith("✓ both at the same time on GPU-1111")
+    assert lines[6] == (
+        "✓ more than its share: 3456 MiB of a share of 4000 MiB, then: CUDA out of memory. 3488 MiB allowed"
+    )
+
+
+def test_a_framework_that_does_not_keep_to_its_share_fails_the_check(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(TORCH.replace("cuda.limit = fraction", "pass"))
+    status, out = gpu_check(FakeMachine(tmp_path, card()), path=tmp_path)
+    assert status == 1
+    assert "✗ more than its share: 8000 MiB of a share of 4000 MiB, then: \n" in out
+
+
+def test_without_a_framework_the_rest_is_left_out(tmp_path: Path) -> None:
+    for name in ("torch", "tensorflow"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError\n")
+    status, out = gpu_check(FakeMachine(tmp_path, card()), path=tmp_path)
+    assert status == 1
+    assert out.splitlines()[-1] == (
+        f"✗ neither PyTorch nor TensorFlow of {sys.executable} sees a GPU: nothing was trained; "
+        "name another Python"
+    )

@@ -1,0 +1,100 @@
+"""PyTorch and TensorFlow in a program with a share of a card: what they are told, what stays as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bitfusion_pool.inventory.nvidia.memory_limits import HOOK_FOLDER, VARIABLE
+from tests.support.machine import scaled
+
+TORCH = """\
+class cuda:
+    queued = []
+    told = []
+
+    def _lazy_call(call):
+        cuda.queued.append(call)
+
+    def device_count():
+        return {count}
+
+    def set_per_process_memory_fraction(fraction, device):
+        cuda.told.append((fraction, device))
+"""
+
+
+def python(code: str, folder: Path, limits: str = "0.25,0.5", path: str = "") -> tuple[str, str]:
+    """What a Python under a lease prints; `folder` is on the user's PYTHONPATH."""
+    environ = {**os.environ, VARIABLE: limits, "PYTHONPATH": f"{HOOK_FOLDER}:{folder}{path}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=scaled(60),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def fake_torch(folder: Path, text: str) -> None:
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(text)
+
+
+def test_pytorch_is_told_when_it_first_uses_cuda(tmp_path: Path) -> None:
+    fake_torch(tmp_path, TORCH.format(count=2))
+    out, err = python(
+        "import torch; print(torch.cuda.told); torch.cuda.queued[0](); print(torch.cuda.told)", tmp_path
+    )
+    assert (out, err) == ("[]\n[(0.25, 0), (0.5, 1)]\n", "")
+
+
+def test_gpus_that_the_program_has_hidden_are_left_out(tmp_path: Path) -> None:
+    fake_torch(tmp_path, TORCH.format(count=1))
+    assert (
+        python("import torch; torch.cuda.queued[0](); print(torch.cuda.told)", tmp_path)[0] == "[(0.25, 0)]\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "class cuda:\n    _lazy_call = lambda call: call()\n"])
+def test_a_pytorch_that_cannot_be_told_works_and_it_is_said(tmp_path: Path, text: str) -> None:
+    fake_torch(tmp_path, text)
+    out, err = python("import torch; print(torch.__name__)", tmp_path)
+    assert out == "torch\n"
+    assert err.startswith("bitfusion: the share of GPU memory could not be set in PyTorch: AttributeError(")
+    assert err.count("\n") == 1
+
+
+def test_a_program_looks_as_without_it(tmp_path: Path) -> None:
+    fake_torch(tmp_path, TORCH.format(count=1))
+    code = (
+        "import sys, torch, importlib.util\n"
+        "print([f for f in sys.path if 'memory_shares' in f], type(torch.__loader__).__name__,"
+        " torch.__spec__.loader is torch.__loader__, importlib.util.find_spec('nothing'))"
+    )
+    assert python(code, tmp_path)[0] == "[] SourceFileLoader True None\n"
+
+
+def test_the_users_own_sitecustomize_runs(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.seen = 'mine'\n")
+    out, err = python("import sitecustomize; print(seen, sitecustomize.__file__)", tmp_path)
+    assert (out, err) == (f"mine {tmp_path}/sitecustomize.py\n", "")
+
+
+def test_an_error_in_the_users_own_is_told_as_python_does(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("1 / 0\n")
+    out, err = python("print('runs')", tmp_path)
+    assert out == "runs\n"
+    assert err.startswith("Error in sitecustomize; set PYTHONVERBOSE for traceback:\nZeroDivisionError")
+
+
+@pytest.mark.parametrize("limits", ["", "0.5"])
+def test_nothing_is_imported_before_it_is_needed(tmp_path: Path, limits: str) -> None:
+    code = "import sys; print(sorted({'json', 'typing', 'torch', 'tensorflow', 'numpy'} & set(sys.modules)))"
+    assert python(code, tmp_path, limits)[0] == "[]\n"
