@@ -7,5 +7,7 @@ its program, so its modules import as little as they can.
 - ``admin``: the `bitfusion-pool` command
 - ``ledger``: leases, queue, lease locks, wake-ups
 - ``inventory``: servers, GPUs, pool.toml, placement, emulation settings
-- ``text_table``: tables for a terminal; ``own_files``: files that no other user can put in our way
+- ``messages``: what the command and a service say to each other
+- ``text_table``: tables for a terminal; ``json_text``: JSON for commands that must start fast
+- ``own_files``: files that no other user can put in our way
 """

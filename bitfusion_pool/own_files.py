@@ -10,6 +10,11 @@ from __future__ import annotations
 import os
 import stat
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _ROOT = 0
 _OVERFLOW = 65534  # how files appear whose owner has no number in our user namespace
 _MOST_LINKS = 40
@@ -102,8 +107,13 @@ def check_own(path: str, found: os.stat_result, links: int = 1) -> None:
         raise NotOurs(path, "has further names (hard links)")
 
 
-def write_own(path: str, text: str) -> None:
+def write_own(path: str, text: str, durable: bool = False) -> None:
     """Replace the file as a whole, mode 0600; whatever stood in its place is not followed.
+
+    Args:
+        path: The file; its folder must be there.
+        text: What is in it from now on.
+        durable: Whether it must still be so after a power cut.
 
     Raises:
         OSError: It cannot be written.
@@ -113,10 +123,19 @@ def write_own(path: str, text: str) -> None:
     try:
         with open(fd, "w", encoding="utf-8") as file:
             file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(fd)
         os.replace(draft, path)
     except BaseException:
         os.unlink(draft)
         raise
+    if durable:
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def read_text(path: str, most_bytes: int) -> str:
@@ -137,6 +156,22 @@ def read_text(path: str, most_bytes: int) -> str:
         if len(text) > most_bytes:
             raise OSError(EFBIG, f"it has more than {most_bytes} characters", path)
         return text
+
+
+def home_folder(environ: Mapping[str, str]) -> str:
+    """HOME, unless it is another user's (`sudo` may keep it): then that of the user database."""
+    home = environ.get("HOME", "")
+    try:
+        if home.startswith("/"):
+            return trusted_path(home)
+    except OSError:
+        pass
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return home or "/"
 
 
 def user_name(uid: int) -> str:

@@ -9,11 +9,14 @@ import sys
 
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.admin.certificate_command import add_certificate_parser, run_certificate
 from bitfusion_pool.admin.reap import end_lease, reap
 from bitfusion_pool.admin.setup import init, simulate
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.admin.status_json import status_json
+from bitfusion_pool.admin.token_command import add_token_parser, run_token
 from bitfusion_pool.inventory.servers import DEFAULT_DEVICE_NAME, DEFAULT_MEMORY_MIB
+from bitfusion_pool.ledger.device_watch import try_to_read_devices
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.snapshot import take_snapshot
 
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (by default the process's); returns the exit status."""
-    options = _parser().parse_args(args)
+    words = sys.argv[1:] if args is None else list(args)
+    options = _parser(words).parse_args(words)
     environ = dict(os.environ)
     if options.dir:
         environ["BITFUSION_POOL_DIR"] = options.dir
@@ -31,6 +35,10 @@ def main(args: Sequence[str] | None = None) -> int:
         from bitfusion_pool.admin.shell import become
 
         return become(options.program[options.program[:1] == ["--"] :], environ)
+    if options.command == "serve":
+        from bitfusion_pool.admin.serve import serve
+
+        return serve(options, environ)
     try:
         text = COMMANDS[options.command](options, environ)
     except BitfusionError as error:
@@ -40,14 +48,20 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("bitfusion-pool", description="Your embedded GPU pool.")
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "bitfusion-pool", description="Your embedded GPU pool, or that of a machine."
+    )
     parser.add_argument("--dir", metavar="FOLDER", help="the pool's folder (default: BITFUSION_POOL_DIR)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("status", help="show GPUs, who holds them and who waits")
     show.add_argument("--json", action="store_true", help="the same for programs")
     make = commands.add_parser("init", help="create the pool's folder and an empty ledger")
-    make.add_argument("--config", metavar="FILE", help="copy this pool.toml into the folder")
+    content = make.add_mutually_exclusive_group()
+    content.add_argument("--config", metavar="FILE", help="copy this pool.toml into the folder")
+    content.add_argument(
+        "--nvidia", action="store_true", help="hand out this machine's NVIDIA GPUs, not simulated ones"
+    )
     make.add_argument("--force", action="store_true", help="replace a ledger that is damaged or in use")
     sim = commands.add_parser("simulate", help="let the pool consist of simulated GPUs")
     sim.add_argument("--servers", type=_count, default=1, metavar="N", help="how many servers (1)")
@@ -58,8 +72,15 @@ def _parser() -> argparse.ArgumentParser:
     sim.add_argument("--name", default=DEFAULT_DEVICE_NAME, help="name of the GPUs")
     collect = commands.add_parser("reap", help="release what dead programs left, tidy the folder")
     collect.add_argument("--force", metavar="LEASE", help="end this lease, whoever holds it")
+    add_token_parser(commands)
+    add_certificate_parser(commands)
     shell = commands.add_parser("shell", help="run a program, or your shell, with `bitfusion` on its PATH")
     shell.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="default: your shell")
+    run = commands.add_parser("serve", help="share this pool with all users of this machine")
+    if "serve" in words:  # its settings cost the other commands an import
+        from bitfusion_pool.admin.serve import add_options
+
+        add_options(run)
     return parser
 
 
@@ -72,12 +93,13 @@ def _count(text: str) -> int:
 
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     with Ledger(environ) as ledger:
+        try_to_read_devices(ledger, environ)
         snapshot = take_snapshot(ledger)
     return json.dumps(status_json(snapshot), indent=2) + "\n" if options.json else status_text(snapshot)
 
 
 def _init(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    return init(environ, configuration=options.config, force=options.force)
+    return init(environ, configuration=options.config, force=options.force, nvidia=options.nvidia)
 
 
 def _simulate(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
@@ -88,7 +110,14 @@ def _reap(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     return end_lease(environ, options.force) if options.force else reap(environ)
 
 
-COMMANDS = {"status": _status, "init": _init, "simulate": _simulate, "reap": _reap}
+COMMANDS = {
+    "status": _status,
+    "init": _init,
+    "simulate": _simulate,
+    "reap": _reap,
+    "token": run_token,
+    "certificate": run_certificate,
+}
 
 
 if __name__ == "__main__":

@@ -32,20 +32,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def init(environ: Mapping[str, str], configuration: str | None = None, force: bool = False) -> str:
+def init(
+    environ: Mapping[str, str],
+    configuration: str | None = None,
+    force: bool = False,
+    nvidia: bool = False,
+) -> str:
     """Create the folder and a new ledger in it.
 
     Args:
         environ: Names the pool's folder.
         configuration: A file to copy into the folder as pool.toml.
         force: Whether to replace an existing ledger.
+        nvidia: Whether the pool shall hand out this machine's NVIDIA cards. Then `configuration` is None.
 
     Returns:
         What to tell the administrator.
 
     Raises:
         ClientFailed: There is a ledger already, or GPUs are held that a new one would hand out again.
-        PoolUnreadable: The configuration is wrong, or a file cannot be written.
+        PoolUnreadable: The configuration is wrong, a file cannot be written, or the NVIDIA cards cannot be
+            read.
     """
     folder = open_folder(pool_folder(environ), environ)
     database = f"{folder}/{DATABASE}"
@@ -63,7 +70,13 @@ def init(environ: Mapping[str, str], configuration: str | None = None, force: bo
             f"request_gpus keeps GPUs of this pool: {names}; "
             f"end each with bitfusion-pool --dir {folder} reap --force LEASE",
         )
-    text = _read_configuration(configuration) if configuration else ""
+    warning = ""
+    if nvidia:
+        from bitfusion_pool.admin.nvidia_setup import nvidia_configuration
+
+        text, warning = nvidia_configuration(environ)
+    else:
+        text = _read_configuration(configuration) if configuration else ""
     try:
         for name in SUBFOLDERS:
             ensure_subfolder(folder, name)
@@ -76,7 +89,7 @@ def init(environ: Mapping[str, str], configuration: str | None = None, force: bo
         raise unreadable(folder, error) from None
     with Ledger(environ) as ledger:
         devices = sum(len(server.devices) for server in ledger.servers)
-        return f"GPU pool in {folder}: {len(ledger.servers)} servers, {devices} GPUs\n"
+        return f"GPU pool in {folder}: {len(ledger.servers)} servers, {devices} GPUs\n{warning}"
 
 
 def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: int, name: str) -> str:

@@ -8,6 +8,7 @@ from bitfusion_pool.ledger.old_pool import find_old_pool
 from bitfusion_pool.text_table import bar, box
 
 if TYPE_CHECKING:
+    from bitfusion_pool.inventory.servers import Device, Server
     from bitfusion_pool.ledger.snapshot import Snapshot
 
 
@@ -44,10 +45,20 @@ def _gpus(snapshot: Snapshot) -> str:
                     bar(used, device.memory_mib),
                     f"{used:,}",
                     f"{device.memory_mib:,}",
+                    *_busy(snapshot, server, device),
                 )
             )
     titles = ("Server", "GPU", "Name", "Memory", "used MiB", "of MiB")
-    return box(titles, rows, frozenset((1, 4, 5)))
+    busy = ("busy",) if snapshot.has_real_devices else ()
+    outside = "".join(f"{line}\n" for line in snapshot.use_lines())
+    return box((*titles, *busy), rows, frozenset((1, 4, 5, 6))) + outside
+
+
+def _busy(snapshot: Snapshot, server: Server, device: Device) -> tuple[str, ...]:
+    if not snapshot.has_real_devices:
+        return ()
+    use = snapshot.use_of(server, device)
+    return ("" if use is None or use.percent is None else f"{use.percent} %",)
 
 
 def _held(snapshot: Snapshot) -> str:

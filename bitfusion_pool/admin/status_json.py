@@ -7,7 +7,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-    from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.inventory.servers import Device, Server
     from bitfusion_pool.ledger.entries import Entry
     from bitfusion_pool.ledger.snapshot import Snapshot
 
@@ -38,9 +38,24 @@ def _server(snapshot: Snapshot, server: Server) -> dict[str, Any]:
                 "memory_mib": device.memory_mib,
                 "free_mib": snapshot.free[server.key, device.number],
                 "simulated": device.simulated,
+                **_real(snapshot, server, device),
             }
             for device in server.devices
         ],
+    }
+
+
+def _real(snapshot: Snapshot, server: Server, device: Device) -> dict[str, Any]:
+    """What only real devices have."""
+    use = snapshot.use_of(server, device)
+    if device.simulated or use is None:
+        return {}
+    return {
+        "uuid": device.uuid,
+        "busy_percent": use.percent,
+        "outside_mib": use.foreign_mib,
+        "outside": use.programs,
+        "problem": use.problem,
     }
 
 

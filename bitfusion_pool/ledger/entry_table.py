@@ -131,6 +131,17 @@ def count_states(db: sqlite3.Connection) -> dict[str, int]:
     return dict(db.execute("SELECT state, count(*) FROM entries GROUP BY state").fetchall())
 
 
+def states(db: sqlite3.Connection) -> dict[str, str]:
+    """The state of every entry by its id."""
+    return dict(db.execute("SELECT entry_id, state FROM entries").fetchall())
+
+
+def count_of_user(db: sqlite3.Connection, uid: int) -> dict[str, tuple[int, int]]:
+    """How many entries a user has in each state, and how many GPUs they ask for."""
+    statement = "SELECT state, count(*), sum(gpus) FROM entries WHERE uid = ? GROUP BY state"
+    return {state: (entries, gpus) for state, entries, gpus in db.execute(statement, (uid,))}
+
+
 def grant_entry(db: sqlite3.Connection, number: int, shares: Iterable[Share], now: float) -> None:
     """Turn a waiting entry into one that holds these shares."""
     for share in shares:

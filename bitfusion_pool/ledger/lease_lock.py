@@ -30,10 +30,11 @@ class LeaseLock:
     @classmethod
     def create(cls, folder: str, entry_id: str) -> LeaseLock:
         """Create the file and lock it. Raises OSError."""
+        # opened for reading: whoever the descriptor is passed to cannot fill our disk through it
         path = _lock_path(folder, entry_id)
         ensure_subfolder(folder, LOCKS)
         while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if os.fstat(fd).st_nlink:
@@ -45,15 +46,24 @@ class LeaseLock:
             os.close(fd)
 
     @classmethod
-    def join(cls, folder: str, entry_id: str) -> LeaseLock:
-        """Hold the lock of an existing entry together with others. Raises OSError."""
+    def join(cls, folder: str, entry_id: str, wait: bool = True) -> LeaseLock:
+        """Hold the lock of an existing entry together with others.
+
+        Raises:
+            OSError: There is no such file; or somebody holds the lock alone and `wait` is False.
+        """
         fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH)
+            fcntl.flock(fd, fcntl.LOCK_SH if wait else fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BaseException:
             os.close(fd)
             raise
         return cls(folder, entry_id, _high(fd))
+
+    @classmethod
+    def passed(cls, entry_id: str, fd: int) -> LeaseLock:
+        """The lock that a service holds in its own folder, by the descriptor that it passed; -1 for none."""
+        return cls("", entry_id, _high(fd) if fd >= 0 else fd)
 
     def share(self) -> None:
         """Let programs that are started from now on inherit the lock."""

@@ -17,11 +17,13 @@ from bitfusion_pool.ledger.database import open_database, open_folder, read_meta
 from bitfusion_pool.ledger.entries import HELD, PROCESS, WAITING
 from bitfusion_pool.ledger.entry_table import (
     all_entries,
+    count_of_user,
     count_states,
     insert_entry,
     read_entry,
     read_state,
     set_expiry,
+    states,
 )
 from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
 from bitfusion_pool.ledger.liveness import clock
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
     from bitfusion_pool.ledger.queue_position import QueuePosition
@@ -93,13 +96,16 @@ class Ledger:
 
         Raises:
             NeverSatisfiable: No server could serve the request even if the pool were empty.
-            NoGpusAvailable: The request would have to wait but may not.
+            NoGpusAvailable: The request would have to wait but may not, or the GPUs that could serve it have
+                a problem.
             InvalidRequest: A filter has an unknown key.
         """
-        possible = candidates(request, self.servers)
+        possible = candidates(request, self._usable_servers())
         if not possible:
-            from bitfusion_pool.inventory.refusals import never_satisfiable
+            from bitfusion_pool.inventory.refusals import never_satisfiable, out_of_use
 
+            if candidates(request, self.servers):
+                raise out_of_use(request, self.device_use)
             raise never_satisfiable(request, self.servers)
         entry_id = os.urandom(8).hex()
         with self._translated_errors():
@@ -159,6 +165,30 @@ class Ledger:
         with self._translated_errors():
             return self._inventory.servers
 
+    @property
+    def has_real_devices(self) -> bool:
+        """Whether any device is not simulated."""
+        with self._translated_errors():
+            return self._inventory.has_real_devices
+
+    @property
+    def device_use(self) -> UseByDevice:
+        """What was last noted of the real devices: how busy, used by whom outside the pool, which problem."""
+        with self._translated_errors():
+            return self._inventory.device_use
+
+    def note_device_use(self, use: UseByDevice) -> None:
+        """Note what a reading says of the real devices, and grant what fits now.
+
+        Called by whoever has read them: in a user's own pool each command that shows or takes GPUs.
+        """
+        with self._translated_errors():
+            if use == self._inventory.device_use:
+                return
+            with self._transaction() as transaction:
+                self._inventory.note_device_use(use)
+                self._queue.grant(transaction)
+
     def entry(self, entry_id: str) -> Entry | None:
         """The entry as it is now; None if it is gone."""
         with self._translated_errors():
@@ -169,6 +199,16 @@ class Ledger:
         """All entries in the order they came; may include some whose holders are dead."""
         with self._translated_errors():
             return all_entries(self._db)
+
+    def states(self) -> dict[str, str]:
+        """The state of every entry by its id; may include some whose holders are dead."""
+        with self._translated_errors():
+            return states(self._db)
+
+    def count_of_user(self, uid: int) -> dict[str, tuple[int, int]]:
+        """By state, how many entries a user has and how many GPUs they ask for."""
+        with self._translated_errors():
+            return count_of_user(self._db, uid)
 
     def queue_position(self, entry: Entry, inside: str = "") -> QueuePosition:
         """The position of a waiting entry, and the entries ahead of it.
@@ -187,9 +227,12 @@ class Ledger:
         """Whether the holder of the entry lives."""
         return self._queue.is_alive(entry)
 
-    def is_in_use(self, entry_id: str) -> bool:
-        """Whether any process holds the entry's lock. A deleted file is held by nobody we know."""
-        return has_lock_file(self.folder, entry_id) and is_held(self.folder, entry_id)
+    def is_in_use(self, entry_id: str, shared: bool = False) -> bool:
+        """Whether any process holds the entry's lock. A deleted file is held by nobody we know.
+
+        `shared`: whether several may hold it together, as those do who use a reservation.
+        """
+        return has_lock_file(self.folder, entry_id) and is_held(self.folder, entry_id, shared)
 
     def change_counter(self) -> int:
         """A number that changes when another connection has changed the ledger."""
@@ -220,6 +263,15 @@ class Ledger:
             return known or ""
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _usable_servers(self) -> tuple[Server, ...]:
+        """The servers without devices on which there can be no new lease."""
+        use = self.device_use
+        if not use:
+            return self.servers
+        from bitfusion_pool.inventory.nvidia.device_use import usable_servers
+
+        return usable_servers(self.servers, use)
 
     def _follow_configuration(self, environ: Mapping[str, str]) -> None:
         path = configuration_path(self.folder, environ)

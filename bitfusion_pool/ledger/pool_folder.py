@@ -9,7 +9,7 @@ import os
 import stat
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.own_files import NotOurs, trusted_path
+from bitfusion_pool.own_files import NotOurs, home_folder, trusted_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ def default_folder(environ: Mapping[str, str]) -> str:
     """Where the pool is without BITFUSION_POOL_DIR: below XDG_STATE_HOME, by default ~/.local/state."""
     state = environ.get(STATE_VARIABLE, "")
     if not state.startswith("/"):  # as the XDG specification has it
-        state = f"{_home(environ).rstrip('/')}/.local/state"
+        state = f"{home_folder(environ).rstrip('/')}/.local/state"
     return os.path.normpath(f"{state}/{NAME}")
 
 
@@ -116,19 +116,3 @@ def _make(path: str) -> None:
         return _make(path)
     os.chmod(path, 0o700)  # whatever the umask
     return None
-
-
-def _home(environ: Mapping[str, str]) -> str:
-    """HOME, unless it is another user's (`sudo` may keep it): then that of the user database."""
-    home = environ.get("HOME", "")
-    try:
-        if home.startswith("/"):
-            return trusted_path(home)
-    except OSError:
-        pass
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
-        return home or "/"

@@ -94,11 +94,19 @@ class Queue:
         return lives(self._folder, entry.entry_id, entry.kind, entry.expires_at, clock())
 
     def free_memory(self) -> dict[tuple[str, int], int]:
-        """Free MiB by (server key, device number); negative if a device shrank below what is leased of it."""
+        """Free MiB by (server key, device number); negative if a device shrank below what is leased of it.
+
+        What programs outside the pool use of a real device, or all of it where it has a problem, is not free.
+        """
         free = self._memory()
         for server, device, leased in memory_held(self._db):
             if (server, device) in free:
                 free[server, device] -= leased
+        use = self._inventory.device_use
+        if use:
+            from bitfusion_pool.inventory.nvidia.device_use import less_what_is_used
+
+            less_what_is_used(free, use)
         return free
 
     def _memory(self) -> dict[tuple[str, int], int]:
@@ -151,6 +159,11 @@ class Queue:
                 return blocked_by_own(own)
         if position > 1 and choose(entry.request.gpus, possible, self.free_memory()) is not None:
             return kept_in_order(entry.request)
+        use = self._inventory.device_use
+        if use:
+            from bitfusion_pool.ledger.queue_position import used_outside
+
+            return used_outside(entry.servers, use)
         return ""
 
     def inventory_replaced(self, transaction: Transaction) -> None:

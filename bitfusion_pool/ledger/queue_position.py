@@ -9,7 +9,10 @@ from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.ledger.entries import size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.ledger.entries import Entry
 
 __all__ = ["MOST_NAMED", "QueuePosition"]
@@ -99,3 +102,11 @@ def kept_in_order(request: GpuRequest) -> str:
         f"there is room for {size_text(request)}, but those before you are served first, "
         "so that large requests get a turn"
     )
+
+
+def used_outside(servers: Sequence[str], use: UseByDevice) -> str:
+    """The `why` of a request for real devices that others than the pool use; empty if nobody does."""
+    found = [
+        f"GPU {number}: {one.text()}" for (key, number), one in use.items() if key in servers and one.text()
+    ]
+    return ", ".join(found) + ", ask for less than whole GPUs, or wait" if found else ""

@@ -10,7 +10,10 @@ from bitfusion_pool.ledger.lease_lock import has_lock_file
 from bitfusion_pool.ledger.liveness import clock
 
 if TYPE_CHECKING:
-    from bitfusion_pool.inventory.servers import Server
+    from collections.abc import Mapping, Sequence
+
+    from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
+    from bitfusion_pool.inventory.servers import Device, Server
     from bitfusion_pool.ledger.ledger import Ledger
 
 
@@ -20,7 +23,9 @@ class Snapshot:
 
     `positions` are the queue positions of the entries in `waiting`. `free` is MiB by (server key, device
     number). `without_lock_file`: ids of entries whose lock file somebody deleted, so nobody knows whether
-    they live.
+    they live. `of_service`: whether a service showed it, whose lock files only the service sees. `left_out`:
+    how many more entries there are, which it did not show. `use` has what is known of real devices, by server
+    key and device number.
     """
 
     folder: str
@@ -32,6 +37,9 @@ class Snapshot:
     positions: tuple[int, ...]
     free: dict[tuple[str, int], int]
     without_lock_file: tuple[str, ...]
+    of_service: bool = False
+    left_out: int = 0
+    use: Mapping[tuple[str, int], DeviceUse] | None = None
 
     def seconds_left(self, entry: Entry) -> float | None:
         """How long a reservation lives without being used; None for entries that have no time to live."""
@@ -42,9 +50,35 @@ class Snapshot:
         """Whether any GPU is simulated."""
         return any(device.simulated for server in self.servers for device in server.devices)
 
+    @property
+    def has_real_devices(self) -> bool:
+        """Whether any GPU is not simulated."""
+        return any(not device.simulated for server in self.servers for device in server.devices)
+
+    def use_of(self, server: Server, device: Device) -> DeviceUse | None:
+        """What is known of a real device besides its leases; None before the first reading."""
+        return self.use.get((server.key, device.number)) if self.use else None
+
+    def use_lines(self) -> list[str]:
+        """A line for each real device that programs outside the pool use, or that has a problem."""
+        return [
+            f"{server.key} GPU {device.number}: {use.text()}"
+            for server in self.servers
+            for device in server.devices
+            if (use := self.use_of(server, device)) and use.text()
+        ]
+
     def leases_on(self, server: Server) -> list[Entry]:
         """The leases on one server."""
         return [entry for entry in self.held if any(share.server == server.key for share in entry.shares)]
+
+
+def queue_positions(waiting: Sequence[Entry]) -> tuple[int, ...]:
+    """The position of each: one more than of those before it that compete for the same servers."""
+    return tuple(
+        1 + sum(bool(set(entry.servers) & set(other.servers)) for other in waiting[:index])
+        for index, entry in enumerate(waiting)
+    )
 
 
 def take_snapshot(ledger: Ledger) -> Snapshot:
@@ -53,10 +87,6 @@ def take_snapshot(ledger: Ledger) -> Snapshot:
     entries = ledger.entries()
     held = tuple(entry for entry in entries if entry.state == HELD)
     waiting = tuple(entry for entry in entries if entry.state == WAITING)
-    positions = tuple(
-        1 + sum(bool(set(entry.servers) & set(other.servers)) for other in waiting[:index])
-        for index, entry in enumerate(waiting)
-    )
     without_lock_file = tuple(
         entry.entry_id
         for entry in entries
@@ -69,7 +99,8 @@ def take_snapshot(ledger: Ledger) -> Snapshot:
         ledger.servers,
         held,
         waiting,
-        positions,
+        queue_positions(waiting),
         ledger.free_memory(),
         without_lock_file,
+        use=ledger.device_use,
     )

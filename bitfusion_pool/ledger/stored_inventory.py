@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
 
+    from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
+
 # keys of the meta table
 _INVENTORY = "inventory"  # a random text for each time the inventory was replaced
 _CONFIGURATION = "configuration"  # the version of the file it is from
 _EMULATION = "manners"
+_DEVICE_USE = "device use"  # of the last reading, as JSON; only where devices are real
 
 
 class StoredInventory:
@@ -44,6 +47,33 @@ class StoredInventory:
         """The version of the file it is from, empty for the default inventory; None in a new ledger."""
         return read_meta(self._db, _CONFIGURATION)
 
+    @property
+    def has_real_devices(self) -> bool:
+        """Whether any device is not simulated."""
+        return any(not device.simulated for server in self.servers for device in server.devices)
+
+    @property
+    def device_use(self) -> UseByDevice:
+        """What the last reading said of the real devices; empty without such devices, or before it."""
+        if not self.has_real_devices:
+            return {}
+        text = read_meta(self._db, _DEVICE_USE)
+        if not text:
+            return {}
+        import json
+
+        from bitfusion_pool.inventory.nvidia.device_use import use_from_json
+
+        return use_from_json(json.loads(text))
+
+    def note_device_use(self, use: UseByDevice) -> None:
+        """Store what a reading says; within a transaction."""
+        import json
+
+        from bitfusion_pool.inventory.nvidia.device_use import use_to_json
+
+        write_meta(self._db, _DEVICE_USE, json.dumps(use_to_json(use)))
+
     def refresh(self) -> None:
         """Notice that another process has replaced the inventory."""
         current = read_meta(self._db, _INVENTORY)
@@ -57,6 +87,7 @@ class StoredInventory:
         write_meta(self._db, _INVENTORY, self._seen)
         write_meta(self._db, _CONFIGURATION, version)
         write_meta(self._db, _EMULATION, join_settings(emulation))
+        write_meta(self._db, _DEVICE_USE, "")
 
 
 def _read_servers(db: sqlite3.Connection) -> tuple[Server, ...]:

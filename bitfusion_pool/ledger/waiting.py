@@ -12,6 +12,7 @@ from bitfusion_pool.ledger.wake_up import WakeUp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bitfusion_client.request import GpuRequest
     from bitfusion_pool.ledger.entries import Entry
     from bitfusion_pool.ledger.ledger import Ledger
     from bitfusion_pool.ledger.queue_position import QueuePosition
@@ -147,7 +148,7 @@ def _wait(
         if position is None:
             return view.entry
         if now >= deadline:
-            raise _timed_out(view.entry, limit)
+            raise timed_out(view.entry.request, limit)
         shown = position.shown()
         if on_position and (shown != reported or now >= report_at):
             reported, report_at = shown, now + REFRESH_S
@@ -156,8 +157,8 @@ def _wait(
             view.changed()
 
 
-def _timed_out(entry: Entry, limit: float) -> WaitTimedOut:
+def timed_out(request: GpuRequest, limit: float) -> WaitTimedOut:
+    """The error for a wait of `limit` seconds that was in vain."""
     from bitfusion_client.durations import format_duration
 
-    gpus = entry.request.gpus
-    return WaitTimedOut(entry.request, f"timed out after {format_duration(limit)} waiting for {gpus} GPUs")
+    return WaitTimedOut(request, f"timed out after {format_duration(limit)} waiting for {request.gpus} GPUs")

@@ -1,0 +1,209 @@
+"""One connection on a unix socket: lines in, lines and descriptors out, everything bounded.
+
+Lines are read only while none is left to handle and nothing is left to send, so that a client who sends much
+or reads nothing fills its own buffers, not ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from bitfusion_pool.messages.lines import LineBuffer, LineTooLong
+from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT
+
+READ_AT_ONCE = 16 << 10  # bytes
+MOST_UNSENT = 1 << 20  # bytes
+SLOW_S = 10.0  # so long may a client read nothing
+
+
+class LineHandler(Protocol):
+    """What a connection tells."""
+
+    def line(self, line: bytes) -> None:
+        """One line has come. Called in turns."""
+
+    def line_too_long(self) -> None:
+        """More came than a line may have; nothing more is read."""
+
+    def closed(self) -> None:
+        """The connection has ended, by whichever side; called once."""
+
+
+class Connection:
+    """One client's connection. Made by `listener`; belongs to the event loop's thread.
+
+    Attributes:
+        handler: Told what happens; set before `start`.
+    """
+
+    handler: LineHandler
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        has_lines: Callable[[Connection], None],
+    ) -> None:
+        connected.setblocking(False)
+        self._socket = connected
+        self._fd = connected.fileno()
+        self._loop = loop
+        self._has_lines = has_lines
+        self._buffer = LineBuffer(LONGEST_FROM_CLIENT)
+        self._lines: deque[bytes] = deque()
+        self._unsent: deque[tuple[bytes, int]] = deque()  # a descriptor belongs to the connection; -1: none
+        self._unsent_bytes = 0
+        self._slow: asyncio.TimerHandle | None = None
+        self._is_reading = False
+        self._is_too_long = False
+        self._has_turn = False
+        self._ends_after_sending = False
+        self.is_closed = False
+
+    def start(self) -> None:
+        """Read from now on."""
+        self._read_if_idle()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client has not read everything yet: what can wait is then not sent."""
+        return bool(self._unsent)
+
+    def send(self, data: bytes, fd: int = -1) -> None:
+        """Send a line, and with it a descriptor, which is closed afterwards in any case."""
+        if self.is_closed or self._ends_after_sending:
+            _close_fd(fd)
+            return
+        self._unsent.append((data, fd))
+        self._unsent_bytes += len(data)
+        if len(self._unsent) == 1:
+            self._write()
+        if self._unsent_bytes > MOST_UNSENT:
+            self.close()
+
+    def end(self) -> None:
+        """Close once everything is sent, or after a while."""
+        self._ends_after_sending = True
+        self._lines.clear()
+        self._stop_reading()
+        if not self._unsent:
+            self.close()
+
+    def close(self) -> None:
+        """Close at once."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._stop_reading()
+        self._loop.remove_writer(self._fd)
+        if self._slow is not None:
+            self._slow.cancel()
+        for _, fd in self._unsent:
+            _close_fd(fd)
+        self._unsent.clear()
+        self._lines.clear()
+        self._socket.close()
+        self.handler.closed()
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    def handle_one(self) -> bool:
+        """Handle one line; whether there are more. Called by `Turns`."""
+        if not self._unsent:
+            if self._lines:
+                self.handler.line(self._lines.popleft())
+            elif self._is_too_long and not self._ends_after_sending:
+                self.handler.line_too_long()
+        if self._has_more and not self._unsent:
+            return True
+        # else `_all_sent` asks for the next turn
+        self._has_turn = False
+        self._read_if_idle()
+        return False
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._lines or self._is_too_long) and not self._ends_after_sending and not self.is_closed
+
+    def _read_if_idle(self) -> None:
+        busy = self._lines or self._unsent or self._is_too_long or self._ends_after_sending
+        if not (busy or self._is_reading or self.is_closed):
+            self._is_reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(READ_AT_ONCE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        try:
+            self._lines.extend(self._buffer.feed(data))
+        except LineTooLong:
+            self._is_too_long = True
+        if self._lines or self._is_too_long:
+            self._stop_reading()
+            self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self._has_lines(self)
+
+    # --- writing ---------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                data, fd = self._unsent[0]
+                sent = socket.send_fds(self._socket, [data], [fd] if fd >= 0 else [])
+                self._unsent_bytes -= sent
+                _close_fd(fd)
+                self._unsent[0] = (data[sent:], -1)
+                if sent == len(data):
+                    self._unsent.popleft()
+        except (BlockingIOError, InterruptedError):
+            self._wait_for_reader()
+            return
+        except OSError:  # closed by the other side, or too many descriptors are on their way
+            self.close()
+            return
+        self._all_sent()
+
+    def _wait_for_reader(self) -> None:
+        self._stop_reading()
+        self._loop.add_writer(self._fd, self._write)
+        if self._slow is not None:
+            self._slow.cancel()
+        self._slow = self._loop.call_later(SLOW_S, self.close)
+
+    def _all_sent(self) -> None:
+        self._loop.remove_writer(self._fd)
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
+        if self._ends_after_sending:
+            self.close()
+        elif self._has_more:
+            self._ask_for_turn()
+        else:
+            self._read_if_idle()
+
+
+def _close_fd(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)

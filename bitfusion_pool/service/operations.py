@@ -1,0 +1,235 @@
+"""What is done with the ledger for a client: each method is one thing that a client may ask for.
+
+No sockets here. Everything runs in the event loop's thread and takes about a millisecond. Methods raise
+Refusal, and BitfusionError where the ledger does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from bitfusion_client.one_line import one_line
+from bitfusion_pool.inventory.emulation import join_settings
+from bitfusion_pool.inventory.placement import Share
+from bitfusion_pool.inventory.servers import Server
+from bitfusion_pool.ledger.entries import HELD, PROCESS, RESERVED, WAITING, Entry, Holder
+from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.queue_position import QueuePosition
+from bitfusion_pool.ledger.snapshot import take_snapshot
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import Acquire
+from bitfusion_pool.messages.from_service import (
+    Granted,
+    PoolSnapshot,
+    Released,
+    Renewed,
+    Welcome,
+    format_snapshot,
+)
+from bitfusion_pool.messages.message import PROTOCOL
+from bitfusion_pool.service.lease_secrets import LeaseSecrets
+from bitfusion_pool.service.limits import Limits, check_limits
+from bitfusion_pool.service.peer import Peer
+from bitfusion_pool.service.refusal import Refusal
+
+_SNAPSHOT_S = 0.5  # so old may a snapshot be, as long as nothing changes
+_LONGEST_LABEL = 60
+_LONGEST_ID = 32
+
+
+class PoolOperations:
+    """The pool of one service, for its sessions.
+
+    Attributes:
+        ledger: The service's ledger.
+        changed: Called after everything that may change who holds or waits; it must not call back at once.
+    """
+
+    def __init__(
+        self, ledger: Ledger, secrets: LeaseSecrets, limits: Limits, pool: str, changed: Callable[[], None]
+    ) -> None:
+        self.ledger = ledger
+        self.changed = changed
+        self._secrets = secrets
+        self._limits = limits
+        self._pool = pool
+        self._host = os.uname().nodename
+        self._snapshot = b""
+        self._snapshot_until = 0.0
+        self._counter = ledger.change_counter()
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def welcome(self, peer: Peer) -> Welcome:
+        """The greeting of this user."""
+        servers = self.ledger.servers
+        simulated = any(device.simulated for server in servers for device in server.devices)
+        client_id = self.ledger.client_id(peer.uid)
+        return Welcome(PROTOCOL, self._pool, client_id, simulated, servers, self._emulation())
+
+    def snapshot_line(self) -> bytes:
+        """The whole pool, as a line of a message; up to half a second old."""
+        now = time.monotonic()
+        if now >= self._snapshot_until:
+            found = take_snapshot(self.ledger)
+            free = tuple(Share(server, number, mib) for (server, number), mib in found.free.items())
+            entries = tuple(sorted((*found.held, *found.waiting), key=lambda entry: entry.number))
+            self._snapshot = format_snapshot(
+                PoolSnapshot(found.taken_at, found.clock, found.servers, entries, 0, free, self._emulation())
+            )
+            self._snapshot_until = now + _SNAPSHOT_S
+        return self._snapshot
+
+    def position(self, entry: Entry, inside: str, peer: Peer) -> QueuePosition:
+        """The queue position of a waiting entry; `inside` counts only if it is a lease of the same user."""
+        own = self.ledger.entry(inside) if 0 < len(inside) <= _LONGEST_ID else None
+        return self.ledger.queue_position(entry, inside if own and own.holder.uid == peer.uid else "")
+
+    # --- taking and giving back ------------------------------------------------------------------------
+
+    def submit(self, message: Acquire, peer: Peer) -> tuple[Entry, LeaseLock]:
+        """Take GPUs or a place in the queue; the caller keeps the lock until it is passed on."""
+        if message.kind not in (PROCESS, RESERVED):
+            shown = one_line(message.kind, _LONGEST_ID)
+            raise Refusal(
+                refusal_codes.INVALID_REQUEST,
+                f'invalid value "{shown}" for kind: must be {PROCESS} or {RESERVED}',
+            )
+        check_limits(self._limits, self.ledger.count_of_user(peer.uid), message.request.gpus)
+        label = one_line(message.label.replace(";", ","), _LONGEST_LABEL) or "a program"
+        # who and where is known here, and not taken from the message
+        holder = Holder(label, peer.user, peer.pid, self._host, peer.uid)
+        try:
+            return self.ledger.submit(message.request, holder, message.wait, message.kind)
+        finally:
+            self._has_changed()
+
+    def grant(self, entry: Entry, lock: LeaseLock) -> tuple[Granted, int]:
+        """The message for an entry that holds GPUs now, and the descriptor that goes with it (-1: none)."""
+        if entry.kind == RESERVED:
+            # no process holds it: from now on its time to live counts
+            self.ledger.renew(entry.entry_id, self.ledger.emulation.auto_release)
+            lock.close()
+            entry = self.ledger.entry(entry.entry_id) or entry
+        granted = self._granted(entry)
+        fd, lock.fd = lock.fd, -1
+        return granted, fd
+
+    def leave(self, entry_id: str) -> None:
+        """End an entry whatever it is: a waiting client has left."""
+        self.ledger.release(entry_id)
+        self._has_changed()
+
+    def release(self, lease: str, secret: str, peer: Peer) -> Released:
+        """End a lease of this user, now or once nobody uses it any more."""
+        return self._release_unless_used(self._own(lease, secret, peer))
+
+    def resume(self, lease: str, secret: str, peer: Peer) -> tuple[Granted, int]:
+        """Come back to a lease of this user: the message, and a descriptor for a reservation (-1: none)."""
+        entry = self._own(lease, secret, peer)
+        if entry.kind == RESERVED:
+            try:
+                lock = LeaseLock.join(self.ledger.folder, entry.entry_id, wait=False)
+            except OSError:
+                raise _over(lease) from None
+            try:
+                self.ledger.renew(entry.entry_id, self.ledger.emulation.auto_release)
+                return self._granted(self.ledger.entry(entry.entry_id) or entry), lock.fd
+            except BaseException:
+                lock.close()
+                raise
+        if not self.ledger.is_in_use(entry.entry_id):
+            self.leave(entry.entry_id)
+            raise _over(lease)
+        return self._granted(entry), -1
+
+    def renew(self, lease: str, secret: str, peer: Peer) -> Renewed:
+        """Let a reservation of this user live its whole time again."""
+        entry = self._own(lease, secret, peer)
+        if entry.kind != RESERVED or not self.ledger.renew(lease, self.ledger.emulation.auto_release):
+            raise _over(lease)
+        return Renewed(lease)
+
+    def end(self, entry_id: str, peer: Peer) -> Released:
+        """End a lease or request by its id: the user's own, or anybody's for an administrator."""
+        entry = self.ledger.entry(entry_id) if len(entry_id) <= _LONGEST_ID else None
+        if entry is None:
+            raise Refusal(
+                refusal_codes.LEASE_OVER,
+                f"there is no lease or request {one_line(entry_id, _LONGEST_ID)}",
+                "`bitfusion-pool status` shows them",
+            )
+        if entry.holder.uid != peer.uid and not peer.is_administrator:
+            raise Refusal(
+                refusal_codes.NOT_YOURS,
+                f"{entry.entry_id} belongs to {entry.holder.user}, and you are {peer.user}",
+                f"ask {entry.holder.user}, or the administrator of this pool",
+            )
+        return self._release_unless_used(entry)
+
+    # --- what nobody asked for -------------------------------------------------------------------------
+
+    def end_if_unused(self, entry_id: str) -> bool:
+        """End a lease whose client is gone once no process holds its lock; whether it is over."""
+        if self.ledger.is_in_use(entry_id, shared=True):
+            return False
+        self.leave(entry_id)
+        return True
+
+    def look_around(self) -> None:
+        """Remove what is dead or has run out, and notice what others did to the ledger."""
+        removed = self.ledger.reap()
+        counter = self.ledger.change_counter()
+        if removed or counter != self._counter:
+            self._counter = counter
+            self._has_changed()
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _has_changed(self) -> None:
+        self._snapshot_until = 0.0
+        self.changed()
+
+    def _own(self, lease: str, secret: str, peer: Peer) -> Entry:
+        proved = self._secrets.is_secret(lease, secret)
+        entry = self.ledger.entry(lease) if proved else None
+        if entry is None or entry.state != HELD or entry.holder.uid != peer.uid:
+            raise _over(lease)
+        return entry
+
+    def _release_unless_used(self, entry: Entry) -> Released:
+        """GPU memory may be taken as long as a process holds the lock, so the lease lasts as long."""
+        if entry.state != WAITING and self.ledger.is_in_use(entry.entry_id, shared=True):
+            if entry.kind == RESERVED:
+                self.ledger.renew(entry.entry_id, 0.0)
+            return Released(entry.entry_id, True)
+        self.leave(entry.entry_id)
+        return Released(entry.entry_id)
+
+    def _granted(self, entry: Entry) -> Granted:
+        return Granted(entry, self._server_of(entry), self._secrets.secret(entry.entry_id))
+
+    def _server_of(self, entry: Entry) -> Server:
+        key = entry.shares[0].server
+        for server in self.ledger.servers:
+            if server.key == key:
+                return server
+        raise Refusal(refusal_codes.ENDED, f"this pool no longer has the server {key}")
+
+    def _emulation(self) -> str:
+        emulation = self.ledger.emulation
+        values = {name: getattr(emulation, name) for name in emulation.__match_args__}
+        return join_settings(
+            {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
+        )
+
+
+def _over(lease: str) -> Refusal:
+    return Refusal(
+        refusal_codes.LEASE_OVER,
+        f"there is no lease {one_line(lease, _LONGEST_ID)} with this secret of yours: it has ended",
+        "ask for GPUs again",
+    )

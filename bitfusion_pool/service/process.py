@@ -1,0 +1,203 @@
+"""The process of `bitfusion-pool serve`: starts everything, runs until a signal, ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Mapping
+
+from bitfusion_client.errors import ClientFailed
+from bitfusion_pool.ledger.complaints import unreadable
+from bitfusion_pool.ledger.database import open_folder
+from bitfusion_pool.ledger.entries import HELD, PROCESS
+from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.pool_folder import FOLDER_VARIABLE
+from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE
+from bitfusion_pool.own_files import open_own, user_name
+from bitfusion_pool.service.connection import Connection
+from bitfusion_pool.service.entry_watch import EntryWatch
+from bitfusion_pool.service.lease_secrets import LeaseSecrets, read_key
+from bitfusion_pool.service.lease_watch import LeaseWatch
+from bitfusion_pool.service.limits import Limits
+from bitfusion_pool.service.listener import Listener, bind_socket
+from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
+from bitfusion_pool.service.operations import PoolOperations
+from bitfusion_pool.service.peer import Peer
+from bitfusion_pool.service.refusal_log import RefusalLog
+from bitfusion_pool.service.session import Session
+from bitfusion_pool.service.settings import ServiceSettings, pool_name
+from bitfusion_pool.service.turns import Turns
+
+_log = logging.getLogger(__name__)
+_LOCK = "service.lock"
+_END_S = 2.0  # so long may clients take to read that the service ends
+
+
+def serve(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT. Logs go to stderr; `logging` must have been configured.
+
+    Raises:
+        BitfusionError: It cannot start; nothing was changed.
+    """
+    environ = {**environ, FOLDER_VARIABLE: settings.dir}
+    os.umask(0o077)
+    _allow_many_files()
+    folder = open_folder(settings.dir, environ)
+    lock = _lock_folder(folder)
+    try:
+        with Ledger(environ) as ledger:
+            metrics = _metrics(settings.metrics_port)
+            asyncio.run(_serve(settings, ledger, metrics))
+    finally:
+        os.close(lock)
+
+
+class Service:
+    """The parts of a running service; made within the event loop."""
+
+    def __init__(self, settings: ServiceSettings, ledger: Ledger, metrics: Metrics) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._metrics = metrics
+        self._sessions: set[Session] = set()
+        self._refusals = RefusalLog(metrics)
+        self._turns = Turns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
+        self.entry_watch = EntryWatch(ledger, loop, metrics.entries)
+        limits = Limits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
+        try:
+            secrets = LeaseSecrets(read_key(ledger.folder))
+        except OSError as error:
+            raise unreadable(ledger.folder, error) from None
+        self.operations = PoolOperations(
+            ledger, secrets, limits, pool_name(settings), self.entry_watch.changed
+        )
+        self.lease_watch = LeaseWatch(self.operations)
+        self._check_size()
+        for entry in ledger.entries():
+            if entry.state == HELD and entry.kind == PROCESS:
+                self.lease_watch.add(entry.entry_id)  # of the service before this one
+        self._listener = Listener(
+            bind_socket(settings.socket),
+            loop,
+            settings.connections_per_user,
+            settings.connections,
+            self._connected,
+            self._refusals,
+        )
+
+    async def end(self) -> None:
+        """Take no more connections, tell everybody, wait until it is read."""
+        self._listener.close()
+        for session in list(self._sessions):
+            session.end_of_service()
+        deadline = self._loop.time() + _END_S
+        while self._sessions and self._loop.time() < deadline:
+            await asyncio.sleep(0.02)
+
+    def _connected(self, connected: socket.socket, peer: Peer) -> None:
+        connection = Connection(connected, self._loop, lambda it: self._turns.add(peer.uid, it))
+        session = Session(
+            connection,
+            peer,
+            self.operations,
+            self.entry_watch,
+            self.lease_watch,
+            self._metrics,
+            self._refusals,
+            self._loop,
+            self._ended,
+        )
+        connection.handler = session
+        self._sessions.add(session)
+        self._metrics.connections(len(self._sessions))
+        connection.start()
+
+    def _ended(self, session: Session) -> None:
+        self._sessions.discard(session)
+        self._listener.ended(session.peer.uid)
+        self._metrics.connections(len(self._sessions))
+
+    def _check_size(self) -> None:
+        nobody = Peer(os.geteuid(), user_name(os.geteuid()), os.getpid())
+        if len(self.operations.welcome(nobody).format()) > LONGEST_FROM_SERVICE // 2:
+            raise ClientFailed(
+                "", "the pool has more servers and GPUs than fit in a message; make it several pools"
+            )
+
+
+async def _serve(settings: ServiceSettings, ledger: Ledger, metrics: Metrics) -> None:
+    service = Service(settings, ledger, metrics)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    tasks = [
+        loop.create_task(service.entry_watch.run()),
+        loop.create_task(service.lease_watch.run()),
+        loop.create_task(stop.wait()),
+    ]
+    _log.info(
+        "service started",
+        extra={
+            "socket": settings.socket,
+            "folder": ledger.folder,
+            "servers": len(ledger.servers),
+            "gpus": sum(len(server.devices) for server in ledger.servers),
+            "entries": ledger.check_integrity(),
+        },
+    )
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()  # a bug in one of them ends the service, and systemd starts it anew
+    finally:
+        _log.info("service ends")
+        await service.end()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _allow_many_files() -> None:
+    # each connection and each request that waits has a descriptor
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _lock_folder(folder: str) -> int:
+    path = f"{folder}/{_LOCK}"
+    try:
+        fd = open_own(path, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise ClientFailed("", f"another service runs with the pool in {folder}; end it first") from None
+    return fd
+
+
+def _metrics(port: int) -> Metrics:
+    if not port:
+        return Metrics()
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError:
+        raise ClientFailed(
+            "",
+            "metrics_port needs prometheus-client, which is not installed: "
+            "pip install 'kubeflow-bitfusion[service]'",
+        ) from None
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    try:
+        start_http_server(port, "127.0.0.1", registry)
+    except OSError as error:
+        raise ClientFailed("", f"cannot serve metrics at port {port}: {error.strerror}") from None
+    return metrics

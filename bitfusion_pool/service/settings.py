@@ -1,0 +1,202 @@
+"""The settings of `bitfusion-pool serve`: one table for options, environment, the settings file and the help.
+
+Every setting can be given as an option (``--leases-per-user 2``), in the environment
+(``BITFUSION_POOL_LEASES_PER_USER=2``) or in a TOML file (``leases_per_user = 2``). The option wins over the
+environment, the environment over the file; an empty variable counts as absent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from bitfusion_client.errors import WrongSetting
+from bitfusion_client.structured_logs import FORMATS
+from bitfusion_pool.own_files import read_text
+
+PREFIX = "BITFUSION_POOL_"
+DEFAULT_FILE = "/etc/bitfusion-pool/service.toml"
+DEFAULT_FOLDER = "/var/lib/bitfusion-pool"
+DEFAULT_SOCKET = "/run/bitfusion-pool/socket"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_MOST = 1_000_000
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What one service runs with; made by `read_settings`."""
+
+    dir: str = DEFAULT_FOLDER
+    socket: str = DEFAULT_SOCKET
+    name: str = ""
+    leases_per_user: int = 0
+    gpus_per_user: int = 0
+    waiting_per_user: int = 64
+    connections_per_user: int = 256
+    messages_per_user: int = 500
+    connections: int = 4096
+    metrics_port: int = 0
+    log_format: str = "json"
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table. `parse` turns text into the value or raises ValueError: what is allowed."""
+
+    name: str  # as in ServiceSettings, and in the file
+    metavar: str
+    help: str
+    parse: Callable[[str], object]
+
+    @property
+    def option(self) -> str:
+        """``--leases-per-user``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """``BITFUSION_POOL_LEASES_PER_USER``."""
+        return PREFIX + self.name.upper()
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or "\0" in text:
+        raise ValueError("must be an absolute path")
+    return text
+
+
+def _short_text(text: str) -> str:
+    if not text.isprintable() or len(text) > 100:
+        raise ValueError("must be one line of at most 100 characters")
+    return text
+
+
+def _whole(least: int, most: int, words: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+        if not least <= number <= most:
+            raise ValueError(words)
+        return number
+
+    return parse
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError("must be one of " + ", ".join(words))
+        return text
+
+    return parse
+
+
+_LIMIT = _whole(0, _MOST, "must be a whole number, 0 for no limit")
+_BOUND = _whole(1, _MOST, "must be a whole number, at least 1")
+
+TABLE = (
+    Setting("dir", "FOLDER", f"where the ledger is. Default: {DEFAULT_FOLDER}", _path),
+    Setting("socket", "PATH", f"the unix socket for users of this machine. Default: {DEFAULT_SOCKET}", _path),
+    Setting("name", "TEXT", "the pool's name for people. Default: the machine's", _short_text),
+    Setting(
+        "leases_per_user",
+        "N",
+        "how many leases one user may have, waiting requests included; 0: no limit. Default: 0",
+        _LIMIT,
+    ),
+    Setting(
+        "gpus_per_user",
+        "N",
+        "how many GPUs, or shares of GPUs, one user may have or wait for; 0: no limit. Default: 0",
+        _LIMIT,
+    ),
+    Setting(
+        "waiting_per_user",
+        "N",
+        "how many requests of one user may wait; 0: no limit. Default: 64",
+        _LIMIT,
+    ),
+    Setting(
+        "connections_per_user",
+        "N",
+        "how many connections one user may have; each program that holds GPUs or waits has one. Default: 256",
+        _BOUND,
+    ),
+    Setting(
+        "messages_per_user",
+        "N",
+        "how many messages of one user are answered each second; others wait. Default: 500",
+        _BOUND,
+    ),
+    Setting("connections", "N", "how many connections there may be in all. Default: 4096", _BOUND),
+    Setting(
+        "metrics_port",
+        "PORT",
+        "serve Prometheus metrics at this port of 127.0.0.1; 0: nowhere. Needs the extra service. Default: 0",
+        _whole(0, 65535, "must be a port, 1 to 65535, or 0 for none"),
+    ),
+    Setting("log_format", "FORMAT", "json, or text for people. Default: json", _one_of(*FORMATS)),
+    Setting("log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", _one_of(*LOG_LEVELS)),
+)
+
+
+def read_settings(
+    options: Mapping[str, str | None], environ: Mapping[str, str], file: str | None = None
+) -> ServiceSettings:
+    """Settings from options (by the names of `TABLE`, None: not given), the environment and a file.
+
+    Args:
+        options: The options of the command line.
+        environ: The environment.
+        file: The settings file; None for the default one, which need not exist.
+
+    Raises:
+        WrongSetting: One line: the setting, its value, where it came from, what is allowed.
+    """
+    path = file or DEFAULT_FILE
+    written = _read_file(path, must_exist=file is not None)
+    values: dict[str, object] = {}
+    for setting in TABLE:
+        text, source = options.get(setting.name), setting.option
+        if text is None:
+            text, source = environ.get(setting.variable) or None, setting.variable
+        if text is None:
+            text, source = written.get(setting.name), path
+        if text is None:
+            continue
+        try:
+            values[setting.name] = setting.parse(text)
+        except ValueError as error:
+            raise WrongSetting(setting.name, text, str(error), source) from None
+    return ServiceSettings(**values)  # type: ignore[arg-type]  # each parser returns its field's type
+
+
+def _read_file(path: str, must_exist: bool) -> dict[str, str]:
+    # by name, because a type checker knows only one of the two
+    tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        text = read_text(path, _MOST_BYTES)
+        found = tomllib.loads(text)
+    except FileNotFoundError:
+        if must_exist:
+            raise WrongSetting("settings", path, "there is no such file", "--settings") from None
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or str(error) or "it is nested too deeply"
+        raise WrongSetting("settings", path, f"cannot be read: {why}", "--settings") from None
+    known = {setting.name for setting in TABLE}
+    for name, value in found.items():
+        if name not in known:
+            raise WrongSetting(name, value, "is no setting; settings are " + ", ".join(sorted(known)), path)
+        if type(value) not in (str, int):
+            raise WrongSetting(name, value, "must be text or a whole number", path)
+    return {name: str(value) for name, value in found.items()}
+
+
+def pool_name(settings: ServiceSettings) -> str:
+    """The pool's name for people."""
+    return settings.name or f"the pool of {os.uname().nodename}"

@@ -1,0 +1,153 @@
+"""`bitfusion-pool serve`: start, refusals to start, logs, metrics, the unit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bitfusion_pool
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.messages.from_client import Acquire
+from bitfusion_pool.messages.from_service import Refused
+from bitfusion_pool.service.systemd_unit import unit_text
+from tests.pool.service.running_service import RunningService
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
+
+def serve(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bitfusion_pool.admin.cli", *words],
+        cwd=Path(bitfusion_pool.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=scaled(20),
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(service: RunningService, number: int) -> None:
+    assert service.end(number) == 0
+    assert not os.path.lexists(service.socket)
+
+
+def test_a_socket_that_a_killed_service_left_is_replaced(service: RunningService) -> None:
+    service.end(signal.SIGKILL)
+    assert os.path.lexists(service.socket)
+    service.start()
+    service.client().close()
+
+
+def test_a_second_service_is_refused(service: RunningService, base: Path) -> None:
+    done = serve("--dir", str(service.folder), "serve", "--socket", f"{base}/other")
+    assert done.returncode == 1
+    assert done.stderr == f"Error: another service runs with the pool in {service.folder}; end it first\n"
+    done = serve("--dir", f"{base}/other", "serve", "--socket", service.socket)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Error: cannot listen at {service.socket}: a service listens there already; "
+        "end it, or choose another path\n"
+    )
+    service.client().close()
+
+
+def test_a_socket_where_others_could_replace_it_is_refused(base: Path) -> None:
+    (base / "open").mkdir()
+    (base / "open").chmod(0o777)
+    done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/open/socket")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Error: cannot listen at {base}/open/socket: {base}/open can be changed by others (mode 0777); "
+        "use a folder that root or the service's account owns, and nobody else can change\n"
+    )
+    done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/{'x' * 200}")
+    assert "it has more than 107 bytes; choose a shorter path" in done.stderr
+    (base / "file").touch()
+    done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/file")
+    assert "something that is no socket has this name; move it away" in done.stderr
+    done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/none/socket")
+    assert f"{base}/none: No such file or directory" in done.stderr
+
+
+def test_a_wrong_setting_is_one_line(base: Path) -> None:
+    done = serve("--dir", f"{base}/pool", "serve", "--connections", "0")
+    assert done.returncode == 2
+    assert done.stderr == (
+        'Error: wrong setting connections="0" (from --connections): must be a whole number, at least 1\n'
+    )
+    assert not (base / "pool").exists()
+
+
+def test_a_damaged_ledger_is_told_and_a_request_then_is_refused_without_its_details(
+    service: RunningService,
+) -> None:
+    with service.client() as client:
+        shutil.rmtree(service.folder / "locks")
+        (service.folder / "locks").write_text("")
+        refused = client.ask(Acquire(GpuRequest()), Refused)
+        assert refused.code == "unreadable"
+        assert refused.message == "the service cannot use its own files"
+        assert refused.next_step == (
+            "tell the administrator of this pool; the service's log says what is wrong"
+        )
+        wait_until(lambda: any(line["message"] == "request failed" for line in service.log), "the log")
+        (service.folder / "locks").unlink()
+        (service.folder / "locks").mkdir(mode=0o700)
+        client.acquire()
+
+
+def test_it_logs_what_happens_as_json(service: RunningService) -> None:
+    with service.client() as client:
+        client.acquire(GpuRequest(1, 0.5))
+    (started,) = [line for line in service.log if line["message"] == "service started"]
+    assert (started["socket"], started["gpus"]) == (service.socket, 2)
+    granted = wait_until(
+        lambda: [line for line in service.log if line["message"] == "lease granted"], "the log"
+    )
+    assert (granted[0]["size"], granted[0]["server"]) == ("1 GPU × 50 %", "127.0.0.1:56001")
+
+
+def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
+    from urllib.request import urlopen
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = RunningService(base, "--metrics-port", str(port)).start()
+    try:
+        with running.client() as holder, running.client() as waiter:
+            holder.acquire(GpuRequest(2))
+            waiter.wait(GpuRequest(1))
+            waiter.send(Acquire(GpuRequest(1)))
+            waiter.expect(Refused)
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=scaled(10)) as answer:
+                text = answer.read().decode()
+        assert "bitfusion_pool_leases 1.0" in text
+        assert 'bitfusion_pool_refusals_total{code="bad_message"} 1.0' in text
+        assert 'bitfusion_pool_wait_seconds_bucket{le="0.01"} 1.0' in text
+    finally:
+        running.end()
+
+
+def test_the_unit_is_what_systemd_understands(tmp_path: Path) -> None:
+    text = serve("serve", "--print-unit", "--settings", "/etc/a b.toml").stdout
+    assert text == unit_text(sys.executable, "/etc/a b.toml")
+    assert "\nRuntimeDirectoryPreserve=yes\n" in text  # clients look for the folder
+    assert (
+        f"ExecStart={sys.executable} -I -m bitfusion_pool.admin.cli serve --settings '/etc/a b.toml'\n"
+        in text
+    )
+    assert unit_text("/a/100%/$x/python", None).count("/a/100%%/$$x/python") == 1
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd here")
+    unit = tmp_path / "bitfusion-pool.service"
+    unit.write_text(text.replace("User=bitfusion-pool", "User=root"))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
+    assert "bitfusion-pool.service" not in done.stderr, done.stderr
