@@ -3,7 +3,9 @@
 - ``cli``: the subcommands; ``signals``, ``log_output``: what all of them need
 - ``run``: `run`; ``reservations``: `request_gpus`, `client`, `release_gpus`
 - ``first_contact``, ``holder``, ``acquisition``, ``program``: the steps of these, in their order; ``lease``
-- ``allocation_file``, ``requested_gpus``, ``program_environment``, ``json_text``: what they write
+- ``pool``: what all of them need of a pool; ``pool_choice``: which one is used
+- ``own_pool``: the user's own; ``service_pool``, ``service_connection``, ``service_snapshot``: a service's
+- ``allocation_file``, ``requested_gpus``, ``program_environment``: what they write
 - ``reports``: `list_gpus`, `smi`; ``health``, ``machine_checks``, ``health_report``: `health`
 - ``nvidia_smi``: the `nvidia-smi` of programs whose GPUs are simulated, in `bitfusion_pool/simulated_bin`
 """

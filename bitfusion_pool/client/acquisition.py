@@ -6,21 +6,21 @@ from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.allocation_file import allocation_folder, write_allocation
 from bitfusion_pool.client.first_contact import query_servers
-from bitfusion_pool.client.lease import Lease, server_of
 from bitfusion_pool.client.log_output import VERSION
-from bitfusion_pool.ledger.entries import PROCESS, WAITING
+from bitfusion_pool.ledger.entries import PROCESS
 
 if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.client.allocation_file import Allocation
     from bitfusion_pool.client.first_contact import Session
-    from bitfusion_pool.ledger.entries import Entry, Holder
-    from bitfusion_pool.ledger.ledger import Ledger
-    from bitfusion_pool.ledger.queue_position import QueuePosition
+    from bitfusion_pool.client.lease import Lease
+    from bitfusion_pool.client.pool import Pool
+    from bitfusion_pool.ledger.entries import Holder
 
 
 def acquire(
-    ledger: Ledger,
+    pool: Pool,
     session: Session,
     request: GpuRequest,
     holder: Holder,
@@ -30,7 +30,7 @@ def acquire(
     """Submit the request and wait until it is granted; releases it if that fails.
 
     Args:
-        ledger: The ledger.
+        pool: The pool.
         session: From `claim_client_id`.
         request: What is wanted.
         holder: Who wants it.
@@ -40,26 +40,24 @@ def acquire(
     Raises:
         BitfusionError: There are no GPUs for this request.
     """
-    listed = query_servers(ledger, session, request)
-    entry, lock = ledger.submit(request, holder, session.emulation.when_full == "wait", kind)
-    try:
-        if entry.state == WAITING:
-            entry = _wait(ledger, session, entry, request.timeout, inside)
-        session.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
-        return Lease(entry, server_of(ledger.servers, entry), lock)
-    except BaseException:
-        lock.close()
-        ledger.release(entry.entry_id)
-        raise
+    listed = query_servers(pool.servers, session, request)
+
+    def log_position(line: str) -> None:
+        if session.emulation.waiting_text == "places":
+            session.log.log(line)
+
+    lease = pool.take(request, holder, kind, inside, log_position)
+    session.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
+    return lease
 
 
-def announce(session: Session, lease: Lease, folder: str, path: str = "") -> str:
+def announce(session: Session, lease: Lease, allocation: Allocation, path: str = "") -> str:
     """Write the allocation file and the log lines from `Requesting` to `Locked`.
 
     Args:
         session: From `claim_client_id`.
         lease: The lease.
-        folder: The pool's folder.
+        allocation: From `Pool.allocation`.
         path: Where to write the file; by default a new name.
 
     Returns:
@@ -77,7 +75,7 @@ def announce(session: Session, lease: Lease, folder: str, path: str = "") -> str
     session.log.log(f"Requesting {asked}...")
     session.log.plain(f"Requested resources:\nServer List: {lease.server.key}\nClient idle timeout: 0 min")
     try:
-        path = write_allocation(lease.entry, folder, path)
+        path = write_allocation(allocation, path)
     except OSError as error:
         raise _not_written(path, error) from error
     partial = partial_text(lease.entry.request, lease.server.device(shares[0].number).memory_mib)
@@ -95,16 +93,6 @@ def partial_text(request: GpuRequest, total_mib: int) -> str:
     if request.memory_mib is not None:
         return plain_number(round(request.memory_mib / total_mib, 6))
     return plain_number(request.partial or 1)
-
-
-def _wait(ledger: Ledger, session: Session, entry: Entry, timeout: float | None, inside: str) -> Entry:
-    from bitfusion_pool.ledger.waiting import wait_for_turn
-
-    def log_position(position: QueuePosition) -> None:
-        if session.emulation.waiting_text == "places":
-            session.log.log(position.text())
-
-    return wait_for_turn(ledger, entry, timeout, log_position, inside)
 
 
 def _not_written(path: str, error: OSError) -> BitfusionError:

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.fast_imports import dataclass
 from bitfusion_pool.own_files import open_own
-
-if TYPE_CHECKING:
-    from bitfusion_pool.ledger.entries import Entry
 
 _MAX_BYTES = 64 << 10
 
 
-def write_allocation(entry: Entry, folder: str, path: str = "") -> str:
-    """Write the file that names the lease; returns its path.
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What the file says: a lease, and in which pool it is.
+
+    Attributes:
+        entry_id: The lease.
+        folder: The folder of the user's own pool; empty for a service, and in files that name none.
+        server: The key of the server that has its GPUs.
+        service: The socket of the service; empty for the user's own pool.
+        secret: What proves to the service that the lease is ours.
+    """
+
+    entry_id: str
+    folder: str
+    server: str = ""
+    service: str = ""
+    secret: str = ""
+
+
+def write_allocation(allocation: Allocation, path: str = "") -> str:
+    """Write the file; returns its path.
 
     Args:
-        entry: The lease.
-        folder: The pool's folder.
+        allocation: From `Pool.allocation`.
         path: Where to write; by default a new name under TMPDIR.
 
     Raises:
         OSError: The file cannot be written.
     """
-    text = f"lease: {entry.entry_id}\npool: {folder}\nserver: {entry.shares[0].server}\n"
+    if allocation.service:
+        place = f"service: {allocation.service}\nsecret: {allocation.secret}"
+    else:
+        place = f"pool: {allocation.folder}"
+    text = f"lease: {allocation.entry_id}\n{place}\nserver: {allocation.server}\n"
     if path:
         fd = open_own(path, os.O_WRONLY | os.O_CREAT)
         os.ftruncate(fd, 0)
@@ -50,8 +69,8 @@ def allocation_folder() -> str:
     return os.environ.get("TMPDIR") or "/tmp"
 
 
-def read_allocation(path: str) -> tuple[str, str]:
-    """The lease's id and the pool's folder (empty in files that name none).
+def read_allocation(path: str) -> Allocation:
+    """What the file says.
 
     Raises:
         OSError: The file cannot be read, or is not this user's.
@@ -62,7 +81,13 @@ def read_allocation(path: str) -> tuple[str, str]:
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if "lease" not in fields:
         raise ValueError("it names no lease")
-    return fields["lease"], fields.get("pool", "")
+    return Allocation(
+        fields["lease"],
+        fields.get("pool", ""),
+        fields.get("server", ""),
+        fields.get("service", ""),
+        fields.get("secret", ""),
+    )
 
 
 def remove_allocation(path: str) -> None:

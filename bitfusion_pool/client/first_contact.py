@@ -14,32 +14,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.client.pool import Pool
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.servers import Server
-    from bitfusion_pool.ledger.ledger import Ledger
 
 _EXPIRY = "2021-11-20T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one command knows once the servers have accepted it; it outlives the connection to the ledger."""
+    """What one command knows once the servers have accepted it; it outlives the connection to the pool."""
 
     client_id: str
     log: LogOutput
     emulation: Emulation
 
 
-def claim_client_id(ledger: Ledger) -> Session:
+def claim_client_id(pool: Pool) -> Session:
     """Claim the user's client id, as the first step of every command that talks to the servers.
 
     Raises:
         TokenExpired: The emulation says so.
         ServersUnreachable: No server answers, or none accepts the token.
     """
-    emulation = ledger.emulation
+    emulation = pool.emulation
     log = LogOutput(emulation.stream)
-    client_id = ledger.client_id(os.getuid())
+    client_id = pool.client_id()
     if emulation.token == "expired":
         raise TokenExpired("", f"Token expired at: {_EXPIRY}")
     reason = ""
@@ -47,7 +47,7 @@ def claim_client_id(ledger: Ledger) -> Session:
         reason = "dial tcp {0}: i/o timeout"
     elif emulation.token == "refused":
         reason = "context deadline exceeded"
-    for server in ledger.servers:
+    for server in pool.servers:
         log.log(f"Query server {server.key} to claim client id: {client_id}")
         time.sleep(emulation.slow)
         if not reason:
@@ -64,9 +64,9 @@ def claim_client_id(ledger: Ledger) -> Session:
     return Session(client_id, log, emulation)
 
 
-def query_servers(ledger: Ledger, session: Session, request: GpuRequest) -> Sequence[Server]:
-    """Ask the servers that the request accepts for free GPUs; returns these servers."""
-    listed = [server for server in ledger.servers if is_listed(request, server)]
+def query_servers(servers: Sequence[Server], session: Session, request: GpuRequest) -> Sequence[Server]:
+    """Ask those of the servers that the request accepts for free GPUs; returns these."""
+    listed = [server for server in servers if is_listed(request, server)]
     for server in listed:
         session.log.log(f"Query server {server.key} gpu availability")
         time.sleep(session.emulation.slow)

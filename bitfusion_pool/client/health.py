@@ -8,8 +8,7 @@ from bitfusion_pool.client.first_contact import claim_client_id
 from bitfusion_pool.client.health_report import Report
 from bitfusion_pool.client.log_output import write_text
 from bitfusion_pool.client.machine_checks import machine_report
-from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.snapshot import take_snapshot
+from bitfusion_pool.client.pool_choice import open_pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,10 +26,10 @@ def health(environ: Mapping[str, str]) -> int:
     reports = []
     problem: BitfusionError | None = None
     try:
-        with Ledger(environ) as ledger:
-            claim_client_id(ledger)
-            snapshot = take_snapshot(ledger)
-            reports = [server_report(snapshot, server) for server in ledger.servers]
+        with open_pool(environ) as pool:
+            claim_client_id(pool)
+            snapshot = pool.snapshot()
+            reports = [server_report(snapshot, server) for server in snapshot.servers]
     except BitfusionError as error:
         problem = error
     reports.append(machine_report(environ))
@@ -42,7 +41,7 @@ def health(environ: Mapping[str, str]) -> int:
 
 
 def server_report(snapshot: Snapshot, server: Server) -> Report:
-    """The report for one server, from what the ledger says about it."""
+    """The report for one server, from what the pool says about it."""
     report = Report(f"Health report for server: {server.key}")
     report.group("System Resources")
     memory = sum(device.memory_mib for device in server.devices)
@@ -68,6 +67,8 @@ def server_report(snapshot: Snapshot, server: Server) -> Report:
     if leased - known:
         numbers = " ".join(map(str, leased - known))
         report.add("MARGINAL", f"Check leases: GPU {numbers} is leased but no longer configured")
+    if snapshot.of_service:
+        return report
     lost = [entry.entry_id for entry in leases if entry.entry_id in snapshot.without_lock_file]
     if lost:
         missing = f"missing for {' '.join(lost)}; see bitfusion-pool reap --force"

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """GPUs that this process holds, through its entry in the ledger and the entry's lock."""
+    """GPUs that this process holds, through its entry in the ledger and the entry's lock.
+
+    `secret` proves to a service that the lease is ours; the user's own pool has none.
+    """
 
     entry: Entry
     server: Server
     lock: LeaseLock
+    secret: str = ""
 
 
 def server_of(servers: Sequence[Server], entry: Entry) -> Server:

@@ -1,12 +1,16 @@
-"""What `bitfusion health` checks on this machine: pool folder, file system, locks, pipes, ledger."""
+"""What `bitfusion health` checks on this machine: which pool is used, and its files or its service."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
+from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.health_report import Report
+from bitfusion_pool.client.pool_choice import choose_pool
 from bitfusion_pool.inventory.configuration import read_configuration
 from bitfusion_pool.ledger.complaints import unreadable
 from bitfusion_pool.ledger.database import open_folder
@@ -19,6 +23,8 @@ from bitfusion_pool.ledger.wake_up import WakeUp, wake
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bitfusion_pool.client.pool_choice import PoolChoice
+
 MIN_FREE_MIB = 16  # the ledger stays far below a megabyte; a disk as full as this is about to fail
 MIN_OPEN_FILES = 4096
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
@@ -26,12 +32,49 @@ NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "afs"
 
 def machine_report(environ: Mapping[str, str]) -> Report:
     """The report for localhost. Every check is really made."""
-    folder = pool_folder(environ)
     report = Report("Health report for localhost")
     report.group("Software Versions")
     current = ".".join(map(str, sys.version_info[:3]))
     report.add("PASS" if sys.version_info >= (3, 10) else "FATAL", f"Check Python version >= 3.10: {current}")
     report.group("System Resources")
+    choice = _check_choice(report, environ)
+    if choice is not None and choice.socket:
+        report.check("Check pool service", lambda: _try_service(choice.socket, environ))
+        _check_open_files(report)
+        report.group("Consistency")
+    elif choice is not None:
+        _check_own_pool(report, environ)
+    old = find_old_pool()
+    if old:
+        report.add("MARGINAL", f"Check pool of earlier versions: {old.text()}")
+    else:
+        report.add("PASS", "Check pool of earlier versions: none")
+    return report
+
+
+def _check_choice(report: Report, environ: Mapping[str, str]) -> PoolChoice | None:
+    try:
+        choice = choose_pool(environ)
+    except BitfusionError as error:
+        report.add("FATAL", f"Check pool in use: {error}")
+        return None
+    where = f"the service at {choice.socket}" if choice.socket else "your own"
+    report.add("PASS", f"Check pool in use: {where}; {choice.why}")
+    return choice
+
+
+def _try_service(path: str, environ: Mapping[str, str]) -> str:
+    from bitfusion_pool.client.service_pool import ServicePool
+
+    begun = time.monotonic()
+    with ServicePool(path, environ) as pool:
+        welcome = pool.welcome
+    took = round((time.monotonic() - begun) * 1000, 1)
+    return f"{one_line(welcome.pool)} answered in {took} ms, version {welcome.protocol} of its messages"
+
+
+def _check_own_pool(report: Report, environ: Mapping[str, str]) -> None:
+    folder = pool_folder(environ)
     if report.check("Check pool folder", lambda: _try_to_write(folder, environ)):
         report.check("Check file locks", lambda: _try_locks(folder))
         report.check("Check named pipes", lambda: _try_pipes(folder))
@@ -41,12 +84,6 @@ def machine_report(environ: Mapping[str, str]) -> Report:
     report.group("Consistency")
     report.check("Check pool ledger", lambda: _check_ledger(environ))
     report.check("Check pool configuration", lambda: _check_configuration(folder, environ))
-    old = find_old_pool()
-    if old:
-        report.add("MARGINAL", f"Check pool of earlier versions: {old.text()}")
-    else:
-        report.add("PASS", "Check pool of earlier versions: none")
-    return report
 
 
 def _try_to_write(folder: str, environ: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.ledger.lease_lock import LeaseLock
 
+STILL_IN_USE = "The GPUs stay allocated until the processes the command left behind have ended"
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell has them
 
 

@@ -6,8 +6,8 @@ import os
 import sys
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.json_text import dumps
 from bitfusion_pool.inventory.device_sources import source_of
+from bitfusion_pool.json_text import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +34,9 @@ def program_environment(environ: Mapping[str, str], lease: Lease) -> dict[str, s
         # for nvidia-smi on its PATH, and for this command inside the program
         "BITFUSION_PYTHON": environ.get("BITFUSION_PYTHON") or sys.executable,
     }
-    devices = [lease.server.device(share.number) for share in lease.entry.shares]
-    return {**environ, **added, **source_of(devices).environment(devices, environ)}
+    leased = [(lease.server.device(share.number), share.memory_mib) for share in lease.entry.shares]
+    source = source_of([device for device, _ in leased])
+    return {**environ, **added, **source.environment(leased, environ)}
 
 
 def leased_devices(lease: Lease) -> list[dict[str, object]]:
@@ -51,6 +52,7 @@ def leased_devices(lease: Lease) -> list[dict[str, object]]:
                 "total_mib": device.memory_mib,
                 "server": lease.server.key,
                 "simulated": device.simulated,
+                **({} if device.simulated else {"uuid": device.uuid}),
             }
         )
     return found

@@ -6,8 +6,6 @@ request or after the last `client` that used it.
 
 from __future__ import annotations
 
-import os
-
 from bitfusion_client.command_line import parse_options
 from bitfusion_client.errors import ClientFailed, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
@@ -16,16 +14,18 @@ from bitfusion_pool.client.acquisition import acquire, announce
 from bitfusion_pool.client.allocation_file import read_allocation, remove_allocation
 from bitfusion_pool.client.first_contact import claim_client_id
 from bitfusion_pool.client.holder import this_holder
-from bitfusion_pool.client.lease import Lease, server_of
 from bitfusion_pool.client.log_output import LogOutput
-from bitfusion_pool.client.program import parse_program, run_program
-from bitfusion_pool.ledger.entries import HELD, RESERVED
-from bitfusion_pool.ledger.lease_lock import LeaseLock
-from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.client.pool_choice import OWN, VARIABLE, open_pool
+from bitfusion_pool.client.program import STILL_IN_USE, parse_program, run_program
+from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.old_pool import OLD_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from bitfusion_pool.client.allocation_file import Allocation
+    from bitfusion_pool.client.lease import Lease
+    from bitfusion_pool.client.pool import Pool
 
 
 def request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -34,20 +34,17 @@ def request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
     request, rest = parse_options(args, other=options, count_may_be_a_word=True)
     if rest:
         raise UsageError(f"request_gpus runs no program: {rest[0]}")
-    with Ledger(environ) as ledger:
-        emulation = ledger.emulation
-        signals.raise_on_signals(emulation.sigint, emulation.sigterm)
-        session = claim_client_id(ledger)
-        lease = acquire(ledger, session, request, this_holder((), environ), RESERVED)
+    with open_pool(environ) as pool:
+        signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
+        session = claim_client_id(pool)
+        lease = acquire(pool, session, request, this_holder((), environ), RESERVED)
         try:
-            path = announce(session, lease, ledger.folder, options["f"])
+            path = announce(session, lease, pool.allocation(lease), options["f"])
             requested_gpus.remember(path, environ)
-            ledger.renew(lease.entry.entry_id, emulation.auto_release)
+            pool.keep(lease)
         except BaseException:
-            ledger.release(lease.entry.entry_id)
+            pool.release(lease)
             raise
-        finally:
-            lease.lock.close()
     return 0
 
 
@@ -56,20 +53,18 @@ def client(args: Sequence[str], environ: Mapping[str, str]) -> int:
     path, rest = _file_option(args)
     program = parse_program(rest)
     path = path or requested_gpus.newest(environ)
-    lease_id, environ = _read_lease_id(path, environ)
-    with Ledger(environ) as ledger:
-        emulation = ledger.emulation
-        signals.raise_on_signals(emulation.sigint, emulation.sigterm)
-        session = claim_client_id(ledger)
-        lease = _join(ledger, lease_id, path)
+    allocation = _read(path)
+    environ = _with_pool_of(allocation, environ)
+    with open_pool(environ) as pool:
+        signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
+        session = claim_client_id(pool)
+        lease = _join(pool, allocation, path)
         mask = signals.block()
-    try:
-        return run_program(program, environ, session, lease, mask)
-    finally:
-        with Ledger(environ) as ledger:
-            # from now on the time to live counts again
-            ledger.renew(lease_id, emulation.auto_release)
-        lease.lock.close()
+        try:
+            pool.set_aside()
+            return run_program(program, environ, session, lease, mask)
+        finally:
+            pool.keep(lease)
 
 
 def release_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -78,39 +73,29 @@ def release_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
     if rest:
         raise UsageError(f"unexpected word: {rest[0]}")
     path = path or requested_gpus.newest(environ)
-    lease_id, environ = _read_lease_id(path, environ)
-    with Ledger(environ) as ledger:
-        log = LogOutput(ledger.emulation.stream)
-        entry = ledger.entry(lease_id)
-        if entry is not None and os.getuid() not in (0, entry.holder.uid):
-            raise ClientFailed("", f"the GPUs of {path} belong to {entry.holder.user}")
+    allocation = _read(path)
+    with open_pool(_with_pool_of(allocation, environ)) as pool:
+        log = LogOutput(pool.emulation.stream)
         log.log(f"Releasing GPUs from config file '{path}'...")
-        ledger.release(lease_id)
+        is_free = pool.end(allocation)
     remove_allocation(path)
     requested_gpus.forget(path, environ)
-    log.log(f"Released GPUs on 1 servers and removed generated config file '{path}'")
+    if is_free:
+        log.log(f"Released GPUs on 1 servers and removed generated config file '{path}'")
+    else:
+        log.log(STILL_IN_USE, "WARN")
     return 0
 
 
-def _join(ledger: Ledger, lease_id: str, path: str) -> Lease:
-    gone = ClientFailed(
-        "",
-        f"the GPUs of {path} are no longer allocated: released, or not used for too long",
-        "request GPUs again: bitfusion request_gpus",
-    )
-    try:
-        lock = LeaseLock.join(ledger.folder, lease_id)
-    except OSError:
-        raise gone from None
-    try:
-        # with the lock held, nobody takes the lease for one that is over
-        entry = ledger.entry(lease_id)
-        if entry is None or entry.state != HELD or not ledger.renew(lease_id, ledger.emulation.auto_release):
-            raise gone
-        return Lease(entry, server_of(ledger.servers, entry), lock)
-    except BaseException:
-        lock.close()
-        raise
+def _join(pool: Pool, allocation: Allocation, path: str) -> Lease:
+    lease = pool.join(allocation)
+    if lease is None:
+        raise ClientFailed(
+            "",
+            f"the GPUs of {path} are no longer allocated: released, or not used for too long",
+            "request GPUs again: bitfusion request_gpus",
+        )
+    return lease
 
 
 def _file_option(args: Sequence[str]) -> tuple[str, list[str]]:
@@ -131,14 +116,22 @@ def _file_option(args: Sequence[str]) -> tuple[str, list[str]]:
     return path, rest
 
 
-def _read_lease_id(path: str, environ: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """The lease that the file names, and the environment with the pool it is in."""
+def _read(path: str) -> Allocation:
     try:
-        lease_id, folder = read_allocation(path)
+        allocation = read_allocation(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ClientFailed("", f"allocation file {path} cannot be read: {why}") from None
-    if folder == OLD_FOLDER:
-        was = f"the pool of an earlier version, {folder}, which is no longer used"
+    if allocation.folder == OLD_FOLDER:
+        was = f"the pool of an earlier version, {allocation.folder}, which is no longer used"
         raise ClientFailed("", f"allocation file {path} is of {was}; remove it: rm {path}")
-    return lease_id, {**environ, "BITFUSION_POOL_DIR": folder} if folder else environ
+    return allocation
+
+
+def _with_pool_of(allocation: Allocation, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment that names the pool in which the lease is."""
+    if allocation.service:
+        return {**environ, VARIABLE: allocation.service}
+    if allocation.folder:
+        return {**environ, VARIABLE: OWN, "BITFUSION_POOL_DIR": allocation.folder}
+    return environ

@@ -91,14 +91,16 @@ def test_help_lists_all_commands(client: PoolClient, words: list[str]) -> None:
         assert f"   {name} " in done.stdout
 
 
-def test_what_a_run_needs_from_its_start_is_little(client: PoolClient) -> None:
+@pytest.mark.parametrize("pool", ["own_pool", "service_pool"])
+def test_what_a_run_needs_from_its_start_is_little(client: PoolClient, pool: str) -> None:
     script = (
         "import sys; sys.path.append(sys.argv[1]); "
-        "import bitfusion_pool.client.run, bitfusion_pool.client.cli; "
+        f"import bitfusion_pool.client.run, bitfusion_pool.client.cli, bitfusion_pool.client.{pool}; "
         "print(' '.join(sorted(sys.modules)))"
     )
     root = str(Path(COMMAND).parent.parent.parent)
     words = [client.environ["BITFUSION_PYTHON"], "-I", "-S", "-c", script, root]
     loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    heavy = "re enum signal json subprocess inspect dataclasses typing tomllib asyncio"
+    heavy = "re enum signal json subprocess inspect dataclasses typing tomllib asyncio socket selectors"
+    heavy += " sqlite3" if pool == "service_pool" else ""
     assert set(heavy.split(" ")) & set(loaded) == set()

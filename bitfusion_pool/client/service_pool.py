@@ -1,0 +1,256 @@
+"""A pool behind a service on this machine: the commands ask the service, which owns the ledger."""
+
+from __future__ import annotations
+
+import time
+
+from bitfusion_client.errors import BitfusionError, ClientFailed
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.one_line import one_line
+from bitfusion_pool.client.allocation_file import Allocation
+from bitfusion_pool.client.lease import Lease, server_of
+from bitfusion_pool.client.log_output import VERSION, LogOutput
+from bitfusion_pool.client.service_connection import (
+    ServiceAway,
+    ServiceConnection,
+    nonsense,
+    refused,
+)
+from bitfusion_pool.inventory.emulation import emulation_from, environment_settings, split_settings
+from bitfusion_pool.ledger.entries import RESERVED
+from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.waiting import DEFAULT_TIMEOUT_S, timed_out
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import Acquire, Hello, Look, Release, Renew, Resume
+from bitfusion_pool.messages.from_service import (
+    Granted,
+    PoolSnapshot,
+    Refused,
+    Released,
+    Renewed,
+    Waiting,
+    Welcome,
+)
+from bitfusion_pool.messages.message import PROTOCOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.ledger.entries import Holder
+    from bitfusion_pool.ledger.snapshot import Snapshot
+    from bitfusion_pool.messages.message import Message
+
+SILENCE_S = 30.0  # a request that waits hears something every ten seconds
+RETRY_S = 0.5
+_LONGEST_POSITION = 4000  # characters
+
+
+class ServicePool:
+    """See `pool.Pool`.
+
+    Args:
+        path: The service's socket.
+        environ: The environment of the command.
+
+    Raises:
+        ServiceAway: Nobody answers there.
+        PoolUnreadable: The service does not take this client, or is none.
+    """
+
+    def __init__(self, path: str, environ: Mapping[str, str]) -> None:
+        self.path = path
+        self._connection = ServiceConnection(path)
+        try:
+            self.welcome = self._greet()
+            settings = split_settings(self.welcome.emulation)
+            self.emulation = emulation_from(settings, environment_settings(environ))
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """As the service named them in its welcome."""
+        return self.welcome.servers
+
+    def client_id(self) -> str:
+        """As the service named it in its welcome."""
+        return self.welcome.client_id
+
+    def take(
+        self,
+        request: GpuRequest,
+        holder: Holder,
+        kind: str,
+        inside: str,
+        on_position: Callable[[str], None],
+    ) -> Lease:
+        """Ask, and wait for the service's word. If the service goes meanwhile, ask the next one the same."""
+        may_wait = self.emulation.when_full == "wait"
+        asked = Acquire(request, kind, holder.label, holder.pid, holder.host, inside, may_wait)
+        limit = DEFAULT_TIMEOUT_S if request.timeout is None else request.timeout
+        deadline = time.monotonic() + limit
+        has_waited = False
+        while True:
+            try:
+                self._connection.send(asked)
+                answer = self._connection.receive()
+                while isinstance(answer, Waiting):
+                    has_waited = True
+                    on_position(one_line(answer.text, _LONGEST_POSITION))
+                    answer = self._connection.receive(min(SILENCE_S, deadline - time.monotonic()))
+            except ServiceAway as error:
+                if not has_waited:
+                    raise
+                if time.monotonic() >= deadline:
+                    raise timed_out(request, limit) from None
+                self._reconnect(error, deadline)
+                continue
+            if isinstance(answer, Granted):
+                # a reservation has none before it is used
+                return self._lease(answer, needs_lock=kind != RESERVED)
+            raise self._refusal(answer, request)
+
+    def set_aside(self) -> None:
+        """Keep the connection: its end tells the service that this command has ended."""
+
+    def release(self, lease: Lease) -> bool:
+        """Drop the lock, then tell the service, which may have been started anew meanwhile."""
+        lease.lock.close()
+        return self._end(lease.entry.entry_id, lease.secret)
+
+    def allocation(self, lease: Lease) -> Allocation:
+        """Name the socket, and the secret that the service asks for."""
+        return Allocation(lease.entry.entry_id, "", lease.server.key, self.path, lease.secret)
+
+    def keep(self, lease: Lease) -> None:
+        """Begin its time to live, then drop the lock."""
+        try:
+            self._ask_again_if_away(Renew(lease.entry.entry_id, lease.secret), Renewed)
+        finally:
+            lease.lock.close()
+
+    def join(self, allocation: Allocation) -> Lease | None:
+        """Hold the lock that the service passes."""
+        answer = self._ask(Resume(allocation.entry_id, allocation.secret))
+        if isinstance(answer, Granted):
+            return self._lease(answer, needs_lock=True)
+        if _is_over(answer):
+            return None
+        raise self._refusal(answer)
+
+    def end(self, allocation: Allocation) -> bool:
+        """Tell the service."""
+        return self._end(allocation.entry_id, allocation.secret)
+
+    def snapshot(self) -> Snapshot:
+        """What the service shows to all its users."""
+        from bitfusion_pool.client.service_snapshot import snapshot_of
+
+        answer = self._ask(Look())
+        if isinstance(answer, PoolSnapshot):
+            return snapshot_of(answer, self.path)
+        raise self._refusal(answer)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def __enter__(self) -> ServicePool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _greet(self) -> Welcome:
+        answer = self._ask(Hello(PROTOCOL, f"bitfusion {VERSION}"))
+        if not isinstance(answer, Welcome):
+            raise self._refusal(answer)
+        if answer.protocol != PROTOCOL:
+            raise nonsense(self.path, f"it speaks version {answer.protocol}, this client {PROTOCOL}")
+        return answer
+
+    def _ask(self, message: Message) -> Message:
+        """Send a message; its answer."""
+        self._connection.send(message)
+        while True:
+            answer = self._connection.receive()
+            # somebody ended what this command had, which the answer says as well
+            if not (isinstance(answer, Refused) and answer.code == refusal_codes.ENDED):
+                return answer
+
+    def _ask_again_if_away(self, message: Message, expected: type[Message]) -> Message | None:
+        """The answer, also of a service that was started anew; None where the lease is over."""
+        try:
+            answer = self._ask(message)
+        except ServiceAway:
+            self._connect()
+            answer = self._ask(message)
+        if isinstance(answer, expected):
+            return answer
+        if _is_over(answer):
+            return None
+        raise self._refusal(answer)
+
+    def _end(self, entry_id: str, secret: str) -> bool:
+        answer = self._ask_again_if_away(Release(entry_id, secret), Released)
+        return not (isinstance(answer, Released) and answer.in_use)
+
+    def _connect(self) -> None:
+        self._connection.close()
+        self._connection = ServiceConnection(self.path)
+        self.welcome = self._greet()
+
+    def _reconnect(self, error: ServiceAway, deadline: float) -> None:
+        log = LogOutput(self.emulation.stream)
+        log.log(f"{error.answered}; this request waits for it, and is then made again", "WARN")
+        while True:
+            try:
+                self._connect()
+            except ServiceAway as still:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise still from None
+                time.sleep(min(RETRY_S, left))
+            else:
+                log.log(f"pool service at {self.path} is back, the request is made again")
+                return
+
+    def _lease(self, granted: Granted, needs_lock: bool) -> Lease:
+        entry = granted.entry
+        lock = LeaseLock.passed(entry.entry_id, self._connection.take_descriptor())
+        try:
+            if not entry.shares or (lock.fd < 0 and needs_lock):
+                raise nonsense(self.path, "it granted a lease without GPUs, or without its lock")
+            return Lease(entry, server_of((granted.server,), entry), lock, granted.secret)
+        except BaseException:
+            lock.close()
+            raise
+
+    def _refusal(self, answer: Message, request: GpuRequest | None = None) -> BitfusionError:
+        if isinstance(answer, Refused):
+            return _error_of(answer, self.path, request)
+        return nonsense(self.path, f"it answered with {answer.TYPE}")
+
+
+def _is_over(answer: Message) -> bool:
+    return isinstance(answer, Refused) and answer.code == refusal_codes.LEASE_OVER
+
+
+def _error_of(refusal: Refused, path: str, request: GpuRequest | None) -> BitfusionError:
+    from bitfusion_client.errors import NeverSatisfiable, NoGpusAvailable, OverLimit
+
+    message, next_step = one_line(refusal.message), one_line(refusal.next_step)
+    if refusal.code == refusal_codes.NEVER:
+        return NeverSatisfiable(request or "", message, next_step)
+    if refusal.code == refusal_codes.NOT_ENOUGH_FREE:
+        return NoGpusAvailable(request or "", message, next_step)
+    if refusal.code == refusal_codes.OVER_LIMIT:
+        return OverLimit(request or "", message, next_step)
+    if refusal.code in (refusal_codes.INVALID_REQUEST, refusal_codes.ENDED):
+        return ClientFailed("", message, next_step)
+    return refused(path, refusal)

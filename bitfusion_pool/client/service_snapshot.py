@@ -1,0 +1,57 @@
+"""The whole pool as a service shows it, in the form in which the commands show any pool."""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.one_line import one_line
+from bitfusion_pool.client.holder import short_label
+from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, Holder
+from bitfusion_pool.ledger.snapshot import Snapshot, queue_positions
+
+if TYPE_CHECKING:
+    from bitfusion_pool.messages.from_service import PoolSnapshot
+
+
+def snapshot_of(shown: PoolSnapshot, place: str) -> Snapshot:
+    """The snapshot in a message.
+
+    Args:
+        shown: The message.
+        place: Where the service is.
+    """
+    entries = [_printable(entry) for entry in shown.entries]
+    waiting = tuple(entry for entry in entries if entry.state == WAITING)
+    free = {(server.key, device.number): 0 for server in shown.servers for device in server.devices}
+    free.update({(share.server, share.number): share.memory_mib for share in shown.free})
+    return Snapshot(
+        place,
+        shown.taken_at,
+        shown.clock,
+        shown.servers,
+        tuple(entry for entry in entries if entry.state == HELD),
+        waiting,
+        queue_positions(waiting),
+        free,
+        (),
+        True,
+        shown.left_out,
+    )
+
+
+def _printable(entry: Entry) -> Entry:
+    """Another user chose the label, and must not write to our terminal with it."""
+    holder = entry.holder
+    shown = Holder(short_label(holder.label), one_line(holder.user), holder.pid, holder.host, holder.uid)
+    return Entry(
+        entry.number,
+        entry.entry_id,
+        entry.state,
+        entry.kind,
+        entry.request,
+        shown,
+        entry.servers,
+        entry.requested_at,
+        entry.granted_at,
+        entry.expires_at,
+        entry.shares,
+    )
