@@ -18,7 +18,7 @@ PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/noteboo
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop bench fuzz lint lock clean
+.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop bench gpu-check fuzz lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -31,6 +31,7 @@ help: ## show this list
 	@echo "make lint           ruff, mypy, import-linter"
 	@echo "make cluster        a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
 	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
+	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
 	@echo "make fuzz           100,000 random admission reviews"
 	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
 	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
@@ -75,11 +76,11 @@ test-python-%:
 	else exit 1; fi
 
 cluster:
-	@$(ENVIRONMENT) test
+	@$(ENVIRONMENT) cluster
 	@$(BIN)/python -m tests.cluster up $(CLUSTER)
 
 cluster-stop:
-	@$(ENVIRONMENT) test
+	@$(ENVIRONMENT) cluster
 	@$(BIN)/python -m tests.cluster down
 
 fuzz:
@@ -89,6 +90,10 @@ fuzz:
 bench:
 	@$(ENVIRONMENT) test
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+# Needs no network and no environment of ours: a machine with a GPU has its own Python with PyTorch or TensorFlow.
+gpu-check:
+	@$(PYTHON) tools/gpu_check.py $(GPU)
 
 # mypy reads the types of everything that the project and its tests import.
 lint:

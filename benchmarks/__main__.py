@@ -28,6 +28,7 @@ TOPICS = (
     "interrupt",
     "memory",
     "pool",
+    "pool_service",
     "admission_throughput",
 )
 VERSIONS = ("jupyter_client", "ipykernel", "ipython", "pyzmq")

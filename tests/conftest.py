@@ -33,7 +33,7 @@ pytest_plugins = [
     "tests.cluster.plugin",
     "tests.support.groups",
     "tests.support.no_skips",
-    "tests.support.ports",
+    "tests.support.kernel_ports",
 ]
 
 _complaints_key = pytest.StashKey[list[str]]()

@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
-DOCUMENTS = ("README.md", "docs/kernel.md", "docs/pool.md")
+DOCUMENTS = (
+    *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md"),
+    *("docs/kubeflow.md", "docs/spawner.md"),
+)
 
 HEADING = re.compile(r"## \[.+\]\((\S+)\)")
 TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)(?:\[(.+)\])?`")

@@ -122,6 +122,18 @@ def test_the_tests_environment_serves_every_purpose(
     assert (len(installed) == 2) == enough
 
 
+def test_the_environment_of_a_cluster_has_neither_this_project_nor_what_it_needs(
+    installed: list[tuple[str, ...]], folder: str
+) -> None:
+    environment.install(sys.executable, folder, "cluster")
+    (packages,) = installed
+    assert "--group=cluster" in packages
+    assert {"--require-hashes", "--constraint=requirements/lock.txt"} <= set(packages)
+    assert not [each for each in packages if each.startswith(("--requirement", "--extra", "--all-extras"))]
+    environment.install(sys.executable, folder, "packages")
+    assert len(installed) == 3, "it serves no other purpose"
+
+
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/lock.txt"])
 def test_another_lock_or_pyproject_is_installed_anew(
     installed: list[tuple[str, ...]], folder: str, project: Path, changed: str

@@ -26,9 +26,15 @@ SUPPORTED = ("3.13", "3.12", "3.11", "3.10")
 PURPOSES = {
     "demo": ["--extra=demo"],
     "lab": ["--extra=demo", "--extra=lab"],
-    "packages": ["--extra=form", "--extra=controller", "--group=packages"],
+    "cluster": ["--group=cluster"],
+    "packages": [
+        *("--extra=form", "--extra=controller", "--extra=nvidia", "--extra=service"),
+        "--group=packages",
+    ],
     "test": ["--all-extras", "--group=test"],
 }
+# These need nothing of this project: neither its packages nor what those import.
+WITHOUT_PROJECT = {"cluster"}
 # uv does not read pip's configuration; these environment variables tell it the same.
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -128,13 +134,15 @@ def install(python: str, folder: str, purpose: str) -> None:
         started = time.monotonic()
         say(f"installing the packages for `make {purpose}`")
         # Bytecode is compiled now: with PYTHONDONTWRITEBYTECODE set, every process would compile its imports.
+        whole = purpose not in WITHOUT_PROJECT
         uv(
             python,
             *("--require-hashes", "--only-binary=:all:", "--compile-bytecode"),
-            *("--constraint=requirements/lock.txt", "--requirement=pyproject.toml"),
-            *("--group=build", *PURPOSES[purpose]),
+            *("--constraint=requirements/lock.txt", *PURPOSES[purpose]),
+            *(("--requirement=pyproject.toml", "--group=build") if whole else ()),
         )
-        uv(python, "--no-deps", "--no-index", "--no-build-isolation", "--editable=.")
+        if whole:
+            uv(python, "--no-deps", "--no-index", "--no-build-isolation", "--editable=.")
         write(stamp_of(folder, purpose), content)
         say(f"installed in {time.monotonic() - started:.0f} s")
     packages = sorted(os.path.dirname(path) for path in glob.glob(os.path.join(ROOT, "*", "__init__.py")))
