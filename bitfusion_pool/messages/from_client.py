@@ -6,7 +6,7 @@
 `Acquire`  any number of `Waiting`, then `Granted` or `Refused`
 `Cancel`   `Released`; without an id if `Granted` or `Refused` was faster
 `Release`  `Released`, or `Refused`
-`Resume`   `Granted`, or `Refused` with the code `lease_over`
+`Resume`   `Granted`, `Waiting` as above, or `Refused` with the code `lease_over`
 `Renew`    `Renewed`, or `Refused` with the code `lease_over`
 `End`      `Released`, or `Refused`
 `Alive`    `Alive`
@@ -90,7 +90,7 @@ class Release(Message):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Message):
-    """Comes back to a lease: after a lost connection, or to use a reservation."""
+    """Comes back to a lease or a place in the queue after a lost connection, or to use a reservation."""
 
     TYPE = "resume"
     lease: str

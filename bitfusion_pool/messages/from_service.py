@@ -27,6 +27,7 @@ class Welcome(Message):
         closed_s: How long a remote lease outlives its connection, in seconds.
         silent_s: How long a remote lease outlives the last word of its client.
         heartbeat_s: How often a client that holds a remote lease says `Alive`.
+        token_expires_at: When the client's token ends, in seconds since the epoch; 0 where it needs none.
     """
 
     TYPE = "welcome"
@@ -39,6 +40,7 @@ class Welcome(Message):
     closed_s: float = 15.0
     silent_s: float = 120.0
     heartbeat_s: float = 5.0
+    token_expires_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,16 @@ class Waiting(Message):
     """The request waits: sent at once, when something in it changes, and every ten seconds.
 
     `position` 1 is next, `length` is how many compete for the same servers; `text` is the waiting line.
+    Over the network `entry` and `secret` name the request: after a lost connection `Resume` comes back to its
+    place. On a unix socket both are empty, the place ends with the connection.
     """
 
     TYPE = "waiting"
     position: int
     length: int
     text: str
+    entry: str = ""
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True)
