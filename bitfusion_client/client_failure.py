@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitfusion_client import errors
-from bitfusion_client.client_lines import ContactFailed, FatalError, Line, TokenExpiredLine
+from bitfusion_client.client_lines import ContactFailed, FatalError, Line, PoolLost, TokenExpiredLine
 from bitfusion_client.client_output import parse_line, split_log_prefix
 from bitfusion_client.command_line import field_of
 from bitfusion_client.exit_status import describe_exit, from_shell
@@ -70,6 +70,8 @@ def error_from_output(
         if isinstance(line, TokenExpiredLine):
             return errors.TokenExpired(request, line.text)
     for line in reversed(parsed):
+        if isinstance(line, PoolLost):
+            return errors.PoolLost(request, line.problem)
         if isinstance(line, FatalError):
             return _from_problem(line.problem, parsed, exit_status, request)
     messages = [split_log_prefix(line.text)[2].strip() for line in parsed]

@@ -1,7 +1,7 @@
 """The kinds of lines that `bitfusion run` prints: waiting, requesting, locked, released, fatal errors.
 
-`client_output.parse_line` makes them. Wording as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting` is the
-embedded pool's own.
+`client_output.parse_line` makes them. Wording as logged by clients 2.5.0, 3.0.0 and 4.0.0; `Waiting`,
+`OutOfReach`, `BackInReach` and `PoolLost` are the embedded pool's own.
 """
 
 from __future__ import annotations
@@ -144,6 +144,29 @@ class Waiting(LogLine):
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfReach(LogLine):
+    """A pool on the network does not answer; the client goes on trying. Embedded pool only.
+
+    Attributes:
+        pool: ``host:port``.
+        reason: What the client has noticed.
+        ends_in_s: Seconds from this line to the program's end, unless the pool comes back; None without one.
+    """
+
+    pool: str
+    reason: str
+    ends_in_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackInReach(LogLine):
+    """The pool answers again, after so many `seconds`. Embedded pool only."""
+
+    pool: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Releasing(LogLine):
     """The program has ended, the GPUs are being given back."""
 
@@ -163,6 +186,17 @@ class FatalError(Line):
     """``Error: …``, after which the client ends. `problem` is the text after it."""
 
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLost(FatalError):
+    """The fatal error of a client that has ended its program because its pool stayed out of reach.
+
+    Embedded pool only. `seconds`: for how long.
+    """
+
+    pool: str
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)

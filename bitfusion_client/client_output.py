@@ -1,12 +1,14 @@
 """Parses what `bitfusion run` prints, line by line, into the kinds of `client_lines`.
 
 The kernel reads GPUs, queue position and errors from it. No text raises: a line of no known kind is
-`Unknown`. The embedded pool's `Waiting` is also formatted here.
+`Unknown`. The embedded pool's own lines (`Waiting`, and those of a pool that is out of reach) are also
+formatted here.
 """
 
 from __future__ import annotations
 
 from bitfusion_client.client_lines import (
+    BackInReach,
     ChoosingServers,
     ClaimingClient,
     ContactFailed,
@@ -14,6 +16,8 @@ from bitfusion_client.client_lines import (
     IdleTimeout,
     Line,
     Locked,
+    OutOfReach,
+    PoolLost,
     QueryServer,
     Released,
     Releasing,
@@ -34,6 +38,13 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 4  # holders, and likewise waiters, in one waiting line; the others are counted
 _HELD_BY, _BEFORE, _WHY = "held by ", "before you ", "why: "
+
+_POOL = "Pool "
+_OUT_OF_REACH = " is out of reach: "
+_ENDED_IN, _UNLESS_BACK = "; the program is ended in ", " s unless it comes back"
+_BACK_AFTER = " is back after "
+_LOST_POOL, _LOST_FOR = "pool ", " was out of reach for "
+_LOST = " s, so the program was ended: its GPUs may be given to others"
 
 
 def parse_line(text: str) -> Line:
@@ -89,6 +100,22 @@ def format_waiting(
     if why:
         parts.append(_WHY + _one_line(why))
     return "; ".join(parts)
+
+
+def format_out_of_reach(pool: str, reason: str, ends_in_s: int | None = None) -> str:
+    """The message of an `OutOfReach` line, without level (WARN) and time; `pool` as ``host:port``."""
+    ends = "" if ends_in_s is None else f"{_ENDED_IN}{ends_in_s}{_UNLESS_BACK}"
+    return f"{_POOL}{pool}{_OUT_OF_REACH}{_one_line(reason)}{ends}"
+
+
+def format_back_in_reach(pool: str, seconds: int) -> str:
+    """The message of a `BackInReach` line, without level (INFO) and time."""
+    return f"{_POOL}{pool}{_BACK_AFTER}{seconds} s"
+
+
+def format_pool_lost(pool: str, seconds: int) -> str:
+    """The text of a `PoolLost` line after ``Error: ``."""
+    return f"{_LOST_POOL}{pool}{_LOST_FOR}{seconds}{_LOST}"
 
 
 def _one_line(text: str) -> str:
@@ -177,6 +204,19 @@ def _waiting(rest: str, text: str, level: str, time: str) -> Line:
     )
 
 
+def _pool(rest: str, text: str, level: str, time: str) -> Line:
+    pool, back, seconds = rest.partition(_BACK_AFTER)
+    if back and " " not in pool:
+        return BackInReach(text, level, time, pool, _number(_between(seconds, "", " s")[0]))
+    pool, reason = _between(rest, "", _OUT_OF_REACH)
+    if " " in pool:
+        raise ValueError
+    reason, ends, seconds = reason.partition(_ENDED_IN)
+    return OutOfReach(
+        text, level, time, pool, reason, _number(_between(seconds, "", _UNLESS_BACK)[0]) if ends else None
+    )
+
+
 def _releasing(rest: str, text: str, level: str, time: str) -> Line:
     lock_file, _ = _between(rest, "'", "'...")
     return Releasing(text, level, time, lock_file)
@@ -207,6 +247,14 @@ def _header(rest: str, text: str) -> Line:
     return RequestedResources(text)
 
 
+def _fatal(rest: str, text: str) -> Line:
+    if rest.startswith(_LOST_POOL) and rest.endswith(_LOST):
+        pool, found, seconds = rest[len(_LOST_POOL) : -len(_LOST)].partition(_LOST_FOR)
+        if found and seconds.isascii() and seconds.isdigit():
+            return PoolLost(text, rest, pool, _number(seconds))
+    return FatalError(text, rest)
+
+
 _LOG_PARSERS: tuple[tuple[str, Callable[[str, str, str, str], Line]], ...] = (
     ("Query server ", _query),
     ("Error contacting server ", _contact_failed),
@@ -216,12 +264,13 @@ _LOG_PARSERS: tuple[tuple[str, Callable[[str, str, str, str], Line]], ...] = (
     ("Running client command ", _running),
     ("Command started, launching telemetry process: ", _telemetry),
     ("Waiting for GPUs: ", _waiting),
+    (_POOL, _pool),
     ("Releasing GPUs from config file ", _releasing),
     ("Released GPUs on ", _released),
 )
 
 _PLAIN_PARSERS: tuple[tuple[str, Callable[[str, str], Line]], ...] = (
-    ("Error: ", lambda rest, text: FatalError(text, rest)),
+    ("Error: ", _fatal),
     ("Token expired at: ", lambda rest, text: TokenExpiredLine(text, rest)),
     ("Requested resources:", _header),
     ("Server List: ", _server_list),

@@ -21,6 +21,7 @@
     │   └── PoolUnreadable        the embedded pool's files or service cannot be used
     ├── ProcessDied               a process that runs cells ended by itself
     │   ├── WrapperDied           `bitfusion run`, and with it the GPUs
+    │   ├── PoolLost              the GPUs: their pool was out of reach for too long
     │   └── KernelDied            the kernel
     └── ClientFailed              the `bitfusion` command failed in a way none of the above names
 
@@ -310,6 +311,16 @@ class WrapperDied(ProcessDied):
     """`bitfusion run` ended while the kernel still needed it; the GPUs are gone."""
 
     headline = "The `bitfusion run` process under this kernel has died; its GPUs are gone."
+
+
+class PoolLost(ProcessDied):
+    """`bitfusion run` has ended its program: its pool was out of reach, and may give the GPUs to others."""
+
+    headline = "The GPU pool was out of reach for too long, so this kernel was ended."
+    next_step = (
+        "when the pool is back (`%bitfusion health`), restart the kernel, unless Jupyter has done that "
+        "already, and run the cells again from the first one."
+    )
 
 
 class KernelDied(ProcessDied):

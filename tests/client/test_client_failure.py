@@ -43,6 +43,15 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
             ASK_LESS,
         ),
         (
+            "Error: pool a:1 was out of reach for 90 s, so the program was ended: "
+            "its GPUs may be given to others",
+            errors.PoolLost,
+            "The GPU pool was out of reach for too long, so this kernel was ended.",
+            "pool a:1 was out of reach for 90 s, so the program was ended: its GPUs may be given to others",
+            "when the pool is back (`%bitfusion health`), restart the kernel, unless Jupyter has done that "
+            "already, and run the cells again from the first one.",
+        ),
+        (
             "Error: timed out after 30m0s waiting for 1 GPUs",
             errors.WaitTimedOut,
             "No GPU became free in time.",

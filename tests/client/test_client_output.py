@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.client_lines import Line, LogLine
-from bitfusion_client.client_output import format_waiting, parse_line
+from bitfusion_client.client_output import (
+    format_back_in_reach,
+    format_out_of_reach,
+    format_pool_lost,
+    format_waiting,
+    parse_line,
+)
 
 LOGS = Path(__file__).parent / "logs"
 CLIENT_ID = "83a890bb-422d-419f-a5d8-61db0d149cf1"
@@ -122,7 +128,47 @@ def test_every_line_of_2_5_0() -> None:
         ("Token expired at: 2022-09-03 00:00", ("TokenExpiredLine", "2022-09-03 00:00")),
         ("Error: what: ever", ("FatalError", "what: ever")),
         ("Server List: a:1;b:2", ("ServerList", ("a:1", "b:2"))),
+        (
+            "[WARN] 2021-03-27T04:26:40Z Pool gpu.example:56001 is out of reach: no answer; "
+            "the program is ended in 85 s unless it comes back",
+            ("OutOfReach", "gpu.example:56001", "no answer", 85),
+        ),
+        (
+            "[WARN] 2021-03-27T04:26:40Z Pool [::1]:56001 is out of reach: Connection refused",
+            ("OutOfReach", "[::1]:56001", "Connection refused", None),
+        ),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Pool gpu.example:56001 is back after 42 s",
+            ("BackInReach", "gpu.example:56001", 42),
+        ),
+        (
+            "Error: pool a:1 was out of reach for 90 s, so the program was ended: "
+            "its GPUs may be given to others",
+            (
+                "PoolLost",
+                "pool a:1 was out of reach for 90 s, so the program was ended: "
+                "its GPUs may be given to others",
+                "a:1",
+                90,
+            ),
+        ),
         # lines that only begin as known ones do
+        ("Error: pool a:1 was out of reach for once", ("FatalError", "pool a:1 was out of reach for once")),
+        (
+            "Error: pool a:1 was out of reach for ² s, so the program was ended: "
+            "its GPUs may be given to others",
+            (
+                "FatalError",
+                "pool a:1 was out of reach for ² s, so the program was ended: "
+                "its GPUs may be given to others",
+            ),
+        ),
+        ("[WARN] 2021-03-27T04:26:40Z Pool of tears is out of reach: no", ("Unknown",)),
+        ("[WARN] 2021-03-27T04:26:40Z Pool a:1 is back after lunch", ("Unknown",)),
+        (
+            "[WARN] 2021-03-27T04:26:40Z Pool a:1 is out of reach: no; the program is ended in a while",
+            ("Unknown",),
+        ),
         ("[INFO] 2021-03-27T04:26:40Z Locked out", ("Unknown",)),
         ("[INFO] 2021-03-27T04:26:40Z Requesting GPUs [x] with 1 MiB of memory from server 0", ("Unknown",)),
         ("[INFO] 2021-03-27T04:26:40Z Released GPUs on some servers", ("Unknown",)),
@@ -161,11 +207,14 @@ LOG_BEGINNINGS = [
     "Running client command ",
     "Command started, launching telemetry process: ",
     "Waiting for GPUs: ",
+    "Pool a:1 is out of reach: ",
+    "Pool a:1 is back after ",
     "Releasing GPUs from config file ",
     "Released GPUs on ",
 ]
 PLAIN_BEGINNINGS = [
     "Error: ",
+    "Error: pool a:1 was out of reach for ",
     "Token expired at: ",
     "Requested resources:",
     "Server List: ",
@@ -214,3 +263,21 @@ def test_names_cannot_break_the_waiting_line() -> None:
     assert format_waiting(1, 1, ["a; why: b\nError: c"]) == (
         "Waiting for GPUs: place 1 of 1; held by a, why: b Error: c"
     )
+
+
+POOLS = st.from_regex(r"[a-z0-9.\[\]:]{1,40}:[0-9]{1,5}", fullmatch=True)
+
+
+@given(POOLS, st.text(max_size=40), st.none() | st.integers(0, 120))
+def test_a_pool_out_of_reach_reads_back(pool: str, reason: str, ends_in_s: int | None) -> None:
+    line = parse_line("[WARN] 2021-03-27T04:26:40Z " + format_out_of_reach(pool, reason, ends_in_s))
+    shown = " ".join(reason.replace(";", ",").split())
+    assert without_text(line) == ("OutOfReach", pool, shown, ends_in_s)
+
+
+@given(POOLS, st.integers(0, 10**6))
+def test_a_pool_that_is_back_or_lost_reads_back(pool: str, seconds: int) -> None:
+    back = parse_line("[INFO] 2021-03-27T04:26:40Z " + format_back_in_reach(pool, seconds))
+    assert without_text(back) == ("BackInReach", pool, seconds)
+    problem = format_pool_lost(pool, seconds)
+    assert without_text(parse_line(f"Error: {problem}")) == ("PoolLost", problem, pool, seconds)

@@ -28,7 +28,7 @@ GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
         errors.PoolUnreadable,
     },
     errors.InvalidRequest: {errors.WrongKey},
-    errors.ProcessDied: {errors.WrapperDied, errors.KernelDied},
+    errors.ProcessDied: {errors.WrapperDied, errors.KernelDied, errors.PoolLost},
     BitfusionError: {errors.ClientFailed},
 }
 KINDS = sorted({BitfusionError}.union(*GROUPS.values()), key=lambda kind: kind.__name__)
@@ -73,6 +73,11 @@ MESSAGES = {
         "No GPU is free just now.",
         "words of the pool",
         "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs.",
+    ),
+    "PoolLost": (
+        "The GPU pool was out of reach for too long, so this kernel was ended.",
+        "words of the pool",
+        f"when the pool is back (`%bitfusion health`), {RESTART}",
     ),
     "OverLimit": (
         "You may not have more of this pool at once.",
