@@ -87,18 +87,20 @@ class ServicePool:
         inside: str,
         on_position: Callable[[str], None],
     ) -> Lease:
-        """Ask, and wait for the service's word. If the service goes meanwhile, ask the next one the same."""
+        """Ask, and wait for the service's word. If the service goes meanwhile, come back to the place."""
         may_wait = self.emulation.when_full == "wait"
         asked = Acquire(request, kind, holder.label, holder.pid, holder.host, inside, may_wait)
         limit = DEFAULT_TIMEOUT_S if request.timeout is None else request.timeout
         deadline = time.monotonic() + limit
         has_waited = False
+        place: Resume | None = None
         while True:
             try:
-                self._connection.send(asked)
+                self._connection.send(place or asked)
                 answer = self._connection.receive()
                 while isinstance(answer, Waiting):
                     has_waited = True
+                    place = Resume(answer.entry, answer.secret, inside) if answer.entry else None
                     on_position(one_line(answer.text, _LONGEST_POSITION))
                     answer = self._connection.receive(min(SILENCE_S, deadline - time.monotonic()))
             except ServiceAway as error:
@@ -106,7 +108,11 @@ class ServicePool:
                     raise
                 if time.monotonic() >= deadline:
                     raise timed_out(request, limit) from None
-                self._reconnect(error, deadline)
+                self._reconnect(error, deadline, place is not None)
+                continue
+            if place is not None and _is_over(answer):
+                place = None
+                self._log("the request has lost its place in the queue, and is made again", "WARN")
                 continue
             if isinstance(answer, Granted):
                 # a reservation has none before it is used
@@ -205,9 +211,8 @@ class ServicePool:
         self._connection = ServiceConnection(self.path)
         self.welcome = self._greet()
 
-    def _reconnect(self, error: ServiceAway, deadline: float) -> None:
-        log = LogOutput(self.emulation.stream)
-        log.log(f"{error.answered}; this request waits for it, and is then made again", "WARN")
+    def _reconnect(self, error: ServiceAway, deadline: float, has_place: bool) -> None:
+        self._log(f"{error.answered}; this request waits for it", "WARN")
         while True:
             try:
                 self._connect()
@@ -217,8 +222,12 @@ class ServicePool:
                     raise still from None
                 time.sleep(min(RETRY_S, left))
             else:
-                log.log(f"pool service at {self.path} is back, the request is made again")
+                goes_on = "goes back to its place" if has_place else "is made again"
+                self._log(f"pool service at {self.path} is back, the request {goes_on}")
                 return
+
+    def _log(self, text: str, level: str = "INFO") -> None:
+        LogOutput(self.emulation.stream).log(text, level)
 
     def _lease(self, granted: Granted, needs_lock: bool) -> Lease:
         entry = granted.entry

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 
 from bitfusion_pool.ledger.pool_folder import LOCKS, ensure_subfolder
 from bitfusion_pool.own_files import check_own, open_own
 
+_PASSED = 0o400  # the mode of a file whose lock a service has passed to a client
 HIGH_FD = 200  # scripts use low numbers themselves (`exec 3>file`), which would close the lock
 
 
@@ -61,9 +63,31 @@ class LeaseLock:
         return cls(folder, entry_id, _high(fd))
 
     @classmethod
+    def take_over(cls, folder: str, entry_id: str) -> LeaseLock:
+        """Hold the lock of an existing entry alone, whose holder has ended.
+
+        Raises:
+            OSError: There is no such file, or somebody holds the lock.
+        """
+        fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(folder, entry_id, _high(fd))
+
+    @classmethod
     def passed(cls, entry_id: str, fd: int) -> LeaseLock:
         """The lock that a service holds in its own folder, by the descriptor that it passed; -1 for none."""
         return cls("", entry_id, _high(fd) if fd >= 0 else fd)
+
+    def mark_passed(self) -> None:
+        """Note that a client has the lock by now: if the service ends, what nobody holds is over."""
+        try:
+            os.fchmod(self.fd, _PASSED)
+        except OSError:  # a disk that fails; then a lease may last some seconds longer after a restart
+            pass
 
     def share(self) -> None:
         """Let programs that are started from now on inherit the lock."""
@@ -114,6 +138,11 @@ def has_lock_file(folder: str, entry_id: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def was_passed(folder: str, entry_id: str) -> bool:
+    """Whether a service has passed this lock to a client. Raises OSError."""
+    return stat.S_IMODE(os.lstat(_lock_path(folder, entry_id)).st_mode) == _PASSED
 
 
 def remove_lock_file(folder: str, entry_id: str) -> None:

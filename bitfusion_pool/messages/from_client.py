@@ -90,11 +90,15 @@ class Release(Message):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Message):
-    """Comes back to a lease or a place in the queue after a lost connection, or to use a reservation."""
+    """Comes back to a lease or a place in the queue after a lost connection, or to use a reservation.
+
+    `inside` is as in `Acquire`, for a request that waits.
+    """
 
     TYPE = "resume"
     lease: str
     secret: str
+    inside: str = ""
 
 
 @dataclass(frozen=True, slots=True)

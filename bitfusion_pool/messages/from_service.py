@@ -82,8 +82,8 @@ class Waiting(Message):
     """The request waits: sent at once, when something in it changes, and every ten seconds.
 
     `position` 1 is next, `length` is how many compete for the same servers; `text` is the waiting line.
-    Over the network `entry` and `secret` name the request: after a lost connection `Resume` comes back to its
-    place. On a unix socket both are empty, the place ends with the connection.
+    `entry` and `secret` name the request: `Resume` comes back to its place after a lost connection (on a unix
+    socket, where a connection ends with its client, only after that of the service).
     """
 
     TYPE = "waiting"

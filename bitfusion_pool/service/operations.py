@@ -26,6 +26,7 @@ from bitfusion_pool.messages.from_service import (
     PoolSnapshot,
     Released,
     Renewed,
+    Waiting,
     Welcome,
     format_snapshot,
 )
@@ -114,9 +115,24 @@ class PoolOperations:
             self.ledger.renew(entry.entry_id, self.ledger.emulation.auto_release)
             lock.close()
             entry = self.ledger.entry(entry.entry_id) or entry
+        else:
+            lock.mark_passed()
         granted = self._granted(entry)
         fd, lock.fd = lock.fd, -1
         return granted, fd
+
+    def waiting(self, entry: Entry, position: QueuePosition) -> Waiting:
+        """The message for an entry that waits."""
+        secret = self._secrets.secret(entry.entry_id)
+        return Waiting(position.position, position.length, position.text(), entry.entry_id, secret)
+
+    def own_entry(self, entry_id: str, secret: str, peer: Peer) -> Entry:
+        """The lease or request of this user that the secret is of. Raises Refusal if there is none."""
+        proved = self._secrets.is_secret(entry_id, secret)
+        entry = self.ledger.entry(entry_id) if proved else None
+        if entry is None or entry.holder.uid != peer.uid:
+            raise _over(entry_id)
+        return entry
 
     def leave(self, entry_id: str) -> None:
         """End an entry whatever it is: a waiting client has left."""
@@ -125,11 +141,11 @@ class PoolOperations:
 
     def release(self, lease: str, secret: str, peer: Peer) -> Released:
         """End a lease of this user, now or once nobody uses it any more."""
-        return self._release_unless_used(self._own(lease, secret, peer))
+        return self._release_unless_used(self._own_lease(lease, secret, peer))
 
     def resume(self, lease: str, secret: str, peer: Peer) -> tuple[Granted, int]:
         """Come back to a lease of this user: the message, and a descriptor for a reservation (-1: none)."""
-        entry = self._own(lease, secret, peer)
+        entry = self._own_lease(lease, secret, peer)
         if entry.kind == RESERVED:
             try:
                 lock = LeaseLock.join(self.ledger.folder, entry.entry_id, wait=False)
@@ -148,7 +164,7 @@ class PoolOperations:
 
     def renew(self, lease: str, secret: str, peer: Peer) -> Renewed:
         """Let a reservation of this user live its whole time again."""
-        entry = self._own(lease, secret, peer)
+        entry = self._own_lease(lease, secret, peer)
         if entry.kind != RESERVED or not self.ledger.renew(lease, self.ledger.emulation.auto_release):
             raise _over(lease)
         return Renewed(lease)
@@ -193,10 +209,9 @@ class PoolOperations:
         self._snapshot_until = 0.0
         self.changed()
 
-    def _own(self, lease: str, secret: str, peer: Peer) -> Entry:
-        proved = self._secrets.is_secret(lease, secret)
-        entry = self.ledger.entry(lease) if proved else None
-        if entry is None or entry.state != HELD or entry.holder.uid != peer.uid:
+    def _own_lease(self, lease: str, secret: str, peer: Peer) -> Entry:
+        entry = self.own_entry(lease, secret, peer)
+        if entry.state != HELD:
             raise _over(lease)
         return entry
 

@@ -12,15 +12,18 @@ import socket
 from collections.abc import Mapping
 
 from bitfusion_client.errors import ClientFailed
+from bitfusion_pool.ledger.adoption import adopt_requests
 from bitfusion_pool.ledger.complaints import unreadable
 from bitfusion_pool.ledger.database import open_folder
 from bitfusion_pool.ledger.entries import HELD, PROCESS
+from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.pool_folder import FOLDER_VARIABLE
 from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE
 from bitfusion_pool.own_files import open_own, user_name
 from bitfusion_pool.service.connection import Connection
 from bitfusion_pool.service.entry_watch import EntryWatch
+from bitfusion_pool.service.kept_requests import KeptRequests
 from bitfusion_pool.service.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.lease_watch import LeaseWatch
 from bitfusion_pool.service.limits import Limits
@@ -35,6 +38,7 @@ from bitfusion_pool.service.turns import Turns
 
 _log = logging.getLogger(__name__)
 _LOCK = "service.lock"
+KEPT_S = 15.0  # so long after a start of the service a request that waited before is kept for its client
 _END_S = 2.0  # so long may clients take to read that the service ends
 
 
@@ -50,17 +54,23 @@ def serve(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
     folder = open_folder(settings.dir, environ)
     lock = _lock_folder(folder)
     try:
+        adopted = adopt_requests(folder)
         with Ledger(environ) as ledger:
             metrics = _metrics(settings.metrics_port)
-            asyncio.run(_serve(settings, ledger, metrics))
+            asyncio.run(_serve(settings, ledger, metrics, adopted))
     finally:
         os.close(lock)
 
 
 class Service:
-    """The parts of a running service; made within the event loop."""
+    """The parts of a running service; made within the event loop.
 
-    def __init__(self, settings: ServiceSettings, ledger: Ledger, metrics: Metrics) -> None:
+    `adopted` are the requests of the service before it, from `adopt_requests`.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, ledger: Ledger, metrics: Metrics, adopted: Mapping[str, LeaseLock]
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._metrics = metrics
@@ -77,9 +87,12 @@ class Service:
             ledger, secrets, limits, pool_name(settings), self.entry_watch.changed
         )
         self.lease_watch = LeaseWatch(self.operations)
+        self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, KEPT_S)
         self._check_size()
         for entry in ledger.entries():
-            if entry.state == HELD and entry.kind == PROCESS:
+            if entry.entry_id in adopted:
+                self._kept_requests.keep(entry.entry_id, adopted[entry.entry_id])
+            elif entry.state == HELD and entry.kind == PROCESS:
                 self.lease_watch.add(entry.entry_id)  # of the service before this one
         self._listener = Listener(
             bind_socket(settings.socket),
@@ -107,6 +120,7 @@ class Service:
             self.operations,
             self.entry_watch,
             self.lease_watch,
+            self._kept_requests,
             self._metrics,
             self._refusals,
             self._loop,
@@ -130,8 +144,10 @@ class Service:
             )
 
 
-async def _serve(settings: ServiceSettings, ledger: Ledger, metrics: Metrics) -> None:
-    service = Service(settings, ledger, metrics)
+async def _serve(
+    settings: ServiceSettings, ledger: Ledger, metrics: Metrics, adopted: Mapping[str, LeaseLock]
+) -> None:
+    service = Service(settings, ledger, metrics, adopted)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

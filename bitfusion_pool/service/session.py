@@ -24,10 +24,11 @@ from bitfusion_pool.messages.from_client import (
     Resume,
     parse_from_client,
 )
-from bitfusion_pool.messages.from_service import Released, Waiting
+from bitfusion_pool.messages.from_service import Released
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
 from bitfusion_pool.service.connection import Connection
 from bitfusion_pool.service.entry_watch import EntryWatch
+from bitfusion_pool.service.kept_requests import KeptRequests
 from bitfusion_pool.service.lease_watch import LeaseWatch
 from bitfusion_pool.service.metrics import Metrics
 from bitfusion_pool.service.operations import PoolOperations
@@ -62,6 +63,7 @@ class Session:
         operations: PoolOperations,
         entry_watch: EntryWatch,
         lease_watch: LeaseWatch,
+        kept_requests: KeptRequests,
         metrics: Metrics,
         refusals: RefusalLog,
         loop: asyncio.AbstractEventLoop,
@@ -72,6 +74,7 @@ class Session:
         self._operations = operations
         self._entry_watch = entry_watch
         self._lease_watch = lease_watch
+        self._kept_requests = kept_requests
         self._metrics = metrics
         self._refusals = refusals
         self._on_end = on_end
@@ -118,8 +121,10 @@ class Session:
             self._connection.end()
 
     def end_of_service(self) -> None:
-        """The service ends: whoever waits hears it, leases stay."""
-        self._leave_queue()
+        """The service ends: whoever waits hears it. Leases stay, and requests for the next service."""
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            self._kept_requests.keep(wait.entry.entry_id, wait.lock)
         self._send(
             Refusal(
                 refusal_codes.SERVICE_ENDS,
@@ -171,7 +176,7 @@ class Session:
         shown = position.shown()
         if refresh or shown != wait.shown:
             wait.shown = shown
-            self._send(Waiting(position.position, position.length, position.text()))
+            self._send(self._operations.waiting(wait.entry, position))
 
     # --- what a client may say -------------------------------------------------------------------------
 
@@ -221,11 +226,17 @@ class Session:
         self._send(self._operations.welcome(self.peer))
 
     def _acquire(self, message: Acquire) -> None:
+        self._check_that_nothing_waits()
+        entry, lock = self._operations.submit(message, self.peer)
+        self._begin(entry, lock, message.inside)
+
+    def _check_that_nothing_waits(self) -> None:
         if self._wait is not None:
             raise Refusal(refusal_codes.BAD_MESSAGE, "this connection waits for GPUs already")
-        entry, lock = self._operations.submit(message, self.peer)
+
+    def _begin(self, entry: Entry, lock: LeaseLock, inside: str) -> None:
         if entry.state == WAITING:
-            self._wait = _Wait(entry, lock, message.inside)
+            self._wait = _Wait(entry, lock, inside)
             self._entry_watch.add(entry.entry_id, self)
             self.show_position(entry.entry_id, True)
             return
@@ -261,6 +272,11 @@ class Session:
         self._send(Released(wait.entry.entry_id if wait else ""))
 
     def _resume(self, message: Resume) -> None:
+        self._check_that_nothing_waits()
+        kept = self._kept_requests.take(message.lease, message.secret, self.peer)
+        if kept is not None:
+            self._begin(*kept, message.inside)
+            return
         granted, fd = self._operations.resume(message.lease, message.secret, self.peer)
         if granted.entry.kind == PROCESS:
             self._leases.add(message.lease)

@@ -33,6 +33,10 @@ class Holders:
         """End without telling the ledger, as a killed process does."""
         self._locks.pop(entry.entry_id).close()
 
+    def pass_on(self, entry: Entry) -> None:
+        """As a service does that passes the lock to a client."""
+        self._locks[entry.entry_id].mark_passed()
+
     def state(self, entry: Entry) -> str | None:
         found = self.ledger.entry(entry.entry_id)
         return found.state if found else None

@@ -271,10 +271,58 @@ def test_a_service_that_restarts_during_a_wait_is_asked_the_same_again(
     assert heard[0] == heard[1]
     said = [line for line in uniform(done.stderr).splitlines() if "pool service" in line]
     assert said == [
-        f"[WARN] TIME pool service at {path} has gone: the service ends; "
-        "this request waits for it, and is then made again",
+        f"[WARN] TIME pool service at {path} has gone: the service ends; this request waits for it",
         f"[INFO] TIME pool service at {path} is back, the request is made again",
     ]
+
+
+def test_a_request_comes_back_to_its_place(user: PoolClient, path: Path, locks: Path) -> None:
+    heard = []
+
+    def lose(service: Conversation) -> None:
+        service.welcome()
+        service.say(Waiting(2, 3, POSITION, lease().entry_id, "secret"))
+
+    def grant(service: Conversation) -> None:
+        heard.append(service.welcome())
+        service.say(Waiting(1, 2, POSITION, lease().entry_id, "secret"))
+        service.grant(locked(locks))
+        service.hear()
+        service.say(Released(lease().entry_id))
+
+    with FakeService(path, lose, grant):
+        done = user.do("run", "-n", "1", "--", "true")
+    assert done.returncode == 0
+    assert heard == [Resume(lease().entry_id, "secret")]
+    assert uniform(done.stderr).splitlines()[3:5] == [
+        f"[WARN] TIME pool service at {path} has gone: it ended the connection; this request waits for it",
+        f"[INFO] TIME pool service at {path} is back, the request goes back to its place",
+    ]
+
+
+def test_a_request_whose_place_is_lost_is_made_again(user: PoolClient, path: Path, locks: Path) -> None:
+    heard = []
+
+    def lose(service: Conversation) -> None:
+        heard.append(service.welcome())
+        service.say(Waiting(2, 3, POSITION, lease().entry_id, "secret"))
+
+    def grant(service: Conversation) -> None:
+        heard.append(service.welcome())
+        service.say(Refused(refusal_codes.LEASE_OVER, "there is no such lease"))
+        heard.append(service.hear())
+        service.grant(locked(locks))
+        service.hear()
+        service.say(Released(lease().entry_id))
+
+    with FakeService(path, lose, grant):
+        done = user.do("run", "-n", "1", "--", "true")
+    assert done.returncode == 0
+    assert heard[1] == Resume(lease().entry_id, "secret")
+    assert heard[0] == heard[2]
+    assert "[WARN] TIME the request has lost its place in the queue, and is made again" in uniform(
+        done.stderr
+    )
 
 
 def test_a_wait_ends_after_its_timeout(user: PoolClient, path: Path) -> None:

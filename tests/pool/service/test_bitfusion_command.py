@@ -81,7 +81,8 @@ def test_a_restart_keeps_what_is_held_and_serves_who_waited(
     for waiter, gpus in zip(waiters, ("1", "2"), strict=True):
         out, err = finish(waiter)
         assert (waiter.returncode, out) == (0, f"{gpus}\n")
-        assert err.count("this request waits for it, and is then made again") == 1
+        assert err.count("this request waits for it") == 1
+        assert err.count("is back, the request goes back to its place") == 1
     assert service.entries() == []
 
 
