@@ -10,7 +10,16 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bitfusion_client.client_lines import Locked, Requesting, ServerLine, Unknown, Waiting
+from bitfusion_client.client_lines import (
+    BackInReach,
+    Locked,
+    OutOfReach,
+    PoolLost,
+    Requesting,
+    ServerLine,
+    Unknown,
+    Waiting,
+)
 from bitfusion_client.client_output import parse_line
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
 from bitfusion_client.exit_status import describe_exit
@@ -18,6 +27,7 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 if TYPE_CHECKING:
+    from bitfusion_kernel.gpu.pool_outage import PoolOutage
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 
 LOG_LINES = 500
@@ -83,6 +93,10 @@ class Acquisition:
         """Who waits before this attempt, likewise."""
         self.why = ""
         """Why it waits, where the client says more than who holds the GPUs."""
+        self.outage: PoolOutage | None = None
+        """When its pool was out of reach last, or is so now; None if it never was."""
+        self.lost = ""
+        """What the client says of a pool that was out of reach for so long that it has ended the kernel."""
         self.kernel_connection: ConnectionInfo | None = None
         """Where the kernel will listen."""
         self.server: str | None = None
@@ -96,8 +110,11 @@ class Acquisition:
         """Whether Linux has killed processes for want of memory since the kernel runs; None if unknown."""
         self.wrapper_status: int | None = None
 
-    def on_line(self, text: str) -> bool:
-        """One line of the wrapper's output; False if it is not the client's own (the kernel wrote it)."""
+    def on_line(self, text: str, clock: float) -> bool:
+        """One line of the wrapper's output, which came at `clock` seconds since the epoch.
+
+        False if it is not the client's own (the kernel wrote it).
+        """
         line = parse_line(text)
         if isinstance(line, Unknown) and self.launched_at is not None:
             if not text.strip() and self._last_was_clients:
@@ -118,6 +135,15 @@ class Acquisition:
             self.lock_file = line.lock_file
         elif isinstance(line, ServerLine):
             self.server = f"{line.host}:{line.srs_port}"
+        elif isinstance(line, (OutOfReach, BackInReach)):
+            from bitfusion_kernel.gpu import pool_outage  # few kernels ever need it
+
+            if isinstance(line, OutOfReach):
+                self.outage = pool_outage.noticed(line, self.outage, clock)
+            else:
+                self.outage = pool_outage.over(line, self.outage, clock)
+        elif isinstance(line, PoolLost):
+            self.lost = line.problem
         self.log.append(text)
         return True
 
@@ -139,6 +165,10 @@ class Acquisition:
 
     def why_it_ended(self, *, ran: bool = False) -> BitfusionError:
         """The error for the cell that waited, or that `ran`, once the wrapper is gone."""
+        if self.lost:
+            from bitfusion_client.errors import PoolLost as PoolLostError
+
+            return PoolLostError(self.request, self.lost)
         if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
             output = f"; its last output: {self.kernel_output[-1]}" if self.kernel_output else ""
             reason, next_step = self._why_killed(self.kernel_status)

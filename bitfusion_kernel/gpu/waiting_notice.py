@@ -27,6 +27,7 @@ class WaitingNotice(NamedTuple):
         held_by: Who holds the GPUs, as the client describes them.
         before: Who waits before this cell, likewise.
         why: Why it waits, where the client says more.
+        outage: That the pool is out of reach, while it is.
         unattended: Whether nobody watches the cell, but perhaps a tool that limits its time.
     """
 
@@ -39,6 +40,7 @@ class WaitingNotice(NamedTuple):
     held_by: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     why: str = ""
+    outage: str = ""
     unattended: bool = False
 
 
@@ -46,6 +48,7 @@ def notice_of(
     acquisition: Acquisition, seconds: float, asked_at: float, *, unattended: bool = False
 ) -> WaitingNotice:
     """What there is to show of an attempt to get GPUs, for a cell that waits since `asked_at`."""
+    outage = acquisition.outage
     return WaitingNotice(
         acquisition.request.describe(),
         seconds,
@@ -56,6 +59,7 @@ def notice_of(
         acquisition.held_by,
         acquisition.before,
         acquisition.why,
+        outage.headline(asked_at + seconds) if outage is not None and outage.lasts else "",
         unattended,
     )
 
@@ -111,6 +115,8 @@ def _details(notice: WaitingNotice) -> list[str]:
             lines += [title, *(f"  {name}" for name in names)]
     if notice.why:
         lines.append(f"Why: {notice.why}")
+    if notice.outage:
+        lines.append(notice.outage)
     return lines
 
 

@@ -40,7 +40,8 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
     if acquisition is None:
         return [("Kernel", "no GPU; the next cell asks for one"), ("Request", _request(kernel))]
     if kernel.running:
-        return [("Kernel", _runs_on(acquisition)), *lease_rows(acquisition, now)]
+        outage = _outage_rows(acquisition, clock)
+        return [("Kernel", _runs_on(acquisition)), *outage, *lease_rows(acquisition, now)]
     rows = [
         ("Kernel", "starting" if acquisition.granted else f"waiting for a GPU at {clock_time(clock, clock)}"),
         ("Request", acquisition.request.describe()),
@@ -51,9 +52,18 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
         rows += [("Held by", who) for who in acquisition.held_by]
         rows += [("Before you", who) for who in acquisition.before]
         rows += [("Why", acquisition.why)] if acquisition.why else []
+        rows += _outage_rows(acquisition, clock)
     waited = now - acquisition.asked_at
     rows.append(("Waited", f"{elapsed_text(waited)}, since {clock_time(clock - waited, clock)}"))
     return rows
+
+
+def _outage_rows(acquisition: Acquisition, clock: float) -> Rows:
+    outage = acquisition.outage
+    if outage is None:
+        return []
+    end = outage.end(clock)
+    return [("Pool", outage.headline(clock)), *([("", end)] if end else ())]
 
 
 def _runs_on(acquisition: Acquisition) -> str:

@@ -86,6 +86,8 @@ class CellScheduler:
         self._asides = Asides()
         self._in_kernel = RequestsInKernel()
         self._commands = RunningCommands()
+        self.on_cell_sent: Callable[[QueuedRequest], None] | None = None
+        """Called with each cell that the kernel is sent, be it a silent one, where somebody has to know."""
         self._last_execution_count = 0
         self._refused: QueuedRequest | None = None
 
@@ -107,7 +109,12 @@ class CellScheduler:
 
     def relayed(self, request: QueuedRequest) -> None:
         """An execute request has gone to the kernel through `relay`."""
+        self._sent(request)
+
+    def _sent(self, request: QueuedRequest) -> None:
         self._in_kernel.sent(request)
+        if self.on_cell_sent is not None and request.is_execute:
+            self.on_cell_sent(request)
 
     def take_where(self, wanted: Callable[[QueuedRequest], bool]) -> list[QueuedRequest]:
         """Take all requests of a kind out of the queue, in order."""
@@ -153,7 +160,7 @@ class CellScheduler:
             if not self._send_to_kernel(request.message.frames):
                 return False
             self._queue.remove(request)
-            self._in_kernel.sent(request)
+            self._sent(request)
         return True
 
     def _ask_for_gpu(self, cell: QueuedRequest) -> None:
@@ -320,6 +327,11 @@ class CellScheduler:
         """Id of the cell here for which `busy` has been said, and for which the kernel will say it again."""
         cell = self._queue.first_where(lambda each: each.is_cell and each.announced)
         return None if cell is None else cell.message.id
+
+    @property
+    def running_cells(self) -> list[QueuedRequest]:
+        """The cell that each shell of the kernel runs, the main one's first; no silent ones."""
+        return self._in_kernel.running()
 
     @property
     def running_cell(self) -> str | None:

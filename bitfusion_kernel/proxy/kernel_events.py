@@ -23,6 +23,7 @@ from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter_log import write_line
 from bitfusion_kernel.proxy.kernel_link import KernelLink
 from bitfusion_kernel.proxy.lifecycle import CONNECTED, KernelLifecycle, KernelState
+from bitfusion_kernel.proxy.outage_display import OutageDisplay
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.shell_requests import ShellRequests
 from bitfusion_kernel.proxy.start_up_wait import StartUpWait
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 LAST_OUTPUT_DELAY = 0.3
 """Seconds the wrapper of a dead kernel has to end, for its exit message and status, before the cell fails."""
+
+LAST_WORDS_DELAY = 3.0
+"""The same while its pool is out of reach: the wrapper then says whether it has ended the kernel for that."""
 
 
 class KernelEvents:
@@ -53,6 +57,7 @@ class KernelEvents:
         control: ControlRequests,
         scheduler: CellScheduler,
         display: WaitDisplay,
+        outage_display: OutageDisplay,
         start_up: StartUpWait,
         tell_hints: Callable[[QueuedRequest], None],
     ) -> None:
@@ -65,6 +70,7 @@ class KernelEvents:
         self._control = control
         self._scheduler = scheduler
         self._display = display
+        self._outage_display = outage_display
         self._start_up = start_up
         self._wrapper_pid: int | None = None
         self._launcher_pid: int | None = None
@@ -96,11 +102,14 @@ class KernelEvents:
         acquisition = self._lifecycle.acquisition
         if acquisition is None:
             return
-        position = acquisition.queue_position
-        if not acquisition.on_line(event.text):
+        position, outage = acquisition.queue_position, acquisition.outage
+        if not acquisition.on_line(event.text, time.time()):
             write_line(event.text)  # what the kernel has printed past IPython
         elif acquisition.queue_position != position:
             self._display.refresh()
+        elif acquisition.outage is not outage:
+            self._display.refresh()
+            self._show_outage()
 
     def _on_launched(self, event: LaunchedEvent) -> None:
         self._launcher_pid = event.launcher_pid
@@ -120,7 +129,14 @@ class KernelEvents:
         self._lifecycle.kernel_connected()
         self._control.on_kernel_connected()
         self._scheduler.on_kernel_connected()
+        self._show_outage()
         self._count_oom_kills()
+
+    def _show_outage(self) -> None:
+        """Cells that run show that the pool is out of reach, or back; one that waits has its own display."""
+        acquisition = self._lifecycle.acquisition
+        if acquisition is not None and acquisition.outage is not None and self._lifecycle.connected:
+            self._outage_display.show(acquisition.outage)
 
     def _count_oom_kills(self) -> None:
         from bitfusion_kernel.processes.oom_kills import OomKills
@@ -134,7 +150,10 @@ class KernelEvents:
     def _on_kernel_exited(self, event: KernelExitedEvent) -> None:
         self._lifecycle.kernel_exited(event.status)
         if self._lifecycle.connected:
-            self._loop.set_timer("kernel lost", time.monotonic() + LAST_OUTPUT_DELAY, self._on_kernel_lost)
+            acquisition = self._lifecycle.acquisition
+            outage = None if acquisition is None else acquisition.outage
+            delay = LAST_WORDS_DELAY if outage is not None and outage.lasts else LAST_OUTPUT_DELAY
+            self._loop.set_timer("kernel lost", time.monotonic() + delay, self._on_kernel_lost)
 
     def _on_kernel_lost(self) -> None:
         """The kernel has exited and its wrapper has not: the proxy waits no longer."""

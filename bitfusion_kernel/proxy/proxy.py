@@ -161,10 +161,21 @@ def serve(
     def kernel_events() -> KernelEvents:
         from bitfusion_kernel.processes import reaper
         from bitfusion_kernel.proxy.kernel_events import KernelEvents
+        from bitfusion_kernel.proxy.outage_display import OutageDisplay
 
         reaper.adopt_orphans()  # those of a supervisor that is killed
         return KernelEvents(
-            loop, supervisor, lifecycle, link, shell, control, scheduler, display, start_up, tell_hints
+            loop,
+            supervisor,
+            lifecycle,
+            link,
+            shell,
+            control,
+            scheduler,
+            display,
+            OutageDisplay(publisher, scheduler),
+            start_up,
+            tell_hints,
         )
 
     def on_supervisor() -> None:

@@ -35,3 +35,13 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.mark.usefixtures("zone")
 def test_a_time_has_its_date_on_other_days_and_names_utc(later: float, text: str) -> None:
     assert clock_time(AT, AT + later) == text
+
+
+@pytest.mark.parametrize(
+    ("zone", "later", "text"),
+    [("CET-1", 60, "15:03:07"), ("UTC0", 86_400, "2026-11-21 14:03:07 UTC")],
+    indirect=["zone"],
+)
+@pytest.mark.usefixtures("zone")
+def test_where_seconds_matter_they_are_told(later: float, text: str) -> None:
+    assert clock_time(AT, AT + later, seconds=True) == text

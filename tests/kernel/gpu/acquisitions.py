@@ -16,7 +16,7 @@ def asked() -> Acquisition:
 def launched(**environment: str) -> Acquisition:
     acquisition = asked()
     acquisition.on_line(
-        f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0..."
+        f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...", 0.0
     )
     acquisition.on_launched(LaunchedEvent(10, 11, environment), 1.0)
     return acquisition

@@ -30,7 +30,7 @@ def test_place_and_lease_are_read_from_the_clients_lines() -> None:
         f"{STAMP} 10.0.0.1 55001 5c6 56001 4.0.0",
         "an unknown line",
     ):
-        assert acquisition.on_line(line)
+        assert acquisition.on_line(line, 0.0)
     assert (acquisition.queue_position, acquisition.queue_length) == (2, 3)
     assert (acquisition.held_by, acquisition.before) == (("ada",), ("bob",))
     assert (acquisition.gpu_ids, acquisition.memory_mib) == ((0, 1), 8080)
@@ -41,10 +41,10 @@ def test_place_and_lease_are_read_from_the_clients_lines() -> None:
 
 def test_after_the_start_unknown_lines_are_the_kernels_words() -> None:
     acquisition = launched()
-    assert not acquisition.on_line("Segmentation fault ")
-    assert not acquisition.on_line("")
-    assert acquisition.on_line(f"{STAMP} Releasing GPUs from config file '/tmp/b'...")
-    assert acquisition.on_line("")
+    assert not acquisition.on_line("Segmentation fault ", 0.0)
+    assert not acquisition.on_line("", 0.0)
+    assert acquisition.on_line(f"{STAMP} Releasing GPUs from config file '/tmp/b'...", 0.0)
+    assert acquisition.on_line("", 0.0)
     assert list(acquisition.kernel_output) == ["Segmentation fault"]
 
 
@@ -79,7 +79,7 @@ def test_a_device_tells_only_what_is_known() -> None:
 )
 def test_why_a_running_kernel_ended(kernel: int | None, wrapper: int, message: str) -> None:
     acquisition = launched()
-    acquisition.on_line("oops")
+    acquisition.on_line("oops", 0.0)
     acquisition.kernel_status, acquisition.wrapper_status = kernel, wrapper
     assert acquisition.why_it_ended(ran=True).user_message == message
 
@@ -125,7 +125,7 @@ def test_what_dies_before_a_cell_ran_needs_no_restart(kernel: int | None, next_s
 
 def test_why_a_wait_ended_is_the_clients_own_word() -> None:
     acquisition = asked()
-    acquisition.on_line("Error: not enough GPUs available: 0 of 1")
+    acquisition.on_line("Error: not enough GPUs available: 0 of 1", 0.0)
     acquisition.wrapper_status = 1
     assert type(acquisition.why_it_ended()).__name__ == "NoGpusAvailable"
 
@@ -144,6 +144,6 @@ lines = st.one_of(
 def test_no_output_is_too_strange(said: list[str], granted: bool, status: Any) -> None:
     acquisition = launched() if granted else asked()
     for line in said:
-        acquisition.on_line(line)
+        acquisition.on_line(line, 0.0)
     acquisition.wrapper_status = status
     assert acquisition.why_it_ended().user_message

@@ -24,7 +24,7 @@ LIMIT_OF_CELLS = (
 def _acquisition(*, in_queue: bool = True) -> Acquisition:
     acquisition = Acquisition(1, GpuRequest(partial=0.5), 100.0)
     if in_queue:
-        acquisition.on_line(POSITION)
+        acquisition.on_line(POSITION, 0.0)
     return acquisition
 
 

@@ -109,7 +109,8 @@ def test_an_attempt_is_shown_with_what_its_client_has_told() -> None:
     acquisition = Acquisition(1, GpuRequest(gpus=2), 0.0)
     assert notice_of(acquisition, 4.0, 100.0) == WaitingNotice("2 GPUs", 4.0, 100.0)
     acquisition.on_line(
-        "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3; held by ada; before you bob; why: order"
+        "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3; held by ada; before you bob; why: order",
+        0.0,
     )
     assert notice_of(acquisition, 5.0, 100.0) == WaitingNotice(
         "2 GPUs", 5.0, 100.0, False, 2, 3, ("ada",), ("bob",), "order"

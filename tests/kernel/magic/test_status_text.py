@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bitfusion_client.client_output import format_back_in_reach, format_out_of_reach
 from bitfusion_client.clock_time import clock_time
 from bitfusion_client.find_client import FoundClient
 from bitfusion_kernel.magic import status_text
@@ -60,7 +61,7 @@ def test_a_wait_is_told_with_position_who_is_ahead_and_time() -> None:
     kernel = FakeKernel()
     kernel.acquisition = asked()
     assert "waiting for a GPU" in status_text.render(kernel, 0.0, LATER)
-    kernel.acquisition.on_line(f"{STAMP} Waiting for GPUs: place 2 of 3; held by ada; before you bob")
+    kernel.acquisition.on_line(f"{STAMP} Waiting for GPUs: place 2 of 3; held by ada; before you bob", 0.0)
     assert status_text.render(kernel, 65.0, LATER).splitlines()[:-1] == [
         f"Kernel       waiting for a GPU at {clock_time(LATER, LATER)}",
         "Request      1 GPU",
@@ -84,6 +85,33 @@ def test_a_running_kernel_tells_its_lease() -> None:
     lines = status_text.render(kernel, 4.0, LATER).splitlines()
     assert lines[0] == "Kernel     running on its GPU"
     assert "Held for   3 s" in lines
+
+
+def test_a_pool_out_of_reach_is_told_with_the_time_of_the_end_and_that_it_is_back() -> None:
+    kernel = FakeKernel()
+    kernel.acquisition, kernel.running = launched(), True
+    kernel.acquisition.on_line(f"{STAMP} {format_out_of_reach('a:1', 'no answer', 85)}", LATER)
+    assert status_text.render(kernel, 4.0, LATER + 1).splitlines()[1:3] == [
+        f"Pool       The GPU pool a:1 is out of reach since {_second(LATER)}: no answer",
+        f"           This kernel is ended at {_second(LATER + 85)} unless the pool is back",
+    ]
+    kernel.acquisition.on_line(f"{STAMP} {format_back_in_reach('a:1', 42)}", LATER + 42)
+    times = f"from {_second(LATER)} to {_second(LATER + 42)}"
+    assert status_text.render(kernel, 4.0, LATER + 50).splitlines()[1] == (
+        f"Pool       The GPU pool a:1 was out of reach {times}: nothing was lost"
+    )
+
+
+def test_a_wait_tells_a_pool_out_of_reach_too() -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = asked()
+    kernel.acquisition.on_line(f"{STAMP} {format_out_of_reach('a:1', 'no answer')}", LATER)
+    row = f"Pool      The GPU pool a:1 is out of reach since {_second(LATER)}: no answer"
+    assert row in status_text.render(kernel, 4.0, LATER + 1).splitlines()
+
+
+def _second(clock: float) -> str:
+    return clock_time(clock, LATER, seconds=True)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +162,6 @@ def test_no_output_of_the_client_is_too_strange(said: list[str], granted: bool, 
     kernel.acquisition = launched() if granted else asked()
     kernel.running = running
     for line in said:
-        kernel.acquisition.on_line(line)
+        kernel.acquisition.on_line(line, 0.0)
     assert status_text.render(kernel, 9.0, LATER)
     assert status_text.render_lease(kernel.acquisition, 9.0)

@@ -21,6 +21,7 @@ from bitfusion_kernel.processes.messages import (
 from bitfusion_kernel.proxy import kernel_events
 from bitfusion_kernel.proxy.kernel_events import KernelEvents
 from bitfusion_kernel.proxy.lifecycle import KernelState
+from bitfusion_kernel.proxy.outage_display import OutageDisplay
 from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from tests.kernel.proxy.parts import LAUNCHED, WAIT, WIRE, Parts, cell, message
 
@@ -63,6 +64,7 @@ class Served:
             self.control,
             parts.scheduler,
             parts.display,
+            OutageDisplay(parts.publisher, parts.scheduler),
             parts.start_up,
             lambda _: None,
         )
@@ -141,7 +143,7 @@ def test_a_kernel_that_has_been_launched_is_joined_and_gets_what_has_waited(serv
 def test_the_display_is_cleared_before_output_is_relayed(served: Served, monkeypatch: Any) -> None:
     waiting = cell()
     acquisition = served.wait(waiting)
-    acquisition.on_line(POSITION.format(1))
+    acquisition.on_line(POSITION.format(1), 0.0)
     served.parts.loop.fire("wait display")
     seen: list[list[str]] = []
     monkeypatch.setattr(

@@ -18,7 +18,7 @@ def _waiting(*, position: bool = True) -> tuple[Parts, QueuedRequest]:
     parts = Parts()
     parts.lifecycle.request()
     if position:
-        parts.started[0].on_line(POSITION)
+        parts.started[0].on_line(POSITION, 0.0)
     waiting = cell()
     parts.display.show_in(waiting)
     return parts, waiting
@@ -50,7 +50,7 @@ def test_a_wait_is_shown_after_a_moment_and_then_updated_in_place() -> None:
 def test_a_cell_that_nobody_watches_shows_what_counts_its_wait(allow_stdin: bool) -> None:
     parts = Parts()
     parts.submit(cell(allow_stdin=allow_stdin))
-    parts.started[0].on_line(POSITION)
+    parts.started[0].on_line(POSITION, 0.0)
     parts.loop.fire(TIMER)
     shown = parts.iopub.messages()[-1].content["data"]["text/plain"]
     assert ("A time limit for cells counts this wait." in shown) is not allow_stdin
