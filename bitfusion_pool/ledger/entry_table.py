@@ -121,6 +121,47 @@ def waiting_before(
     return [_entry(row) for row in db.execute(statement, (number, *possible, count))]
 
 
+def make_due_times(db: sqlite3.Connection) -> None:
+    """Make the table of when entries of a fair queue are due, which only such a ledger has."""
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS due_times "
+        "(entry INTEGER PRIMARY KEY REFERENCES entries (number) ON DELETE CASCADE, due REAL NOT NULL)"
+    )
+
+
+def write_due_time(db: sqlite3.Connection, number: int, due: float) -> None:
+    """Write when an entry is due."""
+    db.execute("INSERT INTO due_times VALUES (?, ?)", (number, due))
+
+
+def due_columns(db: sqlite3.Connection) -> list[tuple[int, str, int, float, float]]:
+    """Number, id, uid, time of the request and when it is due, of every entry."""
+    statement = (
+        "SELECT number, entry_id, uid, asked, ifnull(due, asked) FROM entries "
+        "LEFT JOIN due_times ON entry = number"
+    )
+    return db.execute(statement).fetchall()
+
+
+def waiting_by_due_time(db: sqlite3.Connection) -> list[tuple[int, str]]:
+    """Number and possible servers of the entries that wait, those that are due first before others.
+
+    One that came when the queue was not fair was due when it came.
+    """
+    statement = (
+        "SELECT number, possible FROM entries LEFT JOIN due_times ON entry = number "
+        f"WHERE state = '{WAITING}' ORDER BY ifnull(due, asked), number"
+    )
+    return db.execute(statement).fetchall()
+
+
+def entries_by_number(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Entry]:
+    """Those of a few entries that wait, without what is gone."""
+    marks = ",".join("?" * len(numbers))
+    statement = f"SELECT {_COLUMNS} FROM entries WHERE state = '{WAITING}' AND number IN ({marks})"
+    return {row[0]: _entry(row) for row in db.execute(statement, tuple(numbers))}
+
+
 def liveness_columns(db: sqlite3.Connection) -> list[tuple[str, str, float | None, str]]:
     """Id, kind, expiry and state of every entry, in the order of the queue."""
     return db.execute("SELECT entry_id, kind, expires, state FROM entries ORDER BY number").fetchall()

@@ -13,7 +13,13 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.servers import default_servers
-from bitfusion_pool.ledger.database import open_database, open_folder, read_meta, write_meta_once
+from bitfusion_pool.ledger.database import (
+    open_database,
+    open_folder,
+    read_meta,
+    write_meta,
+    write_meta_once,
+)
 from bitfusion_pool.ledger.entries import HELD, PROCESS, WAITING
 from bitfusion_pool.ledger.entry_table import (
     all_entries,
@@ -29,18 +35,23 @@ from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
 from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.ledger.pool_folder import configuration_path, file_version, pool_folder
 from bitfusion_pool.ledger.queue import Queue
+from bitfusion_pool.ledger.queue_order import FairOrder, StrictOrder
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.ledger.stored_inventory import StoredInventory
 from bitfusion_pool.ledger.transaction import Transaction, TranslatedErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
+    from bitfusion_pool.ledger.queue_order import QueueOrder
     from bitfusion_pool.ledger.queue_position import QueuePosition
+
+
+_ORDER, _FAIR, _STRICT = "queue order", "fair", "strict"  # in the table `meta`; without it strict
 
 
 class Ledger:
@@ -57,9 +68,10 @@ class Ledger:
         self.folder = open_folder(pool_folder(environ), environ)
         self._db = open_database(self.folder)
         self._inventory = StoredInventory(self._db)
-        self._queue = Queue(self._db, self.folder, self._inventory)
         try:
             with self._translated_errors():
+                fair = read_meta(self._db, _ORDER) == _FAIR
+                self._queue = Queue(self._db, self.folder, self._inventory, _order(self._db, fair))
                 self._follow_configuration(environ)
                 settings = self._inventory.emulation_settings
                 self.emulation = emulation_from(settings, environment_settings(environ))
@@ -114,6 +126,7 @@ class Ledger:
             try:
                 with self._transaction() as transaction:
                     insert_entry(self._db, entry_id, kind, request, possible, holder, time.time())
+                    self._queue.order.add(entry_id)
                     self._queue.grant(transaction)
                     must_wait = read_state(self._db, entry_id) == WAITING
                     if must_wait and self._queue.remove_dead(transaction, HELD):
@@ -189,6 +202,20 @@ class Ledger:
                 self._inventory.note_device_use(use)
                 self._queue.grant(transaction)
 
+    def serve_fairly(self, fair: bool) -> None:
+        """Serve the queue fairly (see `fair_order`), or strictly in the order requests came, from now on.
+
+        Called by a service when it starts; every process that grants finds it in the ledger.
+        """
+        order = _FAIR if fair else _STRICT
+        with self._translated_errors():
+            if (read_meta(self._db, _ORDER) or _STRICT) == order:
+                return
+            self._queue.order = _order(self._db, fair)
+            with self._transaction() as transaction:
+                write_meta(self._db, _ORDER, order)
+                self._queue.grant(transaction)
+
     def entry(self, entry_id: str) -> Entry | None:
         """The entry as it is now; None if it is gone."""
         with self._translated_errors():
@@ -199,6 +226,10 @@ class Ledger:
         """All entries in the order they came; may include some whose holders are dead."""
         with self._translated_errors():
             return all_entries(self._db)
+
+    def in_queue_order(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those of all `entries` that wait, as they are to be served."""
+        return self._queue.order.sorted(entries)
 
     def states(self) -> dict[str, str]:
         """The state of every entry by its id; may include some whose holders are dead."""
@@ -298,6 +329,10 @@ class Ledger:
 
     def _translated_errors(self) -> TranslatedErrors:
         return TranslatedErrors(self.folder)
+
+
+def _order(db: sqlite3.Connection, fair: bool) -> QueueOrder:
+    return FairOrder(db) if fair else StrictOrder(db)
 
 
 def _configuration_cure(path: str, folder: str, environ: Mapping[str, str]) -> str:

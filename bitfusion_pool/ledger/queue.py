@@ -1,4 +1,4 @@
-"""The queue: grants requests strictly in the order they came, removes dead entries, knows queue positions."""
+"""The queue: grants requests in its order, removes dead entries, knows queue positions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.placement import candidates, choose
 from bitfusion_pool.ledger.entry_table import (
-    count_waiting,
     delete_entry,
     entries_holding,
     grant_entry,
@@ -15,7 +14,6 @@ from bitfusion_pool.ledger.entry_table import (
     memory_held,
     read_entry,
     set_possible_servers,
-    waiting_before,
     waiting_entries,
 )
 from bitfusion_pool.ledger.liveness import clock, lives
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from bitfusion_pool.ledger.entries import Entry
+    from bitfusion_pool.ledger.queue_order import Place, QueueOrder
     from bitfusion_pool.ledger.queue_position import QueuePosition
     from bitfusion_pool.ledger.stored_inventory import StoredInventory
     from bitfusion_pool.ledger.transaction import Transaction
@@ -32,7 +31,10 @@ if TYPE_CHECKING:
 class Queue:
     """The queue of one ledger. Methods that take a transaction must be called within it."""
 
-    def __init__(self, db: sqlite3.Connection, folder: str, inventory: StoredInventory) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, folder: str, inventory: StoredInventory, order: QueueOrder
+    ) -> None:
+        self.order = order
         self._db = db
         self._folder = folder
         self._inventory = inventory
@@ -47,7 +49,7 @@ class Queue:
         servers = self._inventory.servers
         closed: set[str] = set()
         free: dict[tuple[str, int], int] | None = None
-        for entry in waiting_entries(self._db):
+        for entry in self.order.entries():
             if len(closed) == len(servers):
                 break
             if closed.issuperset(entry.servers):
@@ -122,31 +124,24 @@ class Queue:
         `inside` is the id of the lease under which the waiting command itself runs.
         """
         # a millisecond only waiters pay
-        from bitfusion_pool.ledger.queue_position import MOST_NAMED, QueuePosition
+        from bitfusion_pool.ledger.queue_position import QueuePosition
 
-        wanted = set(entry.servers)
-        competing = [
-            (possible, count, earlier)
-            for possible, count, earlier in count_waiting(self._db, entry.number)
-            if wanted.intersection(possible.split())
-        ]
-        possible = [one for one, _, _ in competing]
-        position = 1 + sum(earlier for _, _, earlier in competing)
-        length = max(position, sum(count for _, count, _ in competing))
-        before = waiting_before(self._db, possible, entry.number, MOST_NAMED)
-        if position > MOST_NAMED + 1:
-            directly_before = waiting_before(self._db, possible, entry.number, 1, last=True)
-        else:
-            directly_before = before[-1:]
+        place = self.order.place(entry)
         holding = entries_holding(self._db, entry.servers)
-        why = self._why(entry, position, inside)
         return QueuePosition(
-            position, length, tuple(holding), tuple(before), tuple(directly_before), time.time(), inside, why
+            place.position,
+            place.length,
+            tuple(holding),
+            place.before,
+            place.directly_before,
+            time.time(),
+            inside,
+            self._why(entry, place, inside),
         )
 
-    def _why(self, entry: Entry, position: int, inside: str) -> str:
+    def _why(self, entry: Entry, place: Place, inside: str) -> str:
         """Why the entry waits, where the holders do not explain it."""
-        from bitfusion_pool.ledger.queue_position import blocked_by_own, kept_in_order
+        from bitfusion_pool.ledger.queue_position import OVERTAKEN, blocked_by_own, kept_in_order
 
         possible = candidates(entry.request, self._inventory.servers)
         own = read_entry(self._db, inside) if inside else None
@@ -157,7 +152,9 @@ class Queue:
                     left[share.server, share.number] -= share.memory_mib
             if choose(entry.request.gpus, possible, left) is None:
                 return blocked_by_own(own)
-        if position > 1 and choose(entry.request.gpus, possible, self.free_memory()) is not None:
+        if place.overtaken:
+            return OVERTAKEN
+        if place.position > 1 and choose(entry.request.gpus, possible, self.free_memory()) is not None:
             return kept_in_order(entry.request)
         use = self._inventory.device_use
         if use:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_NAMED", "QueuePosition"]
 
+OVERTAKEN = (
+    "you hold or wait for GPUs of this pool already, and others who have less are served first, "
+    "also if they came up to half an hour later"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
+from bitfusion_pool.ledger.entries import HELD, Entry
 from bitfusion_pool.ledger.lease_lock import has_lock_file
 from bitfusion_pool.ledger.liveness import clock
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class Snapshot:
     """The pool at the time `taken_at` (seconds since the epoch), which was `clock` by `liveness.clock`.
 
-    `positions` are the queue positions of the entries in `waiting`. `free` is MiB by (server key, device
-    number). `without_lock_file`: ids of entries whose lock file somebody deleted, so nobody knows whether
-    they live. `of_service`: whether a service showed it, whose lock files only the service sees. `left_out`:
-    how many more entries there are, which it did not show. `use` has what is known of real devices, by server
-    key and device number.
+    `waiting` is in the order in which requests are served, `positions` are their queue positions. `free` is
+    MiB by (server key, device number). `without_lock_file`: ids of entries whose lock file somebody deleted,
+    so nobody knows whether they live. `of_service`: whether a service showed it, whose lock files only the
+    service sees. `left_out`: how many more entries there are, which it did not show. `use` has what is known
+    of real devices, by server key and device number.
     """
 
     folder: str
@@ -74,7 +74,7 @@ class Snapshot:
 
 
 def queue_positions(waiting: Sequence[Entry]) -> tuple[int, ...]:
-    """The position of each: one more than of those before it that compete for the same servers."""
+    """The position of each, in the order in which they are served: how many before it compete, plus one."""
     return tuple(
         1 + sum(bool(set(entry.servers) & set(other.servers)) for other in waiting[:index])
         for index, entry in enumerate(waiting)
@@ -86,7 +86,7 @@ def take_snapshot(ledger: Ledger) -> Snapshot:
     ledger.reap()
     entries = ledger.entries()
     held = tuple(entry for entry in entries if entry.state == HELD)
-    waiting = tuple(entry for entry in entries if entry.state == WAITING)
+    waiting = tuple(ledger.in_queue_order(entries))
     without_lock_file = tuple(
         entry.entry_id
         for entry in entries

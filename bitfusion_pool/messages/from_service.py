@@ -61,7 +61,8 @@ class PoolSnapshot(Message):
         taken_at: Seconds since the epoch.
         clock: The same moment by the clock of the entries' `expires_at`.
         servers: The servers, in the order of the configuration.
-        entries: Leases and requests that wait, in the order they came. The queue positions follow from it.
+        entries: Leases, then requests that wait in the order in which they are served: the queue positions
+            follow from it.
         left_out: How many more entries there are, all after those in `entries`.
         free: Free MiB of every device; negative where a device shrank below what is leased of it.
         emulation: As in `Welcome`.

@@ -77,7 +77,7 @@ class PoolOperations:
         if now >= self._snapshot_until:
             found = take_snapshot(self.ledger)
             free = tuple(Share(server, number, mib) for (server, number), mib in found.free.items())
-            entries = tuple(sorted((*found.held, *found.waiting), key=lambda entry: entry.number))
+            entries = (*found.held, *found.waiting)
             self._snapshot = format_snapshot(
                 PoolSnapshot(found.taken_at, found.clock, found.servers, entries, 0, free, self._emulation())
             )

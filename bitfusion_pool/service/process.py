@@ -56,6 +56,7 @@ def serve(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
     try:
         adopted = adopt_requests(folder)
         with Ledger(environ) as ledger:
+            ledger.serve_fairly(settings.fair)
             metrics = _metrics(settings.metrics_port)
             asyncio.run(_serve(settings, ledger, metrics, adopted))
     finally:

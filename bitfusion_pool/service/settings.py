@@ -36,6 +36,7 @@ class ServiceSettings:
     leases_per_user: int = 0
     gpus_per_user: int = 0
     waiting_per_user: int = 64
+    fair: bool = False
     connections_per_user: int = 256
     messages_per_user: int = 500
     connections: int = 4096
@@ -74,6 +75,12 @@ def _short_text(text: str) -> str:
     if not text.isprintable() or len(text) > 100:
         raise ValueError("must be one line of at most 100 characters")
     return text
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
 
 
 def _whole(least: int, most: int, words: str) -> Callable[[str], int]:
@@ -119,6 +126,13 @@ TABLE = (
         "N",
         "how many requests of one user may wait; 0: no limit. Default: 64",
         _LIMIT,
+    ),
+    Setting(
+        "fair",
+        "BOOL",
+        "true: a user's second request waits behind others' first; false: strictly first come, first served. "
+        "Default: false",
+        _boolean,
     ),
     Setting(
         "connections_per_user",
@@ -188,11 +202,15 @@ def _read_file(path: str, must_exist: bool) -> dict[str, str]:
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or str(error) or "it is nested too deeply"
         raise WrongSetting("settings", path, f"cannot be read: {why}", "--settings") from None
-    known = {setting.name for setting in TABLE}
+    known = {setting.name: setting.parse for setting in TABLE}
     for name, value in found.items():
         if name not in known:
             raise WrongSetting(name, value, "is no setting; settings are " + ", ".join(sorted(known)), path)
-        if type(value) not in (str, int):
+        if known[name] is _boolean:
+            if type(value) is not bool:
+                raise WrongSetting(name, value, "must be true or false, without quotes", path)
+            found[name] = str(value).lower()
+        elif type(value) not in (str, int):
             raise WrongSetting(name, value, "must be text or a whole number", path)
     return {name: str(value) for name, value in found.items()}
 

@@ -37,6 +37,17 @@ class SocketClient:
         self._lines = LineBuffer(LONGEST_FROM_SERVICE)
         self._received: list[bytes] = []
 
+    @classmethod
+    def of_user(cls, path: str, uid: int) -> SocketClient:
+        """The connection of another user, for this process of root to use; it has been welcomed."""
+        os.seteuid(uid)  # the kernel notes the effective uid that connects
+        try:
+            client = cls(path)
+        finally:
+            os.seteuid(0)
+        client.hello()
+        return client
+
     def __enter__(self) -> SocketClient:
         return self
 
@@ -75,6 +86,14 @@ class SocketClient:
             if isinstance(message, kind):
                 return message
             assert isinstance(message, Waiting), message
+
+    def expect_position(self, position: int) -> Waiting:
+        """The next word that it waits at this position."""
+        while True:
+            message = self.receive()
+            assert isinstance(message, Waiting), message
+            if message.position == position:
+                return message
 
     def ask(self, message: Message, kind: type[M]) -> M:
         self.send(message)

@@ -30,7 +30,6 @@ from bitfusion_pool.messages.from_service import (
     Refused,
     Released,
     Renewed,
-    Waiting,
 )
 from tests.pool.service.running_service import RunningService
 from tests.pool.service.socket_client import SocketClient
@@ -110,18 +109,10 @@ def test_waiting_clients_are_served_in_the_order_they_came_and_told_their_positi
             clients[number + 1].expect(Granted)
             left = len(clients) - 2 - number
             if left:
-                until_position(clients[-1], left)
+                clients[-1].expect_position(left)
     finally:
         for client in clients:
             client.close()
-
-
-def until_position(client: SocketClient, position: int) -> None:
-    while True:
-        message = client.receive()
-        assert isinstance(message, Waiting)
-        if message.position == position:
-            return
 
 
 def test_a_small_request_does_not_overtake_a_large_one(service: RunningService) -> None:
@@ -260,17 +251,18 @@ def test_leases_outlive_the_service(service: RunningService, number: int) -> Non
         leases = [client.acquire(GpuRequest(1, 0.5)) for client in clients]
         waiter = service.client()
         clients.append(waiter)
-        waiter.wait(BOTH)
+        place = waiter.wait(BOTH)
         service.end(number)
         if number == signal.SIGTERM:
             refused = waiter.expect(Refused)
             assert refused.code == refusal_codes.SERVICE_ENDS
             assert refused.message.endswith("what you hold stays yours")
         service.start()
-        assert [entry.entry_id for entry in service.until_entries(4)] == [
-            granted.entry.entry_id for granted in leases
-        ]
         with service.client() as again:
+            again.ask(End(place.entry), Released)
+            assert [entry.entry_id for entry in service.entries()] == [
+                granted.entry.entry_id for granted in leases
+            ]
             lease = leases[0]
             resumed = again.ask(Resume(lease.entry.entry_id, lease.secret), Granted)
             assert resumed.entry == lease.entry

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.messages.from_client import Look
-from bitfusion_pool.messages.from_service import Granted, PoolSnapshot
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import Acquire, Look
+from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused
 from tests.pool.service.running_service import RunningService
 from tests.pool.service.socket_client import SocketClient
 
@@ -65,7 +66,8 @@ def test_twenty_leases_outlive_a_service_that_is_killed_twice(
             snapshot = looker.ask(Look(), PoolSnapshot)
             assert [entry.entry_id for entry in snapshot.entries] == leases
             # what is held is not handed out again
-            looker.wait(BOTH)
+            refused = looker.ask(Acquire(BOTH, wait=False), Refused)
+            assert refused.code == refusal_codes.NOT_ENOUGH_FREE
     for client in clients[:10]:
         client.close()
     assert {entry.entry_id for entry in unlimited.until_entries(10)} == set(leases[10:])

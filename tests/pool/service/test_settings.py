@@ -45,6 +45,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Pa
         ("gpus_per_user", "1.5", "must be a whole number, 0 for no limit"),
         ("waiting_per_user", "9" * 30, "must be a whole number, 0 for no limit"),
         ("connections_per_user", "0", "must be a whole number, at least 1"),
+        ("fair", "yes", "must be true or false"),
         ("messages_per_user", "many", "must be a whole number, at least 1"),
         ("connections", "²", "must be a whole number, at least 1"),
         ("metrics_port", "70000", "must be a port, 1 to 65535, or 0 for none"),
@@ -66,6 +67,8 @@ def test_a_wrong_value_is_told_with_its_source(name: str, value: str, allowed: s
         ("leases = 1", 'wrong setting leases="1" (from FILE): is no setting; settings are connections, '),
         ("name = [1]", 'wrong setting name="[1]" (from FILE): must be text or a whole number'),
         ("name = true", 'wrong setting name="true" (from FILE): must be text or a whole number'),
+        ('fair = "true"', 'wrong setting fair="true" (from FILE): must be true or false, without quotes'),
+        ("fair = 1", 'wrong setting fair="1" (from FILE): must be true or false, without quotes'),
         ("name =", 'wrong setting settings="FILE" (from --settings): cannot be read: '),
     ],
 )
@@ -75,6 +78,15 @@ def test_a_wrong_file_is_told(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(WrongSetting) as wrong:
         read_settings({}, {}, str(file))
     assert str(wrong.value).startswith(words.replace("FILE", str(file)))
+
+
+def test_the_queue_is_strict_unless_a_setting_says_fair(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text("fair = true\n")
+    assert not read_settings({}, {}).fair
+    assert read_settings({}, {}, str(file)).fair
+    assert not read_settings({"fair": "false"}, {"BITFUSION_POOL_FAIR": "true"}, str(file)).fair
+    assert read_settings({}, {"BITFUSION_POOL_FAIR": "true"}).fair
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ BOTH = GpuRequest(2)
 class AccountService(RunningService):
     """The service under an account of its own, as systemd runs it."""
 
-    def __init__(self, base: Path) -> None:
-        super().__init__(base)
+    def __init__(self, base: Path, *options: str) -> None:
+        super().__init__(base, *options)
         for path in (base / "run", self.folder):
             path.mkdir()
             os.chown(path, SERVICE, SERVICE)
@@ -84,13 +84,7 @@ def _become(uid: int, work: Callable[..., None], values: tuple[object, ...]) -> 
 
 def ann_holds(path: str, uid: int = ANN) -> tuple[SocketClient, Granted]:
     """A client whose connection is that of another user, for this process to use."""
-    client = SocketClient.__new__(SocketClient)
-    os.seteuid(uid)
-    try:
-        client.__init__(path)  # type: ignore[misc]  # the kernel notes the effective uid that connects
-    finally:
-        os.seteuid(0)
-    client.hello()
+    client = SocketClient.of_user(path, uid)
     return client, client.acquire(GpuRequest(1, 0.5), "ann.ipynb")
 
 
@@ -109,6 +103,30 @@ def _bob_sees(path: str) -> None:
         assert [entry.holder.label for entry in snapshot.entries] == ["ann.ipynb"]
         waiting = bob.wait(BOTH)
         assert f"user {ANN}: ann.ipynb (1 GPU × 50 %" in waiting.text
+
+
+def test_a_fair_service_serves_ones_first_before_anothers_second(base: Path) -> None:
+    service = AccountService(base, "--fair", "true").start()
+    clients = [SocketClient.of_user(service.socket, uid) for uid in (ANN, ANN, ANN, BOB)]
+    try:
+        clients[0].acquire(BOTH)
+        assert [client.wait(BOTH).position for client in clients[1:]] == [1, 2, 1]
+        overtaken = clients[1].expect_position(2)
+        assert overtaken.text.endswith("are served first, also if they came up to half an hour later")
+        with connected(service.socket) as root:
+            snapshot = root.ask(Look(), PoolSnapshot)
+        assert [entry.holder.uid for entry in snapshot.entries] == [ANN, BOB, ANN, ANN]
+        service.end(9)
+        for client in clients[1:]:
+            client.close()
+        service.start()
+        with connected(service.socket) as root:
+            snapshot = root.ask(Look(), PoolSnapshot)
+        assert [entry.holder.uid for entry in snapshot.entries] == [ANN, BOB, ANN, ANN]
+    finally:
+        for client in clients:
+            client.close()
+        service.end()
 
 
 def test_nobody_ends_or_takes_what_is_anothers(shared: RunningService) -> None:
