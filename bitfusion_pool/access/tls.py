@@ -9,6 +9,7 @@ import ssl
 
 from bitfusion_client.errors import PoolUnreadable
 
+SERVICE_CERTIFICATE = "certificates/server.pem"  # in the pool's folder, as `certificate_files` makes it
 _CURE = "ask your administrator for the ca.crt of this pool"
 # OpenSSL's numbers of what can be wrong with a certificate, X509_V_ERR_… of openssl/x509_vfy.h
 _NOT_YET, _ENDED, _SELF_SIGNED, _SELF_SIGNED_CHAIN, _NO_ISSUER, _UNVERIFIED = 9, 10, 18, 19, 20, 21
@@ -19,6 +20,9 @@ def server_context(path: str) -> ssl.SSLContext:
     """For a service whose certificate and key are in the PEM file `path`. Raises PoolUnreadable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # a client that asks for it again and again costs a service much, and itself little
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0  # nobody comes back to a session: each connection shows its token
     try:
         context.load_cert_chain(path, password=lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError

@@ -20,9 +20,7 @@ MAX_HOSTS = 64
 
 def add_certificate_parser(commands: Any) -> None:
     """Add `certificate` to the subcommands of `bitfusion-pool`."""
-    certificate = commands.add_parser(
-        "certificate", help="the certificate for clients on other machines (not served yet)"
-    )
+    certificate = commands.add_parser("certificate", help="the certificate for clients on other machines")
     actions = certificate.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make one, and an authority that signs it")
     create.add_argument(

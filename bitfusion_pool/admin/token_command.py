@@ -42,7 +42,7 @@ MAX_SERVERS = 16
 
 def add_token_parser(commands: Any) -> None:
     """Add `token` to the subcommands of `bitfusion-pool`."""
-    token = commands.add_parser("token", help="tokens for clients on other machines (not served yet)")
+    token = commands.add_parser("token", help="tokens for clients on other machines")
     actions = token.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="issue a token; it is shown this once")
     create.add_argument("name", metavar="NAME", help="whose it is; others see it beside the leases")

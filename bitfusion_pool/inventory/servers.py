@@ -68,6 +68,11 @@ def simulated_devices(count: int, memory_mib: int, name: str, first: int = 0) ->
     return tuple(Device(first + offset, name, memory_mib) for offset in range(count))
 
 
+def only_simulated(servers: tuple[Server, ...]) -> tuple[Server, ...]:
+    """Those without real devices; a configuration has no server with both."""
+    return tuple(server for server in servers if all(device.simulated for device in server.devices))
+
+
 def stable_uuid(*words: str) -> str:
     """A uuid derived from `words`: a server keeps its uuid although nothing stores it."""
     from hashlib import md5

@@ -15,7 +15,10 @@ HELD = "held"
 # the kinds of entries, by what proves that their holder lives
 PROCESS = "process"  # its lease lock
 RESERVED = "reserved"  # of request_gpus: its time to live, or the lease lock of clients that use it
-REMOTE = "remote"  # a holder that shares no file system with us: the time to live that it renews
+REMOTE = "remote"  # nothing here: the service hears its client on another machine, and ends it
+
+NO_USER = -1
+FIRST_TOKEN_NAME = -2  # such names have numbers below those of users, counted downwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,12 @@ class Holder:
     user: str
     pid: int = 0
     host: str = ""
-    uid: int = -1
+    uid: int = NO_USER
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is the name of a token, not a user of this machine."""
+        return self.uid <= FIRST_TOKEN_NAME
 
 
 @dataclass(frozen=True, slots=True)

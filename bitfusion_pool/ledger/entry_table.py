@@ -5,7 +5,7 @@ from __future__ import annotations
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
-from bitfusion_pool.ledger.entries import HELD, REMOTE, RESERVED, WAITING, Entry, Holder
+from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING, Entry, Holder
 
 if TYPE_CHECKING:
     import sqlite3
@@ -198,10 +198,10 @@ def set_possible_servers(db: sqlite3.Connection, number: int, possible: Iterable
 
 
 def set_expiry(db: sqlite3.Connection, entry_id: str, expires_at: float) -> bool:
-    """Set until when a reserved or remote entry lives without a lock. False if there is no such entry."""
+    """Set until when a reserved entry lives without a lock. False if there is no such entry."""
     changed = db.execute(
-        "UPDATE entries SET expires = ? WHERE entry_id = ? AND (kind = ? OR (kind = ? AND state = ?))",
-        (expires_at, entry_id, REMOTE, RESERVED, HELD),
+        "UPDATE entries SET expires = ? WHERE entry_id = ? AND kind = ? AND state = ?",
+        (expires_at, entry_id, RESERVED, HELD),
     )
     return changed.rowcount > 0
 

@@ -82,6 +82,11 @@ class LeaseLock:
         """The lock that a service holds in its own folder, by the descriptor that it passed; -1 for none."""
         return cls("", entry_id, _high(fd) if fd >= 0 else fd)
 
+    @classmethod
+    def none(cls, entry_id: str) -> LeaseLock:
+        """Of an entry that no lock keeps."""
+        return cls("", entry_id, -1)
+
     def mark_passed(self) -> None:
         """Note that a client has the lock by now: if the service ends, what nobody holds is over."""
         try:

@@ -20,7 +20,7 @@ from bitfusion_pool.ledger.database import (
     write_meta,
     write_meta_once,
 )
-from bitfusion_pool.ledger.entries import HELD, PROCESS, WAITING
+from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, PROCESS, REMOTE, WAITING
 from bitfusion_pool.ledger.entry_table import (
     all_entries,
     count_of_user,
@@ -34,7 +34,7 @@ from bitfusion_pool.ledger.entry_table import (
 from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
 from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.ledger.pool_folder import configuration_path, file_version, pool_folder
-from bitfusion_pool.ledger.queue import Queue
+from bitfusion_pool.ledger.queue import Queue, servers_for
 from bitfusion_pool.ledger.queue_order import FairOrder, StrictOrder
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.ledger.stored_inventory import StoredInventory
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from bitfusion_pool.ledger.queue_order import QueueOrder
     from bitfusion_pool.ledger.queue_position import QueuePosition
 
-
 _ORDER, _FAIR, _STRICT = "queue order", "fair", "strict"  # in the table `meta`; without it strict
+_LAST_NAME = "last token name"  # there, too
 
 
 class Ledger:
@@ -102,9 +102,11 @@ class Ledger:
             wait: Whether the request may stay in the queue.
             kind: PROCESS, RESERVED or REMOTE: what proves that the holder lives.
 
+        Clients on other machines get simulated devices only: no CUDA is forwarded to them.
+
         Returns:
             The entry, whose `state` tells whether it holds GPUs or waits, and its lock for the caller to
-            keep.
+            keep; a remote one's is none.
 
         Raises:
             NeverSatisfiable: No server could serve the request even if the pool were empty.
@@ -112,17 +114,18 @@ class Ledger:
                 a problem.
             InvalidRequest: A filter has an unknown key.
         """
-        possible = candidates(request, self._usable_servers())
+        possible = candidates(request, servers_for(holder, self._usable_servers()))
         if not possible:
             from bitfusion_pool.inventory.refusals import never_satisfiable, out_of_use
 
-            if candidates(request, self.servers):
+            servers = servers_for(holder, self.servers)
+            if candidates(request, servers):
                 raise out_of_use(request, self.device_use)
-            raise never_satisfiable(request, self.servers)
+            raise never_satisfiable(request, servers)
         entry_id = os.urandom(8).hex()
         with self._translated_errors():
             # locked before the ledger knows the entry: an entry without a locked file is dead
-            lock = LeaseLock.create(self.folder, entry_id)
+            lock = LeaseLock.none(entry_id) if kind == REMOTE else LeaseLock.create(self.folder, entry_id)
             try:
                 with self._transaction() as transaction:
                     insert_entry(self._db, entry_id, kind, request, possible, holder, time.time())
@@ -155,7 +158,7 @@ class Ledger:
         return found
 
     def renew(self, entry_id: str, ttl: float) -> bool:
-        """Let a reserved or remote entry live `ttl` seconds from now without a lock. False if it is gone."""
+        """Let a reservation live `ttl` seconds from now without a lock. False if it is gone."""
         with self._translated_errors(), self._transaction():
             return set_expiry(self._db, entry_id, clock() + ttl)
 
@@ -292,6 +295,17 @@ class Ledger:
                     write_meta_once(self._db, key, fresh)
                 known = read_meta(self._db, key)
             return known or ""
+
+    def number_of_name(self, name: str) -> int:
+        """The number by which the ledger knows a token's name, below those of users; made once, then kept."""
+        key = f"token name {name}"
+        with self._translated_errors():
+            if read_meta(self._db, key) is None:
+                with self._transaction():
+                    number = int(read_meta(self._db, _LAST_NAME) or FIRST_TOKEN_NAME + 1) - 1
+                    write_meta(self._db, _LAST_NAME, str(number))
+                    write_meta_once(self._db, key, str(number))
+            return int(read_meta(self._db, key) or FIRST_TOKEN_NAME)
 
     # --- inside ----------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Whether the holder of an entry still lives: by lease lock, time to live, start of the machine.
 
+Of clients on other machines only the service that hears them knows it; the ledger takes them for alive.
+
 A restart of the machine ends every lease, because leases are file locks. A ledger of an earlier start holds
 nothing of value, then, and may be damaged if the power was cut; so it is replaced instead of read.
 """
@@ -18,9 +20,11 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def lives(folder: str, entry_id: str, kind: str, expires_at: float | None, now: float) -> bool:
-    """Whether the holder lives. A remote one by its time to live alone, all others also by the lease lock."""
-    if expires_at is not None and (expires_at > now or kind == REMOTE):
-        return expires_at > now
+    """Whether the holder lives. A remote one has no lock: it does until its service ends the entry."""
+    if kind == REMOTE:
+        return True
+    if expires_at is not None and expires_at > now:
+        return True
     return is_held(folder, entry_id, shared=kind == RESERVED)
 
 

@@ -6,6 +6,7 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.placement import candidates, choose
+from bitfusion_pool.inventory.servers import only_simulated
 from bitfusion_pool.ledger.entry_table import (
     delete_entry,
     entries_holding,
@@ -21,7 +22,8 @@ from bitfusion_pool.ledger.liveness import clock, lives
 if TYPE_CHECKING:
     import sqlite3
 
-    from bitfusion_pool.ledger.entries import Entry
+    from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.ledger.entries import Entry, Holder
     from bitfusion_pool.ledger.queue_order import Place, QueueOrder
     from bitfusion_pool.ledger.queue_position import QueuePosition
     from bitfusion_pool.ledger.stored_inventory import StoredInventory
@@ -58,7 +60,7 @@ class Queue:
                 self.remove(transaction, entry.entry_id)
                 continue
             free = self.free_memory() if free is None else free
-            possible = candidates(entry.request, servers)
+            possible = candidates(entry.request, servers_for(entry.holder, servers))
             shares = choose(entry.request.gpus, possible, free, closed)
             if shares is None:
                 closed.update(possible)
@@ -143,7 +145,7 @@ class Queue:
         """Why the entry waits, where the holders do not explain it."""
         from bitfusion_pool.ledger.queue_position import OVERTAKEN, blocked_by_own, kept_in_order
 
-        possible = candidates(entry.request, self._inventory.servers)
+        possible = candidates(entry.request, servers_for(entry.holder, self._inventory.servers))
         own = read_entry(self._db, inside) if inside else None
         if own is not None:
             left = self._memory()
@@ -166,8 +168,13 @@ class Queue:
     def inventory_replaced(self, transaction: Transaction) -> None:
         """Find the servers for every waiting request anew, and grant what fits now."""
         for entry in waiting_entries(self._db):
-            possible = candidates(entry.request, self._inventory.servers)
+            possible = candidates(entry.request, servers_for(entry.holder, self._inventory.servers))
             if tuple(possible) != entry.servers:
                 set_possible_servers(self._db, entry.number, possible)
                 transaction.to_wake.append(entry.entry_id)
         self.grant(transaction)
+
+
+def servers_for(holder: Holder, servers: tuple[Server, ...]) -> tuple[Server, ...]:
+    """The servers of which the holder may get GPUs; on another machine it gets simulated ones only."""
+    return only_simulated(servers) if holder.is_remote else servers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_pool.ledger.entries import HELD, Entry
+from bitfusion_pool.ledger.entries import HELD, REMOTE, Entry
 from bitfusion_pool.ledger.lease_lock import has_lock_file
 from bitfusion_pool.ledger.liveness import clock
 
@@ -90,7 +90,9 @@ def take_snapshot(ledger: Ledger) -> Snapshot:
     without_lock_file = tuple(
         entry.entry_id
         for entry in entries
-        if entry.expires_at is None and not has_lock_file(ledger.folder, entry.entry_id)
+        if entry.expires_at is None
+        and entry.kind != REMOTE
+        and not has_lock_file(ledger.folder, entry.entry_id)
     )
     return Snapshot(
         ledger.folder,

@@ -16,7 +16,11 @@ Over a unix socket `Granted` carries one file descriptor, the lease lock (see `l
 program under the lease and its launcher keep it open: the lease lasts as long as one of them has it. A
 reservation has none: it has a time to live, and whoever uses it comes with `Resume` for the descriptor.
 
-A request or lease that somebody else ended is told with `Refused`, code `ended`, without being asked.
+Over the network nothing is passed: a lease lasts as long as its client is heard, see `Welcome`. A request
+that waits there keeps its position as long, and is come back to with `Resume`, too.
+
+A request or lease that somebody else ended is told with `Refused`, code `ended`, without being asked. Over
+the network its share is free with the client's `Release`, or `closed_s` later.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ class Acquire(Message):
         kind: PROCESS or RESERVED, as in the ledger.
         label: For people: the notebook or the program.
         pid: For people: as the client sees it.
-        host: For people: where the client runs.
+        host: For people: where the client runs. Both count only over the network.
         inside: The id of the lease under which the client itself runs; "" if it runs under none.
         wait: Whether it may wait for its turn.
     """
@@ -74,7 +78,7 @@ class Acquire(Message):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Message):
-    """Leaves the queue. The end of the connection does so, too."""
+    """Leaves the queue, and ends the use of reservations. The end of a unix connection does so, too."""
 
     TYPE = "cancel"
 
@@ -92,6 +96,7 @@ class Release(Message):
 class Resume(Message):
     """Comes back to a lease or a place in the queue after a lost connection, or to use a reservation.
 
+    Over the network it takes it from the connection that has it, which is told so (code `replaced`).
     `inside` is as in `Acquire`, for a request that waits.
     """
 

@@ -13,6 +13,7 @@ TOO_MANY = "too_many"  # connections or messages
 WRONG_PEER = "wrong_peer"  # of another pid or user namespace, or without a user of this machine
 WRONG_TOKEN = "wrong_token"
 SERVICE_ENDS = "service_ends"  # leases stay; connect again
+REPLACED = "replaced"  # the lease or request goes on in another connection, which has resumed it
 
 # the connection goes on
 INVALID_REQUEST = "invalid_request"
@@ -25,5 +26,5 @@ NOT_YOURS = "not_yours"
 UNREADABLE = "unreadable"  # the service cannot use its own files
 
 ENDS_THE_CONNECTION = frozenset(
-    {PROTOCOL, BAD_MESSAGE, TOO_SLOW, TOO_MANY, WRONG_PEER, WRONG_TOKEN, SERVICE_ENDS}
+    {PROTOCOL, BAD_MESSAGE, TOO_SLOW, TOO_MANY, WRONG_PEER, WRONG_TOKEN, SERVICE_ENDS, REPLACED}
 )

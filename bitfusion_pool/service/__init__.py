@@ -1,12 +1,14 @@
-"""The service: one process that owns a pool and serves the users of this machine over a unix socket.
+"""The service: one process that owns a pool and serves users of this machine and clients on others.
 
 - ``process``: starts and ends it; ``settings``: its settings; ``systemd_unit``: how systemd runs it
-- ``listener``: the socket; ``connection``: bytes, lines and their bounds; ``turns``: one message of each user
-- ``session``: what one client may say, and what follows
+- ``listener``: the unix socket, ``peer``: who is at its other end
+- ``tls_listener``: the port and its handshakes; ``certificate``; ``acceptor``: what both listeners do
+- ``admission``: who is let in, as whom; ``connection_counts``: and how often
+- ``connection``: bytes, lines and their bounds, on a ``stream`` or ``tls_stream``; ``turns``: whose turn
+- ``session``: what one client may say, and what follows; ``remote_session``: where another machine's differs
 - ``operations``: what is done with the ledger for whom; ``limits``, ``lease_secrets``, ``refusal``
-- ``entry_watch``: who is told what of the queue; ``lease_watch``: leases whose clients are gone;
-  ``timed_event``
-- ``peer``: who is at the other end of the socket
+- ``entry_watch``: who is told what of the queue; ``queued_request``; ``lease_watch``: leases whose clients
+  are gone; ``remote_leases``: those of clients on other machines; ``timed_event``
 - ``metrics``: what Prometheus reads
 
 One thread runs everything, in turns of a few milliseconds.

@@ -1,4 +1,4 @@
-"""One connection on a unix socket: lines in, lines and descriptors out, everything bounded.
+"""One connection of any kind: lines in, lines and descriptors out, everything bounded.
 
 Lines are read only while none is left to handle and nothing is left to send, so that a client who sends much
 or reads nothing fills its own buffers, not ours.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from bitfusion_pool.messages.lines import LineBuffer, LineTooLong
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT
+from bitfusion_pool.service.stream import Stream
 
-READ_AT_ONCE = 16 << 10  # bytes
 MOST_UNSENT = 1 << 20  # bytes
 SLOW_S = 10.0  # so long may a client read nothing
 
@@ -35,7 +34,7 @@ class LineHandler(Protocol):
 
 
 class Connection:
-    """One client's connection. Made by `listener`; belongs to the event loop's thread.
+    """One client's connection. Made by `process`; belongs to the event loop's thread.
 
     Attributes:
         handler: Told what happens; set before `start`.
@@ -45,13 +44,12 @@ class Connection:
 
     def __init__(
         self,
-        connected: socket.socket,
+        stream: Stream,
         loop: asyncio.AbstractEventLoop,
         has_lines: Callable[[Connection], None],
     ) -> None:
-        connected.setblocking(False)
-        self._socket = connected
-        self._fd = connected.fileno()
+        self._stream = stream
+        self._fd = stream.fileno()
         self._loop = loop
         self._has_lines = has_lines
         self._buffer = LineBuffer(LONGEST_FROM_CLIENT)
@@ -107,7 +105,7 @@ class Connection:
             _close_fd(fd)
         self._unsent.clear()
         self._lines.clear()
-        self._socket.close()
+        self._stream.close()
         self.handler.closed()
 
     # --- reading ---------------------------------------------------------------------------------------
@@ -135,6 +133,8 @@ class Connection:
         if not (busy or self._is_reading or self.is_closed):
             self._is_reading = True
             self._loop.add_reader(self._fd, self._readable)
+            if self._stream.has_more:
+                self._loop.call_soon(self._readable)
 
     def _stop_reading(self) -> None:
         if self._is_reading:
@@ -142,8 +142,10 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
+        if not self._is_reading:
+            return
         try:
-            data = self._socket.recv(READ_AT_ONCE)
+            data = self._stream.receive()
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -170,7 +172,7 @@ class Connection:
         try:
             while self._unsent:
                 data, fd = self._unsent[0]
-                sent = socket.send_fds(self._socket, [data], [fd] if fd >= 0 else [])
+                sent = self._stream.send(data, fd)
                 self._unsent_bytes -= sent
                 _close_fd(fd)
                 self._unsent[0] = (data[sent:], -1)

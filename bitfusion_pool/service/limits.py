@@ -1,12 +1,21 @@
-"""How much one user may take of a pool. Pure."""
+"""How much one user, or one token, may take of a pool. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitfusion_client.decimals import plain_number
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.service.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.access.token_rules import Limits as TokenLimits
+    from bitfusion_pool.inventory.servers import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +28,54 @@ class Limits:
         leases: Leases and requests together.
         gpus: GPUs of all these together, whatever the shares.
         waiting: Requests that wait.
+        of: Whose limits they are, for people.
     """
 
     leases: int = 0
     gpus: int = 0
     waiting: int = 0
+    of: str = "one user of this pool"
+
+
+def limits_of_token(own: TokenLimits, others: Limits) -> Limits:
+    """The limits of a token's name: its own, and those of every user where it has none."""
+    return Limits(
+        others.leases if own.leases is None else own.leases,
+        others.gpus if own.gpus is None else own.gpus,
+        others.waiting if own.waiting is None else own.waiting,
+        "the name of your token",
+    )
+
+
+def check_share(
+    most: float,
+    request: GpuRequest,
+    possible: Mapping[str, Sequence[tuple[int, int]]],
+    servers: Sequence[Server],
+) -> None:
+    """Refuse a request for more of a GPU than a token allows, whichever of these GPUs it would get.
+
+    Args:
+        most: The share that is allowed.
+        request: The request.
+        possible: The devices that could serve it, from `placement.candidates`.
+        servers: Where they are.
+
+    Raises:
+        Refusal: It is for more.
+    """
+    for server in servers:
+        for number, needed in possible.get(server.key, ()):
+            memory_mib = server.device(number).memory_mib
+            # -p rounds to whole MiB
+            if needed > round(most * memory_mib) and request.partial != most:
+                raise Refusal(
+                    refusal_codes.OVER_LIMIT,
+                    f"your token allows {plain_number(round(most * 100, 4))} % of each GPU, "
+                    f"which is {int(most * memory_mib)} MiB of GPU {number} of {server.key}, "
+                    f"and this request is for {needed} MiB",
+                    f"ask for less, such as -p {plain_number(most)}",
+                )
 
 
 def check_limits(limits: Limits, counts: dict[str, tuple[int, int]], gpus: int) -> None:
@@ -36,16 +88,18 @@ def check_limits(limits: Limits, counts: dict[str, tuple[int, int]], gpus: int) 
     taken = sum(found for _, found in counts.values())
     waiting = counts.get(WAITING, (0, 0))[0]
     if limits.leases and leases + 1 > limits.leases:
-        raise _refused(f"{limits.leases} leases, waiting requests included, and you have {leases}")
+        raise _refused(limits, f"{limits.leases} leases, waiting requests included, and you have {leases}")
     if limits.gpus and taken + gpus > limits.gpus:
-        raise _refused(f"{limits.gpus} GPUs, you have or wait for {taken}, and this request is for {gpus}")
+        raise _refused(
+            limits, f"{limits.gpus} GPUs, you have or wait for {taken}, and this request is for {gpus}"
+        )
     if limits.waiting and waiting + 1 > limits.waiting:
-        raise _refused(f"{limits.waiting} waiting requests, and you have {waiting}")
+        raise _refused(limits, f"{limits.waiting} waiting requests, and you have {waiting}")
 
 
-def _refused(what: str) -> Refusal:
+def _refused(limits: Limits, what: str) -> Refusal:
     return Refusal(
         refusal_codes.OVER_LIMIT,
-        f"one user of this pool may have {what}",
+        f"{limits.of} may have {what}",
         "end something of yours first; `bitfusion smi` shows who holds what",
     )

@@ -31,6 +31,12 @@ class Metrics:
     def refused(self, code: str) -> None:
         """Something was refused, with a code of `refusal_codes`."""
 
+    def resumed(self) -> None:
+        """A client on another machine came back to a lease or request."""
+
+    def lost(self, why: str) -> None:
+        """A lease or request over the network ended without its client; why is one of `remote_leases`."""
+
 
 class PrometheusMetrics(Metrics):
     """The same, counted on a registry."""
@@ -53,6 +59,18 @@ class PrometheusMetrics(Metrics):
             "bitfusion_pool_refusals", "What was refused, by reason.", ("code",), registry=registry
         )
 
+        self._resumed = Counter(
+            "bitfusion_pool_remote_resumed",
+            "Leases and requests over the network to which a client came back.",
+            registry=registry,
+        )
+        self._lost = Counter(
+            "bitfusion_pool_remote_lost",
+            "Leases and requests over the network that ended without their client, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+
     def connections(self, count: int) -> None:
         """See `Metrics`."""
         self._connections.set(count)
@@ -70,3 +88,11 @@ class PrometheusMetrics(Metrics):
     def refused(self, code: str) -> None:
         """See `Metrics`."""
         self._refusals.labels(code).inc()
+
+    def resumed(self) -> None:
+        """See `Metrics`."""
+        self._resumed.inc()
+
+    def lost(self, why: str) -> None:
+        """See `Metrics`."""
+        self._lost.labels(why).inc()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.inventory.emulation import join_settings
-from bitfusion_pool.inventory.placement import Share
-from bitfusion_pool.inventory.servers import Server
-from bitfusion_pool.ledger.entries import HELD, PROCESS, RESERVED, WAITING, Entry, Holder
+from bitfusion_pool.inventory.placement import Share, candidates
+from bitfusion_pool.inventory.servers import Server, only_simulated
+from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.queue_position import QueuePosition
@@ -32,13 +33,23 @@ from bitfusion_pool.messages.from_service import (
 )
 from bitfusion_pool.messages.message import PROTOCOL
 from bitfusion_pool.service.lease_secrets import LeaseSecrets
-from bitfusion_pool.service.limits import Limits, check_limits
+from bitfusion_pool.service.limits import Limits, check_limits, check_share, limits_of_token
 from bitfusion_pool.service.peer import Peer
 from bitfusion_pool.service.refusal import Refusal
+from bitfusion_pool.service.reservation_use import ReservationUse
 
 _SNAPSHOT_S = 0.5  # so old may a snapshot be, as long as nothing changes
 _LONGEST_LABEL = 60
+_LONGEST_HOST = 60
 _LONGEST_ID = 32
+
+
+class LeaseTimes(NamedTuple):
+    """In seconds; see `Welcome`."""
+
+    closed_s: float
+    silent_s: float
+    heartbeat_s: float
 
 
 class PoolOperations:
@@ -46,17 +57,25 @@ class PoolOperations:
 
     Attributes:
         ledger: The service's ledger.
+        times: What clients on other machines are told.
         changed: Called after everything that may change who holds or waits; it must not call back at once.
     """
 
     def __init__(
-        self, ledger: Ledger, secrets: LeaseSecrets, limits: Limits, pool: str, changed: Callable[[], None]
+        self,
+        ledger: Ledger,
+        secrets: LeaseSecrets,
+        limits: Limits,
+        pool: str,
+        times: LeaseTimes,
+        changed: Callable[[], None],
     ) -> None:
         self.ledger = ledger
         self.changed = changed
         self._secrets = secrets
         self._limits = limits
         self._pool = pool
+        self.times = times
         self._host = os.uname().nodename
         self._snapshot = b""
         self._snapshot_until = 0.0
@@ -69,7 +88,11 @@ class PoolOperations:
         servers = self.ledger.servers
         simulated = any(device.simulated for server in servers for device in server.devices)
         client_id = self.ledger.client_id(peer.uid)
-        return Welcome(PROTOCOL, self._pool, client_id, simulated, servers, self._emulation())
+        return Welcome(
+            *(PROTOCOL, self._pool, client_id, simulated, servers, self._emulation()),
+            *self.times,
+            peer.token.expires_at if peer.token is not None else 0.0,
+        )
 
     def snapshot_line(self) -> bytes:
         """The whole pool, as a line of a message; up to half a second old."""
@@ -99,12 +122,14 @@ class PoolOperations:
                 refusal_codes.INVALID_REQUEST,
                 f'invalid value "{shown}" for kind: must be {PROCESS} or {RESERVED}',
             )
-        check_limits(self._limits, self.ledger.count_of_user(peer.uid), message.request.gpus)
-        label = one_line(message.label.replace(";", ","), _LONGEST_LABEL) or "a program"
-        # who and where is known here, and not taken from the message
-        holder = Holder(label, peer.user, peer.pid, self._host, peer.uid)
+        limits = self._limits
+        if peer.token is not None:
+            limits = limits_of_token(peer.token.limits, limits)
+            self._check_devices(message, peer.token.limits.share)
+        check_limits(limits, self.ledger.count_of_user(peer.uid), message.request.gpus)
+        kind = REMOTE if peer.is_remote and message.kind == PROCESS else message.kind
         try:
-            return self.ledger.submit(message.request, holder, message.wait, message.kind)
+            return self.ledger.submit(message.request, self._holder(message, peer), message.wait, kind)
         finally:
             self._has_changed()
 
@@ -115,9 +140,9 @@ class PoolOperations:
             self.ledger.renew(entry.entry_id, self.ledger.emulation.auto_release)
             lock.close()
             entry = self.ledger.entry(entry.entry_id) or entry
-        else:
+        elif entry.kind == PROCESS:
             lock.mark_passed()
-        granted = self._granted(entry)
+        granted = self.granted(entry)
         fd, lock.fd = lock.fd, -1
         return granted, fd
 
@@ -131,7 +156,7 @@ class PoolOperations:
         proved = self._secrets.is_secret(entry_id, secret)
         entry = self.ledger.entry(entry_id) if proved else None
         if entry is None or entry.holder.uid != peer.uid:
-            raise _over(entry_id)
+            raise over(entry_id)
         return entry
 
     def leave(self, entry_id: str) -> None:
@@ -150,23 +175,39 @@ class PoolOperations:
             try:
                 lock = LeaseLock.join(self.ledger.folder, entry.entry_id, wait=False)
             except OSError:
-                raise _over(lease) from None
+                raise over(lease) from None
             try:
                 self.ledger.renew(entry.entry_id, self.ledger.emulation.auto_release)
-                return self._granted(self.ledger.entry(entry.entry_id) or entry), lock.fd
+                return self.granted(self.ledger.entry(entry.entry_id) or entry), lock.fd
             except BaseException:
                 lock.close()
                 raise
         if not self.ledger.is_in_use(entry.entry_id):
             self.leave(entry.entry_id)
-            raise _over(lease)
-        return self._granted(entry), -1
+            raise over(lease)
+        return self.granted(entry), -1
+
+    def use(self, lease: str, secret: str, peer: Peer) -> tuple[Granted, ReservationUse]:
+        """Use a reservation of this client on another machine, which gets no lock: the caller keeps it."""
+        granted, fd = self.resume(lease, secret, peer)
+        ttl_s = max(self.ledger.emulation.auto_release, self.times.silent_s + self.times.heartbeat_s)
+        use = ReservationUse(self.ledger, lease, fd, ttl_s, self.times.heartbeat_s)
+        try:
+            use.heard()
+        except BaseException:
+            use.close()
+            raise
+        return granted, use
+
+    def granted(self, entry: Entry) -> Granted:
+        """The message for an entry that holds GPUs."""
+        return Granted(entry, self._server_of(entry), self._secrets.secret(entry.entry_id))
 
     def renew(self, lease: str, secret: str, peer: Peer) -> Renewed:
         """Let a reservation of this user live its whole time again."""
         entry = self._own_lease(lease, secret, peer)
         if entry.kind != RESERVED or not self.ledger.renew(lease, self.ledger.emulation.auto_release):
-            raise _over(lease)
+            raise over(lease)
         return Renewed(lease)
 
     def end(self, entry_id: str, peer: Peer) -> Released:
@@ -184,6 +225,8 @@ class PoolOperations:
                 f"{entry.entry_id} belongs to {entry.holder.user}, and you are {peer.user}",
                 f"ask {entry.holder.user}, or the administrator of this pool",
             )
+        if entry.kind == REMOTE and entry.state == HELD:
+            return Released(entry.entry_id, True)  # its client must end its program first
         return self._release_unless_used(entry)
 
     # --- what nobody asked for -------------------------------------------------------------------------
@@ -212,8 +255,29 @@ class PoolOperations:
     def _own_lease(self, lease: str, secret: str, peer: Peer) -> Entry:
         entry = self.own_entry(lease, secret, peer)
         if entry.state != HELD:
-            raise _over(lease)
+            raise over(lease)
         return entry
+
+    def _holder(self, message: Acquire, peer: Peer) -> Holder:
+        label = one_line(message.label.replace(";", ","), _LONGEST_LABEL) or "a program"
+        if not peer.is_remote:
+            # who and where is known here, and not taken from the message
+            return Holder(label, peer.user, peer.pid, self._host, peer.uid)
+        host = one_line(message.host, _LONGEST_HOST) or peer.address
+        return Holder(label, peer.user, message.pid, host, peer.uid)
+
+    def _check_devices(self, message: Acquire, share: float | None) -> None:
+        """Refuse what no client on another machine may have, or more of a GPU than a token allows."""
+        servers = only_simulated(self.ledger.servers)
+        if not any(server.devices for server in servers):
+            raise Refusal(
+                refusal_codes.NEVER,
+                "over the network this pool leases simulated GPUs only, and it has none: it forwards no CUDA",
+                "use its GPUs on the machine that has them; "
+                "or ask its administrator for simulated ones (bitfusion-pool simulate)",
+            )
+        if share is not None:
+            check_share(share, message.request, candidates(message.request, servers), servers)
 
     def _release_unless_used(self, entry: Entry) -> Released:
         """GPU memory may be taken as long as a process holds the lock, so the lease lasts as long."""
@@ -223,9 +287,6 @@ class PoolOperations:
             return Released(entry.entry_id, True)
         self.leave(entry.entry_id)
         return Released(entry.entry_id)
-
-    def _granted(self, entry: Entry) -> Granted:
-        return Granted(entry, self._server_of(entry), self._secrets.secret(entry.entry_id))
 
     def _server_of(self, entry: Entry) -> Server:
         key = entry.shares[0].server
@@ -242,7 +303,8 @@ class PoolOperations:
         )
 
 
-def _over(lease: str) -> Refusal:
+def over(lease: str) -> Refusal:
+    """For a lease or request that is over, or never was this client's."""
     return Refusal(
         refusal_codes.LEASE_OVER,
         f"there is no lease {one_line(lease, _LONGEST_ID)} with this secret of yours: it has ended",

@@ -14,6 +14,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from bitfusion_pool.access.tokens import Grant
 from bitfusion_pool.messages.refusal_codes import WRONG_PEER
 from bitfusion_pool.own_files import user_name
 from bitfusion_pool.service.refusal import Refusal
@@ -26,16 +27,31 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A user of this machine, and the process that connected (for people to read)."""
+    """Who a client is: a user of this machine, or the name of a token.
+
+    Attributes:
+        uid: The user's number; of a name the one that the ledger gave it, which is no user's.
+        user: For people.
+        pid: For people: the process that connected; 0 on another machine.
+        address: For people: where a client on another machine connected from.
+        token: What the token allows; None for a user of this machine.
+    """
 
     uid: int
     user: str
     pid: int
+    address: str = ""
+    token: Grant | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is on another machine, as far as we know."""
+        return self.token is not None
 
     @property
     def is_administrator(self) -> bool:
-        """Root and the service's own account may end what is not theirs."""
-        return self.uid in (0, os.geteuid())
+        """Root and the service's own account may end what is not theirs; nobody may over the network."""
+        return not self.is_remote and self.uid in (0, os.geteuid())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,21 @@ import signal
 import socket
 from collections.abc import Mapping
 
-from bitfusion_client.errors import ClientFailed
+from bitfusion_client.errors import ClientFailed, PoolUnreadable
+from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
 from bitfusion_pool.ledger.adoption import adopt_requests
 from bitfusion_pool.ledger.complaints import unreadable
 from bitfusion_pool.ledger.database import open_folder
-from bitfusion_pool.ledger.entries import HELD, PROCESS
+from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, Entry
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.pool_folder import FOLDER_VARIABLE
 from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE
 from bitfusion_pool.own_files import open_own, user_name
+from bitfusion_pool.service.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
+from bitfusion_pool.service.certificate import ServiceCertificate
 from bitfusion_pool.service.connection import Connection
+from bitfusion_pool.service.connection_counts import ConnectionCounts, Strangers
 from bitfusion_pool.service.entry_watch import EntryWatch
 from bitfusion_pool.service.kept_requests import KeptRequests
 from bitfusion_pool.service.lease_secrets import LeaseSecrets, read_key
@@ -29,16 +33,24 @@ from bitfusion_pool.service.lease_watch import LeaseWatch
 from bitfusion_pool.service.limits import Limits
 from bitfusion_pool.service.listener import Listener, bind_socket
 from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
-from bitfusion_pool.service.operations import PoolOperations
+from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.peer import Peer
+from bitfusion_pool.service.queued_request import QueuedRequest
 from bitfusion_pool.service.refusal_log import RefusalLog
+from bitfusion_pool.service.remote_leases import RemoteLeases
+from bitfusion_pool.service.remote_session import RemoteSession
 from bitfusion_pool.service.session import Session
-from bitfusion_pool.service.settings import ServiceSettings, pool_name
+from bitfusion_pool.service.settings import ServiceSettings, listen_address, pool_name
+from bitfusion_pool.service.stream import LocalStream, Stream
+from bitfusion_pool.service.tls_listener import TlsListener, bind_port
+from bitfusion_pool.service.tls_stream import TlsStream
 from bitfusion_pool.service.turns import Turns
 
 _log = logging.getLogger(__name__)
 _LOCK = "service.lock"
 KEPT_S = 15.0  # so long after a start of the service a request that waited before is kept for its client
+_MOST_STRANGERS = 1024  # connections over the network without a token yet
+_LOOK_AGAIN_S = 1.0  # at the tokens of open connections, and at the certificate
 _END_S = 2.0  # so long may clients take to read that the service ends
 
 
@@ -77,51 +89,96 @@ class Service:
         self._metrics = metrics
         self._sessions: set[Session] = set()
         self._refusals = RefusalLog(metrics)
+        self._certificate: ServiceCertificate | None = None
+        self._tokens_told = False  # the log says that they cannot be read
         self._turns = Turns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
         self.entry_watch = EntryWatch(ledger, loop, metrics.entries)
         limits = Limits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
+        times = LeaseTimes(settings.closed_s, settings.silent_s, settings.heartbeat_s)
         try:
             secrets = LeaseSecrets(read_key(ledger.folder))
         except OSError as error:
             raise unreadable(ledger.folder, error) from None
         self.operations = PoolOperations(
-            ledger, secrets, limits, pool_name(settings), self.entry_watch.changed
+            ledger, secrets, limits, pool_name(settings), times, self.entry_watch.changed
         )
         self.lease_watch = LeaseWatch(self.operations)
         self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, KEPT_S)
+        self.remote_leases = RemoteLeases(self.operations, times.closed_s, times.silent_s, metrics)
         self._check_size()
-        for entry in ledger.entries():
-            if entry.entry_id in adopted:
-                self._kept_requests.keep(entry.entry_id, adopted[entry.entry_id])
-            elif entry.state == HELD and entry.kind == PROCESS:
-                self.lease_watch.add(entry.entry_id)  # of the service before this one
+        self._tokens = PoolTokens(ledger)
+        self._counts = ConnectionCounts(settings.connections_per_user, settings.connections)
+        self._strangers = Strangers(settings.connections_per_address, _MOST_STRANGERS)
+        for entry in ledger.entries():  # of the service before this one
+            self._found(entry, adopted.get(entry.entry_id))
+        self._tls_listener = self._listen_for_others(settings, ledger.folder) if settings.listen else None
         self._listener = Listener(
-            bind_socket(settings.socket),
-            loop,
-            settings.connections_per_user,
-            settings.connections,
-            self._connected,
-            self._refusals,
+            bind_socket(settings.socket), loop, self._counts, self._connected_here, self._refusals
         )
+
+    async def look_again(self) -> None:
+        """Notice tokens that have ended and a certificate that was renewed."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            if self._certificate is not None:
+                self._certificate.look_again()
+            try:
+                for session in list(self._sessions):
+                    if isinstance(session, RemoteSession):
+                        session.look_again()
+                self._tokens_told = False
+            except PoolUnreadable as error:
+                if not self._tokens_told:
+                    self._tokens_told = True
+                    _log.error("tokens cannot be read", extra={"reason": str(error)})
 
     async def end(self) -> None:
         """Take no more connections, tell everybody, wait until it is read."""
         self._listener.close()
+        if self._tls_listener is not None:
+            self._tls_listener.close()
         for session in list(self._sessions):
             session.end_of_service()
         deadline = self._loop.time() + _END_S
         while self._sessions and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
 
-    def _connected(self, connected: socket.socket, peer: Peer) -> None:
-        connection = Connection(connected, self._loop, lambda it: self._turns.add(peer.uid, it))
-        session = Session(
+    def _listen_for_others(self, settings: ServiceSettings, folder: str) -> TlsListener:
+        self._certificate = ServiceCertificate(settings.certificate or f"{folder}/{SERVICE_CERTIFICATE}")
+        return TlsListener(
+            bind_port(listen_address(settings.listen)),
+            self._loop,
+            self._certificate.context,
+            self._strangers,
+            self._connected_from_elsewhere,
+            self._refusals,
+        )
+
+    def _found(self, entry: Entry, lock: LeaseLock | None) -> None:
+        if entry.holder.is_remote and (lock or entry.kind == REMOTE):
+            self.remote_leases.found(entry.entry_id, QueuedRequest(entry, lock) if lock else None)
+        elif lock is not None:
+            self._kept_requests.keep(entry.entry_id, lock)
+        elif entry.state == HELD and entry.kind == PROCESS:
+            self.lease_watch.add(entry.entry_id)
+
+    def _connected_here(self, connected: socket.socket, peer: Peer) -> None:
+        self._begin(LocalStream(connected), LocalAdmission(peer, self._counts), Session)
+
+    def _connected_from_elsewhere(self, stream: TlsStream, address: str) -> None:
+        admission = TokenAdmission(address, self._strangers, self._tokens, self._counts)
+        self._begin(stream, admission, RemoteSession)
+
+    def _begin(self, stream: Stream, admission: Admission, kind: type[Session]) -> None:
+        connection = Connection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
+        session = kind(
             connection,
-            peer,
+            admission,
             self.operations,
             self.entry_watch,
             self.lease_watch,
             self._kept_requests,
+            self.remote_leases,
             self._metrics,
             self._refusals,
             self._loop,
@@ -134,7 +191,6 @@ class Service:
 
     def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
-        self._listener.ended(session.peer.uid)
         self._metrics.connections(len(self._sessions))
 
     def _check_size(self) -> None:
@@ -156,12 +212,15 @@ async def _serve(
     tasks = [
         loop.create_task(service.entry_watch.run()),
         loop.create_task(service.lease_watch.run()),
+        loop.create_task(service.remote_leases.run()),
+        loop.create_task(service.look_again()),
         loop.create_task(stop.wait()),
     ]
     _log.info(
         "service started",
         extra={
             "socket": settings.socket,
+            "listen": settings.listen,
             "folder": ledger.folder,
             "servers": len(ledger.servers),
             "gpus": sum(len(server.devices) for server in ledger.servers),

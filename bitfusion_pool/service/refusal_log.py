@@ -18,20 +18,23 @@ class RefusalLog:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._quiet: dict[int, tuple[float, int]] = {}  # by uid: until when, and how many were not logged
+        self._quiet: dict[int | str, tuple[float, int]] = {}  # until when, and how many were not logged
 
-    def refused(self, uid: int, refusal: Refusal) -> None:
-        """Count it, and log it unless this user had a line just now."""
+    def refused(self, who: int | str, refusal: Refusal) -> None:
+        """Count it, and log it unless this user had a line just now.
+
+        `who` is a uid, the name of a token, or an address without a token.
+        """
         self._metrics.refused(refusal.code)
         now = time.monotonic()
-        until, unlogged = self._quiet.get(uid, (0.0, 0))
+        until, unlogged = self._quiet.get(who, (0.0, 0))
         if now < until:
-            self._quiet[uid] = (until, unlogged + 1)
+            self._quiet[who] = (until, unlogged + 1)
             return
         if len(self._quiet) >= _MOST_USERS:
             self._quiet.clear()
-        self._quiet[uid] = (now + _QUIET_S, 0)
+        self._quiet[who] = (now + _QUIET_S, 0)
         _log.info(
             "refused",
-            extra={"uid": uid, "code": refusal.code, "reason": refusal.message, "not_logged": unlogged},
+            extra={"client": who, "code": refusal.code, "reason": refusal.message, "not_logged": unlogged},
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from bitfusion_client.errors import BitfusionError, InvalidRequest
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.ledger.entries import PROCESS, WAITING, Entry
+from bitfusion_pool.ledger.entries import RESERVED, WAITING, Entry
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import (
@@ -26,6 +26,7 @@ from bitfusion_pool.messages.from_client import (
 )
 from bitfusion_pool.messages.from_service import Released
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
+from bitfusion_pool.service.admission import Admission
 from bitfusion_pool.service.connection import Connection
 from bitfusion_pool.service.entry_watch import EntryWatch
 from bitfusion_pool.service.kept_requests import KeptRequests
@@ -33,55 +34,62 @@ from bitfusion_pool.service.lease_watch import LeaseWatch
 from bitfusion_pool.service.metrics import Metrics
 from bitfusion_pool.service.operations import PoolOperations
 from bitfusion_pool.service.peer import Peer
+from bitfusion_pool.service.queued_request import QueuedRequest
 from bitfusion_pool.service.refusal import Refusal, refusal_of
 from bitfusion_pool.service.refusal_log import RefusalLog
+from bitfusion_pool.service.remote_leases import RemoteLeases
 
 _log = logging.getLogger(__name__)
 HELLO_S = 5.0  # from the connection to the first message
 
 
-class _Wait:
-    """The request of a session that waits."""
-
-    __slots__ = ("entry", "inside", "lock", "shown", "since")
-
-    def __init__(self, entry: Entry, lock: LeaseLock, inside: str) -> None:
-        self.entry = entry
-        self.lock = lock
-        self.inside = inside
-        self.shown: object = None
-        self.since = time.monotonic()
-
-
 class Session:
-    """Between a connection and the pool: a `LineHandler` of the one, `Watched` for the other."""
+    """Between a connection and the pool: a `LineHandler` of the one, `Watched` for the other.
+
+    As it is here of a user of this machine, whose leases live by their locks; see also `remote_session`.
+    """
 
     def __init__(
         self,
         connection: Connection,
-        peer: Peer,
+        admission: Admission,
         operations: PoolOperations,
         entry_watch: EntryWatch,
         lease_watch: LeaseWatch,
         kept_requests: KeptRequests,
+        remote_leases: RemoteLeases,
         metrics: Metrics,
         refusals: RefusalLog,
         loop: asyncio.AbstractEventLoop,
         on_end: Callable[[Session], None],
     ) -> None:
-        self.peer = peer
+        self._admission = admission
+        self._peer: Peer | None = None
         self._connection = connection
         self._operations = operations
         self._entry_watch = entry_watch
         self._lease_watch = lease_watch
         self._kept_requests = kept_requests
+        self._remote_leases = remote_leases
         self._metrics = metrics
         self._refusals = refusals
+        self._loop = loop
         self._on_end = on_end
-        self._is_welcome = False
-        self._wait: _Wait | None = None
+        self._wait: QueuedRequest | None = None
         self._leases: set[str] = set()
         self._hello_timer = loop.call_later(HELLO_S, self._no_hello)
+
+    @property
+    def peer(self) -> Peer:
+        """The client. Only once it has said hello."""
+        if self._peer is None:
+            raise RuntimeError("nobody has said hello")
+        return self._peer
+
+    @property
+    def known_as(self) -> int | str:
+        """Whose turn its messages take."""
+        return self._admission.known_as if self._peer is None else self._peer.uid
 
     # --- from the connection ---------------------------------------------------------------------------
 
@@ -94,7 +102,7 @@ class Session:
         except BitfusionError as error:
             answer = refusal_of(error)
             if answer.code == refusal_codes.UNREADABLE:
-                _log.error("request failed", extra={"uid": self.peer.uid, "reason": str(error)})
+                _log.error("request failed", extra={"client": self._shown, "reason": str(error)})
             self.refuse(answer)
 
     def line_too_long(self) -> None:
@@ -105,26 +113,25 @@ class Session:
     def closed(self) -> None:
         """See `LineHandler`."""
         self._hello_timer.cancel()
-        self._leave_queue()
+        self._part_from_queue()
         for lease in self._leases:
             self._entry_watch.remove(lease)
-            self._lease_watch.add(lease)
+            self._part_from_lease(lease)
         self._leases.clear()
+        self._admission.over()
         self._on_end(self)
 
     def refuse(self, refusal: Refusal) -> None:
         """Tell the client, and end the connection where the refusal does so."""
-        self._refusals.refused(self.peer.uid, refusal)
+        self._refusals.refused(self._shown, refusal)
         self._send(refusal.to_message())
-        if refusal.code in refusal_codes.ENDS_THE_CONNECTION:
-            self._leave_queue()
+        if refusal.code in refusal_codes.ENDS_THE_CONNECTION or self._peer is None:
+            self._part_from_queue()
             self._connection.end()
 
     def end_of_service(self) -> None:
         """The service ends: whoever waits hears it. Leases stay, and requests for the next service."""
-        wait, self._wait = self._wait, None
-        if wait is not None:
-            self._kept_requests.keep(wait.entry.entry_id, wait.lock)
+        self._keep_request()
         self._send(
             Refusal(
                 refusal_codes.SERVICE_ENDS,
@@ -188,10 +195,10 @@ class Session:
                 refusal_codes.BAD_MESSAGE, f"this is no message of a pool's client: {one_line(error)}"
             ) from None
         except InvalidRequest:
-            if self._is_welcome:
+            if self._peer is not None:
                 raise
             message = None
-        if not self._is_welcome:
+        if self._peer is None:
             self._hello(message)
         elif isinstance(message, Acquire):
             self._acquire(message)
@@ -221,9 +228,9 @@ class Session:
                 f"your bitfusion command version {message.protocol}",
                 "install the version of kubeflow-bitfusion that the service has",
             )
+        self._peer = self._admission.admit(message)
         self._hello_timer.cancel()
-        self._is_welcome = True
-        self._send(self._operations.welcome(self.peer))
+        self._send(self._operations.welcome(self._peer))
 
     def _acquire(self, message: Acquire) -> None:
         self._check_that_nothing_waits()
@@ -235,8 +242,9 @@ class Session:
             raise Refusal(refusal_codes.BAD_MESSAGE, "this connection waits for GPUs already")
 
     def _begin(self, entry: Entry, lock: LeaseLock, inside: str) -> None:
+        self._took(entry)
         if entry.state == WAITING:
-            self._wait = _Wait(entry, lock, inside)
+            self._wait = QueuedRequest(entry, lock, inside)
             self._entry_watch.add(entry.entry_id, self)
             self.show_position(entry.entry_id, True)
             return
@@ -248,7 +256,7 @@ class Session:
 
     def _grant(self, entry: Entry, lock: LeaseLock, waited_s: float) -> None:
         granted, fd = self._operations.grant(entry, lock)
-        if entry.kind == PROCESS:
+        if entry.kind != RESERVED:
             self._leases.add(entry.entry_id)
             self._entry_watch.add(entry.entry_id, self)
         else:
@@ -278,7 +286,7 @@ class Session:
             self._begin(*kept, message.inside)
             return
         granted, fd = self._operations.resume(message.lease, message.secret, self.peer)
-        if granted.entry.kind == PROCESS:
+        if granted.entry.kind != RESERVED:
             self._leases.add(message.lease)
             self._entry_watch.add(message.lease, self)
         self._connection.send(granted.format(), fd)
@@ -293,6 +301,8 @@ class Session:
             self._cancel()
             return
         released = self._operations.end(message.entry, self.peer)
+        if not (released.in_use and self._remote_leases.end(message.entry)):
+            self._remote_leases.forget(message.entry)
         if message.entry in self._leases:
             self._forget(message.entry)
         elif released.in_use:
@@ -300,7 +310,7 @@ class Session:
         self._released(released)
 
     def _released(self, released: Released) -> None:
-        if released.in_use:
+        if released.in_use and not self._remote_leases.has_been_ended(released.lease):
             self._lease_watch.add(released.lease)
         _log.info(
             "lease released",
@@ -308,7 +318,33 @@ class Session:
         )
         self._send(released)
 
+    # --- where a remote client differs -----------------------------------------------------------------
+
+    def _took(self, entry: Entry) -> None:
+        """An entry of this client is in the ledger."""
+
+    def _part_from_queue(self) -> None:
+        """The connection ends, and with it a request that waits."""
+        self._leave_queue()
+
+    def _keep_request(self) -> None:
+        """The service ends, and a request that waits is the next one's."""
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            self._kept_requests.keep(wait.entry.entry_id, wait.lock)
+
+    def _part_from_lease(self, entry_id: str) -> None:
+        """The connection has ended."""
+        self._lease_watch.add(entry_id)
+
     # --- inside ----------------------------------------------------------------------------------------
+
+    @property
+    def _shown(self) -> int | str:
+        """The client, in the log."""
+        if self._peer is None:
+            return self._admission.known_as
+        return self._peer.user if self._peer.is_remote else self._peer.uid
 
     def _send(self, message: Message) -> None:
         self._connection.send(message.format())

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from ipaddress import ip_address
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.structured_logs import FORMATS
+from bitfusion_pool.access.addresses import Address, parse_address
 from bitfusion_pool.own_files import read_text
 
 PREFIX = "BITFUSION_POOL_"
@@ -24,6 +26,7 @@ DEFAULT_SOCKET = "/run/bitfusion-pool/socket"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _MOST = 1_000_000
 _MOST_BYTES = 1 << 16
+_LEAST_S, _MOST_S = 0.1, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class ServiceSettings:
 
     dir: str = DEFAULT_FOLDER
     socket: str = DEFAULT_SOCKET
+    listen: str = ""
+    certificate: str = ""
     name: str = ""
     leases_per_user: int = 0
     gpus_per_user: int = 0
@@ -40,6 +45,10 @@ class ServiceSettings:
     connections_per_user: int = 256
     messages_per_user: int = 500
     connections: int = 4096
+    connections_per_address: int = 256
+    closed_s: float = 15.0
+    silent_s: float = 120.0
+    heartbeat_s: float = 5.0
     metrics_port: int = 0
     log_format: str = "json"
     log_level: str = "info"
@@ -93,6 +102,36 @@ def _whole(least: int, most: int, words: str) -> Callable[[str], int]:
     return parse
 
 
+def _address(text: str) -> str:
+    if text:
+        listen_address(text)
+    return text
+
+
+def listen_address(text: str) -> Address:
+    """Where to listen; its host is empty for all addresses of the machine. Raises ValueError."""
+    allowed = "must be [ADDRESS]:PORT such as :56001, 192.0.2.1:56001 or [::1]:56001, or empty for nowhere"
+    port = text.removeprefix(":")
+    try:
+        found = parse_address(f"localhost{text}" if port != text else text)
+        if port != text:
+            return Address("", found.port)
+        ip_address(found.host)
+    except ValueError:
+        raise ValueError(allowed) from None
+    return found
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text) if len(text) < 10 and "_" not in text else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_S <= seconds <= _MOST_S:
+        raise ValueError(f"must be a number of seconds from {_LEAST_S:g} to {_MOST_S:g}")
+    return seconds
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
@@ -108,6 +147,19 @@ _BOUND = _whole(1, _MOST, "must be a whole number, at least 1")
 TABLE = (
     Setting("dir", "FOLDER", f"where the ledger is. Default: {DEFAULT_FOLDER}", _path),
     Setting("socket", "PATH", f"the unix socket for users of this machine. Default: {DEFAULT_SOCKET}", _path),
+    Setting(
+        "listen",
+        "[ADDRESS]:PORT",
+        "where clients on other machines connect, with TLS and a token, such as :56001; empty: nowhere. "
+        "Default: nowhere",
+        _address,
+    ),
+    Setting(
+        "certificate",
+        "FILE",
+        "the certificate and its key, PEM. Default: what `bitfusion-pool certificate create` makes",
+        _path,
+    ),
     Setting("name", "TEXT", "the pool's name for people. Default: the machine's", _short_text),
     Setting(
         "leases_per_user",
@@ -148,6 +200,25 @@ TABLE = (
     ),
     Setting("connections", "N", "how many connections there may be in all. Default: 4096", _BOUND),
     Setting(
+        "connections_per_address",
+        "N",
+        "how many connections of one other machine may have shown no token yet. Default: 256",
+        _BOUND,
+    ),
+    Setting(
+        "closed_s",
+        "S",
+        "how long a lease over the network outlives its connection, at least twice heartbeat_s. Default: 15",
+        _seconds,
+    ),
+    Setting(
+        "silent_s",
+        "S",
+        "how long it outlives the last word of its client, at least closed_s. Default: 120",
+        _seconds,
+    ),
+    Setting("heartbeat_s", "S", "how often such a client says that it lives. Default: 5", _seconds),
+    Setting(
         "metrics_port",
         "PORT",
         "serve Prometheus metrics at this port of 127.0.0.1; 0: nowhere. Needs the extra service. Default: 0",
@@ -186,7 +257,20 @@ def read_settings(
             values[setting.name] = setting.parse(text)
         except ValueError as error:
             raise WrongSetting(setting.name, text, str(error), source) from None
-    return ServiceSettings(**values)  # type: ignore[arg-type]  # each parser returns its field's type
+    settings = ServiceSettings(**values)  # type: ignore[arg-type]  # each parser returns its field's type
+    _check_times(settings)
+    return settings
+
+
+def _check_times(settings: ServiceSettings) -> None:
+    # within closed_s a client notices by a heartbeat that its connection has gone, and makes another
+    pairs = (
+        ("closed_s", settings.closed_s, 2 * settings.heartbeat_s, "twice heartbeat_s"),
+        ("silent_s", settings.silent_s, settings.closed_s, "closed_s"),
+    )
+    for name, value, least, words in pairs:
+        if value < least:
+            raise WrongSetting(name, f"{value:g}", f"must be at least {words}, which is {least:g}")
 
 
 def _read_file(path: str, must_exist: bool) -> dict[str, str]:
@@ -210,8 +294,8 @@ def _read_file(path: str, must_exist: bool) -> dict[str, str]:
             if type(value) is not bool:
                 raise WrongSetting(name, value, "must be true or false, without quotes", path)
             found[name] = str(value).lower()
-        elif type(value) not in (str, int):
-            raise WrongSetting(name, value, "must be text or a whole number", path)
+        elif type(value) not in (str, int, float):
+            raise WrongSetting(name, value, "must be text or a number", path)
     return {name: str(value) for name, value in found.items()}
 
 

@@ -48,16 +48,19 @@ class Turns:
         self.per_second = per_second
         self.at_once = at_once
         self._loop = loop
-        self._users: dict[int, _User] = {}
+        self._users: dict[int | str, _User] = {}
         self._order: deque[_User] = deque()
         self._is_running = False
 
-    def add(self, uid: int, connection: HasLines) -> None:
-        """A connection of this user has lines now, and had none before."""
-        user = self._users.get(uid)
+    def add(self, who: int | str, connection: HasLines) -> None:
+        """A connection of this user has lines now, and had none before.
+
+        `who` is a user's number, or the address of a client that is not known yet.
+        """
+        user = self._users.get(who)
         if user is None:
             self._forget_idle()
-            user = self._users[uid] = _User(self.at_once, self._loop.time())
+            user = self._users[who] = _User(self.at_once, self._loop.time())
         user.ready.append(connection)
         if not user.has_turn:
             user.has_turn = True
@@ -110,7 +113,7 @@ class Turns:
         if len(self._users) < _MOST_IDLE_USERS:
             return
         now = self._loop.time()
-        for uid, user in list(self._users.items()):
+        for who, user in list(self._users.items()):
             full = user.allowance + (now - user.counted_at) * self.per_second >= self.at_once
             if full and not user.has_turn:
-                del self._users[uid]
+                del self._users[who]

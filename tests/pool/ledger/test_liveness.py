@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, REMOTE, RESERVED, WAITING
 from bitfusion_pool.ledger.lease_lock import LeaseLock
@@ -65,14 +67,15 @@ def test_a_lease_of_a_process_has_no_time_to_live(holders: Holders) -> None:
     assert not holders.ledger.renew(holders.submit(GpuRequest(1)).entry_id, 60)
 
 
-def test_an_entry_of_another_machine_lives_by_its_time_alone(holders: Holders, client: PoolClient) -> None:
+def test_an_entry_of_another_machine_lives_until_its_service_ends_it(
+    holders: Holders, client: PoolClient
+) -> None:
     entry = holders.submit(GpuRequest(2), kind=REMOTE)
     waiting = holders.submit(GpuRequest(1), kind=REMOTE)
+    assert os.listdir(client.folder / "locks") == []
     for one in (entry, waiting):
-        assert holders.ledger.renew(one.entry_id, 60)
+        assert not holders.ledger.renew(one.entry_id, 60)
         holders.die(one)
-        (client.folder / "locks" / one.entry_id).unlink()
     assert holders.ledger.reap() == 0
-    assert holders.ledger.renew(entry.entry_id, 0)
-    assert holders.ledger.reap() == 1
+    assert holders.ledger.release(entry.entry_id)
     assert holders.state(waiting) == HELD

@@ -33,6 +33,9 @@ class SocketClient:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(scaled(LIMIT_S))
         self.socket.connect(path)
+        self._begin()
+
+    def _begin(self) -> None:
         self.fds: list[int] = []
         self._lines = LineBuffer(LONGEST_FROM_SERVICE)
         self._received: list[bytes] = []
@@ -70,14 +73,18 @@ class SocketClient:
         """The next message; None at the end of the connection."""
         while not self._received:
             try:
-                data, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 4)
+                data = self._read()
             except ConnectionResetError:
                 return None
-            self.fds += fds
             if not data:
                 return None
             self._received += self._lines.feed(data)
         return parse_from_service(self._received.pop(0))
+
+    def _read(self) -> bytes:
+        data, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 4)
+        self.fds += fds
+        return data
 
     def expect(self, kind: type[M]) -> M:
         """The next message but `Waiting`, which is of this kind."""

@@ -18,7 +18,7 @@ from bitfusion_pool.service.entry_watch import EntryWatch
 from bitfusion_pool.service.kept_requests import KeptRequests
 from bitfusion_pool.service.lease_secrets import LeaseSecrets
 from bitfusion_pool.service.limits import Limits
-from bitfusion_pool.service.operations import PoolOperations
+from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.peer import Peer
 from bitfusion_pool.service.refusal import Refusal
 from tests.pool.pool_client import PoolClient
@@ -130,7 +130,9 @@ def test_a_client_that_does_not_come_back_loses_its_place(client: PoolClient) ->
 async def _nobody_comes(ledger: Ledger) -> None:
     loop = asyncio.get_running_loop()
     entry_watch = EntryWatch(ledger, loop, lambda states: None)
-    operations = PoolOperations(ledger, LeaseSecrets(b"key"), Limits(), "pool", entry_watch.changed)
+    operations = PoolOperations(
+        ledger, LeaseSecrets(b"key"), Limits(), "pool", LeaseTimes(15, 120, 5), entry_watch.changed
+    )
     kept = KeptRequests(operations, entry_watch, loop, 0.05)
     holder, holders_lock = ledger.submit(BOTH, Holder("holder", "me", uid=ME.uid))
     waiter, lock = ledger.submit(BOTH, Holder("waiter", "me", uid=ME.uid))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_pool.service.settings import TABLE, ServiceSettings, pool_name, read_settings
+from bitfusion_pool.service.settings import TABLE, ServiceSettings, listen_address, pool_name, read_settings
+
+LISTEN = "must be [ADDRESS]:PORT such as :56001, 192.0.2.1:56001 or [::1]:56001, or empty for nowhere"
 
 
 def test_without_any_source_the_defaults_hold() -> None:
@@ -49,6 +51,14 @@ def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Pa
         ("messages_per_user", "many", "must be a whole number, at least 1"),
         ("connections", "²", "must be a whole number, at least 1"),
         ("metrics_port", "70000", "must be a port, 1 to 65535, or 0 for none"),
+        ("listen", "example.org:56001", LISTEN),
+        ("listen", ":0", LISTEN),
+        ("listen", "[::1", LISTEN),
+        ("certificate", "server.pem", "must be an absolute path"),
+        ("connections_per_address", "0", "must be a whole number, at least 1"),
+        ("closed_s", "-1", "must be a number of seconds from 0.1 to 3600"),
+        ("silent_s", "nan", "must be a number of seconds from 0.1 to 3600"),
+        ("heartbeat_s", "1_0", "must be a number of seconds from 0.1 to 3600"),
         ("log_format", "xml", "must be one of json, text"),
         ("log_level", "loud", "must be one of debug, info, warning, error"),
     ],
@@ -62,11 +72,42 @@ def test_a_wrong_value_is_told_with_its_source(name: str, value: str, allowed: s
 
 
 @pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":56001", "", 56001),
+        ("192.0.2.1", "192.0.2.1", 56001),
+        ("0.0.0.0:7000", "0.0.0.0", 7000),
+        ("[::1]:56001", "::1", 56001),
+    ],
+)
+def test_where_to_listen(text: str, host: str, port: int) -> None:
+    settings = read_settings({"listen": text}, {})
+    found = listen_address(settings.listen)
+    assert (found.host, found.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"closed_s": "9", "heartbeat_s": "5"},
+            'wrong setting closed_s="9": must be at least twice heartbeat_s, which is 10',
+        ),
+        ({"silent_s": "14.5"}, 'wrong setting silent_s="14.5": must be at least closed_s, which is 15'),
+    ],
+)
+def test_times_that_leave_no_client_time_to_come_back_are_refused(values: dict[str, str], words: str) -> None:
+    with pytest.raises(WrongSetting) as wrong:
+        read_settings(values, {})
+    assert str(wrong.value) == words
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("leases = 1", 'wrong setting leases="1" (from FILE): is no setting; settings are connections, '),
-        ("name = [1]", 'wrong setting name="[1]" (from FILE): must be text or a whole number'),
-        ("name = true", 'wrong setting name="true" (from FILE): must be text or a whole number'),
+        ("leases = 1", 'wrong setting leases="1" (from FILE): is no setting; settings are certificate, '),
+        ("name = [1]", 'wrong setting name="[1]" (from FILE): must be text or a number'),
+        ("name = true", 'wrong setting name="true" (from FILE): must be text or a number'),
         ('fair = "true"', 'wrong setting fair="true" (from FILE): must be true or false, without quotes'),
         ("fair = 1", 'wrong setting fair="1" (from FILE): must be true or false, without quotes'),
         ("name =", 'wrong setting settings="FILE" (from --settings): cannot be read: '),

@@ -1,0 +1,187 @@
+"""The session of a client on another machine: what it has outlives its connection for a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING, Entry
+from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.liveness import clock
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import End, Release, Resume
+from bitfusion_pool.messages.from_service import Released
+from bitfusion_pool.service.operations import over
+from bitfusion_pool.service.queued_request import QueuedRequest
+from bitfusion_pool.service.refusal import Refusal
+from bitfusion_pool.service.reservation_use import ReservationUse
+from bitfusion_pool.service.session import Session
+
+
+class RemoteSession(Session):
+    """A session over TLS; a `RemoteHolder` for `remote_leases`.
+
+    Attributes:
+        heard_at: When the client said something last, by `liveness.clock`.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.heard_at = clock()
+        self._uses: dict[str, ReservationUse] = {}
+
+    def line(self, line: bytes) -> None:
+        """See `LineHandler`."""
+        self.heard_at = clock()
+        super().line(line)
+
+    def closed(self) -> None:
+        """See `LineHandler`."""
+        super().closed()
+        for use in self._uses.values():
+            # maybe the client comes back; its program may run as long
+            self._loop.call_later(self._operations.times.closed_s, use.close)
+        self._uses.clear()
+
+    def show_position(self, entry_id: str, refresh: bool) -> None:
+        """See `Watched`. A client that is not heard is told nothing: it must not believe that it is heard."""
+        if clock() - self.heard_at <= self._remote_leases.heard_s:
+            super().show_position(entry_id, refresh)
+
+    def look_again(self) -> None:
+        """End the connection if its token has ended, or the use of reservations if its client says nothing.
+
+        Raises:
+            PoolUnreadable: The tokens cannot be read.
+        """
+        if self._peer is None:
+            return
+        if self._uses and clock() >= self.heard_at + self._operations.times.silent_s:
+            self._end_uses()
+        try:
+            self._admission.look_again()
+        except Refusal as refusal:
+            self.refuse(refusal)
+
+    # --- as RemoteHolder -------------------------------------------------------------------------------
+
+    def hand_over(self, entry_id: str) -> QueuedRequest | None:
+        """See `RemoteHolder`."""
+        self._forget(entry_id)
+        wait = self._wait
+        if wait is None or wait.entry.entry_id != entry_id:
+            return None
+        self._wait = None
+        self._entry_watch.remove(entry_id)
+        return wait
+
+    def replaced(self, entry_id: str) -> None:
+        """See `RemoteHolder`."""
+        self.refuse(
+            Refusal(
+                refusal_codes.REPLACED,
+                f"another connection has come back to your lease or request {entry_id}",
+            )
+        )
+
+    def lost(self, entry_id: str, why: str) -> None:
+        """See `RemoteHolder`."""
+        self.refuse(
+            Refusal(
+                refusal_codes.ENDED,
+                f"your lease or request {entry_id} has ended: {why}",
+                "ask for GPUs again",
+            )
+        )
+
+    # --- where it differs ------------------------------------------------------------------------------
+
+    def _handle(self, line: bytes) -> None:
+        for use in self._uses.values():
+            use.heard()
+        super()._handle(line)
+
+    def _took(self, entry: Entry) -> None:
+        self._remote_leases.serve(entry.entry_id, self)
+
+    def _part_from_queue(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            self._entry_watch.remove(wait.entry.entry_id)
+            self._remote_leases.left(wait.entry.entry_id, wait)
+
+    def _keep_request(self) -> None:
+        self._part_from_queue()
+
+    def _part_from_lease(self, entry_id: str) -> None:
+        self._remote_leases.left(entry_id)
+
+    def _grant(self, entry: Entry, lock: LeaseLock, waited_s: float) -> None:
+        # the client counts from the grant; so do we, however long it was not heard while it waited
+        self.heard_at = clock()
+        super()._grant(entry, lock, waited_s)
+        if entry.kind == RESERVED:
+            self._remote_leases.forget(entry.entry_id)  # its time to live counts now
+
+    def _resume(self, message: Resume) -> None:
+        entry = self._operations.own_entry(message.lease, message.secret, self.peer)
+        if self._remote_leases.has_been_ended(entry.entry_id):
+            raise over(entry.entry_id)
+        if entry.state == HELD and entry.kind == RESERVED and not self._remote_leases.knows(entry.entry_id):
+            granted, use = self._operations.use(message.lease, message.secret, self.peer)
+            self._end_use(message.lease)
+            self._uses[message.lease] = use
+            self._send(granted)
+            return
+        if self._wait is not None and self._wait.entry.entry_id != entry.entry_id:
+            self._check_that_nothing_waits()
+        request = self._remote_leases.serve(entry.entry_id, self)
+        self._metrics.resumed()
+        if entry.state == WAITING or request is not None:  # maybe granted while the connection was closed
+            lock = LeaseLock.none(entry.entry_id) if request is None else request.lock
+            self._begin(entry, lock, message.inside)
+        else:
+            self._leases.add(entry.entry_id)
+            self._entry_watch.add(entry.entry_id, self)
+            self._send(self._operations.granted(entry))
+
+    def _end_use(self, entry_id: str) -> None:
+        use = self._uses.pop(entry_id, None)
+        if use is not None:
+            use.close()
+
+    def _end_uses(self) -> None:
+        for entry_id in list(self._uses):
+            self._end_use(entry_id)
+
+    def _cancel(self) -> None:
+        self._end_uses()
+        super()._cancel()
+
+    def _release(self, message: Release) -> None:
+        wait = self._wait
+        if wait is not None and wait.entry.entry_id == message.lease:
+            self._operations.own_entry(message.lease, message.secret, self.peer)
+            self._cancel()
+            return
+        super()._release(message)
+        self._remote_leases.forget(message.lease)
+
+    def _end(self, message: End) -> None:
+        if message.entry in self._leases:
+            # it says so itself, so its program has ended
+            self._operations.leave(message.entry)
+            self._forget(message.entry)
+            self._remote_leases.forget(message.entry)
+            self._released(Released(message.entry))
+            return
+        super()._end(message)
+
+    def entry_gone(self, entry_id: str) -> None:
+        """See `Watched`."""
+        if not self._remote_leases.has_been_ended(entry_id):
+            self._remote_leases.forget(entry_id)
+        super().entry_gone(entry_id)
+
+    def _drop(self, entry_id: str, lock: LeaseLock) -> None:
+        super()._drop(entry_id, lock)
+        self._remote_leases.forget(entry_id)
