@@ -7,18 +7,17 @@ import json
 import os
 import sys
 
-from bitfusion_client.errors import BitfusionError
+from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.certificate_command import add_certificate_parser, run_certificate
+from bitfusion_pool.admin.end import end_entry
 from bitfusion_pool.admin.reap import end_lease, reap
 from bitfusion_pool.admin.setup import init, simulate
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.admin.status_json import status_json
 from bitfusion_pool.admin.token_command import add_token_parser, run_token
+from bitfusion_pool.client.pool_choice import VARIABLE, open_pool
 from bitfusion_pool.inventory.servers import DEFAULT_DEVICE_NAME, DEFAULT_MEMORY_MIB
-from bitfusion_pool.ledger.device_watch import try_to_read_devices
-from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ def main(args: Sequence[str] | None = None) -> int:
     environ = dict(os.environ)
     if options.dir:
         environ["BITFUSION_POOL_DIR"] = options.dir
+        environ.pop(VARIABLE, None)  # which would name another pool
     if options.command == "shell":
         from bitfusion_pool.admin.shell import become
 
@@ -42,17 +42,26 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         text = COMMANDS[options.command](options, environ)
     except BitfusionError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {_with_cure(error)}", file=sys.stderr)
         return 1
     sys.stdout.write(text)
     return 0
+
+
+def _with_cure(error: BitfusionError) -> str:
+    """What happened and, where the error has a next step of its own, that; most errors say it themselves."""
+    if isinstance(error, ClientFailed) and error.next_step != ClientFailed.next_step:
+        return f"{error}. What to do: {error.next_step}"
+    return str(error)
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "bitfusion-pool", description="Your embedded GPU pool, or that of a machine."
     )
-    parser.add_argument("--dir", metavar="FOLDER", help="the pool's folder (default: BITFUSION_POOL_DIR)")
+    parser.add_argument(
+        "--dir", metavar="FOLDER", help="the pool's folder (default: the pool that `bitfusion` uses)"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("status", help="show GPUs, who holds them and who waits")
     show.add_argument("--json", action="store_true", help="the same for programs")
@@ -72,6 +81,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     sim.add_argument("--name", default=DEFAULT_DEVICE_NAME, help="name of the GPUs")
     collect = commands.add_parser("reap", help="release what dead programs left, tidy the folder")
     collect.add_argument("--force", metavar="LEASE", help="end this lease, whoever holds it")
+    end = commands.add_parser("end", help="end a lease or a request that waits")
+    end.add_argument("entry", metavar="ID", help="as `status` shows it")
     add_token_parser(commands)
     add_certificate_parser(commands)
     shell = commands.add_parser("shell", help="run a program, or your shell, with `bitfusion` on its PATH")
@@ -92,9 +103,8 @@ def _count(text: str) -> int:
 
 
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    with Ledger(environ) as ledger:
-        try_to_read_devices(ledger, environ)
-        snapshot = take_snapshot(ledger)
+    with open_pool(environ) as pool:
+        snapshot = pool.snapshot()
     return json.dumps(status_json(snapshot), indent=2) + "\n" if options.json else status_text(snapshot)
 
 
@@ -110,8 +120,13 @@ def _reap(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     return end_lease(environ, options.force) if options.force else reap(environ)
 
 
+def _end(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    return end_entry(environ, options.entry)
+
+
 COMMANDS = {
     "status": _status,
+    "end": _end,
     "init": _init,
     "simulate": _simulate,
     "reap": _reap,

@@ -9,6 +9,7 @@ from contextlib import closing
 from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
+from bitfusion_pool.client.pool_choice import OWN, VARIABLE, choose_pool
 from bitfusion_pool.inventory.configuration import MAX_BYTES, parse_configuration, wrong_configuration
 from bitfusion_pool.ledger.complaints import unreadable
 from bitfusion_pool.ledger.database import open_database, open_folder, remove_database
@@ -24,6 +25,7 @@ from bitfusion_pool.ledger.pool_folder import (
     ensure_subfolder,
     pool_folder,
 )
+from bitfusion_pool.ledger.service_lock import is_served
 from bitfusion_pool.ledger.snapshot import take_snapshot
 from bitfusion_pool.ledger.sqlite import sqlite3
 from bitfusion_pool.own_files import NotOurs, read_text, write_own
@@ -50,11 +52,14 @@ def init(
         What to tell the administrator.
 
     Raises:
-        ClientFailed: There is a ledger already, or GPUs are held that a new one would hand out again.
+        ClientFailed: There is a ledger already, or GPUs are held that a new one would hand out again; or a
+            service runs with this pool, or the user's commands use a service's.
         PoolUnreadable: The configuration is wrong, a file cannot be written, or the NVIDIA cards cannot be
             read.
     """
+    check_that_it_is_own(environ)
     folder = open_folder(pool_folder(environ), environ)
+    _check_that_nobody_serves(folder)
     database = f"{folder}/{DATABASE}"
     if os.path.lexists(database) and not force:
         raise ClientFailed("", f"there is a ledger already: {database}; --force replaces it")
@@ -106,7 +111,7 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
         The status of the pool as text.
 
     Raises:
-        ClientFailed: A value is out of range.
+        ClientFailed: A value is out of range, or the user's commands use a service's pool.
         PoolUnreadable: A file cannot be written.
     """
     text = "\n".join(_server_table(number, servers, gpus, memory_mib, name) for number in range(servers))
@@ -114,6 +119,7 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
         parse_configuration(text)
     except ValueError as error:
         raise ClientFailed("", str(error)) from None
+    check_that_it_is_own(environ)
     folder = open_folder(pool_folder(environ), environ)
     try:
         write_own(f"{folder}/{CONFIGURATION}", text)
@@ -124,6 +130,35 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
         raise unreadable(folder, error) from None
     with Ledger({**environ, "BITFUSION_POOL_CONFIG": f"{folder}/{CONFIGURATION}"}) as ledger:
         return status_text(take_snapshot(ledger))
+
+
+def check_that_it_is_own(environ: Mapping[str, str]) -> None:
+    """Refuse to change the user's own pool where the user's commands use another one.
+
+    Raises:
+        ClientFailed: They use a service's.
+    """
+    choice = choose_pool(environ)
+    if not choice.is_own:
+        raise ClientFailed(
+            "",
+            f"your commands use the pool of {choice.where} ({choice.why}), which its administrator sets up",
+            f"for your own pool set {VARIABLE}={OWN}; as the service's account name its folder: --dir FOLDER",
+        )
+
+
+def _check_that_nobody_serves(folder: str) -> None:
+    try:
+        served = is_served(folder)
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    if served:
+        # it has the ledger open, and would go on with one that nobody else sees
+        raise ClientFailed(
+            "",
+            f"a service runs with the pool in {folder}",
+            "end it first: systemctl stop bitfusion-pool; `simulate` and changes of pool.toml need no end",
+        )
 
 
 def _reservations(folder: str) -> list[Entry]:

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 def status_text(snapshot: Snapshot) -> str:
     """The tables of a snapshot: GPUs, who holds them, who waits."""
     simulated = ", simulated GPUs" if snapshot.simulated else ""
-    parts = [f"GPU pool in {snapshot.folder}{simulated}\n\n", _gpus(snapshot)]
+    where = "of the service at" if snapshot.of_service else "in"
+    parts = [f"GPU pool {where} {snapshot.folder}{simulated}\n\n", _gpus(snapshot)]
     parts += ["\n", _held(snapshot) if snapshot.held else "Nobody holds a GPU.\n"]
     if snapshot.waiting:
         parts += ["\n", _waiting(snapshot)]
+    if snapshot.left_out:
+        parts.append(f"and {snapshot.left_out} leases or requests more\n")
     if snapshot.without_lock_file:
         parts.append(
             "\nThe lock files of these were deleted; nobody can tell whether they still run:\n  "
@@ -85,10 +88,11 @@ def _waiting(snapshot: Snapshot) -> str:
             entry.holder.label,
             size_text(entry.request),
             short_duration(int(snapshot.taken_at - entry.requested_at)),
+            entry.entry_id,
         )
         for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
     ]
-    return box(("Position", "User", "Waiting", "Request", "for"), rows, frozenset((0, 4)))
+    return box(("Position", "User", "Waiting", "Request", "for", "Id"), rows, frozenset((0, 4)))
 
 
 def _where(entry: Entry) -> str:

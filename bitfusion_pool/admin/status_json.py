@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:
-    """The object to write. Times are in seconds since the epoch, memory is in MiB."""
+    """The object to write. Times are in seconds since the epoch, memory is in MiB.
+
+    `folder` is the service's socket where a service showed the pool (`of_service`).
+    """
     return {
         "folder": snapshot.folder,
+        "of_service": snapshot.of_service,
         "simulated": snapshot.simulated,
         "servers": [_server(snapshot, server) for server in snapshot.servers],
         "leases": [_entry(snapshot, entry) for entry in snapshot.held],
@@ -23,6 +27,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
             {**_entry(snapshot, entry), "place": position}
             for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
         ],
+        "left_out": snapshot.left_out,
     }
 
 

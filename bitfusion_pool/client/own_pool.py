@@ -14,10 +14,14 @@ from bitfusion_pool.ledger.ledger import Ledger
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
     from bitfusion_pool.ledger.snapshot import Snapshot
+
+
+_LONGEST_ID = 32
 
 
 class OwnPool:
@@ -115,6 +119,23 @@ class OwnPool:
         self._ledger().release(allocation.entry_id)
         return True
 
+    def end_by_id(self, entry_id: str) -> bool:
+        """End what waits, or what no process uses: a program of this user's own can be ended by its user."""
+        from bitfusion_client.errors import ClientFailed
+
+        ledger = self._ledger()
+        entry = ledger.entry(entry_id)
+        if entry is None:
+            raise no_such_entry(entry_id)
+        if entry.state == HELD and ledger.is_in_use(entry_id, shared=True):
+            raise ClientFailed(
+                "",
+                f"a program uses {entry_id}: {entry.holder.label}, process {entry.holder.pid}",
+                "end that program; its GPUs are free then",
+            )
+        ledger.release(entry_id)
+        return True
+
     def snapshot(self) -> Snapshot:
         """Remove the entries of the dead, then look."""
         from bitfusion_pool.ledger.device_watch import try_to_read_devices
@@ -150,6 +171,15 @@ class OwnPool:
         if self._open is None:
             self._open = Ledger(self._environ)
         return self._open
+
+
+def no_such_entry(entry_id: str) -> BitfusionError:
+    """The error for an id that nothing in the pool has."""
+    from bitfusion_client.errors import ClientFailed
+    from bitfusion_client.one_line import one_line
+
+    shown = one_line(entry_id, _LONGEST_ID)
+    return ClientFailed("", f"there is no lease or request {shown}", "`bitfusion-pool status` shows them")
 
 
 def _wait(

@@ -87,6 +87,16 @@ class Pool(Protocol):
             Whether the GPUs are free now; a service keeps them for processes that still have the lock.
         """
 
+    def end_by_id(self, entry_id: str) -> bool:
+        """End a lease or a request that waits, as `status` names it.
+
+        Returns:
+            Whether it is over; else its client has been told, and it ends with the last process that uses it.
+
+        Raises:
+            ClientFailed: There is none, it is another user's, or it is in use and nobody can be told.
+        """
+
     def snapshot(self) -> Snapshot:
         """The whole pool at this moment."""
 

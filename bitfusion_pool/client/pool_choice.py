@@ -28,6 +28,16 @@ class PoolChoice:
     socket: str
     why: str
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the user's own pool, which has no service."""
+        return not self.socket
+
+    @property
+    def where(self) -> str:
+        """The pool, for people."""
+        return f"the service at {self.socket}" if self.socket else "your own"
+
 
 def choose_pool(environ: Mapping[str, str], machine_socket: str = MACHINE_SOCKET) -> PoolChoice:
     """The pool for a command with this environment; no pool is opened or asked.

@@ -21,7 +21,7 @@ from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.waiting import DEFAULT_TIMEOUT_S, timed_out
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Acquire, Hello, Look, Release, Renew, Resume
+from bitfusion_pool.messages.from_client import Acquire, End, Hello, Look, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import (
     Granted,
     PoolSnapshot,
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 SILENCE_S = 30.0  # a request that waits hears something every ten seconds
 RETRY_S = 0.5
 _LONGEST_POSITION = 4000  # characters
+_OF_ONE_REQUEST = (  # what is refused for a reason of its own, while the service would do other things
+    refusal_codes.INVALID_REQUEST,
+    refusal_codes.ENDED,
+    refusal_codes.LEASE_OVER,
+    refusal_codes.NOT_YOURS,
+)
 
 
 class ServicePool:
@@ -150,6 +156,13 @@ class ServicePool:
     def end(self, allocation: Allocation) -> bool:
         """Tell the service."""
         return self._end(allocation.entry_id, allocation.secret)
+
+    def end_by_id(self, entry_id: str) -> bool:
+        """Ask the service, which knows whose it is."""
+        answer = self._ask(End(entry_id))
+        if isinstance(answer, Released):
+            return not answer.in_use
+        raise self._refusal(answer)
 
     def snapshot(self) -> Snapshot:
         """What the service shows to all its users."""
@@ -260,6 +273,6 @@ def _error_of(refusal: Refused, path: str, request: GpuRequest | None) -> Bitfus
         return NoGpusAvailable(request or "", message, next_step)
     if refusal.code == refusal_codes.OVER_LIMIT:
         return OverLimit(request or "", message, next_step)
-    if refusal.code in (refusal_codes.INVALID_REQUEST, refusal_codes.ENDED):
+    if refusal.code in _OF_ONE_REQUEST:
         return ClientFailed("", message, next_step)
     return refused(path, refusal)

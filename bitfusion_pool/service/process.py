@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import resource
@@ -20,8 +19,9 @@ from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, Entry
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.pool_folder import FOLDER_VARIABLE
+from bitfusion_pool.ledger.service_lock import take_service_lock
 from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE
-from bitfusion_pool.own_files import open_own, user_name
+from bitfusion_pool.own_files import user_name
 from bitfusion_pool.service.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
 from bitfusion_pool.service.certificate import ServiceCertificate
 from bitfusion_pool.service.connection import Connection
@@ -47,7 +47,6 @@ from bitfusion_pool.service.tls_stream import TlsStream
 from bitfusion_pool.service.turns import Turns
 
 _log = logging.getLogger(__name__)
-_LOCK = "service.lock"
 KEPT_S = 15.0  # so long after a start of the service a request that waited before is kept for its client
 _MOST_STRANGERS = 1024  # connections over the network without a token yet
 _LOOK_AGAIN_S = 1.0  # at the tokens of open connections, and at the certificate
@@ -246,17 +245,12 @@ def _allow_many_files() -> None:
 
 
 def _lock_folder(folder: str) -> int:
-    path = f"{folder}/{_LOCK}"
     try:
-        fd = open_own(path, os.O_RDWR | os.O_CREAT)
+        return take_service_lock(folder)
+    except BlockingIOError:
+        raise ClientFailed("", f"another service runs with the pool in {folder}; end it first") from None
     except OSError as error:
         raise unreadable(folder, error) from None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise ClientFailed("", f"another service runs with the pool in {folder}; end it first") from None
-    return fd
 
 
 def _metrics(port: int) -> Metrics:
