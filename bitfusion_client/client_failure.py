@@ -88,9 +88,11 @@ def _from_problem(
     for kind, words in _MEANINGS:
         if any(word in small for word in words):
             if kind is errors.ServersUnreachable:
+                problem, _, cure = problem.partition(errors.ServersUnreachable.CURE)
                 failed = [line for line in parsed if isinstance(line, ContactFailed)]
                 if failed:
                     problem += " " + "; ".join(f"{line.server}: {_cause(line.reason)}" for line in failed[:3])
+                return kind(request, problem, cure)
             if kind is errors.PoolUnreadable:
                 return errors.PoolUnreadable.from_text(request, problem)
             if kind is errors.OverLimit:

@@ -262,13 +262,22 @@ class ClientNotFound(PoolOutOfReach):
 
 
 class ServersUnreachable(PoolOutOfReach):
-    """None of the GPU servers answered: network, a slow server, or a token they do not accept."""
+    """None of the GPU servers answered: network, a slow server, or a token they do not accept.
+
+    `str()` is what the `bitfusion` command prints after ``Error: ``, with the next step if it knows a better
+    one than the class.
+    """
 
     headline = "None of the GPU servers answered."
     next_step = (
         "try again; `%bitfusion health` shows what is wrong. If that does not help, your administrator "
         "must check the network and this client's token."
     )
+    CURE = " What to do: "  # the real client's sentence, which comes before, ends with a full stop
+
+    def __str__(self) -> str:
+        known = self.next_step != type(self).next_step
+        return f"{self.answered}{self.CURE}{self.next_step}" if known else self.answered
 
 
 class TokenExpired(PoolOutOfReach):

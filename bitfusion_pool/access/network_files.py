@@ -32,7 +32,8 @@ _CORRECT = "correct the line, or ask your administrator for new files"
 class NetworkClient:
     """What the files of a network client say.
 
-    `timeout_s` is for one answer of a service. `authority` is the path of ca.crt, which was not looked at.
+    `timeout_s` is for one answer of a service. `authority` is the path of ca.crt, which was not looked at;
+    `read_authority` does.
     `servers_file` and `client_file` are where the rest was read, to tell which pool is used and why.
     """
 
@@ -66,6 +67,15 @@ def read_network_client(environ: Mapping[str, str], system: str = SYSTEM_FOLDER)
     servers = _read_servers(servers_file)
     token, authority, timeout_s = _read_client(client_file)
     return NetworkClient(servers, token, authority, timeout_s, servers_file, client_file)
+
+
+def read_authority(path: str) -> str:
+    """The text of a ca.crt. Who can change it could pose as the service, and would get the token.
+
+    Raises:
+        PoolUnreadable: It cannot be read, or another user has a say in it.
+    """
+    return _read(path)
 
 
 def _read_servers(path: str) -> tuple[NetworkServer, ...]:

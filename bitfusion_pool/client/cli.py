@@ -53,7 +53,10 @@ def main(args: Sequence[str]) -> None:
         write_text(1, HELP)
         status = 0
     except TokenExpired as error:
-        _log_output(os.environ).plain(str(error))
+        output = _log_output(os.environ)
+        if error.next_step != TokenExpired.next_step:  # a service says more than the emulation
+            output.log(f"What to do: {error.next_step}", "WARN")
+        output.plain(str(error))
     except BitfusionError as error:
         _log_output(os.environ).error(error)
     except BaseException as error:

@@ -58,8 +58,7 @@ def _check_choice(report: Report, environ: Mapping[str, str]) -> PoolChoice | No
     except BitfusionError as error:
         report.add("FATAL", f"Check pool in use: {error}")
         return None
-    where = f"the service at {choice.socket}" if choice.socket else "your own"
-    report.add("PASS", f"Check pool in use: {where}; {choice.why}")
+    report.add("PASS", f"Check pool in use: {choice.where}; {choice.why}")
     return choice
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
+    from bitfusion_pool.client.keeper_process import KeeperProcess
     from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.servers import Server
@@ -61,8 +62,12 @@ class Pool(Protocol):
             ClientFailed: Somebody ended the wait.
         """
 
-    def set_aside(self) -> None:
-        """Called before a program runs, for as long as that may be; the pool can be used again afterwards."""
+    def set_aside(self) -> KeeperProcess | None:
+        """Called before a program runs, for as long as that may be; the pool can be used again afterwards.
+
+        Returns:
+            What keeps the lease meanwhile, where that takes a process.
+        """
 
     def release(self, lease: Lease) -> bool:
         """End this command's hold of a lease.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_pool.client.first_contact import Session
+    from bitfusion_pool.client.keeper_process import KeeperProcess
     from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.ledger.lease_lock import LeaseLock
@@ -36,7 +37,12 @@ def parse_program(words: Sequence[str]) -> list[str]:
 
 
 def run_program(
-    program: list[str], environ: Mapping[str, str], session: Session, lease: Lease, mask: set[int]
+    program: list[str],
+    environ: Mapping[str, str],
+    session: Session,
+    lease: Lease,
+    mask: set[int],
+    keeper: KeeperProcess | None = None,
 ) -> int:
     """Run the program as a child of this process, forward signals to it, and wait for its end.
 
@@ -46,6 +52,7 @@ def run_program(
         session: From `claim_client_id`.
         lease: The GPUs it uses. The program inherits the lock.
         mask: The signal mask it starts with, from `signals.block`.
+        keeper: From `Pool.set_aside`: what keeps the lease meanwhile, and may end the program.
 
     Returns:
         Its exit status as a shell counts it, mapped as the emulation says.
@@ -68,12 +75,14 @@ def run_program(
         why = "executable file not found in $PATH" if missing else (error.strerror or str(error)).lower()
         log.error(f'exec: "{program[0]}": {why}')
         return exit_status(NOT_FOUND if missing else NOT_EXECUTABLE, session.emulation)
+    if keeper is not None:
+        keeper.program_started(child)
     telemetry = session.emulation.telemetry
     if telemetry != "off":
         log.log(f"Command started, launching telemetry process: {session.client_id} | {server.key}")
     helper = _start_telemetry(lease.lock) if telemetry == "on" else 0
     try:
-        return exit_status(_wait(child, session.emulation), session.emulation)
+        return exit_status(_wait(child, session.emulation, keeper), session.emulation)
     finally:
         if helper:
             os.kill(helper, 9)
@@ -87,14 +96,19 @@ def exit_status(status: int, emulation: Emulation) -> int:
     return 1 if status and emulation.exit_codes == "one" else status
 
 
-def _wait(child: int, emulation: Emulation) -> int:
+def _wait(child: int, emulation: Emulation, keeper: KeeperProcess | None) -> int:
+    if keeper is not None:
+        signals.tick(keeper.beat_s)
     while True:
-        number, from_terminal = signals.next_signal()
+        number, from_terminal = signals.next_signal(keeper is not None)
         if number == signals.SIGCHLD:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
+        if number in (signals.SIGCHLD, signals.SIGALRM):
+            if keeper is not None:
+                keeper.look_after()
             continue
         reaction = signals.reaction(number, emulation.sigint, emulation.sigterm)
         if reaction == "die":

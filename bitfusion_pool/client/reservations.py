@@ -61,10 +61,13 @@ def client(args: Sequence[str], environ: Mapping[str, str]) -> int:
         lease = _join(pool, allocation, path)
         mask = signals.block()
         try:
-            pool.set_aside()
-            return run_program(program, environ, session, lease, mask)
+            keeper = pool.set_aside()
+            status = run_program(program, environ, session, lease, mask, keeper)
         finally:
             pool.keep(lease)
+        if keeper is not None and keeper.lost:
+            session.log.error(keeper.lost)
+        return status
 
 
 def release_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:

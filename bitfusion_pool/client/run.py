@@ -42,11 +42,13 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         path = ""
         try:
             allocation = pool.allocation(lease)
-            pool.set_aside()
+            keeper = pool.set_aside()
             path = announce(session, lease, allocation)
-            status = run_program(program, environ, session, lease, mask)
+            status = run_program(program, environ, session, lease, mask, keeper)
         finally:
             release(pool, session.log, lease, path)
+        if keeper is not None and keeper.lost:
+            session.log.error(keeper.lost)
         if status and not all(device.simulated for device in lease.server.devices):
             _tell_of_lost_devices(environ, session.log, lease)
         return status

@@ -1,4 +1,7 @@
-"""A pool behind a service on this machine: the commands ask the service, which owns the ledger."""
+"""A pool behind a service: the commands ask the service, which owns the ledger.
+
+This is the service of the machine, at a unix socket; `network_pool` says what is different over the network.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,17 @@ from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.allocation_file import Allocation
+from bitfusion_pool.client.greeting import greet
 from bitfusion_pool.client.lease import Lease, server_of
-from bitfusion_pool.client.log_output import VERSION, LogOutput
-from bitfusion_pool.client.service_connection import (
-    ServiceAway,
-    ServiceConnection,
-    nonsense,
-    refused,
-)
+from bitfusion_pool.client.log_output import LogOutput
+from bitfusion_pool.client.service_connection import ServiceConnection
+from bitfusion_pool.client.service_errors import ServiceAway, nonsense, refused
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings, split_settings
 from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.waiting import DEFAULT_TIMEOUT_S, timed_out
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Acquire, End, Hello, Look, Release, Renew, Resume
+from bitfusion_pool.messages.from_client import Acquire, End, Look, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import (
     Granted,
     PoolSnapshot,
@@ -31,12 +31,13 @@ from bitfusion_pool.messages.from_service import (
     Waiting,
     Welcome,
 )
-from bitfusion_pool.messages.message import PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.client.connection import Connection
+    from bitfusion_pool.client.keeper_process import KeeperProcess
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Holder
     from bitfusion_pool.ledger.snapshot import Snapshot
@@ -57,7 +58,7 @@ class ServicePool:
     """See `pool.Pool`.
 
     Args:
-        path: The service's socket.
+        place: The service's socket.
         environ: The environment of the command.
 
     Raises:
@@ -65,11 +66,10 @@ class ServicePool:
         PoolUnreadable: The service does not take this client, or is none.
     """
 
-    def __init__(self, path: str, environ: Mapping[str, str]) -> None:
-        self.path = path
-        self._connection = ServiceConnection(path)
+    def __init__(self, place: str, environ: Mapping[str, str]) -> None:
+        self.place = place
+        self._connection, self.welcome = self._dial()
         try:
-            self.welcome = self._greet()
             settings = split_settings(self.welcome.emulation)
             self.emulation = emulation_from(settings, environment_settings(environ))
         except BaseException:
@@ -102,13 +102,12 @@ class ServicePool:
         place: Resume | None = None
         while True:
             try:
-                self._connection.send(place or asked)
-                answer = self._connection.receive()
+                answer = self._exchange(place or asked)
                 while isinstance(answer, Waiting):
                     has_waited = True
                     place = Resume(answer.entry, answer.secret, inside) if answer.entry else None
                     on_position(one_line(answer.text, _LONGEST_POSITION))
-                    answer = self._connection.receive(min(SILENCE_S, deadline - time.monotonic()))
+                    answer = self._next_position(min(SILENCE_S, deadline - time.monotonic()))
             except ServiceAway as error:
                 if not has_waited:
                     raise
@@ -125,8 +124,9 @@ class ServicePool:
                 return self._lease(answer, needs_lock=kind != RESERVED)
             raise self._refusal(answer, request)
 
-    def set_aside(self) -> None:
+    def set_aside(self) -> KeeperProcess | None:
         """Keep the connection: its end tells the service that this command has ended."""
+        return None
 
     def release(self, lease: Lease) -> bool:
         """Drop the lock, then tell the service, which may have been started anew meanwhile."""
@@ -135,7 +135,7 @@ class ServicePool:
 
     def allocation(self, lease: Lease) -> Allocation:
         """Name the socket, and the secret that the service asks for."""
-        return Allocation(lease.entry.entry_id, "", lease.server.key, self.path, lease.secret)
+        return Allocation(lease.entry.entry_id, "", lease.server.key, self.place, lease.secret)
 
     def keep(self, lease: Lease) -> None:
         """Begin its time to live, then drop the lock."""
@@ -170,7 +170,7 @@ class ServicePool:
 
         answer = self._ask(Look())
         if isinstance(answer, PoolSnapshot):
-            return snapshot_of(answer, self.path)
+            return snapshot_of(answer, self.place)
         raise self._refusal(answer)
 
     def close(self) -> None:
@@ -185,22 +185,32 @@ class ServicePool:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _greet(self) -> Welcome:
-        answer = self._ask(Hello(PROTOCOL, f"bitfusion {VERSION}"))
-        if not isinstance(answer, Welcome):
-            raise self._refusal(answer)
-        if answer.protocol != PROTOCOL:
-            raise nonsense(self.path, f"it speaks version {answer.protocol}, this client {PROTOCOL}")
-        return answer
+    def _dial(self) -> tuple[Connection, Welcome]:
+        """A new connection that has been welcomed."""
+        connection = ServiceConnection(self.place)
+        try:
+            return connection, greet(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _next_position(self, seconds: float) -> Message:
+        """What comes while the request waits."""
+        return self._connection.receive(seconds)
 
     def _ask(self, message: Message) -> Message:
         """Send a message; its answer."""
-        self._connection.send(message)
+        answer = self._exchange(message)
         while True:
-            answer = self._connection.receive()
             # somebody ended what this command had, which the answer says as well
             if not (isinstance(answer, Refused) and answer.code == refusal_codes.ENDED):
                 return answer
+            answer = self._connection.receive()
+
+    def _exchange(self, message: Message) -> Message:
+        """Send a message; what comes next."""
+        self._connection.send(message)
+        return self._connection.receive()
 
     def _ask_again_if_away(self, message: Message, expected: type[Message]) -> Message | None:
         """The answer, also of a service that was started anew; None where the lease is over."""
@@ -221,8 +231,7 @@ class ServicePool:
 
     def _connect(self) -> None:
         self._connection.close()
-        self._connection = ServiceConnection(self.path)
-        self.welcome = self._greet()
+        self._connection, self.welcome = self._dial()
 
     def _reconnect(self, error: ServiceAway, deadline: float, has_place: bool) -> None:
         self._log(f"{error.answered}; this request waits for it", "WARN")
@@ -236,7 +245,7 @@ class ServicePool:
                 time.sleep(min(RETRY_S, left))
             else:
                 goes_on = "goes back to its place" if has_place else "is made again"
-                self._log(f"pool service at {self.path} is back, the request {goes_on}")
+                self._log(f"pool service at {self.place} is back, the request {goes_on}")
                 return
 
     def _log(self, text: str, level: str = "INFO") -> None:
@@ -247,7 +256,7 @@ class ServicePool:
         lock = LeaseLock.passed(entry.entry_id, self._connection.take_descriptor())
         try:
             if not entry.shares or (lock.fd < 0 and needs_lock):
-                raise nonsense(self.path, "it granted a lease without GPUs, or without its lock")
+                raise nonsense(self.place, "it granted a lease without GPUs, or without its lock")
             return Lease(entry, server_of((granted.server,), entry), lock, granted.secret)
         except BaseException:
             lock.close()
@@ -255,15 +264,15 @@ class ServicePool:
 
     def _refusal(self, answer: Message, request: GpuRequest | None = None) -> BitfusionError:
         if isinstance(answer, Refused):
-            return _error_of(answer, self.path, request)
-        return nonsense(self.path, f"it answered with {answer.TYPE}")
+            return _error_of(answer, self.place, request)
+        return nonsense(self.place, f"it answered with {answer.TYPE}")
 
 
 def _is_over(answer: Message) -> bool:
     return isinstance(answer, Refused) and answer.code == refusal_codes.LEASE_OVER
 
 
-def _error_of(refusal: Refused, path: str, request: GpuRequest | None) -> BitfusionError:
+def _error_of(refusal: Refused, place: str, request: GpuRequest | None) -> BitfusionError:
     from bitfusion_client.errors import NeverSatisfiable, NoGpusAvailable, OverLimit
 
     message, next_step = one_line(refusal.message), one_line(refusal.next_step)
@@ -275,4 +284,4 @@ def _error_of(refusal: Refused, path: str, request: GpuRequest | None) -> Bitfus
         return OverLimit(request or "", message, next_step)
     if refusal.code in _OF_ONE_REQUEST:
         return ClientFailed("", message, next_step)
-    return refused(path, refusal)
+    return refused(place, refusal)

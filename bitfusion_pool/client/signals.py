@@ -14,7 +14,7 @@ else:
     import _signal
 
 SIGHUP, SIGINT, SIGTERM, SIGCHLD = 1, 2, 15, 17
-SIGPIPE, SIGXFSZ = 13, 25
+SIGPIPE, SIGALRM, SIGXFSZ = 13, 14, 25
 HANDLED = (SIGINT, SIGTERM, SIGHUP)
 _FROM_KERNEL = 0x80  # si_code of what a terminal sends, to the whole foreground process group
 
@@ -60,13 +60,25 @@ def block() -> set[int]:
     return {int(number) for number in before}
 
 
-def next_signal() -> tuple[int, bool]:
+def tick(seconds: float) -> None:
+    """Have `next_signal` return SIGALRM so often; called after `block`.
+
+    Not by `sigtimedwait`: after SIGSTOP and SIGCONT Python 3.11 returns from it what lay on the stack.
+    """
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (SIGALRM,))
+    _signal.setitimer(_signal.ITIMER_REAL, seconds, seconds)
+
+
+def next_signal(ticks: bool = False) -> tuple[int, bool]:
     """Wait for one of the blocked signals.
+
+    Args:
+        ticks: Whether `tick` was called.
 
     Returns:
         Its number, and whether a terminal sent it to the whole foreground process group.
     """
-    info = _signal.sigwaitinfo((*HANDLED, SIGCHLD))
+    info = _signal.sigwaitinfo((*HANDLED, SIGCHLD, *((SIGALRM,) if ticks else ())))
     return info.si_signo, info.si_code == _FROM_KERNEL
 
 

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.errors import WrongSetting
+from bitfusion_client.errors import PoolUnreadable, WrongSetting
+from bitfusion_pool.access.addresses import Address
+from bitfusion_pool.access.client_files import client_text, servers_text
+from bitfusion_pool.access.token_text import PREFIX, new_token
+from bitfusion_pool.client import pool_choice
 from bitfusion_pool.client.pool_choice import PoolChoice, choose_pool
 from tests.pool.pool_client import PoolClient
 
@@ -50,9 +54,61 @@ def test_a_setting_that_names_no_pool_is_told(machine: str, value: str) -> None:
     with pytest.raises(WrongSetting) as caught:
         choose_pool({"BITFUSION_POOL": value}, machine)
     assert str(caught.value) == (
-        f'wrong setting BITFUSION_POOL="{value}" (from environment): must be own, or the path of the socket '
-        "of a pool's service, such as /run/bitfusion-pool/socket"
+        f'wrong setting BITFUSION_POOL="{value}" (from environment): must be own, the path of the socket '
+        "of a pool's service, such as /run/bitfusion-pool/socket, or tls://HOST:PORT, a server of "
+        "servers.conf"
     )
+
+
+def network_files(folder: Path, token: str) -> None:
+    """The files of a client of two services."""
+    folder.mkdir(mode=0o700)
+    places = Address("pool-a.example"), Address("192.0.2.7", 56002)
+    (folder / "servers.conf").write_text(servers_text(places))
+    (folder / "client.yaml").write_text(client_text(token))
+
+
+def test_network_files_win_over_the_machines_pool_and_say_which_they_are(
+    machine: str, tmp_path: Path
+) -> None:
+    files = tmp_path / ".bitfusion"
+    network_files(files, new_token())
+    found = choose_pool({"HOME": str(tmp_path)}, machine, f"{tmp_path}/nowhere")
+    assert (found.socket, found.only) == ("", "")
+    assert found.why == f"{files}/servers.conf and {files}/client.yaml name it"
+    assert found.where == "the service at pool-a.example:56001, 192.0.2.7:56002"
+    one = choose_pool({"HOME": str(tmp_path), "BITFUSION_POOL": "tls://192.0.2.7:56002"}, machine)
+    assert (one.only, one.why) == ("192.0.2.7:56002", "BITFUSION_POOL names it")
+    assert one.where == "the service at 192.0.2.7:56002"
+
+
+@pytest.mark.parametrize(
+    "environ", [{"BITFUSION_POOL": "own"}, {"BITFUSION_POOL": "/x"}, {"BITFUSION_POOL_DIR": "/x"}]
+)
+def test_settings_win_over_network_files(machine: str, tmp_path: Path, environ: dict[str, str]) -> None:
+    network_files(tmp_path / ".bitfusion", "whatever")
+    assert choose_pool({"HOME": str(tmp_path), **environ}, machine).network is None
+
+
+def test_files_of_the_real_product_are_an_error_with_a_cure(machine: str, tmp_path: Path) -> None:
+    network_files(tmp_path / ".bitfusion", "eyJhbGciOiJIUzI1NiJ9")
+    with pytest.raises(PoolUnreadable) as caught:
+        choose_pool({"HOME": str(tmp_path)}, machine)
+    assert str(caught.value) == (
+        f"pool configuration {tmp_path}/.bitfusion/client.yaml is wrong: its token is none of a pool "
+        "like this one (bfpool_…); it seems to be the real product's. What to do: for vSphere Bitfusion use "
+        "its own client (BITFUSION_CLIENT names its command); for simulated GPUs of your own set "
+        "BITFUSION_POOL=own"
+    )
+    assert pool_choice._TOKEN == PREFIX
+
+
+def test_a_named_service_without_files_is_told(machine: str, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "BITFUSION_POOL": "tls://pool:56001"}
+    with pytest.raises(
+        PoolUnreadable, match=r"BITFUSION_POOL names pool:56001, and there is no servers.conf"
+    ):
+        choose_pool(environ, machine, f"{tmp_path}/nowhere")
 
 
 def test_health_names_the_pool_and_a_wrong_setting(client: PoolClient) -> None:

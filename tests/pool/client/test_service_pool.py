@@ -13,7 +13,9 @@ import pytest
 
 from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import OverLimit, PoolUnreadable
-from bitfusion_pool.client.service_connection import ANSWER_S, ServiceAway, ServiceConnection
+from bitfusion_pool.client.connection import ANSWER_S
+from bitfusion_pool.client.service_connection import ServiceConnection
+from bitfusion_pool.client.service_errors import ServiceAway
 from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
 from bitfusion_pool.messages import refusal_codes

@@ -1,0 +1,36 @@
+"""The first words of a command to a service, over whatever connection: hello, and its welcome."""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.client.log_output import VERSION
+from bitfusion_pool.client.service_errors import nonsense, refused
+from bitfusion_pool.messages.from_client import Hello
+from bitfusion_pool.messages.from_service import Refused, Welcome
+from bitfusion_pool.messages.message import PROTOCOL
+
+if TYPE_CHECKING:
+    from bitfusion_pool.client.connection import Connection
+
+
+def greet(connection: Connection, token: str = "") -> Welcome:
+    """What the service says of itself.
+
+    Args:
+        connection: A new one.
+        token: Who this is; a unix socket tells it without.
+
+    Raises:
+        ServiceAway: It says nothing.
+        PoolUnreadable: It does not take this client, or is none.
+        TokenExpired: It says so.
+    """
+    connection.send(Hello(PROTOCOL, f"bitfusion {VERSION}", token))
+    answer = connection.receive()
+    if isinstance(answer, Refused):
+        raise refused(connection.place, answer)
+    if not isinstance(answer, Welcome):
+        raise nonsense(connection.place, f"it answered with {answer.TYPE}")
+    if answer.protocol != PROTOCOL:
+        raise nonsense(connection.place, f"it speaks version {answer.protocol}, this client {PROTOCOL}")
+    return answer

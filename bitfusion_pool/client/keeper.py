@@ -1,0 +1,435 @@
+"""The keeper: the process that keeps a lease over the network while its program runs.
+
+Forked by the wrapper, in a session of its own. It holds the connection, says `Alive`, comes back with
+`Resume` after whatever happened to the network, and ends the program in time where that fails (`reach`). It
+releases the lease when the last process that could use its GPUs is gone (`life_pipe`).
+
+One thread with one poll does all of that; another one dials, because names are looked up without a time
+limit. Nothing here may block: neither a network that swallows, nor a frozen wrapper, nor a reader of the log
+that hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from bitfusion_client.errors import BitfusionError, PoolUnreadable
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.one_line import one_line
+from bitfusion_pool.client import life_pipe
+from bitfusion_pool.client.network_service import contact_problem
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import Alive, Release, Renew, Resume
+from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed
+
+if TYPE_CHECKING:
+    import signal as _signal
+    import socket as _socket
+
+    from bitfusion_pool.client.network_connection import NetworkConnection
+    from bitfusion_pool.client.network_service import NetworkService
+    from bitfusion_pool.client.reach import Reach
+    from bitfusion_pool.messages.message import Message
+else:
+    import _signal
+    import _socket
+
+# to the wrapper, with what follows the word; and from it
+BEAT, LOST, DONE, USED, AWAY = b"beat", b"lost", b"done", b"used", b"away"
+PROGRAM, END = b"program", b"end"
+LONGEST = 4096  # bytes of one of these
+BEATS = 5  # in the time between two words to the service
+SIGTERM_S = 2.0  # a program has to end by itself where nobody waits for its GPUs
+_RETRY = 0.1  # of the time between two words: the pause after a dial that failed
+
+
+def clock() -> float:
+    """Seconds that go on while the machine sleeps, as the service's do."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def out_of_reach(place: str, seconds: int) -> str:
+    """Why a program was ended, for the line that ends the wrapper's log. The kernel knows it by its words."""
+    return (
+        f"pool {place} was out of reach for {seconds} s, so the program was ended: "
+        "its GPUs may be given to others"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a keeper keeps: a lease, or a reservation while a program uses it."""
+
+    service: NetworkService
+    entry_id: str
+    secret: str
+    reserved: bool
+    heartbeat_s: float
+
+
+class Keeper:
+    """The keeper's loop.
+
+    Args:
+        kept: The lease.
+        reach: What was known of the service when the keeper was started.
+        connection: The lease's connection, if there is one.
+        life: The writing end of the life pipe.
+        wrapper: Messages to and from the wrapper.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        reach: Reach,
+        connection: NetworkConnection | None,
+        life: int,
+        wrapper: _socket.socket,
+    ) -> None:
+        self._kept = kept
+        self._reach = reach
+        self._connection = connection
+        self._life = life
+        self._wrapper: _socket.socket | None = wrapper
+        self._wrapper_pid = os.getppid()
+        self._program = -1  # its pidfd
+        now = clock()
+        self._next_word = now
+        self._sent_at: float | None = None  # of the word that is not answered
+        self._next_beat = now
+        self._out_since: float | None = None
+        self._why = ""  # why the pool is out of reach
+        self._said = ""  # by the service, before it ends the connection
+        self._told_end: float | None = None  # the end that was told on stderr
+        self._kill_at: float | None = None  # the program has been told to end
+        self._releasing = False
+        self._lease_has_ended = False
+        self._is_over = False
+        self._dial_result: tuple[NetworkConnection | None, float | None, Message | BitfusionError] | None
+        self._dial_result = None
+        self._is_dialing = False
+        self._next_dial = now
+        self._dialed, self._dial_done = os.pipe()
+        if connection is None:
+            self._trouble("the process that kept the connection ended")
+
+    def run(self) -> None:
+        """Until the lease is released, or over."""
+        while not self._is_over:
+            self._wait()
+            self._hear_service()
+            self._take_dialed()
+            self._hear_wrapper()
+            if not self._releasing and not life_pipe.is_held(self._life):
+                self._release()
+            self._speak(clock())
+            self._look_after_program(clock())
+        self._tell(DONE)
+
+    # --- waiting ---------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        from select import POLLIN, poll
+
+        due = [self._next_beat, self._next_word]
+        if not self._is_out and self._sent_at is not None:
+            due.append(self._sent_at + self._kept.heartbeat_s)
+        if self._may_dial:
+            due.append(self._next_dial)
+        if self._kill_at is not None:
+            due.append(self._kill_at)
+        else:
+            due.append(self._reach.killed_at if self._releasing else self._reach.ends_at)
+        watched = poll()
+        watched.register(self._dialed, POLLIN)
+        if not self._releasing:
+            watched.register(self._life, 0)
+        if self._connection is not None:
+            watched.register(self._connection.fileno(), POLLIN)
+        if self._wrapper is not None:
+            watched.register(self._wrapper.fileno(), POLLIN)
+        # at least a millisecond: a time that has passed and cannot be acted upon must not become a busy loop
+        watched.poll(max(1.0, (min(due) - clock()) * 1000 + 1))
+
+    # --- the service -----------------------------------------------------------------------------------
+
+    @property
+    def _is_out(self) -> bool:
+        return self._out_since is not None
+
+    @property
+    def _may_dial(self) -> bool:
+        return self._is_out and not self._is_dialing and not self._lease_has_ended
+
+    def _hear_service(self) -> None:
+        connection = self._connection
+        while connection is not None and connection is self._connection:
+            try:
+                message = connection.next_message(0)
+            except PoolUnreadable as error:
+                self._drop(self._said or contact_problem(error), told=False)
+                return
+            if message is None:
+                return
+            self._on_message(message)
+
+    def _on_message(self, message: Message) -> None:
+        if isinstance(message, Released) or (isinstance(message, Renewed) and self._releasing):
+            self._is_over = True
+        elif isinstance(message, (Alive, Renewed)):
+            if self._sent_at is not None:
+                self._reach.answered(self._sent_at)
+                self._sent_at = None
+                self._back()
+        elif isinstance(message, Refused):
+            self._on_refusal(message)
+
+    def _on_refusal(self, refusal: Refused) -> None:
+        said = one_line(refusal.message)
+        if refusal.code == refusal_codes.SERVICE_ENDS:
+            self._drop(said, told=True)
+        elif refusal.code == refusal_codes.LEASE_OVER:
+            self._lease_has_ended = True
+            self._was_ended(said)
+        elif refusal.code == refusal_codes.ENDED:
+            self._was_ended(said)  # its GPUs are free when this client says so
+        else:
+            self._said = self._why = said  # the connection ends with it
+
+    def _was_ended(self, said: str) -> None:
+        if self._releasing:
+            self._is_over = self._lease_has_ended
+            return
+        place = self._kept.service.place
+        self._end_program(f"pool {place} has ended the lease, so the program was ended: {said}", SIGTERM_S)
+
+    def _drop(self, why: str, told: bool) -> None:
+        """The connection is over; `told`: the service has said that it ends itself, and keeps the lease."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._sent_at = None
+        self._said = ""
+        if not told:
+            self._reach.lost_connection()
+        self._trouble(why)
+
+    def _trouble(self, why: str) -> None:
+        self._why = why
+        if self._out_since is None:
+            self._out_since = clock()
+            self._next_dial = self._out_since
+
+    def _back(self) -> None:
+        if self._out_since is not None and self._told_end is not None:
+            seconds = round(clock() - self._out_since)
+            self._log("INFO", f"Pool {self._kept.service.place} is back after {seconds} s")
+        self._out_since = self._told_end = None
+        self._why = ""
+
+    def _speak(self, now: float) -> None:
+        """Say what is due: a word to the service, a beat to the wrapper, a new dial, a line in the log."""
+        if not self._is_out and self._sent_at is not None and now >= self._sent_at + self._kept.heartbeat_s:
+            self._trouble(f"no answer in {self._kept.heartbeat_s:g} s")
+        if now >= self._next_word:
+            self._next_word = now + self._kept.heartbeat_s
+            if self._sent_at is None and self._connection is not None and not self._releasing:
+                kept = self._kept
+                self._say(Renew(kept.entry_id, kept.secret) if kept.reserved else Alive())
+        if self._may_dial and now >= self._next_dial:
+            self._dial()
+        if now >= self._next_beat:
+            self._next_beat = now + self._kept.heartbeat_s / BEATS
+            reach = self._reach
+            limit = "-" if reach.limit is None else repr(reach.limit)
+            self._tell(BEAT, f"{reach.proven!r} {reach.closed:d} {limit}")
+        self._tell_of_trouble(now)
+
+    def _say(self, message: Message) -> None:
+        assert self._connection is not None
+        self._sent_at = clock()
+        try:
+            self._connection.send(message)
+        except BitfusionError as error:
+            self._drop(contact_problem(error), told=False)
+
+    def _tell_of_trouble(self, now: float) -> None:
+        if self._out_since is None or self._releasing or self._kill_at is not None:
+            return
+        if now < self._out_since + self._kept.heartbeat_s / BEATS:
+            return  # a service that starts anew is back sooner
+        ends_at = self._reach.ends_at
+        if self._told_end is None or ends_at < self._told_end - 1:
+            self._told_end = ends_at
+            what = f"Pool {self._kept.service.place} is out of reach: {self._why}"
+            left = max(0, round(ends_at - now))
+            self._log("WARN", f"{what}; the program is ended in {left} s unless it comes back")
+
+    # --- dialing ---------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        import _thread
+
+        kept = self._kept
+        wanted: Message = Resume(kept.entry_id, kept.secret)
+        if self._releasing:
+            wanted = self._last_word()
+        self._is_dialing = True
+        _thread.start_new_thread(self._dial_beside, (wanted,))
+
+    def _dial_beside(self, wanted: Message) -> None:
+        """In a thread of its own: connect, ask, and hand the result over."""
+        connection, sent_at = None, None
+        answer: Message | BitfusionError
+        try:
+            connection, _ = self._kept.service.connect()
+            sent_at = clock()
+            connection.send(wanted)
+            answer = connection.receive()
+        except BitfusionError as error:
+            answer = error
+        except BaseException as error:  # a bug, which must not end the dialing
+            answer = PoolUnreadable("", f"unexpected {type(error).__name__}: {error}")
+        self._dial_result = connection, sent_at, answer
+        os.write(self._dial_done, b"x")
+
+    def _take_dialed(self) -> None:
+        if self._dial_result is None:
+            return
+        os.read(self._dialed, 1)
+        (connection, sent_at, answer), self._dial_result = self._dial_result, None
+        self._is_dialing = False
+        self._next_dial = clock() + self._kept.heartbeat_s * _RETRY
+        if isinstance(answer, Granted) and connection is not None and sent_at is not None:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection, self._sent_at = connection, None
+            self._reach.answered(sent_at)
+            self._back()
+            if self._releasing:
+                self._say(self._last_word())
+            return
+        if connection is not None:
+            connection.close()
+        if isinstance(answer, Refused):
+            self._on_refusal(answer)
+        elif isinstance(answer, (Released, Renewed)):
+            self._is_over = True
+        elif isinstance(answer, BitfusionError):
+            if sent_at is not None:
+                self._reach.perhaps_resumed(sent_at)
+            if self._is_out:
+                self._why = contact_problem(answer)
+
+    # --- the wrapper and the program -------------------------------------------------------------------
+
+    def _hear_wrapper(self) -> None:
+        while self._wrapper is not None:
+            try:
+                word, extra, _, _ = self._wrapper.recvmsg(
+                    LONGEST, _socket.CMSG_SPACE(4), _socket.MSG_DONTWAIT | _socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                word, extra = b"", []
+            if word == PROGRAM:
+                self._program = memoryview(extra[0][2]).cast("i")[0] if extra else -1
+                if self._kill_at is not None:
+                    self._kill_program()  # the lease was over before it started
+            elif word == END:
+                self._wrapper_has_ended_program()
+            elif not word:
+                self._wrapper_is_gone()
+
+    def _wrapper_has_ended_program(self) -> None:
+        if life_pipe.is_held(self._life):
+            self._tell(USED)
+            return
+        if not self._releasing:
+            self._release()
+        if self._is_out:
+            self._tell(AWAY, self._why)
+
+    def _wrapper_is_gone(self) -> None:
+        """Nobody reads its stderr any more, and nobody is left who could end the program but this process."""
+        assert self._wrapper is not None
+        self._wrapper.close()
+        self._wrapper = None
+        quiet_stderr()
+        if life_pipe.is_held(self._life) and not self._releasing and self._program >= 0:
+            self._end_program("", SIGTERM_S)
+
+    def _look_after_program(self, now: float) -> None:
+        if self._kill_at is not None:
+            if now >= self._kill_at:
+                self._kill_program()
+                self._kill_at = now + SIGTERM_S
+        elif not self._releasing and now >= self._reach.ends_at:
+            seconds = round(now - self._reach.proven)
+            left = max(0.0, self._reach.killed_at - now)
+            self._end_program(out_of_reach(self._kept.service.place, seconds), left)
+        elif self._releasing and now >= self._reach.killed_at:
+            self._is_over = True  # the service frees it by itself
+
+    def _end_program(self, why: str, patience_s: float) -> None:
+        if self._kill_at is not None:
+            return
+        self._kill_at = clock() + patience_s
+        self._tell(LOST, why)
+        if self._program >= 0:
+            try:
+                _signal.pidfd_send_signal(self._program, 15)
+            except OSError:
+                pass  # it has ended
+
+    def _kill_program(self) -> None:
+        if self._program >= 0:
+            try:
+                _signal.pidfd_send_signal(self._program, 9)
+            except OSError:
+                pass
+        life_pipe.kill_holders(self._life, self._wrapper_pid)
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def _last_word(self) -> Message:
+        kept = self._kept
+        return (Renew if kept.reserved else Release)(kept.entry_id, kept.secret)
+
+    def _release(self) -> None:
+        self._releasing = True
+        self._kill_at = None
+        if self._lease_has_ended:
+            self._is_over = True
+        elif self._connection is not None:
+            self._say(self._last_word())
+
+    def _tell(self, word: bytes, text: str = "") -> None:
+        if self._wrapper is None:
+            return
+        try:
+            self._wrapper.send(word + b" " + text.encode()[: LONGEST - 8], _socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # frozen, or gone, which is heard
+
+    def _log(self, level: str, text: str) -> None:
+        from select import POLLOUT, poll
+
+        stream = poll()
+        stream.register(2, POLLOUT)
+        # a reader that hangs must not stop the keeper
+        if any(events & POLLOUT for _, events in stream.poll(0)):
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            try:
+                os.write(2, f"[{level}] {stamp} {text}\n".encode(errors="replace"))
+            except OSError:
+                pass
+
+
+def quiet_stderr() -> None:
+    """Let go of the stream that was the wrapper's: whoever reads it waits for its end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 2)
+    os.close(null)
