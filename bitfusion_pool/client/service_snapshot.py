@@ -9,7 +9,10 @@ from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, Holder
 from bitfusion_pool.ledger.snapshot import Snapshot, queue_positions
 
 if TYPE_CHECKING:
+    from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
     from bitfusion_pool.messages.from_service import PoolSnapshot
+
+_LONGEST_PROGRAMS = 400  # characters
 
 
 def snapshot_of(shown: PoolSnapshot, place: str) -> Snapshot:
@@ -35,7 +38,14 @@ def snapshot_of(shown: PoolSnapshot, place: str) -> Snapshot:
         (),
         True,
         shown.left_out,
+        {(server, number): _shown(use) for server, number, use in shown.use},
     )
+
+
+def _shown(use: DeviceUse) -> DeviceUse:
+    """Other users chose the names of their programs."""
+    values = one_line(use.programs, _LONGEST_PROGRAMS), use.percent, one_line(use.problem)
+    return type(use)(max(0, use.foreign_mib), *values)
 
 
 def _printable(entry: Entry) -> Entry:

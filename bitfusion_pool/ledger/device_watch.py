@@ -7,11 +7,15 @@ if the pool has real devices. A service reads them on its own schedule, and know
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.one_line import one_line
 from bitfusion_pool.ledger.entries import HELD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from bitfusion_pool.inventory.nvidia.cards import Reading
+    from bitfusion_pool.inventory.nvidia.device_use import LeasedByDevice, UseByDevice
+    from bitfusion_pool.ledger.entries import Entry
     from bitfusion_pool.ledger.ledger import Ledger
 
 LEASE_VARIABLE = b"BITFUSION_POOL_LEASE="
@@ -29,7 +33,7 @@ def read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
     """
     if not ledger.has_real_devices:
         return
-    from bitfusion_pool.inventory.nvidia.device_use import unreadable_use, use_of_devices
+    from bitfusion_pool.inventory.nvidia.device_use import unreadable_use
     from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards
 
     try:
@@ -37,16 +41,37 @@ def read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
     except NvidiaUnusable as error:
         ledger.note_device_use(unreadable_use(ledger.servers, error.answered))
         raise
-    held = [entry for entry in ledger.entries() if entry.state == HELD]
-    ids = {entry.entry_id.encode() for entry in held}
-    leased: dict[tuple[str, int], tuple[int, ...]] = {}
-    for entry in held:
+    ledger.note_device_use(use_now(ledger, reading, lambda entry: entry.entry_id, _lease_of, process_name))
+
+
+def use_now(
+    ledger: Ledger,
+    reading: Reading,
+    owner_of_lease: Callable[[Entry], str],
+    owner_of_process: Callable[[int], str],
+    name_of: Callable[[int], str],
+) -> UseByDevice:
+    """What a reading says of the ledger's real devices, with its leases as they are now.
+
+    Args:
+        ledger: The ledger.
+        reading: The cards as they are now.
+        owner_of_lease: Who may use what a lease holds.
+        owner_of_process: Who the process with this id belongs to, in the same words.
+        name_of: How people know that process; empty if it is not to be seen.
+
+    Raises:
+        PoolUnreadable: The pool's files cannot be used.
+    """
+    from bitfusion_pool.inventory.nvidia.device_use import use_of_devices
+
+    leased: LeasedByDevice = {}
+    for entry in ledger.entries():
+        owner = owner_of_lease(entry) if entry.state == HELD else ""
         for share in entry.shares:
-            key = share.server, share.number
-            leased[key] = (*leased.get(key, ()), share.memory_mib)
-    ledger.note_device_use(
-        use_of_devices(ledger.servers, reading, leased, lambda pid: _lease_of(pid) in ids, process_name)
-    )
+            of_device = leased.setdefault((share.server, share.number), {})
+            of_device[owner] = (*of_device.get(owner, ()), share.memory_mib)
+    return use_of_devices(ledger.servers, reading, leased, owner_of_process, name_of)
 
 
 def try_to_read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
@@ -69,19 +94,19 @@ def process_name(pid: int) -> str:
     """The name of a process of this machine, empty if it is not to be seen."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
-            return comm.read(64).strip()
+            return one_line(comm.read(64))  # its owner chooses it
     except OSError:
         return ""
 
 
-def _lease_of(pid: int) -> bytes:
+def _lease_of(pid: int) -> str:
     """The lease under which a process was started; empty if it was under none, or is another user's."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             variables = environ.read(MOST_BYTES).split(b"\0")
     except OSError:
-        return b""
+        return ""
     for variable in variables:
         if variable.startswith(LEASE_VARIABLE):
-            return variable[len(LEASE_VARIABLE) :]
-    return b""
+            return variable[len(LEASE_VARIABLE) :].decode("ascii", "replace")
+    return ""

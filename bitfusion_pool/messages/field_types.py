@@ -34,6 +34,7 @@ FIELD_TYPES: dict[str, FieldType] = {
     "Server": FieldType(pool_values.server_to_json, pool_values.server_from_json),
     "tuple[Server, ...]": FieldType(pool_values.servers_to_json, pool_values.servers_from_json),
     "tuple[Share, ...]": FieldType(pool_values.shares_to_json, pool_values.shares_from_json),
+    "tuple[UsedDevice, ...]": FieldType(pool_values.device_use_to_json, pool_values.device_use_from_json),
     "Entry": FieldType(pool_values.entry_to_json, pool_values.entry_from_json),
     "tuple[Entry, ...]": FieldType(pool_values.entries_to_json, pool_values.entries_from_json),
 }

@@ -8,6 +8,7 @@ from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, Message, encod
 from bitfusion_pool.messages.pool_values import entry_to_json
 
 if TYPE_CHECKING:
+    from bitfusion_pool.inventory.nvidia.device_use import UsedDevice
     from bitfusion_pool.inventory.placement import Share
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry
@@ -66,6 +67,7 @@ class PoolSnapshot(Message):
         left_out: How many more entries there are, all after those in `entries`.
         free: Free MiB of every device; negative where a device shrank below what is leased of it.
         emulation: As in `Welcome`.
+        use: What is known of real devices besides their leases.
     """
 
     TYPE = "snapshot"
@@ -76,6 +78,7 @@ class PoolSnapshot(Message):
     left_out: int
     free: tuple[Share, ...]
     emulation: str = ""
+    use: tuple[UsedDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,4 +174,5 @@ def format_snapshot(snapshot: PoolSnapshot, longest: int = LONGEST_FROM_SERVICE)
         left_out,
         snapshot.free,
         snapshot.emulation,
+        snapshot.use,
     ).format()

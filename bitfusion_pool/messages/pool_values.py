@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeVar
 
+    from bitfusion_pool.inventory.nvidia.device_use import UsedDevice
+
     T = TypeVar("T")
 
 _DEVICE: dict[str, Callable[[object], object]] = {
@@ -155,6 +157,33 @@ def entries_to_json(entries: Sequence[Entry]) -> list[dict[str, object]]:
 def entries_from_json(value: object) -> tuple[Entry, ...]:
     """The opposite. Raises WrongValue."""
     return tuple(entry_from_json(item) for item in items(value))
+
+
+def device_use_to_json(use: Sequence[UsedDevice]) -> list[list[object]]:
+    """Each device as [server key, device number, MiB of others, their programs, percent or null, problem]."""
+    return [
+        [server, number, found.foreign_mib, found.programs, found.percent, found.problem]
+        for server, number, found in use
+    ]
+
+
+def device_use_from_json(value: object) -> tuple[UsedDevice, ...]:
+    """The opposite. Raises WrongValue."""
+    rows = items(value)
+    if not rows:
+        return ()
+    from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
+
+    found = []
+    for row in rows:
+        parts = items(row)
+        if len(parts) != 6:
+            raise WrongValue("must be a list of [server, device, MiB, programs, percent, problem]")
+        server, number, foreign, programs, percent, problem = parts
+        busy = None if percent is None else integer(percent)
+        use = DeviceUse(integer(foreign), text(programs), busy, text(problem))
+        found.append((text(server), integer(number), use))
+    return tuple(found)
 
 
 def _object(value: object) -> Mapping[str, object]:

@@ -1,6 +1,7 @@
 """What is used of the pool's real devices, and by whom besides the pool; what is not usable at all. Pure.
 
-The driver tells which processes are on a card, not whose. Who asks says which of them belong to leases.
+The driver tells which processes are on a card, not whose. Who asks says to whom each belongs, and who has
+leased how much of which device: what an owner uses of a device beyond that is not the pool's to hand out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ CONTEXT_MIB = 1024
 kernels, 300 to 600 MiB a process, which no framework counts."""
 
 MOST_NAMED = 3
+STEP_MIB = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,19 @@ class DeviceUse:
 UseByDevice = dict[tuple[str, int], DeviceUse]
 """By server key and device number; devices that are simulated are not in it."""
 
+UsedDevice = tuple[str, int, DeviceUse]
+"""One of them as messages have it: server key, device number, use."""
+
+LeasedByDevice = dict[tuple[str, int], dict[str, tuple[int, ...]]]
+"""The MiB of each lease by server key and device number, and by its owner: in a user's own pool each lease is
+an owner, as it is known whose processes are; in that of a service each user is one."""
+
 
 def use_of_devices(
     servers: Iterable[Server],
     reading: Reading,
-    leased: Mapping[tuple[str, int], tuple[int, ...]],
-    is_ours: Callable[[int], bool],
+    leased: LeasedByDevice,
+    owner_of: Callable[[int], str],
     name_of: Callable[[int], str],
 ) -> UseByDevice:
     """The use of all real devices.
@@ -58,14 +67,14 @@ def use_of_devices(
     Args:
         servers: The pool's.
         reading: The cards as they are now.
-        leased: The MiB of each lease, by server key and device number.
-        is_ours: Whether the process with this id belongs to a lease.
+        leased: What is leased.
+        owner_of: To which owner of `leased` the process with this id belongs; anything else: to nobody.
         name_of: How people know that process, ``Xorg``; empty if it is not to be seen (another container).
     """
     cards = {card.uuid: card for card in reading.cards}
     return {
         (server.key, device.number): _use(
-            cards.get(device.uuid), leased.get((server.key, device.number), ()), is_ours, name_of
+            cards.get(device.uuid), leased.get((server.key, device.number), {}), owner_of, name_of
         )
         for server in servers
         for device in server.devices
@@ -85,22 +94,31 @@ def unreadable_use(servers: Iterable[Server], problem: str) -> UseByDevice:
 
 def _use(
     card: Card | None,
-    leased: tuple[int, ...],
-    is_ours: Callable[[int], bool],
+    leased: Mapping[str, tuple[int, ...]],
+    owner_of: Callable[[int], str],
     name_of: Callable[[int], str],
 ) -> DeviceUse:
     if card is None:
         return DeviceUse(problem=MISSING_CARD)
     if card.problem:
         return DeviceUse(problem=card.problem)
+    allowed = {owner: sum(share + CONTEXT_MIB for share in shares) for owner, shares in leased.items()}
     told = {process.pid: process.memory_mib for process in card.processes}
-    foreign = {pid: mib for pid, mib in told.items() if not is_ours(pid)}
-    used = sum(mib or 0 for mib in foreign.values())
-    names = [f"{name_of(pid) or 'a program that is not to be seen here'} (pid {pid})" for pid in foreign]
+    owners = {pid: owner_of(pid) for pid in told}
+    foreign = {pid: mib for pid, mib in told.items() if owners[pid] not in allowed}
+    taken = dict.fromkeys(allowed, 0)  # by those who have leases of this card
+    covered = sum(allowed.values())  # what leases may use without a process that tells of it
+    for owner in allowed:
+        memory = [mib for pid, mib in told.items() if owners[pid] == owner]
+        taken[owner] = sum(mib or 0 for mib in memory)
+        if memory and None not in memory:
+            covered -= allowed[owner]
+    beyond = {owner: mib - allowed[owner] for owner, mib in taken.items() if mib > allowed[owner]}
+    used = sum(mib or 0 for mib in foreign.values()) + sum(beyond.values())
+    names = [_named(name_of(pid), f"pid {pid}") for pid in foreign]
+    names += [_named(name_of(pid), f"pid {pid}, beyond its lease") for pid in told if owners[pid] in beyond]
     # what no process explains: processes in other containers are not told, and some without their memory
-    unexplained = card.used_mib - sum(mib or 0 for mib in told.values())
-    ours_untold = leased if not any(is_ours(pid) for pid in told) else ()
-    hidden = unexplained - sum(share + CONTEXT_MIB for share in ours_untold)
+    hidden = card.used_mib - sum(mib or 0 for mib in told.values()) - covered
     if hidden > CONTEXT_MIB:
         used += hidden
         if not any(mib is None for mib in foreign.values()):
@@ -109,6 +127,26 @@ def _use(
         return DeviceUse(percent=card.percent)
     shown = names[:MOST_NAMED] + ([f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else [])
     return DeviceUse(min(used, card.memory_mib), ", ".join(shown) or "unknown", card.percent)
+
+
+def _named(name: str, which: str) -> str:
+    return f"{name or 'a program that is not to be seen here'} ({which})"
+
+
+def steady_use(before: UseByDevice, now: UseByDevice) -> UseByDevice:
+    """The use that people are told after another one: others' memory falls only by steps of `STEP_MIB`.
+
+    A program that trains takes and frees memory all the time, and whoever waits would read of every MiB.
+    """
+    return {key: _steady(before.get(key), found) for key, found in now.items()}
+
+
+def _steady(before: DeviceUse | None, now: DeviceUse) -> DeviceUse:
+    if before is None or before.problem or not now.foreign_mib:
+        return now
+    if now.foreign_mib <= before.foreign_mib < now.foreign_mib + STEP_MIB:
+        return DeviceUse(before.foreign_mib, now.programs, now.percent, now.problem)
+    return now
 
 
 def less_what_is_used(free: dict[tuple[str, int], int], use: UseByDevice) -> None:

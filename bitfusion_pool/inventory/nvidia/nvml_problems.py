@@ -34,6 +34,10 @@ TOO_SLOW = Problem(
 CRASHED = Problem(
     "the NVIDIA library ended the process that asked it ({0})", "see whether nvidia-smi works; restart"
 )
+NOT_STARTED = Problem(
+    "the process that asks the NVIDIA driver cannot be started ({0})",
+    "see whether this account may run this Python, and what limits its processes",
+)
 NO_GPUS = Problem(
     "the NVIDIA driver knows no GPU that can be handed out", "see what nvidia-smi -L shows on this machine"
 )
@@ -54,6 +58,8 @@ _KNOWN = {
         "restart the machine, as after every update of the driver",
     ),
 }
+NO_DRIVER = (NO_MODULE, _KNOWN[LIBRARY_NOT_FOUND], _KNOWN[DRIVER_NOT_LOADED])
+"""As it is where there is no NVIDIA GPU; but it may also be that something is missing."""
 _OF_A_CARD = {
     GPU_IS_LOST: "it is lost: it has fallen off the bus; only a restart of the machine brings it back",
     RESET_REQUIRED: "it must be reset: nvidia-smi --gpu-reset, once nothing uses it",

@@ -17,7 +17,10 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.nvidia.cards import reading_from_json, reading_to_json
 from bitfusion_pool.inventory.nvidia.nvml_problems import (
     CRASHED,
+    NO_DRIVER,
+    NO_GPUS,
     NO_MODULE,
+    NOT_STARTED,
     TOO_SLOW,
     Problem,
     problem_of,
@@ -25,6 +28,7 @@ from bitfusion_pool.inventory.nvidia.nvml_problems import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from subprocess import Popen
     from typing import Any
 
     from bitfusion_pool.inventory.nvidia.cards import Reading
@@ -40,6 +44,10 @@ class NvidiaUnusable(PoolUnreadable):
     """This machine's NVIDIA GPUs cannot be read; the message says why and what to do."""
 
 
+class NoNvidiaDriver(NvidiaUnusable):
+    """There is no driver that runs, or nothing to ask it with: perhaps the machine has no NVIDIA GPU."""
+
+
 def read_cards(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Reading:
     """All NVIDIA cards of this machine now. Blocks up to `limit_s` seconds.
 
@@ -52,19 +60,9 @@ def read_cards(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Reading:
     Raises:
         NvidiaUnusable: There is no reading.
     """
-    import json
     import subprocess
 
-    # -I: no folder that the caller stands in or names for other programs decides what is imported
-    command = [sys.executable, "-I", os.path.abspath(__file__)]
-    process = subprocess.Popen(
-        command,
-        env=dict(environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        close_fds=True,
-    )
+    process = start_reading(environ)
     try:
         out, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -73,23 +71,64 @@ def read_cards(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Reading:
             process.communicate(timeout=0.5)
         except subprocess.TimeoutExpired:
             pass  # in the driver, where no signal reaches it; it ends when the driver does
-        raise _unusable(TOO_SLOW, limit_s) from None
+        raise too_slow(limit_s) from None
+    return reading_of_answer(out, process.returncode)
+
+
+def start_reading(environ: Mapping[str, str]) -> Popen[bytes]:
+    """The reading process; it writes its answer to its stdout, and ends. For who must not block.
+
+    Raises:
+        NvidiaUnusable: It cannot be started.
+    """
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            # -I: no folder that the caller stands in or names for others decides what is imported
+            [sys.executable, "-I", os.path.abspath(__file__)],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise _unusable(NOT_STARTED, error.strerror) from None
+
+
+def reading_of_answer(out: bytes, status: int) -> Reading:
+    """The reading in what the reading process wrote before it ended with this status, as `Popen` counts it.
+
+    Raises:
+        NvidiaUnusable: It has none, or crashed.
+    """
+    import json
+
     try:
         answer = json.loads(out[:MOST_BYTES])
         if "reading" in answer:
             return reading_from_json(answer["reading"])
         problem = Problem(str(answer["why"]), str(answer["cure"]))
     except (ValueError, KeyError, TypeError):
-        code = process.returncode
-        raise _unusable(CRASHED, f"signal {-code}" if code < 0 else f"status {code}") from None
+        raise _unusable(CRASHED, f"signal {-status}" if status < 0 else f"status {status}") from None
     raise _unusable(problem)
 
 
+def too_slow(limit_s: float) -> NvidiaUnusable:
+    """The error for a driver that did not answer within so many seconds."""
+    return _unusable(TOO_SLOW, limit_s)
+
+
+def no_gpus(reading: Reading) -> NvidiaUnusable:
+    """The error for a driver that answers, and has nothing to hand out."""
+    notes = "".join(f"; {note}" for note in reading.notes)
+    return _unusable(Problem(NO_GPUS.why + notes, NO_GPUS.cure))
+
+
 def _unusable(problem: Problem, *values: object) -> NvidiaUnusable:
-    why = (
-        f"this machine's NVIDIA GPUs cannot be used: {problem.why.format(*values) if values else problem.why}"
-    )
-    return NvidiaUnusable("", why, problem.cure)
+    why = problem.why.format(*values) if values else problem.why
+    kind = NoNvidiaDriver if problem in NO_DRIVER else NvidiaUnusable
+    return kind("", f"this machine's NVIDIA GPUs cannot be used: {why}", problem.cure)
 
 
 def _answer() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from bitfusion_client.request import GpuRequest
+from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder
@@ -66,6 +67,7 @@ entries = st.builds(
     st.none() | seconds,
     st.lists(shares, max_size=2).map(tuple),
 )
+uses = st.builds(DeviceUse, whole, text, st.none() | whole, text)
 snapshots = st.builds(
     PoolSnapshot,
     seconds,
@@ -75,6 +77,7 @@ snapshots = st.builds(
     st.integers(0, 10),
     st.lists(shares, max_size=2).map(tuple),
     text,
+    st.lists(st.tuples(text, whole, uses), max_size=2).map(tuple),
 )
 
 messages_of_clients: st.SearchStrategy[Message] = st.one_of(

@@ -8,6 +8,7 @@ from bitfusion_pool.inventory.nvidia.cards import Card, CardProcess, Reading
 from bitfusion_pool.inventory.nvidia.device_use import (
     DeviceUse,
     less_what_is_used,
+    steady_use,
     unreadable_use,
     usable_servers,
     use_from_json,
@@ -16,7 +17,7 @@ from bitfusion_pool.inventory.nvidia.device_use import (
 )
 from bitfusion_pool.inventory.servers import Device, Server
 
-OURS = 100
+OURS, THEIRS = 100, 200
 REAL = Device(0, "NVIDIA Test", 16000, simulated=False, uuid="GPU-1")
 SERVER = Server("local", "127.0.0.1", 56001, (REAL,))
 SIMULATED = Server("other", "127.0.0.2", 56001, (Device(0, "x", 16160),))
@@ -24,14 +25,18 @@ KEY = (SERVER.key, 0)
 Processes = list[tuple[int, int | None]]
 
 
-def use(used: int, processes: Processes, leased: tuple[int, ...] = ()) -> DeviceUse:
+def owner_of(pid: int) -> str:
+    return {OURS: "ada", OURS + 1: "ada", THEIRS: "bob"}.get(pid, "")
+
+
+def use(used: int, processes: Processes, leased: tuple[int, ...] = (), theirs: int = 0) -> DeviceUse:
     card = Card("GPU-1", "NVIDIA Test", 16000, used, 7, tuple(CardProcess(*one) for one in processes))
-    names = {7: "Xorg", 8: "python", 9: "blender", 10: "game"}
+    names = {7: "Xorg", 8: "python", 9: "blender", 10: "game", OURS: "a", OURS + 1: "a", THEIRS: "b"}
     found = use_of_devices(
         (SERVER, SIMULATED),
         Reading("", "", (card,)),
-        {KEY: leased},
-        OURS.__eq__,
+        {KEY: {"ada": leased, **({"bob": (theirs,)} if theirs else {})} if leased else {}},
+        owner_of,
         lambda pid: names.get(pid, ""),
     )
     assert set(found) == {KEY}
@@ -67,13 +72,57 @@ def test_used_outside_the_pool(
     assert use(used, processes, leased) == DeviceUse(foreign, programs, 7)
 
 
+@pytest.mark.parametrize(
+    ("used", "processes", "foreign", "programs"),
+    [
+        (15000, [(OURS, 8500), (THEIRS, 6500)], 0, ""),  # each with its context
+        (
+            11000,
+            [(OURS, 8500), (OURS + 1, 2500)],
+            1976,
+            "a (pid 100, beyond its lease), a (pid 101, beyond its lease)",
+        ),
+        (12000, [(THEIRS, 12000)], 12000 - 7024, "b (pid 200, beyond its lease)"),  # not out of ada's
+        (15000, [(OURS, 8000), (THEIRS, None)], 0, ""),  # bob's memory is not told, and fits
+        (15000, [(OURS, 8000)], 0, ""),  # bob's process is not told at all
+        (9000, [(7, 1000), (OURS, 8000)], 1000, "Xorg (pid 7)"),
+    ],
+)
+def test_each_owner_may_use_what_he_has_leased_and_no_more(
+    used: int, processes: Processes, foreign: int, programs: str
+) -> None:
+    assert use(used, processes, (8000,), 6000) == DeviceUse(foreign, programs, 7)
+
+
+def test_who_has_leased_another_device_is_a_stranger_here() -> None:
+    assert use(3000, [(OURS, 3000)]) == DeviceUse(3000, "a (pid 100)", 7)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (DeviceUse(5000, "x", 7), DeviceUse(4900, "y", 8), DeviceUse(5000, "y", 8)),
+        (DeviceUse(5000, "x"), DeviceUse(4744, "x"), DeviceUse(4744, "x")),
+        (DeviceUse(5000, "x"), DeviceUse(5001, "x"), DeviceUse(5001, "x")),
+        (DeviceUse(100, "x"), DeviceUse(), DeviceUse()),
+        (DeviceUse(problem="lost"), DeviceUse(5, "x"), DeviceUse(5, "x")),
+        (DeviceUse(5, "x"), DeviceUse(problem="lost"), DeviceUse(problem="lost")),
+        (None, DeviceUse(5, "x"), DeviceUse(5, "x")),
+    ],
+)
+def test_small_changes_of_others_memory_are_not_told(
+    before: DeviceUse | None, now: DeviceUse, told: DeviceUse
+) -> None:
+    assert steady_use({KEY: before} if before else {}, {KEY: now}) == {KEY: told}
+
+
 def test_a_card_that_is_gone_or_lost_has_a_problem() -> None:
-    gone = use_of_devices((SERVER,), Reading("", "", ()), {}, OURS.__eq__, str)
+    gone = use_of_devices((SERVER,), Reading("", "", ()), {}, owner_of, str)
     assert gone[KEY].text() == (
         "the driver no longer shows it: it has fallen off the bus, or its MIG devices were changed"
     )
     lost = Card("GPU-1", "x", 0, problem="it is lost")
-    found = use_of_devices((SERVER,), Reading("", "", (lost,)), {}, OURS.__eq__, str)
+    found = use_of_devices((SERVER,), Reading("", "", (lost,)), {}, owner_of, str)
     assert found == {KEY: DeviceUse(problem="it is lost")}
     assert usable_servers((SERVER, SIMULATED), found)[0].devices == ()
     assert usable_servers((SERVER, SIMULATED), found)[1] == SIMULATED
