@@ -219,6 +219,18 @@ class Ledger:
                 write_meta(self._db, _ORDER, order)
                 self._queue.grant(transaction)
 
+    def use_servers(self, servers: tuple[Server, ...], version: str) -> None:
+        """Hand out these servers' devices from now on; leases stay. Nothing if `version` is the last one.
+
+        Called by a service whose folder has no pool.toml; the next pool.toml replaces them.
+        """
+        with self._translated_errors():
+            if self._inventory.configuration_version == version:
+                return
+            with self._transaction() as transaction:
+                self._inventory.replace(servers, {}, version)
+                self._queue.inventory_replaced(transaction)
+
     def entry(self, entry_id: str) -> Entry | None:
         """The entry as it is now; None if it is gone."""
         with self._translated_errors():

@@ -9,6 +9,8 @@
 - ``operations``: what is done with the ledger for whom; ``limits``, ``lease_secrets``, ``refusal``
 - ``entry_watch``: who is told what of the queue; ``queued_request``; ``lease_watch``: leases whose clients
   are gone; ``remote_leases``: those of clients on other machines; ``timed_event``
+- ``found_devices``: what is handed out without a pool.toml; ``device_readings``: what others use of real
+  devices; ``card_reader``: one reading; ``process_users``: whose a process on a card is
 - ``metrics``: what Prometheus reads
 
 One thread runs everything, in turns of a few milliseconds.

@@ -59,6 +59,7 @@ class PoolOperations:
         ledger: The service's ledger.
         times: What clients on other machines are told.
         changed: Called after everything that may change who holds or waits; it must not call back at once.
+        once_known: Calls what it is given once the pool's real devices have been read, which may be at once.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class PoolOperations:
     ) -> None:
         self.ledger = ledger
         self.changed = changed
+        self.once_known: Callable[[Callable[[], None]], None] = lambda answer: answer()
         self._secrets = secrets
         self._limits = limits
         self._pool = pool
@@ -100,9 +102,12 @@ class PoolOperations:
         if now >= self._snapshot_until:
             found = take_snapshot(self.ledger)
             free = tuple(Share(server, number, mib) for (server, number), mib in found.free.items())
+            use = tuple((server, number, one) for (server, number), one in (found.use or {}).items())
             entries = (*found.held, *found.waiting)
             self._snapshot = format_snapshot(
-                PoolSnapshot(found.taken_at, found.clock, found.servers, entries, 0, free, self._emulation())
+                PoolSnapshot(
+                    found.taken_at, found.clock, found.servers, entries, 0, free, self._emulation(), use
+                )
             )
             self._snapshot_until = now + _SNAPSHOT_S
         return self._snapshot
@@ -245,6 +250,10 @@ class PoolOperations:
         if removed or counter != self._counter:
             self._counter = counter
             self._has_changed()
+
+    def devices_changed(self) -> None:
+        """What is known of the devices has changed, and with it who holds what."""
+        self._has_changed()
 
     # --- inside ----------------------------------------------------------------------------------------
 

@@ -23,10 +23,13 @@ from bitfusion_pool.ledger.service_lock import take_service_lock
 from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE
 from bitfusion_pool.own_files import user_name
 from bitfusion_pool.service.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
+from bitfusion_pool.service.card_reader import CardReader
 from bitfusion_pool.service.certificate import ServiceCertificate
 from bitfusion_pool.service.connection import Connection
 from bitfusion_pool.service.connection_counts import ConnectionCounts, Strangers
+from bitfusion_pool.service.device_readings import DeviceReadings
 from bitfusion_pool.service.entry_watch import EntryWatch
+from bitfusion_pool.service.found_devices import choose_devices
 from bitfusion_pool.service.kept_requests import KeptRequests
 from bitfusion_pool.service.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.lease_watch import LeaseWatch
@@ -68,8 +71,9 @@ def serve(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
         adopted = adopt_requests(folder)
         with Ledger(environ) as ledger:
             ledger.serve_fairly(settings.fair)
+            choose_devices(ledger, environ, settings.gpus)
             metrics = _metrics(settings.metrics_port)
-            asyncio.run(_serve(settings, ledger, metrics, adopted))
+            asyncio.run(_serve(settings, environ, ledger, metrics, adopted))
     finally:
         os.close(lock)
 
@@ -81,7 +85,12 @@ class Service:
     """
 
     def __init__(
-        self, settings: ServiceSettings, ledger: Ledger, metrics: Metrics, adopted: Mapping[str, LeaseLock]
+        self,
+        settings: ServiceSettings,
+        environ: Mapping[str, str],
+        ledger: Ledger,
+        metrics: Metrics,
+        adopted: Mapping[str, LeaseLock],
     ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -104,6 +113,10 @@ class Service:
         self.lease_watch = LeaseWatch(self.operations)
         self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, KEPT_S)
         self.remote_leases = RemoteLeases(self.operations, times.closed_s, times.silent_s, metrics)
+        self.device_readings = DeviceReadings(
+            ledger, CardReader(environ), loop, self.operations.devices_changed
+        )
+        self.operations.once_known = self.device_readings.once_known
         self._check_size()
         self._tokens = PoolTokens(ledger)
         self._counts = ConnectionCounts(settings.connections_per_user, settings.connections)
@@ -201,9 +214,13 @@ class Service:
 
 
 async def _serve(
-    settings: ServiceSettings, ledger: Ledger, metrics: Metrics, adopted: Mapping[str, LeaseLock]
+    settings: ServiceSettings,
+    environ: Mapping[str, str],
+    ledger: Ledger,
+    metrics: Metrics,
+    adopted: Mapping[str, LeaseLock],
 ) -> None:
-    service = Service(settings, ledger, metrics, adopted)
+    service = Service(settings, environ, ledger, metrics, adopted)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -213,6 +230,7 @@ async def _serve(
         loop.create_task(service.lease_watch.run()),
         loop.create_task(service.remote_leases.run()),
         loop.create_task(service.look_again()),
+        loop.create_task(service.device_readings.run()),
         loop.create_task(stop.wait()),
     ]
     _log.info(
@@ -223,6 +241,7 @@ async def _serve(
             "folder": ledger.folder,
             "servers": len(ledger.servers),
             "gpus": sum(len(server.devices) for server in ledger.servers),
+            "simulated": not ledger.has_real_devices,
             "entries": ledger.check_integrity(),
         },
     )

@@ -75,6 +75,8 @@ class Session:
         self._refusals = refusals
         self._loop = loop
         self._on_end = on_end
+        self._asked: Acquire | None = None  # before it is in the ledger
+        self._is_looking = False
         self._wait: QueuedRequest | None = None
         self._leases: set[str] = set()
         self._hello_timer = loop.call_later(HELLO_S, self._no_hello)
@@ -95,8 +97,12 @@ class Session:
 
     def line(self, line: bytes) -> None:
         """See `LineHandler`."""
+        self._do(lambda: self._handle(line))
+
+    def _do(self, step: Callable[[], None]) -> None:
+        """Do what the client asks, and tell it what is refused."""
         try:
-            self._handle(line)
+            step()
         except Refusal as refusal:
             self.refuse(refusal)
         except BitfusionError as error:
@@ -113,6 +119,7 @@ class Session:
     def closed(self) -> None:
         """See `LineHandler`."""
         self._hello_timer.cancel()
+        self._asked = None
         self._part_from_queue()
         for lease in self._leases:
             self._entry_watch.remove(lease)
@@ -126,11 +133,13 @@ class Session:
         self._refusals.refused(self._shown, refusal)
         self._send(refusal.to_message())
         if refusal.code in refusal_codes.ENDS_THE_CONNECTION or self._peer is None:
+            self._asked = None
             self._part_from_queue()
             self._connection.end()
 
     def end_of_service(self) -> None:
         """The service ends: whoever waits hears it. Leases stay, and requests for the next service."""
+        self._asked = None
         self._keep_request()
         self._send(
             Refusal(
@@ -203,7 +212,7 @@ class Session:
         elif isinstance(message, Acquire):
             self._acquire(message)
         elif isinstance(message, Look):
-            self._connection.send(self._operations.snapshot_line())
+            self._look()
         elif isinstance(message, Cancel):
             self._cancel()
         elif isinstance(message, Release):
@@ -232,13 +241,29 @@ class Session:
         self._hello_timer.cancel()
         self._send(self._operations.welcome(self._peer))
 
+    def _look(self) -> None:
+        if self._is_looking:  # one at a time, or a client could let them pile up
+            self._connection.send(self._operations.snapshot_line())
+            return
+        self._is_looking = True
+        self._operations.once_known(self._show)
+
+    def _show(self) -> None:
+        self._is_looking = False
+        self._do(lambda: self._connection.send(self._operations.snapshot_line()))
+
     def _acquire(self, message: Acquire) -> None:
         self._check_that_nothing_waits()
-        entry, lock = self._operations.submit(message, self.peer)
-        self._begin(entry, lock, message.inside)
+        self._asked = message
+        self._operations.once_known(self._acquire_asked)
+
+    def _acquire_asked(self) -> None:
+        message, self._asked = self._asked, None
+        if message is not None:  # else the client has left meanwhile
+            self._do(lambda: self._begin(*self._operations.submit(message, self.peer), message.inside))
 
     def _check_that_nothing_waits(self) -> None:
-        if self._wait is not None:
+        if self._wait is not None or self._asked is not None:
             raise Refusal(refusal_codes.BAD_MESSAGE, "this connection waits for GPUs already")
 
     def _begin(self, entry: Entry, lock: LeaseLock, inside: str) -> None:
@@ -275,7 +300,7 @@ class Session:
         self._connection.send(granted.format(), fd)
 
     def _cancel(self) -> None:
-        wait = self._wait
+        wait, self._asked = self._wait, None
         self._leave_queue()
         self._send(Released(wait.entry.entry_id if wait else ""))
 

@@ -18,6 +18,7 @@ from bitfusion_client.errors import WrongSetting
 from bitfusion_client.structured_logs import FORMATS
 from bitfusion_pool.access.addresses import Address, parse_address
 from bitfusion_pool.own_files import read_text
+from bitfusion_pool.service.found_devices import AUTO, CHOICES
 
 PREFIX = "BITFUSION_POOL_"
 DEFAULT_FILE = "/etc/bitfusion-pool/service.toml"
@@ -38,6 +39,7 @@ class ServiceSettings:
     listen: str = ""
     certificate: str = ""
     name: str = ""
+    gpus: str = AUTO
     leases_per_user: int = 0
     gpus_per_user: int = 0
     waiting_per_user: int = 64
@@ -161,6 +163,13 @@ TABLE = (
         _path,
     ),
     Setting("name", "TEXT", "the pool's name for people. Default: the machine's", _short_text),
+    Setting(
+        "gpus",
+        "WHICH",
+        "what a pool without pool.toml hands out: auto (the machine's NVIDIA GPUs, simulated ones if it has "
+        "none), nvidia, or simulated. Default: auto",
+        _one_of(*CHOICES),
+    ),
     Setting(
         "leases_per_user",
         "N",

@@ -8,11 +8,14 @@ _UNIT = """\
 # Written by `bitfusion-pool serve --print-unit`.
 [Unit]
 Description=Bitfusion pool: shares this machine's GPUs between its users
-After=network.target
+# The driver's own services make its device files, which this account cannot.
+After=network.target systemd-modules-load.service nvidia-persistenced.service
 
 [Service]
 Type=exec
 User=bitfusion-pool
+# Where nothing else has made the device files of NVIDIA's driver. Run as root; missing without the driver.
+ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 0
 ExecStart={command}
 Restart=always
 RestartSec=1

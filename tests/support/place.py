@@ -58,6 +58,7 @@ class Place:
         os.environ[MARK] = self.mark
         os.environ["XDG_RUNTIME_DIR"] = str(self.runtime)
         os.environ["BITFUSION_POOL_DIR"] = str(self.pool)
+        os.environ["BITFUSION_POOL_GPUS"] = "simulated"  # whatever the machine of the tests has
         os.environ["XDG_STATE_HOME"] = str(self.root / "state")
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
             folder = self.root / name.lower()

@@ -136,6 +136,15 @@ def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
         running.end()
 
 
+def test_the_unit_lets_the_service_open_nvidias_devices() -> None:
+    lines = unit_text(sys.executable, None).splitlines()
+    assert "DeviceAllow=char-nvidia* rw" in lines
+    assert "DevicePolicy=closed" in lines
+    assert not any(line.startswith("PrivateDevices") for line in lines)  # it would hide them
+    # without the driver there is no such command, which is no reason not to start
+    assert "ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 0" in lines
+
+
 def test_the_unit_is_what_systemd_understands(tmp_path: Path) -> None:
     text = serve("serve", "--print-unit", "--settings", "/etc/a b.toml").stdout
     assert text == unit_text(sys.executable, "/etc/a b.toml")
