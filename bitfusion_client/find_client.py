@@ -29,12 +29,12 @@ class FoundClient:
     Attributes:
         path: Absolute.
         kind: How it was found: ``configured``, ``path``, ``injected`` or ``embedded``.
-        is_simulated_pool: Whether it is the embedded pool's, wherever it was found.
+        is_embedded_pool: Whether it is the embedded pool's, wherever it was found.
     """
 
     path: str
     kind: str
-    is_simulated_pool: bool
+    is_embedded_pool: bool
 
 
 def find_client(
@@ -65,13 +65,13 @@ def find_client(
     raise ClientNotFound(found.looked_at, configured=found.configured)
 
 
-def is_simulated_pool(explicit: str | None, environ: Mapping[str, str]) -> bool:
+def is_embedded_pool(explicit: str | None, environ: Mapping[str, str]) -> bool:
     """Whether `find_client` would find the embedded pool's; False also where it finds none.
 
     The kernel's proxy asks before its first reply, for which importing the errors costs too much.
     """
     found = _look(explicit, environ)
-    return isinstance(found, FoundClient) and found.is_simulated_pool
+    return isinstance(found, FoundClient) and found.is_embedded_pool
 
 
 @dataclass(frozen=True, slots=True)

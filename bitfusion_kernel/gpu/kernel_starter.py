@@ -196,13 +196,13 @@ class KernelStarter:
 
         So a config file that has not been read by now is not read for it, though it might name the client.
         """
-        from bitfusion_client.find_client import ENVIRONMENT_NAME, is_simulated_pool
+        from bitfusion_client.find_client import ENVIRONMENT_NAME, is_embedded_pool
 
         if self._settings is not None:
             configured = self._settings.client
         else:
             configured = os.environ.get(ENVIRONMENT_NAME) or self._arguments.value("client")
-        return is_simulated_pool(configured, os.environ)
+        return is_embedded_pool(configured, os.environ)
 
     def client_environment(self) -> dict[str, str]:
         """The environment of the wrapper and of `bitfusion` commands: ours, with the client on PATH."""

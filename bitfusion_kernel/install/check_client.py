@@ -27,11 +27,11 @@ def check_client(explicit: str | None) -> Iterator[Finding]:
     except BitfusionError as error:
         yield Finding.from_error("client", error)
         return
-    kind = "the embedded pool's" if client.is_simulated_pool else client.kind
+    kind = "the embedded pool's" if client.is_embedded_pool else client.kind
     yield Finding(PASS, "client", f"{client.path} ({kind})")
     for words in (["version"], ["list_gpus"]):
         yield ask_client(client.path, words)
-    if client.is_simulated_pool:
+    if client.is_embedded_pool:
         yield from check_pool(client.path)
 
 

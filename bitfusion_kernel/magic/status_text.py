@@ -26,7 +26,7 @@ def render(kernel: KernelView, now: float, clock: float) -> str:
     """
     notes = [("Note", line) for line in kernel.hints]
     if not kernel.running and _uses_embedded_pool(kernel):
-        notes.append(("Note", f"{simulated.NOTE}."))
+        notes.append(("Note", f"{simulated.pool_note()}."))
     return _aligned([*_kernel_rows(kernel, now, clock), ("Client", _client(kernel)), *notes])
 
 
@@ -110,7 +110,7 @@ def _client(kernel: KernelView) -> str:
 
 def _uses_embedded_pool(kernel: KernelView) -> bool:
     try:
-        return kernel.find_client().is_simulated_pool
+        return kernel.find_client().is_embedded_pool
     except BitfusionError:
         return False
 

@@ -3,14 +3,42 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from bitfusion_kernel.gpu.simulated import BANNER_LINE, holds_only_simulated, with_banner_line
+from bitfusion_kernel.gpu import simulated
+from bitfusion_kernel.gpu.simulated import (
+    BANNER_LINE,
+    holds_only_simulated,
+    pool_line,
+    pool_note,
+    with_banner_line,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine of the tests has."""
+    monkeypatch.setattr(simulated, "_OF_A_DRIVER", ())
 
 
 def test_the_line_in_the_banner_is_one_short_sentence() -> None:
     assert BANNER_LINE == "Simulated GPUs compute on the CPU; %bitfusion shows what this kernel has."
+
+
+@pytest.mark.parametrize("file", ["proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"])
+def test_where_there_is_an_nvidia_driver_nobody_knows_before_he_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.undo()
+    assert pool_note(str(tmp_path)) == "Simulated GPUs compute on the CPU"
+    assert pool_line(str(tmp_path)) == BANNER_LINE
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+    said = "GPUs of the embedded pool may be simulated, which compute on the CPU; %bitfusion pool shows them"
+    assert pool_note(str(tmp_path)) == said
+    assert pool_line(str(tmp_path)) == f"{said}."
 
 
 @pytest.mark.parametrize("banner", ["Python 3\nTip: one\n", "Python 3\nTip: one"])

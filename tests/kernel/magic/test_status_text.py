@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bitfusion_client.client_output import format_back_in_reach, format_out_of_reach
 from bitfusion_client.clock_time import clock_time
 from bitfusion_client.find_client import FoundClient
+from bitfusion_kernel.gpu.simulated import pool_note
 from bitfusion_kernel.magic import status_text
 from tests.kernel.gpu.acquisitions import STAMP, asked, launched
 from tests.kernel.magic.kernel_view import FakeKernel
@@ -42,12 +43,12 @@ def test_the_embedded_client_is_told_as_such() -> None:
 
 def test_before_there_is_a_gpu_of_the_embedded_pool_the_note_says_what_simulated_ones_do() -> None:
     kernel = FakeKernel()
-    note = "Note      Simulated GPUs compute on the CPU."
+    note = f"Note      {pool_note()}."
     assert note not in status_text.render(kernel, 0.0, LATER).splitlines()
     kernel.client = FoundClient("/x/bitfusion", "configured", True)
     assert note in status_text.render(kernel, 0.0, LATER).splitlines()
     kernel.acquisition, kernel.running = launched(), True
-    assert "Simulated" not in status_text.render(kernel, 4.0, LATER)
+    assert "imulated GPUs" not in status_text.render(kernel, 4.0, LATER)
 
 
 def test_a_missing_client_is_told_in_one_line() -> None:
