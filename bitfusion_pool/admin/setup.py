@@ -13,7 +13,7 @@ from bitfusion_pool.client.pool_choice import OWN, VARIABLE, choose_pool
 from bitfusion_pool.inventory.configuration import MAX_BYTES, parse_configuration, wrong_configuration
 from bitfusion_pool.ledger.complaints import unreadable
 from bitfusion_pool.ledger.database import open_database, open_folder, remove_database
-from bitfusion_pool.ledger.entries import RESERVED, Entry
+from bitfusion_pool.ledger.entries import REMOTE, RESERVED, Entry
 from bitfusion_pool.ledger.entry_table import all_entries
 from bitfusion_pool.ledger.lease_lock import count_held_locks
 from bitfusion_pool.ledger.ledger import Ledger
@@ -67,14 +67,7 @@ def init(
     if running:
         # a new ledger would not know of them and would hand out their GPUs again
         raise ClientFailed("", f"{running} programs hold GPUs of this pool or wait for them; end them first")
-    reserved = _reservations(folder)
-    if reserved:
-        names = ", ".join(entry.entry_id for entry in reserved)
-        raise ClientFailed(
-            "",
-            f"request_gpus keeps GPUs of this pool: {names}; "
-            f"end each with bitfusion-pool --dir {folder} reap --force LEASE",
-        )
+    _check_that_nothing_is_kept(folder)
     warning = ""
     if nvidia:
         from bitfusion_pool.admin.nvidia_setup import nvidia_configuration
@@ -161,13 +154,26 @@ def _check_that_nobody_serves(folder: str) -> None:
         )
 
 
-def _reservations(folder: str) -> list[Entry]:
-    """What `request_gpus` holds, which no lock shows; nothing can be known of a ledger that is damaged."""
+def _check_that_nothing_is_kept(folder: str) -> None:
+    kept = _kept_without_a_lock(folder)
+    for kind, who in (
+        (RESERVED, "request_gpus keeps GPUs of this pool"),
+        (REMOTE, "clients on other machines hold GPUs of this pool or wait for them"),
+    ):
+        names = ", ".join(entry.entry_id for entry in kept if entry.kind == kind)
+        if names:
+            raise ClientFailed(
+                "", f"{who}: {names}; end each with bitfusion-pool --dir {folder} reap --force LEASE"
+            )
+
+
+def _kept_without_a_lock(folder: str) -> list[Entry]:
+    """What no program here holds; nothing can be known of a ledger that is damaged."""
     if not os.path.lexists(f"{folder}/{DATABASE}"):
         return []
     try:
         with closing(open_database(folder)) as db:
-            found = [entry for entry in all_entries(db) if entry.kind == RESERVED]
+            found = [entry for entry in all_entries(db) if entry.kind in (RESERVED, REMOTE)]
     except (BitfusionError, sqlite3.Error):
         return []
     now = clock()

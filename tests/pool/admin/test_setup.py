@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from bitfusion_client.request import GpuRequest
-from bitfusion_pool.ledger.entries import HELD
+from bitfusion_pool.ledger.entries import HELD, REMOTE
 from tests.pool.admin.expected import EMPTY_STATUS
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
@@ -71,6 +71,19 @@ def test_init_names_the_reservations_that_a_new_ledger_would_forget(client: Pool
         f"end each with bitfusion-pool --dir {client.folder} reap --force LEASE\n"
     )
     assert client.entries(HELD) == [entry]
+    assert client.admin("--dir", str(client.folder), "reap", "--force", entry.entry_id).returncode == 0
+    assert client.admin("init", "--force").returncode == 0
+
+
+def test_init_names_the_leases_of_clients_on_other_machines(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        entry, _ = ledger.submit(GpuRequest(1), somebody(), kind=REMOTE)
+    done = client.admin("init", "--force")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"Error: clients on other machines hold GPUs of this pool or wait for them: {entry.entry_id}; "
+        f"end each with bitfusion-pool --dir {client.folder} reap --force LEASE\n"
+    )
     assert client.admin("--dir", str(client.folder), "reap", "--force", entry.entry_id).returncode == 0
     assert client.admin("init", "--force").returncode == 0
 

@@ -1,0 +1,295 @@
+"""Bounds over the network: no TLS, old TLS, slow, many, damaged, deaf; and others' work meanwhile."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.access.tls import client_context
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import Acquire, Alive, Hello, Look, Release, Resume
+from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused
+from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT
+from tests.pool.service.test_bounds import memory, open_files
+from tests.pool.service.tls_client import HOST, NetworkService, TlsClient
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
+LIMIT_S = 20.0
+CLIENT_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(20)  # the beginning of one
+
+
+@pytest.fixture
+def network(base: Path) -> Iterator[NetworkService]:
+    service = NetworkService(base, "--connections-per-address", "40", "--waiting-per-user", "0")
+    service.start()
+    yield service
+    service.end()
+
+
+def connected(service: NetworkService) -> socket.socket:
+    """A connection without TLS."""
+    return socket.create_connection((HOST, service.port), scaled(LIMIT_S))
+
+
+def everything(plain: socket.socket) -> bytes:
+    """What comes until the connection ends, by whichever end."""
+    found = b""
+    try:
+        while data := plain.recv(1 << 16):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_a_web_browser_is_told_that_this_is_no_web_server(network: NetworkService) -> None:
+    with connected(network) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\nHost: pool\r\n\r\n")
+        answer = everything(plain)
+    assert answer.startswith(b"HTTP/1.0 400 Bad Request\r\n")
+    assert answer.endswith(b"This port speaks TLS, and is for the bitfusion command; it is no web server.\n")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_older_tls_is_refused(network: NetworkService, version: ssl.TLSVersion) -> None:
+    context = client_context(network.authority)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with connected(network) as plain, pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"):
+        context.wrap_socket(plain, server_hostname=HOST)
+    wait_until(lambda: any("no TLS connection: " in str(line.get("reason")) for line in network.log))
+
+
+def test_who_does_not_finish_is_sent_away_and_makes_room(network: NetworkService) -> None:
+    """Forty connections of one address may be strangers; one that has shown its token is none."""
+    token = network.token("ada")
+    with network.remote(token) as known:
+        silent = [connected(network) for _ in range(20)]
+        halves = [connected(network) for _ in range(19)]
+        for half in halves:
+            half.sendall(CLIENT_HELLO)
+        mute = network.stranger()
+        with connected(network) as one_more:
+            assert everything(one_more) == b""
+        known.ask(Alive(), Alive)
+        refused = mute.expect(Refused)
+        assert refused.code == refusal_codes.TOO_SLOW
+        assert refused.message == "no hello came within 5 seconds"
+        assert mute.receive() is None
+        mute.close()
+        for plain in (*silent, *halves):
+            everything(plain)
+            plain.close()
+        with network.remote(token) as another:
+            another.ask(Alive(), Alive)
+        wait_until(lambda: any("too many connections" in str(line.get("reason")) for line in network.log))
+
+
+def send_until_nothing_goes(client: TlsClient) -> None:
+    """Neither read nor stop, until the other side takes no more."""
+    try:
+        while True:
+            client.socket.sendall(Look().format() * 1000)
+    except (TimeoutError, ssl.SSLWantWriteError, ConnectionError):
+        pass
+
+
+def test_who_reads_nothing_fills_no_memory_of_ours(network: NetworkService) -> None:
+    token = network.token("ada")
+    with network.client() as holder, network.remote(token) as deaf, network.remote(token) as other:
+        for _ in range(20):
+            holder.send(Acquire(GpuRequest(1, 0.05), label="x" * 60))
+        network.until_entries(20)
+        other.ask(Look(), PoolSnapshot)
+        before = memory(network.pid)
+        deaf.socket.settimeout(0.5)
+        send_until_nothing_goes(deaf)
+        other.ask(Look(), PoolSnapshot)
+        assert memory(network.pid) - before < 8 << 20
+
+
+def test_two_hundred_over_the_network_are_served_strictly_in_order(base: Path) -> None:
+    service = NetworkService(base, "--waiting-per-user", "0", "--messages-per-user", "100000")
+    service.start()
+    clients: list[TlsClient] = []
+    try:
+        token = service.token("ada")
+        clients += [service.remote(token) for _ in range(200)]
+        first, *others = clients
+        granted = first.ask(Acquire(GpuRequest(2)), Granted)
+        for client in others:
+            client.wait(GpuRequest(2))
+        numbers = [granted.entry.number]
+        first.release(granted)
+        for client in others:
+            granted = client.expect(Granted)
+            numbers.append(granted.entry.number)
+            client.release(granted)
+        assert numbers == sorted(set(numbers))
+        assert len(numbers) == len(clients)
+        service.until_entries(0)
+    finally:
+        for client in clients:
+            client.close()
+        service.end()
+
+
+class Attackers:
+    """What others do to the port, each once and then over again; counted by `attack`."""
+
+    def __init__(self, service: NetworkService) -> None:
+        self.service = service
+        self.random = random.Random(5)
+        self.good = service.token("good")
+        self.revoked = service.token("gone")
+        service.revoke("gone")
+        self.expired = service.token("late", lasts_s=-1)
+        with service.remote(self.good) as client:
+            ended = client.ask(Acquire(GpuRequest(1, 0.1)), Granted)
+            client.release(ended)
+        self.ended = ended
+        self.living = service.remote(service.token("owner"))
+        self.lease = self.living.ask(Acquire(GpuRequest(1, 0.1)), Granted)
+        self.kinds: tuple[Callable[[], None], ...] = (
+            self.no_tls,
+            self.damaged_handshake,
+            self.cut_handshake,
+            self.wrong_token,
+            self.bad_lines,
+            self.too_long,
+            self.others_secret,
+            self.flood_and_leave,
+        )
+
+    def attack(self, count: int) -> None:
+        for number in range(count):
+            try:
+                self.kinds[number % len(self.kinds)]()
+            except OSError:  # it was refused already
+                pass
+
+    def no_tls(self) -> None:
+        with connected(self.service) as plain:
+            plain.sendall(self.random.randbytes(self.random.randrange(1, 3000)))
+            plain.shutdown(socket.SHUT_WR)
+            everything(plain)
+
+    def damaged_handshake(self) -> None:
+        with connected(self.service) as plain:
+            hello = bytearray(client_hello())
+            hello[self.random.randrange(len(hello))] ^= 1 << self.random.randrange(8)
+            plain.sendall(hello)
+            plain.shutdown(socket.SHUT_WR)
+            everything(plain)
+
+    def cut_handshake(self) -> None:
+        with connected(self.service) as plain:
+            hello = client_hello()
+            plain.sendall(hello[: self.random.randrange(1, len(hello))])
+
+    def wrong_token(self) -> None:
+        token = self.random.choice((self.revoked, self.expired, "", "bfpool_", "x" * 9000, self.good[:-1]))
+        with self.service.stranger() as client:
+            refused = client.ask(Hello(1, "attack", token), Refused)
+            assert refused.code == refusal_codes.WRONG_TOKEN
+            assert client.receive() is None
+
+    def bad_lines(self) -> None:
+        with self.service.remote(self.good) as client:
+            line = self.random.choice(
+                (
+                    b"\n",
+                    b"{}\n",
+                    b"\xff\xfe\n",
+                    b'{"type":"acquire"}\n',
+                    b"[" * 5000 + b"\n",
+                    b"\0" * 99 + b"\n",
+                )
+            )
+            client.socket.sendall(line)
+            client.expect(Refused)
+
+    def too_long(self) -> None:
+        with self.service.remote(self.good) as client:
+            client.socket.sendall(b"x" * (LONGEST_FROM_CLIENT + 10))
+            assert client.expect(Refused).code == refusal_codes.BAD_MESSAGE
+
+    def others_secret(self) -> None:
+        with self.service.remote(self.good) as client:
+            for granted in (self.lease, self.ended):
+                for kind in (Resume, Release):
+                    refused = client.ask(kind(granted.entry.entry_id, granted.secret), Refused)
+                    assert refused.code == refusal_codes.LEASE_OVER
+
+    def flood_and_leave(self) -> None:
+        with self.service.remote(self.good) as client:
+            client.socket.sendall(Alive().format() * 50 + b'{"type":"he')
+
+    def close(self) -> None:
+        assert self.living.ask(Alive(), Alive) == Alive()  # nobody touched it
+        self.living.release(self.lease)
+        self.living.close()
+
+
+def client_hello() -> bytes:
+    """The first bytes of a handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname=HOST).do_handshake()
+    return outgoing.read()
+
+
+def attack_and_look(service: NetworkService, warm_up: int, count: int) -> None:
+    """Attack, and ask meanwhile as another client; prints what it cost that one and the service's memory."""
+    attackers = Attackers(service)
+    attackers.attack(warm_up)
+    before, files = memory(service.pid), open_files(service.pid)
+    waits = []
+    thread = threading.Thread(target=attackers.attack, args=(count,))
+    with service.remote(service.token("other")) as other:
+        thread.start()
+        while thread.is_alive():
+            began = time.monotonic()
+            other.ask(Alive(), Alive)
+            waits.append(time.monotonic() - began)
+            time.sleep(0.005)
+        thread.join()
+    grown = memory(service.pid) - before
+    waits.sort()
+    print(
+        f"{count} attacks: {grown / 1024:.0f} KiB more; answers to another client: median "
+        f"{waits[len(waits) // 2] * 1000:.1f} ms, slowest {waits[-1] * 1000:.1f} ms"
+    )
+    attackers.close()
+    assert waits[-1] < scaled(5.0)
+    assert grown < 4 << 20
+    wait_until(lambda: open_files(service.pid) <= files + 2, lambda: open_files(service.pid), LIMIT_S)
+    assert service.entries() == []
+    # no log of a line for each
+    assert sum(line["message"] == "refused" for line in service.log) < 100
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "count"),
+    [(40, 80), pytest.param(1000, 10_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])],
+)
+def test_attacks_leave_memory_flat_and_others_served(base: Path, warm_up: int, count: int) -> None:
+    service = NetworkService(base, "--messages-per-user", "100000")
+    service.start()
+    try:
+        attack_and_look(service, warm_up, count)
+    finally:
+        service.end()
