@@ -5,8 +5,9 @@
     python3 tools/gpu_check.py --python /path/to/python3    # whose PyTorch or TensorFlow computes
 
 Needs no network and no environment of this project, only nvidia-ml-py and a PyTorch or TensorFlow that sees
-the GPU. Makes a pool in a temporary folder, trains two programs side by side on the first card, lets a third
-one ask for more than its share, and prints what it saw. Ends with 0 only if every check held.
+the GPU. Makes a user's own pool in a temporary folder, trains two programs side by side on the first card,
+lets a third one ask for more than its share, and does the same with a service. Prints what it saw, and ends
+with 0 only if every check held.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ sys.path.insert(0, str(ROOT))
 from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards  # noqa: E402
 
 COMMAND = ROOT / "bitfusion_pool" / "bin" / "bitfusion"
+ADMIN = [sys.executable, "-m", "bitfusion_pool.admin.cli"]
+START_S = 30.0  # for a service: the driver may take 8 s
 LIMIT_S = 300.0
 SEEN = {
     "torch": "import torch; print(torch.cuda.device_count())",
@@ -121,11 +127,44 @@ class Check:
         return good
 
 
-def check(environ: dict[str, str], python: str, report: Check) -> None:
-    """All checks, on a machine that has a GPU, with the pool that `environ` names."""
-    made = run([sys.executable, "-m", "bitfusion_pool.admin.cli", "init", "--nvidia"], environ)
-    if not report.line(made.returncode == 0, (made.stdout or made.stderr).splitlines()[0]):
-        return
+def check_own_pool(environ: dict[str, str], python: str, report: Check) -> None:
+    """All checks with the pool of a user that `environ` names, which is made for it."""
+    made = run([*ADMIN, "init", "--nvidia"], environ)
+    if report.line(made.returncode == 0, (made.stdout or made.stderr).splitlines()[0]):
+        check_programs(environ, python, report)
+
+
+def check_service(environ: dict[str, str], python: str, report: Check) -> None:
+    """All checks with a service, which is started for it."""
+    folder = environ["TMPDIR"]
+    with service(folder, environ) as log:
+        started = last_line(log.read_text())
+        good = '"service started"' in started and '"simulated": false' in started
+        if report.line(good, f"service: {started}"):
+            check_programs({**environ, "BITFUSION_POOL": f"{folder}/socket"}, python, report)
+
+
+@contextmanager
+def service(folder: str, environ: dict[str, str]) -> Iterator[Path]:
+    """A service that hands out the cards, for as long as the context lasts; its log, once it has started."""
+    log = Path(folder) / "service.log"
+    options = ["--dir", f"{folder}/served", "serve", "--socket", f"{folder}/socket", "--gpus", "nvidia"]
+    with log.open("wb") as writing:
+        process = subprocess.Popen([*ADMIN, *options], env=environ, cwd=ROOT, stderr=writing)
+    try:
+        end = time.monotonic() + START_S
+        while process.poll() is None and "service started" not in log.read_text():
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        yield log
+    finally:
+        process.terminate()
+        process.wait(START_S)
+
+
+def check_programs(environ: dict[str, str], python: str, report: Check) -> None:
+    """Two programs with half a card each, and one that wants more, with the pool that `environ` names."""
     framework = next((name for name in TRAIN if _sees_gpu(name, environ, python)), "")
     if not report.line(bool(framework), _framework_text(framework, python)):
         return
@@ -224,7 +263,8 @@ def main() -> int:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
             "TMPDIR": folder,
         }
-        check(environ, options.python, report)
+        check_own_pool(environ, options.python, report)
+        check_service(environ, options.python, report)
     return 0 if report.good else 1
 
 

@@ -61,14 +61,17 @@ def zeros(size, dtype, device):
 """
 
 
-def gpu_check(machine: FakeMachine, *options: str, path: Path | None = None) -> tuple[int, str]:
+def gpu_check(
+    machine: FakeMachine, *options: str, path: Path | None = None, **variables: str
+) -> tuple[int, str]:
     environ = {**os.environ, **machine.variables, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(path or "")}
+    environ.update(variables)
     done = subprocess.run(
         [sys.executable, str(TOOL), *options],
         env=environ,
         capture_output=True,
         text=True,
-        timeout=scaled(60),
+        timeout=scaled(90),
     )
     assert done.stderr == ""
     return done.returncode, done.stdout
@@ -87,13 +90,30 @@ def test_without_a_gpu_it_says_so_in_one_sentence(tmp_path: Path, options: list[
 def test_two_halves_and_one_that_wants_more(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(TORCH)
     status, out = gpu_check(FakeMachine(tmp_path, card()), path=tmp_path)
-    lines = out.splitlines()
+    own, _, served = out.partition("✓ service: ")
+    lines = own.splitlines()
     assert status == 0, out
     assert lines[0] == "✓ driver 580.95.05, CUDA 13.0: NVIDIA Test (16000 MiB)"
     assert [line[:9] for line in lines[3:5]] == ["✓ half a:", "✓ half b:"]
     assert lines[5].startswith("✓ both at the same time on GPU-1111")
     assert lines[6] == (
         "✓ more than its share: 3456 MiB of a share of 4000 MiB, then: CUDA out of memory. 3488 MiB allowed"
+    )
+    # and the same with a service
+    assert '"simulated": false' in served.splitlines()[0]
+    assert [line[:9] for line in served.splitlines()[2:4]] == ["✓ half a:", "✓ half b:"]
+    assert served.splitlines()[4:6] == lines[5:7]
+    assert "embedded pool\n" in served  # as smi shows it
+
+
+def test_a_service_that_cannot_start_fails_the_check(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(TORCH)
+    machine = FakeMachine(tmp_path, card())
+    status, out = gpu_check(machine, path=tmp_path, BITFUSION_POOL_CONNECTIONS="no")
+    assert status == 1
+    assert out.splitlines()[-1] == (
+        '✗ service: Error: wrong setting connections="no" (from BITFUSION_POOL_CONNECTIONS): '
+        "must be a whole number, at least 1"
     )
 
 
@@ -109,7 +129,10 @@ def test_without_a_framework_the_rest_is_left_out(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("raise ImportError\n")
     status, out = gpu_check(FakeMachine(tmp_path, card()), path=tmp_path)
     assert status == 1
-    assert out.splitlines()[-1] == (
-        f"✗ neither PyTorch nor TensorFlow of {sys.executable} sees a GPU: nothing was trained; "
-        "name another Python"
-    )
+    assert (
+        out.splitlines().count(
+            f"✗ neither PyTorch nor TensorFlow of {sys.executable} sees a GPU: nothing was trained; "
+            "name another Python"
+        )
+        == 2
+    )  # in the own pool, and with a service
