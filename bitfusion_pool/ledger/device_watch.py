@@ -9,6 +9,7 @@ from __future__ import annotations
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.ledger.entries import HELD
+from bitfusion_pool.ledger.service_lock import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,15 +24,16 @@ MOST_BYTES = 1 << 20
 
 
 def read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
-    """Read the real devices and note their use; nothing without such devices.
+    """Read the real devices and note their use; nothing without such devices, or where a service reads them.
 
-    Called before a request for GPUs.
+    Called before a request for GPUs. A service knows better whose programs are on them: its account may read
+    nobody's environment.
 
     Raises:
         NvidiaUnusable: The driver does not answer. That is noted, too: nothing is handed out until it does.
         PoolUnreadable: The pool's files cannot be used.
     """
-    if not ledger.has_real_devices:
+    if not ledger.has_real_devices or _is_read_by_service(ledger.folder):
         return
     from bitfusion_pool.inventory.nvidia.device_use import unreadable_use
     from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards
@@ -88,6 +90,13 @@ def try_to_read_devices(ledger: Ledger, environ: Mapping[str, str]) -> None:
         read_devices(ledger, environ)
     except NvidiaUnusable:
         pass  # noted, and shown beside each device
+
+
+def _is_read_by_service(folder: str) -> bool:
+    try:
+        return is_served(folder)
+    except OSError:
+        return False
 
 
 def process_name(pid: int) -> str:

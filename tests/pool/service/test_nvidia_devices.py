@@ -270,6 +270,25 @@ def test_who_waits_for_memory_of_others_reads_why_and_gets_it_when_they_end(
         assert client.expect(Granted).entry.shares[0].memory_mib == 16000
 
 
+def test_the_status_of_its_folder_is_what_the_service_has_read(
+    client: PoolClient, nvidia: RunningService, machine: FakeMachine
+) -> None:
+    """A command beside the service would take the programs of its users for strangers'."""
+    client.environ.update(machine.variables)
+    program = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    try:
+        with nvidia.client() as holder:
+            holder.acquire(GpuRequest(1, 0.5))
+            used = card(ONE, used=5000, processes=[[program.pid, 5000]])
+            become(nvidia, machine, used, card(TWO))
+            status = client.admin("--dir", str(nvidia.folder), "status").stdout
+            assert "8,000" in status
+            assert "outside the pool" not in status
+            assert look(nvidia).use[0][2].text() == ""
+    finally:
+        program.communicate()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: processes of two users")
 def test_two_users_have_half_a_card_each_and_neither_is_a_stranger(
     nvidia: RunningService, machine: FakeMachine
