@@ -20,7 +20,7 @@ from bitfusion_client.one_line import one_line
 from bitfusion_pool.client import life_pipe
 from bitfusion_pool.client.network_service import contact_problem
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Alive, Release, Renew, Resume
+from bitfusion_pool.messages.from_client import Alive, Cancel, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class Keeper:
         self._dial_result: tuple[NetworkConnection | None, float | None, Message | BitfusionError] | None
         self._dial_result = None
         self._is_dialing = False
+        self._has_failed = False  # since the pool is out of reach
         self._next_dial = now
         self._dialed, self._dial_done = os.pipe()
         if connection is None:
@@ -175,9 +176,11 @@ class Keeper:
             self._on_message(message)
 
     def _on_message(self, message: Message) -> None:
-        if isinstance(message, Released) or (isinstance(message, Renewed) and self._releasing):
+        if isinstance(message, Released):
             self._is_over = True
-        elif isinstance(message, (Alive, Renewed)):
+        elif isinstance(message, Renewed):
+            self._say(Cancel())  # this client uses the reservation no more
+        elif isinstance(message, Alive):
             if self._sent_at is not None:
                 self._reach.answered(self._sent_at)
                 self._sent_at = None
@@ -226,6 +229,7 @@ class Keeper:
             seconds = round(clock() - self._out_since)
             self._log("INFO", f"Pool {self._kept.service.place} is back after {seconds} s")
         self._out_since = self._told_end = None
+        self._has_failed = False
         self._why = ""
 
     def _speak(self, now: float) -> None:
@@ -235,8 +239,7 @@ class Keeper:
         if now >= self._next_word:
             self._next_word = now + self._kept.heartbeat_s
             if self._sent_at is None and self._connection is not None and not self._releasing:
-                kept = self._kept
-                self._say(Renew(kept.entry_id, kept.secret) if kept.reserved else Alive())
+                self._say(Alive())
         if self._may_dial and now >= self._next_dial:
             self._dial()
         if now >= self._next_beat:
@@ -315,12 +318,14 @@ class Keeper:
         if isinstance(answer, Refused):
             self._on_refusal(answer)
         elif isinstance(answer, (Released, Renewed)):
-            self._is_over = True
+            self._is_over = True  # on a new connection there is nothing to cancel
         elif isinstance(answer, BitfusionError):
             if sent_at is not None:
                 self._reach.perhaps_resumed(sent_at)
             if self._is_out:
                 self._why = contact_problem(answer)
+                self._has_failed = True
+                self._tell_away()
 
     # --- the wrapper and the program -------------------------------------------------------------------
 
@@ -349,7 +354,11 @@ class Keeper:
             return
         if not self._releasing:
             self._release()
-        if self._is_out:
+        self._tell_away()
+
+    def _tell_away(self) -> None:
+        """The wrapper does not wait for a service that could not be reached once."""
+        if self._releasing and self._has_failed:
             self._tell(AWAY, self._why)
 
     def _wrapper_is_gone(self) -> None:

@@ -108,7 +108,7 @@ class NetworkPool(ServicePool):
         return type(found)(found.entry_id, "", found.server, f"{SCHEME}{self.place}", found.secret)
 
     def keep(self, lease: Lease) -> None:
-        """Let go of the life pipe; who used the reservation renews it with the last word."""
+        """Let go of the life pipe; the reservation's time to live begins anew."""
         lease.lock.close()
         if self._is_kept:
             self._end_keeper()
@@ -180,7 +180,7 @@ class NetworkPool(ServicePool):
             kept = Kept(self.service, entry.entry_id, granted.secret, reserved, heartbeat_s)
             closed_s, silent_s = welcome.closed_s, welcome.silent_s
             if reserved:
-                closed_s = silent_s = self.emulation.auto_release
+                closed_s = silent_s = max(silent_s, self.emulation.auto_release)
             reach = Reach(closed_s, silent_s, self._proven)
             self._keeper = KeeperProcess(kept, life, reach)
         return Lease(entry, server, life.lock, granted.secret)

@@ -12,7 +12,7 @@ import pytest
 
 from bitfusion_pool.client.life_pipe import LifePipe, is_held
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Release, Renew, Resume
+from bitfusion_pool.messages.from_client import Cancel, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import Refused
 from bitfusion_pool.messages.message import Message
 from tests.pool.client.fake_network_service import ENTRY, SECRET, FakeNetworkService, welcome
@@ -298,7 +298,7 @@ def test_a_pool_that_is_away_at_the_end_does_not_change_the_programs_status(
 # --- reservations --------------------------------------------------------------------------------------
 
 
-def test_a_reservation_is_renewed_while_a_program_uses_it(
+def test_a_reservation_is_kept_while_a_program_uses_it_and_renewed_at_its_end(
     user: PoolClient, service: FakeNetworkService
 ) -> None:
     from bitfusion_pool.ledger.entries import RESERVED
@@ -314,10 +314,11 @@ def test_a_reservation_is_renewed_while_a_program_uses_it(
     assert isinstance(service.heard[-1], Renew)
     process = user.start("client", *SLEEPER[3:])
     program = program_of(process)
-    service.until_heard(Renew, 4)
+    service.until_words()
     os.kill(program, signal.SIGTERM)
     finish(process)
-    assert isinstance(service.heard[-1], Renew)
+    assert isinstance(service.heard[-2], Renew)
+    assert isinstance(service.heard[-1], Cancel)
     done = user.do("release_gpus")
     assert "Released GPUs on 1 servers" in done.stderr
     service.until_heard(Release)
