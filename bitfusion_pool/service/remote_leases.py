@@ -145,11 +145,11 @@ class RemoteLeases:
         now = clock()
         for entry_id, life in list(self._lives.items()):
             at, why = life.end(self._closed_s, self._silent_s)
-            if now >= at and self._end(entry_id, life):
+            if now >= at and self._end(entry_id, life, why):
                 self._metrics.lost(why)
                 _log.info("remote lease lost", extra={"lease": entry_id, "reason": why})
 
-    def _end(self, entry_id: str, life: _Life) -> bool:
+    def _end(self, entry_id: str, life: _Life, why: str) -> bool:
         try:
             self._operations.leave(entry_id)
         except BitfusionError as error:
@@ -160,5 +160,6 @@ class RemoteLeases:
         self.forget(entry_id)
         if life.holder is not None:
             life.holder.hand_over(entry_id)
-            life.holder.lost(entry_id, f"nothing was heard from you for {self._silent_s:g} seconds")
+            if why == SILENT:  # otherwise it knows
+                life.holder.lost(entry_id, f"nothing was heard from you for {self._silent_s:g} seconds")
         return True

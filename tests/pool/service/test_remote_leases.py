@@ -188,7 +188,7 @@ def test_what_somebody_ended_is_over_closed_s_later_however_often_its_client_spe
     after(clock, leases, 0)
     assert pool.ended == []
     after(clock, leases, 0.1)
-    assert pool.ended == [LEASE]
+    assert (pool.ended, client.told) == ([LEASE], [])
     assert not leases.end("another")
 
 

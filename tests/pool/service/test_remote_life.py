@@ -15,8 +15,9 @@ from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, End, Release, Renew, Resume
-from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting
+from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting, Welcome
 from tests.pool.service.tls_client import HOST, NetworkService, TlsClient, half, refusal
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 Start = Callable[..., NetworkService]
@@ -240,7 +241,8 @@ def test_a_revoked_token_ends_open_connections_and_a_new_one_of_the_name_comes_b
 
 def test_a_token_that_ends_meanwhile_is_told(start: Start) -> None:
     service = start(*NEVER)
-    with service.remote(service.token("ada", lasts_s=3)) as client:
+    with service.stranger() as client:
+        client.say_hello(service.token("ada", lasts_s=scaled(3)), Welcome)
         assert client.expect(Refused).message.startswith("Token expired at: 20")
 
 
