@@ -198,9 +198,14 @@ def set_possible_servers(db: sqlite3.Connection, number: int, possible: Iterable
 
 
 def set_expiry(db: sqlite3.Connection, entry_id: str, expires_at: float) -> bool:
-    """Set until when a reserved entry lives without a lock. False if there is no such entry."""
+    """Set until when a reserved entry lives without a lock; after 0 it stays so.
+
+    Returns:
+        False if there is no such entry, or 0 was set.
+    """
     changed = db.execute(
-        "UPDATE entries SET expires = ? WHERE entry_id = ? AND kind = ? AND state = ?",
+        "UPDATE entries SET expires = ? WHERE entry_id = ? AND kind = ? AND state = ? "
+        "AND (expires IS NULL OR expires > 0)",
         (expires_at, entry_id, RESERVED, HELD),
     )
     return changed.rowcount > 0

@@ -158,9 +158,14 @@ class Ledger:
         return found
 
     def renew(self, entry_id: str, ttl: float) -> bool:
-        """Let a reservation live `ttl` seconds from now without a lock. False if it is gone."""
+        """Let a reservation live `ttl` seconds from now without a lock. False if it is gone or given back."""
         with self._translated_errors(), self._transaction():
             return set_expiry(self._db, entry_id, clock() + ttl)
+
+    def give_back(self, entry_id: str) -> None:
+        """Let a reservation end with the last who uses it; it cannot be renewed any more."""
+        with self._translated_errors(), self._transaction():
+            set_expiry(self._db, entry_id, 0.0)
 
     def reap(self) -> int:
         """Remove the entries of dead holders and waiters; returns how many. Cheap if there are none."""

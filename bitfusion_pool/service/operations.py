@@ -211,8 +211,10 @@ class PoolOperations:
     def renew(self, lease: str, secret: str, peer: Peer) -> Renewed:
         """Let a reservation of this user live its whole time again."""
         entry = self._own_lease(lease, secret, peer)
-        if entry.kind != RESERVED or not self.ledger.renew(lease, self.ledger.emulation.auto_release):
+        if entry.kind != RESERVED:
             raise over(lease)
+        # one that was given back is not renewed: it ends with those who use it
+        self.ledger.renew(lease, self.ledger.emulation.auto_release)
         return Renewed(lease)
 
     def end(self, entry_id: str, peer: Peer) -> Released:
@@ -292,7 +294,7 @@ class PoolOperations:
         """GPU memory may be taken as long as a process holds the lock, so the lease lasts as long."""
         if entry.state != WAITING and self.ledger.is_in_use(entry.entry_id, shared=True):
             if entry.kind == RESERVED:
-                self.ledger.renew(entry.entry_id, 0.0)
+                self.ledger.give_back(entry.entry_id)
             return Released(entry.entry_id, True)
         self.leave(entry.entry_id)
         return Released(entry.entry_id)

@@ -37,10 +37,7 @@ class ReservationUse:
         if now < self._renewed_at + self._every_s:
             return
         self._renewed_at = now
-        entry = self._ledger.entry(self._entry_id)
-        # one that was given back has no time left, and must not get any
-        if entry is not None and entry.expires_at is not None and entry.expires_at > now:
-            self._ledger.renew(self._entry_id, max(self._ttl_s, entry.expires_at - now))
+        self._ledger.renew(self._entry_id, self._ttl_s)
 
     def close(self) -> None:
         """The client uses it no more."""

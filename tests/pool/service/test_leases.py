@@ -186,6 +186,8 @@ def test_a_reservation_lives_by_its_time_and_is_used_through_a_shared_lock(servi
         assert (len(first.fds), len(second.fds)) == (1, 1)
         assert first.ask(Renew(entry_id, secret), Renewed) == Renewed(entry_id)
         assert second.ask(Release(entry_id, secret), Released) == Released(entry_id, True)
+        # who uses it may go on, but nobody lengthens what was given back
+        assert first.ask(Renew(entry_id, secret), Renewed) == Renewed(entry_id)
         assert len(service.entries()) == 1
         first.drop_locks()
         second.drop_locks()

@@ -15,7 +15,7 @@ from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, End, Release, Renew, Resume
-from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting, Welcome
+from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed, Waiting, Welcome
 from tests.pool.service.tls_client import HOST, NetworkService, TlsClient, half, refusal
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -291,7 +291,7 @@ def test_a_reservation_is_used_over_the_network_and_lasts_until_its_last_user_sa
             assert renewed > reserved.entry.expires_at
             assert used.secret == secret
             assert client.ask(Release(entry_id, secret), Released) == Released(entry_id, True)
-            assert user.ask(Alive(), Alive) == Alive()
+            assert user.ask(Renew(entry_id, secret), Renewed) == Renewed(entry_id)
             assert len(service.entries()) == 1
             assert user.ask(Cancel(), Released) == Released("")
             service.until_entries(0)
