@@ -52,14 +52,16 @@ def ask_client(path: str, words: list[str]) -> Finding:
 
 
 def check_pool(path: str) -> Iterator[Finding]:
-    """What the embedded pool's own health report says about its files, and about the pool it replaces."""
+    """What the embedded pool's health report says about its files or services, and the pool it replaces."""
     _, text, problem = _run(path, ["health"])
     if problem is not None:
         yield problem
         return
-    for section in parse_health(text).sections[-1:]:
+    for section in parse_health(text).sections:
         for check in section.checks:
             subject, _, found = check.text.removeprefix("Check ").partition(": ")
+            if section.name != "localhost" and check.tag != "PASS":
+                found = f"{section.name}: {found}"
             if subject.startswith("pool ") and check.tag in VERDICTS:
                 found, _, next_step = found.partition(PoolUnreadable.CURE)
                 yield Finding(VERDICTS[check.tag], subject, found, next_step)

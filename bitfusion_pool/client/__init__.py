@@ -9,6 +9,7 @@
 - ``network_pool``, ``network_service``, ``network_connection``: a service on another machine
 - ``keeper``, ``keeper_process``, ``life_pipe``, ``reach``: how a lease over the network lives
 - ``allocation_file``, ``requested_gpus``, ``program_environment``: what they write
-- ``reports``: `list_gpus`, `smi`; ``health``, ``machine_checks``, ``health_report``: `health`
+- ``reports``: `list_gpus`, `smi`
+- ``health``, ``machine_checks``, ``network_checks``, ``health_report``: `health`
 - ``nvidia_smi``: the `nvidia-smi` of programs whose GPUs are simulated, in `bitfusion_pool/simulated_bin`
 """

@@ -8,7 +8,7 @@ from bitfusion_pool.client.first_contact import claim_client_id
 from bitfusion_pool.client.health_report import Report
 from bitfusion_pool.client.log_output import write_text
 from bitfusion_pool.client.machine_checks import machine_report
-from bitfusion_pool.client.pool_choice import open_pool
+from bitfusion_pool.client.pool_choice import choose_pool, open_pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +26,11 @@ def health(environ: Mapping[str, str]) -> int:
     reports = []
     problem: BitfusionError | None = None
     try:
+        reports = network_reports(environ)
         with open_pool(environ) as pool:
             claim_client_id(pool)
             snapshot = pool.snapshot()
-            reports = [server_report(snapshot, server) for server in snapshot.servers]
+            reports += [server_report(snapshot, server) for server in snapshot.servers]
     except BitfusionError as error:
         problem = error
     reports.append(machine_report(environ))
@@ -38,6 +39,23 @@ def health(environ: Mapping[str, str]) -> int:
     if problem is not None:
         raise problem
     return 1 if any(report.totals["FATAL"] for report in reports) else 0
+
+
+def network_reports(environ: Mapping[str, str]) -> list[Report]:
+    """A report for every service on the network that this command may use; empty with any other pool.
+
+    Raises:
+        BitfusionError: No pool can be chosen, or the files of a network client cannot be used.
+    """
+    choice = choose_pool(environ)
+    if choice.network is None:
+        return []
+    import time
+
+    from bitfusion_pool.client.network_checks import network_report
+    from bitfusion_pool.client.network_service import services_of
+
+    return [network_report(service, time.time()) for service in services_of(choice.network, choice.only)]
 
 
 def server_report(snapshot: Snapshot, server: Server) -> Report:

@@ -42,6 +42,9 @@ def machine_report(environ: Mapping[str, str]) -> Report:
         report.check("Check pool service", lambda: _try_service(choice.socket, environ))
         _check_open_files(report)
         report.group("Consistency")
+    elif choice is not None and choice.network is not None:
+        _check_open_files(report)  # each of its services has a report of its own
+        report.group("Consistency")
     elif choice is not None:
         _check_own_pool(report, environ)
     old = find_old_pool()

@@ -64,7 +64,7 @@ class NetworkConnection(Connection):
 
     def __init__(self, address: Address, context: Any, until: float, answer_s: float) -> None:
         super().__init__(str(address), answer_s)
-        self._socket = _connected(address, until)
+        self._socket = connect_tcp(address, until)
         try:
             self._tls = context._wrap_socket(self._socket, False, server_hostname=address.host)
             self._shake_hands(address.host, until)
@@ -90,6 +90,17 @@ class NetworkConnection(Connection):
         except OSError as error:
             self._raise_last_words()
             raise gone(self.place, _why(error)) from None
+
+    @property
+    def tls_version(self) -> str:
+        """``TLSv1.3``, for people."""
+        return str(self._tls.version())
+
+    def certificate_ends_at(self) -> float:
+        """When the service's certificate ends, in seconds since the epoch. Slow."""
+        from ssl import cert_time_to_seconds
+
+        return float(cert_time_to_seconds(self._tls.getpeercert(False)["notAfter"]))
 
     def close(self) -> None:
         """Hang up; in a process that was forked only this process's copy."""
@@ -133,9 +144,9 @@ class NetworkConnection(Connection):
         return left > 0 and _poll(self._socket, isinstance(wanted, _ssl.SSLWantWriteError), left)
 
 
-def _connected(address: Address, until: float) -> _socket.socket:
-    """A TCP connection; several addresses of one name are tried one after another."""
-    found = _resolve(address, until)
+def connect_tcp(address: Address, until: float) -> _socket.socket:
+    """A TCP connection; several addresses of one name are tried one after another. Raises ServiceAway."""
+    found = resolve(address, until)
     why = "i/o timeout"
     for position, (family, target) in enumerate(found):
         now = time.monotonic()
@@ -153,12 +164,12 @@ def _connected(address: Address, until: float) -> _socket.socket:
     raise not_reached(str(address), f"dial tcp {address}: {why}")
 
 
-def _connect(connection: _socket.socket, target: object, until: float) -> str:
+def _connect(connection: _socket.socket, target: tuple[Any, ...], until: float) -> str:
     """Why there is no connection, as Go says it; empty if there is one."""
     from errno import EINPROGRESS
     from os import strerror
 
-    error = connection.connect_ex(target)  # type: ignore[arg-type]  # of getaddrinfo
+    error = connection.connect_ex(target)
     if error == EINPROGRESS:
         if not _poll(connection, True, max(0.0, until - time.monotonic())):
             return "i/o timeout"
@@ -166,15 +177,18 @@ def _connect(connection: _socket.socket, target: object, until: float) -> str:
     return f"connect: {strerror(error).lower()}" if error else ""
 
 
-def _resolve(address: Address, until: float) -> Sequence[tuple[int, object]]:
-    """The targets of an address. A name is looked up beside: the system's resolver knows no time limit."""
+def resolve(address: Address, until: float) -> Sequence[tuple[int, tuple[Any, ...]]]:
+    """The targets of an address, for sockets of the family before each. Raises ServiceAway.
+
+    A name is looked up beside, because the system's resolver knows no time limit.
+    """
     try:
         return _looked_up(address, _socket.AI_NUMERICHOST)
     except OSError:
         pass
     import _thread
 
-    results: list[Sequence[tuple[int, object]] | OSError] = []
+    results: list[Sequence[tuple[int, tuple[Any, ...]]] | OSError] = []
     done = _thread.allocate_lock()
     done.acquire()
 
@@ -194,7 +208,7 @@ def _resolve(address: Address, until: float) -> Sequence[tuple[int, object]]:
     return results[0]
 
 
-def _looked_up(address: Address, flags: int) -> Sequence[tuple[int, object]]:
+def _looked_up(address: Address, flags: int) -> Sequence[tuple[int, tuple[Any, ...]]]:
     found = _socket.getaddrinfo(address.host, address.port, 0, _socket.SOCK_STREAM, 0, flags)
     return [(family, target) for family, _, _, _, target in found]
 

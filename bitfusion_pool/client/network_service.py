@@ -28,8 +28,8 @@ class NetworkService:
 
     def __init__(self, address: Address, context: Any, token: str, timeout_s: float) -> None:
         self.address = address
-        self._context = context
-        self._token = token
+        self.context = context
+        self.token = token
         self.timeout_s = timeout_s
 
     @property
@@ -46,10 +46,10 @@ class NetworkService:
             TokenExpired: It says so.
         """
         until = time.monotonic() + self.timeout_s
-        connection = NetworkConnection(self.address, self._context, until, self.timeout_s)
+        connection = NetworkConnection(self.address, self.context, until, self.timeout_s)
         try:
             connection.answer_s = max(0.1, until - time.monotonic())
-            welcome = greet(connection, self._token)
+            welcome = greet(connection, self.token)
             connection.answer_s = self.timeout_s
             return connection, welcome
         except BaseException:
