@@ -109,9 +109,6 @@ class RemoteSession(Session):
             self._entry_watch.remove(wait.entry.entry_id)
             self._remote_leases.left(wait.entry.entry_id, wait)
 
-    def _keep_request(self) -> None:
-        self._part_from_queue()
-
     def _part_from_lease(self, entry_id: str) -> None:
         self._remote_leases.left(entry_id)
 

@@ -140,7 +140,9 @@ class Session:
     def end_of_service(self) -> None:
         """The service ends: whoever waits hears it. Leases stay, and requests for the next service."""
         self._asked = None
-        self._keep_request()
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            self._kept_requests.keep(wait.entry.entry_id, wait.lock)
         self._send(
             Refusal(
                 refusal_codes.SERVICE_ENDS,
@@ -351,12 +353,6 @@ class Session:
     def _part_from_queue(self) -> None:
         """The connection ends, and with it a request that waits."""
         self._leave_queue()
-
-    def _keep_request(self) -> None:
-        """The service ends, and a request that waits is the next one's."""
-        wait, self._wait = self._wait, None
-        if wait is not None:
-            self._kept_requests.keep(wait.entry.entry_id, wait.lock)
 
     def _part_from_lease(self, entry_id: str) -> None:
         """The connection has ended."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.ledger.entries import REMOTE, WAITING, Entry, Holder
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.service import remote_leases
-from bitfusion_pool.service.metrics import Metrics
+from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
 from bitfusion_pool.service.operations import PoolOperations
 from bitfusion_pool.service.queued_request import QueuedRequest
 from bitfusion_pool.service.remote_leases import RemoteLeases
@@ -190,6 +191,19 @@ def test_what_somebody_ended_is_over_closed_s_later_however_often_its_client_spe
     after(clock, leases, 0.1)
     assert (pool.ended, client.told) == ([LEASE], [])
     assert not leases.end("another")
+
+
+def test_what_is_lost_is_counted_by_its_reason(clock: Clock, pool: Pool) -> None:
+    registry = CollectorRegistry()
+    leases = RemoteLeases(pool, CLOSED_S, SILENT_S, PrometheusMetrics(registry))
+    leases.found("found", None)
+    for name in ("left", "ended"):
+        leases.serve(name, Client(clock))
+    leases.left("left")
+    leases.end("ended")
+    after(clock, leases, SILENT_S)
+    for reason in ("closed", "silent", "ended"):
+        assert registry.get_sample_value("bitfusion_pool_remote_lost_total", {"reason": reason}) == 1
 
 
 def test_a_ledger_that_cannot_be_written_is_told_once_and_tried_again(
