@@ -93,7 +93,8 @@ class Keeper:
         self._life = life
         self._wrapper: _socket.socket | None = wrapper
         self._wrapper_pid = os.getppid()
-        self._program = -1  # its pidfd
+        self._program = -1  # its pidfd; a wrapper that is killed may not have told it
+        self._program_has_ended = False  # what it has left behind keeps the lease
         now = clock()
         self._next_word = now
         self._sent_at: float | None = None  # of the word that is not answered
@@ -349,6 +350,7 @@ class Keeper:
                 self._wrapper_is_gone()
 
     def _wrapper_has_ended_program(self) -> None:
+        self._program_has_ended = True
         if life_pipe.is_held(self._life):
             self._tell(USED)
             return
@@ -367,7 +369,7 @@ class Keeper:
         self._wrapper.close()
         self._wrapper = None
         quiet_stderr()
-        if life_pipe.is_held(self._life) and not self._releasing and self._program >= 0:
+        if not self._program_has_ended and life_pipe.is_held(self._life):
             self._end_program("", SIGTERM_S)
 
     def _look_after_program(self, now: float) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_pool.client.keeper import SIGTERM_S
 from bitfusion_pool.client.life_pipe import LifePipe, is_held
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Cancel, Release, Renew, Resume
@@ -223,6 +224,16 @@ def test_sigkill_of_the_wrapper_ends_its_program_and_releases_the_lease(
     wait_until_gone(program, keeper)
 
 
+def test_sigkill_of_a_wrapper_that_has_not_told_its_program_ends_that_too(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    process = user.start("run", "-n", "1", "--", "sh", "-c", "echo $$; kill -KILL $PPID; exec sleep 600")
+    program = program_of(process)
+    process.communicate()
+    service.until_heard(Release)
+    wait_until_gone(program)
+
+
 def test_a_frozen_wrapper_does_not_keep_its_program_beyond_the_lease(
     user: PoolClient, service: FakeNetworkService
 ) -> None:
@@ -266,7 +277,8 @@ def test_what_the_program_leaves_behind_keeps_the_lease_until_its_end(
     assert lines_of(done.stderr)[-1] == (
         "[WARN] TIME The GPUs stay allocated until the processes the command left behind have ended"
     )
-    service.until_words()
+    service.until_words(round((SIGTERM_S + 1) / BEAT_S))  # longer than a program has to end
+    assert alive(child)
     assert not any(isinstance(message, Release) for message in service.heard)
     os.kill(child, signal.SIGKILL)
     service.until_heard(Release)
