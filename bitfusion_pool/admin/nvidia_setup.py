@@ -27,5 +27,5 @@ def nvidia_configuration(environ: Mapping[str, str]) -> tuple[str, str]:
     reading = read_cards(environ)
     if not reading.devices():
         raise no_gpus(reading)
-    notes = "".join(f"Not in the pool: {note}\n" for note in reading.notes)
+    notes = "".join(f"Not in the pool: {note}\n" for note in reading.left_out())
     return configuration_text(reading.devices(), reading, socket.gethostname()), notes + WARNING

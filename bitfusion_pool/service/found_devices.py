@@ -84,7 +84,7 @@ def _cards(ledger: Ledger, path: str, environ: Mapping[str, str], choice: str) -
     devices = list(reading.devices())
     if noted and ledger.entries():
         devices = same_numbers(parse_configuration(noted).servers[0].devices, devices)
-    for note in reading.notes:
+    for note in reading.left_out():
         _log.warning("GPU is not handed out", extra={"reason": note})
     text = _HEAD + configuration_text(devices, reading, os.uname().nodename)
     if text != noted:

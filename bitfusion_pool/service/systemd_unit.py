@@ -14,8 +14,9 @@ After=network.target systemd-modules-load.service nvidia-persistenced.service
 [Service]
 Type=exec
 User=bitfusion-pool
-# Where nothing else has made the device files of NVIDIA's driver. Run as root; missing without the driver.
-ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 0
+# Where nothing else has made the device files of NVIDIA's driver, for eight cards at most. It runs as root,
+# because NoNewPrivileges keeps the driver's library from starting it; without the driver it is not there.
+ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 255 -c 0 -c 1 -c 2 -c 3 -c 4 -c 5 -c 6 -c 7
 ExecStart={command}
 Restart=always
 RestartSec=1

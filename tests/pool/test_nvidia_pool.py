@@ -104,8 +104,11 @@ def test_init_says_why_there_are_no_cards(client: PoolClient, machine: FakeMachi
 
 
 def test_init_says_what_it_leaves_out(client: PoolClient, machine: FakeMachine) -> None:
+    machine.become(card(ONE), card(TWO, fails={"nvmlDeviceGetMemoryInfo_v2": LOST}))
+    assert f"Not in the pool: NVIDIA Test {TWO}: {LOST_TEXT}\n" in client.admin("init", "--nvidia").stdout
     machine.become(card(ONE), card(TWO, fails={"nvmlDeviceGetUUID": LOST}))
-    assert f"Not in the pool: GPU 1: {LOST_TEXT}\n" in client.admin("init", "--nvidia").stdout
+    again = client.admin("init", "--nvidia", "--force").stdout
+    assert f"Not in the pool: GPU 1: {LOST_TEXT}\n" in again
 
 
 def test_a_file_or_the_cards_not_both(client: PoolClient) -> None:

@@ -42,7 +42,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All cards at one moment. `notes` are sentences about what is there and cannot be handed out."""
+    """All cards at one moment. `notes` are sentences about what has not even a uuid."""
 
     driver_version: str
     cuda_version: str
@@ -50,11 +50,16 @@ class Reading:
     notes: tuple[str, ...] = ()
 
     def devices(self) -> tuple[Device, ...]:
-        """The cards as devices of a server. Those with a problem, too: they may come back."""
+        """The cards as devices of a server, but for those whose memory is not known."""
         return tuple(
             Device(number, card.name, card.memory_mib, simulated=False, uuid=card.uuid)
             for number, card in enumerate(card for card in self.cards if card.memory_mib > 0)
         )
+
+    def left_out(self) -> tuple[str, ...]:
+        """Sentences about what is there and is no device."""
+        unknown = (card for card in self.cards if card.memory_mib <= 0)
+        return (*self.notes, *(f"{card.name} {card.uuid}: {card.problem}" for card in unknown))
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def too_slow(limit_s: float) -> NvidiaUnusable:
 
 def no_gpus(reading: Reading) -> NvidiaUnusable:
     """The error for a driver that answers, and has nothing to hand out."""
-    notes = "".join(f"; {note}" for note in reading.notes)
+    notes = "".join(f"; {note}" for note in reading.left_out())
     return _unusable(Problem(NO_GPUS.why + notes, NO_GPUS.cure))
 
 

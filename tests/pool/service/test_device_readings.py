@@ -47,7 +47,7 @@ class Driver(CardReader):
         if self.hangs:
             raise too_slow(8)
         processes = (CardProcess(NOBODY, self.used),) if self.used else ()
-        return Reading("", "", (Card("GPU-1", "NVIDIA Test", 16000, self.used, 7, processes),))
+        return Reading("", "", (Card("GPU-1", "NVIDIA Test", 16000, self.used, self.asked % 100, processes),))
 
 
 @pytest.fixture(autouse=True)

@@ -230,7 +230,10 @@ def test_cards_keep_their_numbers_while_somebody_holds_one(
         assert free == {0: 0, 1: 0}
     nvidia.until_entries(0)
     nvidia.end()
+    machine.become(card(ONE, fails={"nvmlDeviceGetMemoryInfo_v2": LOST}), card(TWO))
     assert numbers(look(nvidia.start())) == [TWO]
+    reason = logged(nvidia, "GPU is not handed out")["reason"]
+    assert reason == f"NVIDIA Test {ONE}: {LOST_TEXT}"
 
 
 # --- what others use -----------------------------------------------------------------------------------

@@ -142,7 +142,9 @@ def test_the_unit_lets_the_service_open_nvidias_devices() -> None:
     assert "DevicePolicy=closed" in lines
     assert not any(line.startswith("PrivateDevices") for line in lines)  # it would hide them
     # without the driver there is no such command, which is no reason not to start
-    assert "ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 0" in lines
+    assert (
+        "ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 255 -c 0 -c 1 -c 2 -c 3 -c 4 -c 5 -c 6 -c 7" in lines
+    )
 
 
 def test_the_unit_is_what_systemd_understands(tmp_path: Path) -> None:
