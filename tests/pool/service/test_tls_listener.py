@@ -1,0 +1,37 @@
+"""Where the service listens for other machines, and which connections count as one machine's."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from bitfusion_pool.access.addresses import Address
+from bitfusion_pool.service.tls_listener import bind_port, source_of
+from tests.support.machine import scaled
+from tests.support.ports import free_port
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "0.0.0.0"])
+def test_a_port_without_a_host_is_open_at_every_address(host: str) -> None:
+    port = free_port()
+    with (
+        bind_port(Address(host, port)) as listening,
+        socket.create_connection(("127.0.0.1", port), scaled(10)),
+    ):
+        connected, address = listening.accept()
+        connected.close()
+        assert source_of(address[0]) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("host", "source"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_what_counts_as_one_machine(host: str, source: str) -> None:
+    assert source_of(host) == source
