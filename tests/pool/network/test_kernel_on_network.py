@@ -1,0 +1,91 @@
+"""A Jupyter kernel whose GPUs are a pool's on the network: a cut that passes, and one that does not."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bitfusion_pool.access.addresses import Address
+from bitfusion_pool.access.client_files import client_text, servers_text
+from tests.jupyter.conftest import FIRST_CELL, kernelspecs
+from tests.jupyter.live_kernel import LiveKernel
+from tests.pool.network.cutting_proxy import CuttingProxy
+from tests.pool.service.tls_client import HOST, NetworkService
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
+__all__ = ["kernelspecs"]  # a fixture
+LIMIT_S = 40.0
+
+
+class Place:
+    """A service, the network before it, and a kernel of a user who has a token."""
+
+    def __init__(self, service: NetworkService, network: CuttingProxy, kernel: LiveKernel) -> None:
+        self.service = service
+        self.network = network
+        self.kernel = kernel
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernelspecs: Path, request: pytest.FixtureRequest
+) -> Iterator[Place]:
+    closed_s = min(400.0, scaled(getattr(request, "param", 30.0)))
+    base = Path(tempfile.mkdtemp(prefix="bfs-", dir="/tmp"))
+    times = "--closed-s", str(closed_s), "--silent-s", str(8 * closed_s), "--heartbeat-s", "0.4"
+    service = NetworkService(base, *times)
+    service.start()
+    home = tmp_path / "home"
+    (home / ".bitfusion").mkdir(parents=True)
+    with CuttingProxy(service.port) as network:
+        (home / ".bitfusion/servers.conf").write_text(servers_text([Address(HOST, network.port)]))
+        (home / ".bitfusion/client.yaml").write_text(client_text(service.token("ada")))
+        shutil.copy(service.authority, home / ".bitfusion/ca.crt")
+        for name in ("BITFUSION_POOL_DIR", "BITFUSION_POOL_CONFIG", "BITFUSION_POOL"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(home))
+        kernel = LiveKernel(FIRST_CELL)
+        try:
+            yield Place(service, network, kernel)
+        finally:
+            kernel.stop()
+            service.end()
+            shutil.rmtree(base)
+
+
+def test_a_cell_takes_its_gpu_over_the_network_and_outlives_a_cut(place: Place) -> None:
+    place.kernel.connect()
+    shown = place.kernel.run("import os; x = 41; print(os.environ['BITFUSION_POOL_DEVICES'])")
+    assert '"simulated": true' in shown.stream()
+    (before,) = place.service.entries()
+    assert before.holder.user == "ada"
+    accepted = place.network.accepted
+    place.network.reset()
+    wait_until(lambda: place.network.accepted > accepted, "a new connection", LIMIT_S)
+    assert place.kernel.run("print(x + 1)").stream() == "42\n"
+    place.service.end(signal.SIGKILL)
+    place.service.start()
+    wait_until(lambda: place.service.entries() == [before], lambda: place.service.entries(), LIMIT_S)
+    assert place.kernel.run("print(x + 2)").stream() == "43\n"
+    place.kernel.stop()
+    place.service.until_entries(0)
+
+
+@pytest.mark.parametrize("place", [1.5], indirect=True)
+def test_a_service_that_is_gone_for_ever_ends_the_kernel_and_its_cell_says_why(place: Place) -> None:
+    place.kernel.connect()
+    assert place.kernel.run("print(1)").stream() == "1\n"
+    client = place.kernel.client
+    cell = client.send("import time; time.sleep(600)")
+    wait_until(lambda: place.service.entries(), "the lease", LIMIT_S)
+    place.network.refuse()
+    place.network.reset()
+    client.pump(lambda: cell.of("error"), LIMIT_S, "the reason", lambda: cell.seen)
+    assert cell.error["ename"] == "PoolLost"
+    assert f"pool {place.network.address} was out of reach for" in cell.error_text
