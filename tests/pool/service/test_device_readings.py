@@ -186,6 +186,22 @@ def test_without_real_devices_the_driver_is_never_asked(tmp_path: Path, driver: 
     assert driver.asked == 0
 
 
+def test_a_ledger_that_cannot_be_read_holds_nobody_back(
+    ledger: Ledger, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> bool:
+        raise PoolUnreadable("", "it is damaged", "make a new one")
+
+    answered: list[int] = []
+
+    async def steps(readings: DeviceReadings) -> None:
+        monkeypatch.setattr(Ledger, "has_real_devices", property(broken))
+        readings.once_known(lambda: answered.append(1))
+        assert answered == [1]
+
+    with_readings(ledger, driver, steps)
+
+
 def test_what_changes_is_told_and_how_busy_a_card_is_does_not_count(
     ledger: Ledger, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
