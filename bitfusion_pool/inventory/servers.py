@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bitfusion_client.fast_imports import dataclass
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT_DEVICE_NAME = "Simulated Tesla V100-PCIE-16GB"
 DEFAULT_MEMORY_MIB = 16160  # as in the logs of the real client for this card
@@ -51,6 +54,10 @@ class Server:
         """``address:port``, which identifies the server in the ledger, in requests and in log lines."""
         return f"{self.address}:{self.port}"
 
+    def has_device(self, number: int) -> bool:
+        """Whether there is a device with this number."""
+        return any(device.number == number for device in self.devices)
+
     def device(self, number: int) -> Device:
         """The device with this number.
 
@@ -71,6 +78,13 @@ def simulated_devices(count: int, memory_mib: int, name: str, first: int = 0) ->
 def only_simulated(servers: tuple[Server, ...]) -> tuple[Server, ...]:
     """Those without real devices; a configuration has no server with both."""
     return tuple(server for server in servers if all(device.simulated for device in server.devices))
+
+
+def gone_server(key: str, devices: Sequence[tuple[int, int]]) -> Server:
+    """A server that the pool has no more, as one of its leases knows it: numbers and MiB of devices."""
+    address, _, port = key.rpartition(":")
+    gone = tuple(Device(number, "GPU that the pool has no more", mib) for number, mib in devices)
+    return Server(address, address, int(port), gone)
 
 
 def stable_uuid(*words: str) -> str:

@@ -41,9 +41,10 @@ from bitfusion_pool.ledger.stored_inventory import StoredInventory
 from bitfusion_pool.ledger.transaction import Transaction, TranslatedErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bitfusion_client.request import GpuRequest
+    from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
@@ -72,9 +73,8 @@ class Ledger:
             with self._translated_errors():
                 fair = read_meta(self._db, _ORDER) == _FAIR
                 self._queue = Queue(self._db, self.folder, self._inventory, _order(self._db, fair))
-                self._follow_configuration(environ)
-                settings = self._inventory.emulation_settings
-                self.emulation = emulation_from(settings, environment_settings(environ))
+                self._environ = environ
+                self.follow_configuration()
         except BaseException:
             self.close()
             raise
@@ -197,6 +197,33 @@ class Ledger:
         """What was last noted of the real devices: how busy, used by whom outside the pool, which problem."""
         with self._translated_errors():
             return self._inventory.device_use
+
+    def follow_configuration(
+        self, check: Callable[[tuple[Server, ...]], None] = lambda servers: None
+    ) -> bool:
+        """Read pool.toml if it has changed since it was read last, by whomever; leases and requests stay.
+
+        Every command does so when it opens the ledger, a service while it runs.
+
+        Args:
+            check: Raises PoolUnreadable for servers that cannot be used.
+
+        Returns:
+            Whether the servers or the emulation settings may be others now.
+
+        Raises:
+            PoolUnreadable: The file is wrong; the ledger keeps what it has.
+        """
+        with self._translated_errors():
+            before = self._inventory.servers
+            self._inventory.refresh()
+            changed = self._follow_configuration(check)
+            self.emulation = self._emulation()
+            return changed or self._inventory.servers != before
+
+    def configuration_file_version(self) -> str:
+        """A text that changes whenever pool.toml does; empty if there is none."""
+        return file_version(configuration_path(self.folder, self._environ))
 
     def note_device_use(self, use: UseByDevice) -> None:
         """Note what a reading says of the real devices, and grant what fits now.
@@ -335,14 +362,19 @@ class Ledger:
 
         return usable_servers(self.servers, use)
 
-    def _follow_configuration(self, environ: Mapping[str, str]) -> None:
+    def _emulation(self) -> Emulation:
+        settings = self._inventory.emulation_settings
+        return emulation_from(settings, environment_settings(self._environ))
+
+    def _follow_configuration(self, check: Callable[[tuple[Server, ...]], None]) -> bool:
+        environ = self._environ
         path = configuration_path(self.folder, environ)
         version = file_version(path)
         known = self._inventory.configuration_version
         must_exist = "BITFUSION_POOL_CONFIG" in environ
         # a pool whose file is removed keeps its last configuration
         if (version or not must_exist) and (known == version or (known is not None and not version)):
-            return
+            return False
         servers: tuple[Server, ...] = ()
         emulation: Mapping[str, str] = {}
         if version or must_exist:
@@ -350,10 +382,13 @@ class Ledger:
 
             found = read_configuration(path, _configuration_cure(path, self.folder, environ))
             servers, emulation = found.servers, found.emulation
+        servers = servers or default_servers()
+        check(servers)
         with self._transaction() as transaction:
-            # leases stay; what they hold of devices that are gone no longer counts
-            self._inventory.replace(servers or default_servers(), emulation, version)
+            # leases stay; what they hold of devices that are gone counts again if these come back
+            self._inventory.replace(servers, emulation, version)
             self._queue.inventory_replaced(transaction)
+        return True
 
     def _transaction(self) -> Transaction:
         return Transaction(self._db, self.folder)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.inventory.emulation import join_settings
 from bitfusion_pool.inventory.placement import Share, candidates
-from bitfusion_pool.inventory.servers import Server, only_simulated
+from bitfusion_pool.inventory.refusals import never_satisfiable
+from bitfusion_pool.inventory.servers import Server, gone_server, only_simulated
 from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
@@ -113,7 +114,17 @@ class PoolOperations:
         return self._snapshot
 
     def position(self, entry: Entry, inside: str, peer: Peer) -> QueuePosition:
-        """The queue position of a waiting entry; `inside` counts only if it is a lease of the same user."""
+        """The queue position of a waiting entry; `inside` counts only if it is a lease of the same user.
+
+        Raises:
+            NeverSatisfiable: The pool was configured anew, and no server can serve the request any more.
+        """
+        entry = self.ledger.entry(entry.entry_id) or entry
+        if entry.state == WAITING and not entry.servers:
+            servers = self.ledger.servers
+            raise never_satisfiable(
+                entry.request, only_simulated(servers) if entry.holder.is_remote else servers
+            )
         own = self.ledger.entry(inside) if 0 < len(inside) <= _LONGEST_ID else None
         return self.ledger.queue_position(entry, inside if own and own.holder.uid == peer.uid else "")
 
@@ -136,7 +147,7 @@ class PoolOperations:
         try:
             return self.ledger.submit(message.request, self._holder(message, peer), message.wait, kind)
         finally:
-            self._has_changed()
+            self.has_changed()
 
     def grant(self, entry: Entry, lock: LeaseLock) -> tuple[Granted, int]:
         """The message for an entry that holds GPUs now, and the descriptor that goes with it (-1: none)."""
@@ -167,7 +178,7 @@ class PoolOperations:
     def leave(self, entry_id: str) -> None:
         """End an entry whatever it is: a waiting client has left."""
         self.ledger.release(entry_id)
-        self._has_changed()
+        self.has_changed()
 
     def release(self, lease: str, secret: str, peer: Peer) -> Released:
         """End a lease of this user, now or once nobody uses it any more."""
@@ -251,7 +262,7 @@ class PoolOperations:
         counter = self.ledger.change_counter()
         if removed or counter != self._counter:
             self._counter = counter
-            self._has_changed()
+            self.has_changed()
 
     def devices_changed(self) -> None:
         """What is known of the devices has changed, and with it who holds what."""
@@ -259,7 +270,8 @@ class PoolOperations:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _has_changed(self) -> None:
+    def has_changed(self) -> None:
+        """Something was granted or ended, or the pool is another: snapshots are made anew, sessions told."""
         self._snapshot_until = 0.0
         self.changed()
 
@@ -300,11 +312,12 @@ class PoolOperations:
         return Released(entry.entry_id)
 
     def _server_of(self, entry: Entry) -> Server:
+        """The server of a lease, also where it or its GPUs are in the pool no more: a lease outlives that."""
         key = entry.shares[0].server
         for server in self.ledger.servers:
-            if server.key == key:
+            if server.key == key and all(server.has_device(share.number) for share in entry.shares):
                 return server
-        raise Refusal(refusal_codes.ENDED, f"this pool no longer has the server {key}")
+        return gone_server(key, [(share.number, share.memory_mib) for share in entry.shares])
 
     def _emulation(self) -> str:
         emulation = self.ledger.emulation

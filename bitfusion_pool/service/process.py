@@ -20,11 +20,10 @@ from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.pool_folder import FOLDER_VARIABLE
 from bitfusion_pool.ledger.service_lock import take_service_lock
-from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE
-from bitfusion_pool.own_files import user_name
 from bitfusion_pool.service.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
 from bitfusion_pool.service.card_reader import CardReader
 from bitfusion_pool.service.certificate import ServiceCertificate
+from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check_size
 from bitfusion_pool.service.connection import Connection
 from bitfusion_pool.service.connection_counts import ConnectionCounts, Strangers
 from bitfusion_pool.service.device_readings import DeviceReadings
@@ -117,7 +116,8 @@ class Service:
             ledger, CardReader(environ), loop, self.operations.devices_changed
         )
         self.operations.once_known = self.device_readings.once_known
-        self._check_size()
+        check_size(ledger.servers)
+        self.configuration_watch = ConfigurationWatch(self.operations)
         self._tokens = PoolTokens(ledger)
         self._counts = ConnectionCounts(settings.connections_per_user, settings.connections)
         self._strangers = Strangers(settings.connections_per_address, _MOST_STRANGERS)
@@ -205,13 +205,6 @@ class Service:
         self._sessions.discard(session)
         self._metrics.connections(len(self._sessions))
 
-    def _check_size(self) -> None:
-        nobody = Peer(os.geteuid(), user_name(os.geteuid()), os.getpid())
-        if len(self.operations.welcome(nobody).format()) > LONGEST_FROM_SERVICE // 2:
-            raise ClientFailed(
-                "", "the pool has more servers and GPUs than fit in a message; make it several pools"
-            )
-
 
 async def _serve(
     settings: ServiceSettings,
@@ -225,10 +218,12 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, service.configuration_watch.reload)
     tasks = [
         loop.create_task(service.entry_watch.run()),
         loop.create_task(service.lease_watch.run()),
         loop.create_task(service.remote_leases.run()),
+        loop.create_task(service.configuration_watch.run()),
         loop.create_task(service.look_again()),
         loop.create_task(service.device_readings.run()),
         loop.create_task(stop.wait()),

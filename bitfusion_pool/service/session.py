@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from bitfusion_client.errors import BitfusionError, InvalidRequest
+from bitfusion_client.errors import BitfusionError, InvalidRequest, NeverSatisfiable
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.ledger.entries import RESERVED, WAITING, Entry
 from bitfusion_pool.ledger.lease_lock import LeaseLock
@@ -188,6 +188,10 @@ class Session:
             return
         try:
             position = self._operations.position(wait.entry, wait.inside, self.peer)
+        except NeverSatisfiable as error:
+            self._wait = None
+            self._give_up(entry_id, wait.lock, refusal_of(error))
+            return
         except BitfusionError as error:
             _log.error("queue cannot be read", extra={"reason": str(error)})
             return

@@ -18,6 +18,8 @@ User=bitfusion-pool
 # because NoNewPrivileges keeps the driver's library from starting it; without the driver it is not there.
 ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 255 -c 0 -c 1 -c 2 -c 3 -c 4 -c 5 -c 6 -c 7
 ExecStart={command}
+# It reads pool.toml again when that has changed; a reload says what was found there.
+ExecReload=kill -HUP $MAINPID
 Restart=always
 RestartSec=1
 # The ledger, 0700, and the folder of the socket, which everybody may enter.
