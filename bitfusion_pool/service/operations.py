@@ -266,7 +266,7 @@ class PoolOperations:
 
     def devices_changed(self) -> None:
         """What is known of the devices has changed, and with it who holds what."""
-        self._has_changed()
+        self.has_changed()
 
     # --- inside ----------------------------------------------------------------------------------------
 
