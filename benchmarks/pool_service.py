@@ -97,6 +97,7 @@ def running_service() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="bf-") as folder:
         socket = f"{folder}/socket"
         words = ["--dir", f"{folder}/pool", "serve", "--socket", socket, "--waiting-per-user", "0"]
+        words += ["--gpus", "simulated"]  # also on a machine that has real ones
         process = subprocess.Popen(
             [sys.executable, "-m", "bitfusion_pool.admin.cli", *words, "--log-level", "error"],
             cwd=Path(__file__).parents[1],
