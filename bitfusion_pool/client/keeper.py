@@ -191,7 +191,8 @@ class Keeper:
 
     def _on_refusal(self, refusal: Refused) -> None:
         said = one_line(refusal.message)
-        if refusal.code == refusal_codes.SERVICE_ENDS:
+        if refusal.code in (refusal_codes.SERVICE_ENDS, refusal_codes.REPLACED):
+            # replaced by a dial of ours: its answer is on its way, or `perhaps_resumed` counts
             self._drop(said, told=True)
         elif refusal.code == refusal_codes.LEASE_OVER:
             self._lease_has_ended = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from bitfusion_pool.client.keeper import SIGTERM_S
 from bitfusion_pool.client.life_pipe import LifePipe, is_held
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Cancel, Release, Renew, Resume
+from bitfusion_pool.messages.from_client import Alive, Cancel, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import Refused
 from bitfusion_pool.messages.message import Message
 from tests.pool.client.fake_network_service import ENTRY, SECRET, FakeNetworkService, welcome
@@ -113,6 +115,35 @@ def test_a_service_that_answers_no_more_is_dialed_anew_while_its_connection_stay
     os.kill(program, signal.SIGTERM)
     finish(process)
     assert process.returncode == 128 + signal.SIGTERM
+    assert service.heard[-1] == Release(ENTRY, SECRET)
+
+
+def test_a_connection_that_its_own_dial_has_replaced_ends_nothing(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    """The old one's end is seen before the answer on the new one, long after the last word was answered."""
+    service.welcome = welcome(0.5, 480.0, BEAT_S)
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words()
+    old = service.connections[0]
+
+    def answer(message: Message) -> Message | None:
+        if isinstance(message, Alive):
+            return None
+        if isinstance(message, Resume):
+            service.answer = service.grant
+            old.sendall(Refused(refusal_codes.REPLACED, "another connection").format())
+            old.shutdown(socket.SHUT_RDWR)
+            time.sleep(2 * BEAT_S)  # the keeper, which beats five times as often, acts upon it if it does
+        return service.grant(message)
+
+    service.answer = answer
+    service.until_heard(Resume)
+    service.until_words()
+    assert alive(program)
+    os.kill(program, signal.SIGTERM)
+    finish(process)
     assert service.heard[-1] == Release(ENTRY, SECRET)
 
 
