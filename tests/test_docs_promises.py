@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 DOCUMENTS = (
     *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md"),
+    "docs/network.md",
     *("docs/kubeflow.md", "docs/spawner.md"),
 )
 

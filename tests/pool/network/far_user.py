@@ -49,11 +49,12 @@ class FarUser:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            if self.runs:
-                os.kill(self.program, signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
-            self._close()
+            try:
+                self.finish()
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+                self._close()
         self.proxy.__exit__(None, None, None)
 
     def run(self, *words: str) -> None:
@@ -68,7 +69,8 @@ class FarUser:
     def _read(self) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
-        self.lines += [parse_line(line) for line in self._process.stderr]
+        for line in self._process.stderr:
+            self.lines.append(parse_line(line))
 
     @property
     def runs(self) -> bool:

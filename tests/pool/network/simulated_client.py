@@ -1,8 +1,8 @@
 """A client on another machine as the service sees it, many in one event loop: for the randomised test.
 
-It keeps a lease as `client.keeper` does, with the same rule (`client.reach`) for how long its program may go on;
-only there is no program. What it believes to hold it writes into a `Book`, which all clients share: the proof,
-apart from the service, of what was really handed out.
+It keeps a lease as `client.keeper` does, with the same rule (`client.reach`) for how long its program may go
+on; only there is no program. What it believes to hold it writes into a `Book`, which all clients share: the
+proof, apart from the service, of what was really handed out.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Holding:
         self.owner = owner
         self.over = False
         """Whether its program has ended: given back, killed with its client, or ended by the rule."""
+        self.planned_until: float | None = None
+        """Until when the test lets it run."""
         self.excused_at: float | None = None
         """When its connection ended for the service alone; then nothing is promised until it is back."""
 

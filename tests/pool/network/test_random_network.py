@@ -1,8 +1,8 @@
-"""Clients on other machines use a pool at random, over networks that break at random, beside a service that is
-killed at random: never two holders of one share, and what was given back is free in the end.
+"""Clients on other machines use a pool at random, over networks and beside a service that break at random.
 
-Who holds what is what the clients themselves believe, by their rule for a pool that is out of reach, apart from
-what the service says. Times are compressed; the seed is printed, and `SEED` repeats a run.
+There are never two holders of one share, and what was given back is free in the end. Who holds what is what
+the clients themselves believe, by their rule for a pool that is out of reach, apart from what the service
+says. Times are compressed; the seed is printed, and the variable `SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POOL = """
 name = "a"
 address = "10.0.0.1"
 [[servers.devices]]
-count = 3
+count = 5
 [[servers]]
 name = "b"
 address = "10.0.0.2"
@@ -46,7 +46,7 @@ memory_mib = 8000
 count = 1
 """
 SIZES = (0.1, 0.25, 0.3, 0.5, 0.7, 1.0)
-CLIENTS = 12
+CLIENTS = 20
 NAMES = tuple(f"pod-{number}" for number in range(8))
 WEIGHTS = {
     "acquire": 90,
@@ -114,7 +114,7 @@ class Trial:
                 next_end += each
                 restarting = asyncio.create_task(self._restart(restarting))
             self._step()
-            await asyncio.sleep(self.chance.uniform(0.0, 0.016))
+            await asyncio.sleep(self.chance.uniform(0.0, 0.006))
         if restarting is not None:
             await restarting
         self._heal()
@@ -161,8 +161,15 @@ class Trial:
         return True
 
     def give_back(self, number: int) -> bool:
+        """Most programs are short, and some outlast every fault."""
         client = self.clients[number]
-        if client.holding is None or client.holding.over:
+        holding = client.holding
+        if holding is None or holding.over:
+            return False
+        if holding.planned_until is None:
+            longest = self.chance.choices((0.1, 1.0, 2.5), (60, 20, 20))[0] * self.times.closed_s
+            holding.planned_until = clock() + self.chance.uniform(0, longest)
+        if clock() < holding.planned_until:
             return False
         client.give_back()
         return True
@@ -240,7 +247,7 @@ class Trial:
         return True
 
     def half_open_at_service(self, number: int) -> bool:
-        """Whether the client comes back before the service gives up is up to chance: see `Holding.excused_at`."""
+        """Whether the client is back before the service gives up is up to chance: see `excused_at`."""
         holding = self.clients[number].holding
         if holding is not None:
             holding.excused_at = clock()
