@@ -152,8 +152,8 @@ TABLE = (
     Setting(
         "listen",
         "[ADDRESS]:PORT",
-        "where clients on other machines connect, with TLS and a token, such as :56001; empty: nowhere. "
-        "Default: nowhere",
+        "where clients on other machines connect, with TLS and a token, such as :56001; they get simulated "
+        "GPUs only, because no CUDA is forwarded. Default: nowhere",
         _address,
     ),
     Setting(
