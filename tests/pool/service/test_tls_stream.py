@@ -121,7 +121,7 @@ def send_until_full(server: TlsStream, data: bytes) -> int:
 def test_what_the_other_side_does_not_read_is_sent_later_and_once(pair: tuple[TlsStream, Client]) -> None:
     server, client = pair
     client.shake_hands(server)
-    data = bytes(range(256)) * (1 << 14)
+    data = b"".join(number.to_bytes(4, "big") for number in range(1 << 20))
     sent = send_until_full(server, data)
     assert 0 < sent < len(data)
     client.plain.setblocking(False)
