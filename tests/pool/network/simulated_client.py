@@ -60,7 +60,7 @@ class Holding:
         self.planned_until: float | None = None
         """Until when the test lets it run."""
         self.excused_at: float | None = None
-        """When its connection ended for the service alone; then nothing is promised until it is back."""
+        """When its connection ended for the service, perhaps alone; nothing is promised until it is back."""
 
     def holds(self, now: float) -> bool:
         """Whether a program may use the GPUs at this moment, and nobody else."""

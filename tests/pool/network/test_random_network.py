@@ -212,6 +212,8 @@ class Trial:
         for client in self.clients:
             if client.name == name:
                 client.token = token
+                if client.holding is not None:  # the service ends its connection, and a cut may hide that
+                    client.holding.excused_at = clock()
         return True
 
     def hold(self, number: int) -> bool:
@@ -282,10 +284,9 @@ class Trial:
             proxy.delay(0.0)
 
 
-@pytest.mark.parametrize(
-    "operations",
-    [300, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
-)
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("operations", [300, 10_000])
 def test_never_two_holders_and_nothing_is_kept_for_ever(base: Path, operations: int) -> None:
     seed = int(os.environ.get("SEED") or random.randrange(1 << 32))
     print(f"SEED={seed}")
