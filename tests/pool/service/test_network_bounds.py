@@ -286,7 +286,8 @@ def attack_and_look(service: NetworkService, warm_up: int, count: int) -> None:
     [(40, 80), pytest.param(1000, 10_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])],
 )
 def test_attacks_leave_memory_flat_and_others_served(base: Path, warm_up: int, count: int) -> None:
-    service = NetworkService(base, "--messages-per-user", "100000")
+    # the owner of the lease that is attacked says nothing all that time
+    service = NetworkService(base, "--messages-per-user", "100000", "--silent-s", "3600")
     service.start()
     try:
         attack_and_look(service, warm_up, count)
