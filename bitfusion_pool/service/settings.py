@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.structured_logs import FORMATS
 from bitfusion_pool.access.addresses import Address, parse_address
-from bitfusion_pool.own_files import read_text
+from bitfusion_pool.own_files import read_text, trusted_path
 from bitfusion_pool.service.found_devices import AUTO, CHOICES
 
 PREFIX = "BITFUSION_POOL_"
@@ -286,7 +286,8 @@ def _read_file(path: str, must_exist: bool) -> dict[str, str]:
     # by name, because a type checker knows only one of the two
     tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        text = read_text(path, _MOST_BYTES)
+        # not one that another user could lead us to, or write
+        text = read_text(trusted_path(os.path.abspath(path)), _MOST_BYTES)
         found = tomllib.loads(text)
     except FileNotFoundError:
         if must_exist:
