@@ -86,8 +86,9 @@ def test_a_setting_that_names_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     (in_use, _) = check_client.check_pool(EMBEDDED)
     assert in_use.verdict == FAIL
     assert in_use.found == (
-        'wrong setting BITFUSION_POOL="machine" (from environment): must be own, or the path of the socket '
-        "of a pool's service, such as /run/bitfusion-pool/socket"
+        'wrong setting BITFUSION_POOL="machine" (from environment): must be own, the path of the socket '
+        "of a pool's service, such as /run/bitfusion-pool/socket, or tls://HOST:PORT, a server of "
+        "servers.conf"
     )
 
 
