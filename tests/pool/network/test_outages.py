@@ -249,7 +249,7 @@ def test_every_outage_with_the_times_of_an_installed_service(base: Path, stack: 
             user.finish()
             assert outage.heals_after_s < 60 or user.said(BackInReach), user.lines
         else:
-            assert outage.seen["ends"] < outage.seen["free"], outage.name
+            assert outage.seen["ends"] <= outage.seen["free"], outage.name  # seen at the same look at best
             assert user.ended() != 0
             assert len(user.said(PoolLost)) == 1, user.lines
     service.until_entries(0)
