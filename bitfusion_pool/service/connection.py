@@ -29,8 +29,14 @@ class LineHandler(Protocol):
     def line_too_long(self) -> None:
         """More came than a line may have; nothing more is read."""
 
-    def closed(self) -> None:
-        """The connection has ended, by whichever side; called once."""
+    def closed(self, by_client: bool) -> None:
+        """The connection has ended; called once.
+
+        `by_client`: it was seen to end there. Otherwise we have ended it, and the client may not know.
+        """
+
+    def gone(self) -> None:
+        """The client is seen to have ended it, too. Called once after `closed`, or never."""
 
 
 class Connection:
@@ -94,6 +100,9 @@ class Connection:
 
     def close(self) -> None:
         """Close at once."""
+        self._close(by_client=False)
+
+    def _close(self, by_client: bool) -> None:
         if self.is_closed:
             return
         self.is_closed = True
@@ -105,8 +114,8 @@ class Connection:
             _close_fd(fd)
         self._unsent.clear()
         self._lines.clear()
-        self._stream.close()
-        self.handler.closed()
+        self._stream.close(self.handler.gone)
+        self.handler.closed(by_client)
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -148,10 +157,13 @@ class Connection:
             data = self._stream.receive()
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:
+        except ConnectionError:
             data = b""
-        if not data:
+        except OSError:  # the network gives up, or what comes is not what the client sent
             self.close()
+            return
+        if not data:
+            self._close(by_client=True)
             return
         try:
             self._lines.extend(self._buffer.feed(data))
@@ -181,7 +193,10 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             self._wait_for_reader()
             return
-        except OSError:  # closed by the other side, or too many descriptors are on their way
+        except ConnectionError:
+            self._close(by_client=True)
+            return
+        except OSError:  # the network gives up, or too many descriptors are on their way
             self.close()
             return
         self._all_sent()

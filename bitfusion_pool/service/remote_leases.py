@@ -1,9 +1,10 @@
 """The life of leases and requests over the network: only words of their clients show that these live.
 
-A closed connection ends them after `closed_s`, silence after `silent_s`; within these times the client comes
-back. A client ends its program earlier than that, by what it has heard of the service. What the service finds
-when it starts gets the whole of `silent_s`. All times are by `liveness.clock`, which counts while the machine
-sleeps.
+A connection that its client has ended ends them after `closed_s`, silence after `silent_s`; within these
+times the client comes back. A client ends its program earlier than that, by what it has heard of the service.
+It does not hear what it is told while it is cut off: so a connection that we have ended, and a lease that
+somebody else has ended, count as silence until the client is seen to know. What the service finds when it
+starts gets the whole of `silent_s`. All times are by `liveness.clock`, which counts while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ class RemoteHolder(Protocol):
 class _Life:
     """What is known of one entry's client."""
 
-    __slots__ = ("closed_at", "ended_at", "heard_at", "holder", "is_stuck", "request")
+    __slots__ = ("closed_at", "ended_at", "heard_at", "holder", "is_stuck", "left_by", "request")
 
     def __init__(self, now: float, request: QueuedRequest | None = None) -> None:
         self.heard_at = now  # counts only without a holder
         self.holder: RemoteHolder | None = None
+        self.left_by: RemoteHolder | None = None  # its connection was ended by us
         self.closed_at: float | None = None
         self.ended_at: float | None = None  # somebody else ended it, and its client was told
         self.is_stuck = False  # the ledger cannot be written, and the log says so
@@ -62,7 +64,7 @@ class _Life:
         if self.closed_at is not None:
             ends.append((self.closed_at + closed_s, CLOSED))
         if self.ended_at is not None:
-            ends.append((self.ended_at + closed_s, ENDED))
+            ends.append((self.ended_at + silent_s, ENDED))
         return min(ends)
 
 
@@ -99,20 +101,33 @@ class RemoteLeases:
         """
         life = self._lives.setdefault(entry_id, _Life(clock()))
         other, request = life.holder, life.request
-        life.holder, life.closed_at, life.request = holder, None, None
+        life.holder, life.left_by, life.closed_at, life.request = holder, None, None, None
         if other is not None:
             request = other.hand_over(entry_id)
             if other is not holder:
                 other.replaced(entry_id)
         return request
 
-    def left(self, entry_id: str, request: QueuedRequest | None = None) -> None:
-        """The connection of the session that served it has ended; `request`: it waits."""
+    def left(self, entry_id: str, by_client: bool, request: QueuedRequest | None = None) -> None:
+        """The connection of the session that served it has ended, by its client or by us.
+
+        `request`: it waits.
+        """
         life = self._lives.get(entry_id)
         if life is None or life.holder is None:
             return
-        life.heard_at, life.holder = life.holder.heard_at, None
-        life.closed_at, life.request = clock(), request
+        life.heard_at, life.request = life.holder.heard_at, request
+        if by_client:
+            life.closed_at = clock()
+        else:
+            life.left_by = life.holder
+        life.holder = None
+
+    def gone(self, session: RemoteHolder) -> None:
+        """The client of a session whose connection we have ended is seen to know that it has ended."""
+        for life in self._lives.values():
+            if life.left_by is session:
+                life.left_by, life.closed_at = None, clock()
 
     def forget(self, entry_id: str) -> None:
         """It is over, or none of ours."""
@@ -126,7 +141,7 @@ class RemoteLeases:
         return life is not None and life.ended_at is not None
 
     def end(self, entry_id: str) -> bool:
-        """Somebody else ends it: its client has `closed_s` to end its program. False if it is not ours."""
+        """Somebody else ends it; its client is told, and has `silent_s` to give it back. False: not ours."""
         life = self._lives.get(entry_id)
         if life is None:
             return False

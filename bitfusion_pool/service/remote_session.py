@@ -34,13 +34,17 @@ class RemoteSession(Session):
         self.heard_at = clock()
         super().line(line)
 
-    def closed(self) -> None:
+    def closed(self, by_client: bool) -> None:
         """See `LineHandler`."""
-        super().closed()
+        super().closed(by_client)
         for use in self._uses.values():
             # maybe the client comes back; its program may run as long
             self._loop.call_later(self._operations.times.closed_s, use.close)
         self._uses.clear()
+
+    def gone(self) -> None:
+        """See `LineHandler`."""
+        self._remote_leases.gone(self)
 
     def show_position(self, entry_id: str, refresh: bool) -> None:
         """See `Watched`. A client that is not heard is told nothing: it must not believe that it is heard."""
@@ -103,14 +107,14 @@ class RemoteSession(Session):
     def _took(self, entry: Entry) -> None:
         self._remote_leases.serve(entry.entry_id, self)
 
-    def _part_from_queue(self) -> None:
+    def _part_from_queue(self, by_client: bool) -> None:
         wait, self._wait = self._wait, None
         if wait is not None:
             self._entry_watch.remove(wait.entry.entry_id)
-            self._remote_leases.left(wait.entry.entry_id, wait)
+            self._remote_leases.left(wait.entry.entry_id, by_client, wait)
 
-    def _part_from_lease(self, entry_id: str) -> None:
-        self._remote_leases.left(entry_id)
+    def _part_from_lease(self, entry_id: str, by_client: bool) -> None:
+        self._remote_leases.left(entry_id, by_client)
 
     def _grant(self, entry: Entry, lock: LeaseLock, waited_s: float) -> None:
         # the client counts from the grant; so do we, however long it was not heard while it waited
@@ -175,9 +179,12 @@ class RemoteSession(Session):
 
     def entry_gone(self, entry_id: str) -> None:
         """See `Watched`."""
-        if not self._remote_leases.has_been_ended(entry_id):
+        has_time = self._remote_leases.has_been_ended(entry_id)
+        if not has_time:
             self._remote_leases.forget(entry_id)
         super().entry_gone(entry_id)
+        if has_time:
+            self._leases.add(entry_id)  # until its client gives it back or hangs up
 
     def _drop(self, entry_id: str, lock: LeaseLock) -> None:
         super()._drop(entry_id, lock)

@@ -116,14 +116,17 @@ class Session:
         why = f"a message has at most {LONGEST_FROM_CLIENT} bytes, this one has more"
         self.refuse(Refusal(refusal_codes.BAD_MESSAGE, why))
 
-    def closed(self) -> None:
+    def gone(self) -> None:
+        """See `LineHandler`."""
+
+    def closed(self, by_client: bool) -> None:
         """See `LineHandler`."""
         self._hello_timer.cancel()
         self._asked = None
-        self._part_from_queue()
+        self._part_from_queue(by_client)
         for lease in self._leases:
             self._entry_watch.remove(lease)
-            self._part_from_lease(lease)
+            self._part_from_lease(lease, by_client)
         self._leases.clear()
         self._admission.over()
         self._on_end(self)
@@ -134,7 +137,7 @@ class Session:
         self._send(refusal.to_message())
         if refusal.code in refusal_codes.ENDS_THE_CONNECTION or self._peer is None:
             self._asked = None
-            self._part_from_queue()
+            self._part_from_queue(by_client=False)
             self._connection.end()
 
     def end_of_service(self) -> None:
@@ -354,11 +357,11 @@ class Session:
     def _took(self, entry: Entry) -> None:
         """An entry of this client is in the ledger."""
 
-    def _part_from_queue(self) -> None:
+    def _part_from_queue(self, by_client: bool) -> None:
         """The connection ends, and with it a request that waits."""
         self._leave_queue()
 
-    def _part_from_lease(self, entry_id: str) -> None:
+    def _part_from_lease(self, entry_id: str, by_client: bool) -> None:
         """The connection has ended."""
         self._lease_watch.add(entry_id)
 

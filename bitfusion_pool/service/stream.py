@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 READ_AT_ONCE = 16 << 10  # bytes
@@ -27,8 +28,12 @@ class Stream(Protocol):
         Raises BlockingIOError if nothing can be sent now.
         """
 
-    def close(self) -> None:
-        """End the connection; what was sent before still arrives."""
+    def close(self, on_gone: Callable[[], None] | None = None) -> None:
+        """End the connection; what was sent before still arrives.
+
+        Args:
+            on_gone: Called if the other side is seen to end it, too: later, once, and perhaps never.
+        """
 
 
 class LocalStream:
@@ -55,6 +60,6 @@ class LocalStream:
         """See `Stream`."""
         return socket.send_fds(self._socket, [data], [fd] if fd >= 0 else [])
 
-    def close(self) -> None:
-        """See `Stream`."""
+    def close(self, on_gone: Callable[[], None] | None = None) -> None:
+        """See `Stream`. Nobody asks: who is at a unix socket, or has gone, is known by the lease lock."""
         self._socket.close()

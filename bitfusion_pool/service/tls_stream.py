@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from bitfusion_pool.service.stream import READ_AT_ONCE
 
@@ -89,7 +91,7 @@ class TlsStream:
         sent, self._in_flight = self._in_flight, 0
         return sent
 
-    def close(self) -> None:
+    def close(self, on_gone: Callable[[], None] | None = None) -> None:
         """See `Stream`."""
         try:
             self._tls.unwrap()  # says that this is the end, and does not wait for the answer
@@ -99,7 +101,7 @@ class TlsStream:
             self._flush()
         except OSError:
             pass
-        self._linger.close(self._socket)
+        self._linger.close(self._socket, on_gone)
 
     def refuse(self, words: bytes) -> None:
         """Say something to who does not speak TLS, and close."""
@@ -128,6 +130,15 @@ class TlsStream:
             self._encrypted = self._encrypted[self._socket.send(self._encrypted) :]
 
 
+@dataclass(slots=True)
+class _Lingering:
+    """A connection that is closed soon; so many bytes of it may still be discarded."""
+
+    timer: asyncio.TimerHandle
+    on_gone: Callable[[], None] | None
+    left: int
+
+
 class Linger:
     """Closes TCP connections so that the other side can read what was sent last.
 
@@ -136,10 +147,10 @@ class Linger:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._sockets: dict[socket.socket, tuple[asyncio.TimerHandle, int]] = {}
+        self._sockets: dict[socket.socket, _Lingering] = {}
 
-    def close(self, connected: socket.socket) -> None:
-        """Close it, now or soon."""
+    def close(self, connected: socket.socket, on_gone: Callable[[], None] | None = None) -> None:
+        """Close it, now or soon; `on_gone` is called if the other side is seen to do so meanwhile."""
         try:
             connected.shutdown(socket.SHUT_WR)
         except OSError:  # the other side was faster
@@ -149,23 +160,27 @@ class Linger:
             connected.close()
             return
         timer = self._loop.call_later(_LINGER_S, self._end, connected)
-        self._sockets[connected] = (timer, _MOST_DISCARDED)
+        self._sockets[connected] = _Lingering(timer, on_gone, _MOST_DISCARDED)
         self._loop.add_reader(connected.fileno(), self._discard, connected)
 
     def _discard(self, connected: socket.socket) -> None:
-        timer, left = self._sockets[connected]
+        lingering = self._sockets[connected]
         try:
             data = connected.recv(READ_AT_ONCE)
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:
+        except ConnectionError:
             data = b""
-        self._sockets[connected] = (timer, left - len(data))
-        if not data or left <= len(data):
+        except OSError:  # the network gives up, which says nothing of the other side
+            self._end(connected)
+            return
+        lingering.left -= len(data)
+        if not data and lingering.on_gone is not None:
+            lingering.on_gone()
+        if not data or lingering.left <= 0:
             self._end(connected)
 
     def _end(self, connected: socket.socket) -> None:
-        timer, _ = self._sockets.pop(connected)
-        timer.cancel()
+        self._sockets.pop(connected).timer.cancel()
         self._loop.remove_reader(connected.fileno())
         connected.close()

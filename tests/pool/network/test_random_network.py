@@ -212,8 +212,6 @@ class Trial:
         for client in self.clients:
             if client.name == name:
                 client.token = token
-                if client.holding is not None:  # the service ends its connection, and a cut may hide that
-                    client.holding.excused_at = clock()
         return True
 
     def hold(self, number: int) -> bool:

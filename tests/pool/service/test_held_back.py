@@ -93,7 +93,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
         client = Client(ledger, loop)
         client.answers.clear()
         yield client
-        client.session.closed()
+        client.session.closed(by_client=True)
     loop.close()
 
 
@@ -114,7 +114,7 @@ def test_a_request_that_is_cancelled_meanwhile_never_was(client: Client) -> None
 
 def test_a_client_that_leaves_meanwhile_takes_nothing(client: Client) -> None:
     client.say(Acquire(GpuRequest(1)))
-    client.session.closed()
+    client.session.closed(by_client=True)
     client.go_on()
     assert client.answers == []
 

@@ -103,7 +103,7 @@ def test_a_closed_connection_ends_a_lease_after_closed_s(
 ) -> None:
     leases.serve(LEASE, Client(clock))
     clock.now += 3
-    leases.left(LEASE)
+    leases.left(LEASE, by_client=True)
     after(clock, leases, CLOSED_S - 0.1)
     assert pool.ended == []
     after(clock, leases, 0.1)
@@ -131,7 +131,7 @@ def test_who_was_silent_long_before_the_connection_closed_has_no_more_than_silen
 ) -> None:
     leases.serve(LEASE, Client(clock))
     clock.now += SILENT_S - 5
-    leases.left(LEASE)
+    leases.left(LEASE, by_client=True)
     after(clock, leases, 5)
     assert pool.ended == [LEASE]
 
@@ -140,7 +140,7 @@ def test_who_comes_back_in_time_keeps_the_lease(clock: Clock, leases: RemoteLeas
     for _ in range(20):
         client = Client(clock)
         leases.serve(LEASE, client)
-        leases.left(LEASE)
+        leases.left(LEASE, by_client=True)
         after(clock, leases, CLOSED_S - 0.1)
     assert pool.ended == []
 
@@ -172,18 +172,54 @@ def test_a_request_that_waits_without_a_connection_is_kept_and_handed_to_who_com
 ) -> None:
     request = waiting_request()
     leases.serve(LEASE, Client(clock))
-    leases.left(LEASE, request)
+    leases.left(LEASE, True, request)
     assert leases.serve(LEASE, Client(clock)) is request
 
 
-def test_what_somebody_ended_is_over_closed_s_later_however_often_its_client_speaks(
+def test_a_client_whose_connection_we_ended_may_not_know_so_silence_counts(
+    clock: Clock, leases: RemoteLeases, pool: Pool
+) -> None:
+    leases.serve(LEASE, Client(clock))
+    clock.now += 3
+    leases.left(LEASE, by_client=False)
+    after(clock, leases, SILENT_S - 3.1)
+    assert pool.ended == []
+    after(clock, leases, 0.1)
+    assert pool.ended == [LEASE]
+
+
+def test_once_it_is_seen_to_know_closed_s_counts(clock: Clock, leases: RemoteLeases, pool: Pool) -> None:
+    client = Client(clock)
+    leases.serve(LEASE, client)
+    leases.left(LEASE, by_client=False)
+    clock.now += 1
+    leases.gone(client)
+    after(clock, leases, CLOSED_S - 0.1)
+    assert pool.ended == []
+    after(clock, leases, 0.1)
+    assert pool.ended == [LEASE]
+
+
+def test_that_an_earlier_connection_has_gone_says_nothing_of_a_later_one(
+    clock: Clock, leases: RemoteLeases, pool: Pool
+) -> None:
+    first, second = Client(clock), Client(clock)
+    for client in (first, second):
+        leases.serve(LEASE, client)
+        leases.left(LEASE, by_client=False)
+    leases.gone(first)
+    after(clock, leases, SILENT_S - 0.1)
+    assert pool.ended == []
+
+
+def test_what_somebody_ended_is_over_silent_s_later_however_often_its_client_speaks(
     clock: Clock, leases: RemoteLeases, pool: Pool
 ) -> None:
     client = Client(clock)
     leases.serve(LEASE, client)
     assert leases.end(LEASE)
     assert leases.has_been_ended(LEASE)
-    clock.now += CLOSED_S - 0.1
+    clock.now += SILENT_S - 0.1
     client.speak()
     assert leases.end(LEASE)  # a second time gives it no more time
     after(clock, leases, 0)
@@ -199,7 +235,7 @@ def test_what_is_lost_is_counted_by_its_reason(clock: Clock, pool: Pool) -> None
     leases.found("found", None)
     for name in ("left", "ended"):
         leases.serve(name, Client(clock))
-    leases.left("left")
+    leases.left("left", by_client=True)
     leases.end("ended")
     after(clock, leases, SILENT_S)
     for reason in ("closed", "silent", "ended"):
@@ -221,14 +257,14 @@ def test_a_ledger_that_cannot_be_written_is_told_once_and_tried_again(
     assert caplog.records[-1].message == "remote lease lost"
 
 
-@given(said_s=st.floats(0, 200), open_s=st.floats(0, 200), closes=st.booleans())
+@given(said_s=st.floats(0, 200), open_s=st.floats(0, 200), closes=st.sampled_from(("nobody", "cut", "we")))
 def test_a_client_that_keeps_the_rule_has_ended_before_its_share_is_free(
-    said_s: float, open_s: float, closes: bool
+    said_s: float, open_s: float, closes: str
 ) -> None:
     """The rule: three quarters of silent_s after the service's last word, or 0.8 of closed_s once it is cut.
 
     The service says something `said_s` after the client's last word, if it says anything then, and the
-    connection is cut `open_s` later.
+    connection is cut for both `open_s` later, or we end it, of which the client does not hear.
     """
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
@@ -240,9 +276,10 @@ def test_a_client_that_keeps_the_rule_has_ended_before_its_share_is_free(
             clock.now += said_s
         heard = clock.now
         ends_at = heard + 0.75 * SILENT_S
-        if closes and heard + open_s < ends_at:
+        if closes != "nobody" and heard + open_s < ends_at:
             clock.now += open_s
-            leases.left(LEASE)
-            ends_at = min(ends_at, max(clock.now, heard + 0.8 * CLOSED_S))
+            leases.left(LEASE, by_client=closes == "cut")
+            if closes == "cut":
+                ends_at = min(ends_at, max(clock.now, heard + 0.8 * CLOSED_S))
         after(clock, leases, ends_at - clock.now)
         assert pool.ended == []

@@ -201,13 +201,16 @@ def test_a_lease_that_an_administrator_ends_is_free_when_its_client_has_released
         admin.expect(Granted)
 
 
-def test_a_client_that_does_not_release_what_was_ended_loses_it_after_closed_s(start: Start) -> None:
+def test_a_client_that_hangs_up_instead_of_releasing_what_was_ended_loses_it_after_closed_s(
+    start: Start,
+) -> None:
     service = start(*SOON)
-    with service.remote(service.token("ada")) as client, service.client() as admin:
-        granted = client.ask(half(), Granted)
-        admin.ask(End(granted.entry.entry_id), Released)
+    with service.client() as admin:
+        with service.remote(service.token("ada")) as client:
+            granted = client.ask(half(), Granted)
+            admin.ask(End(granted.entry.entry_id), Released)
+            assert client.expect(Refused).code == refusal_codes.ENDED
         service.until_entries(0)
-        assert client.expect(Refused).code == refusal_codes.ENDED
 
 
 def test_a_request_that_somebody_ends_while_its_client_is_away_is_over(start: Start) -> None:
@@ -237,6 +240,15 @@ def test_a_revoked_token_ends_open_connections_and_a_new_one_of_the_name_comes_b
     with service.remote(service.token("ada")) as again:
         assert again.come_back(granted, Granted) == granted
     assert not any(granted.secret in str(line) for line in service.log)
+
+
+def test_the_gpus_of_a_revoked_client_are_free_soon_after_it_has_hung_up(start: Start) -> None:
+    service = start(*SOON)
+    with service.remote(service.token("ada")) as client:
+        client.ask(half(), Granted)
+        service.revoke("ada")
+        assert client.expect(Refused).code == refusal_codes.WRONG_TOKEN
+    service.until_entries(0)
 
 
 def test_a_token_that_ends_meanwhile_is_told(start: Start) -> None:
