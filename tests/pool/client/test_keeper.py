@@ -93,7 +93,8 @@ def test_a_reset_connection_is_made_again_and_the_program_goes_on(
     assert Resume(ENTRY, SECRET) in service.heard
     assert service.heard[-1] == Release(ENTRY, SECRET)
     back = re.findall(rf"\[INFO\] \S+ Pool {service.place} is back after \d+ s\n", err)
-    assert len(back) == bool(gone_for)
+    # on a machine that stands still for a beat, a short one is told, too
+    assert len(back) == (1 if gone_for else err.count("is out of reach"))
     assert "Released GPUs on 1 servers" in err
 
 
