@@ -66,6 +66,8 @@ class NetworkPool(ServicePool):
         self._keeper: KeeperProcess | None = None
         self._is_kept = False
         self._proven = clock()  # when the last word was said that was answered
+        self._unanswered: float | None = None  # when the word was said that was not answered yet
+        self._next_word = 0.0  # by `time.monotonic`
         super().__init__("", environ)
 
     @property
@@ -118,6 +120,7 @@ class NetworkPool(ServicePool):
     # --- inside ----------------------------------------------------------------------------------------
 
     def _dial(self) -> tuple[NetworkConnection, Welcome]:
+        self._unanswered = None
         if self._service is not None:
             return self._service.connect()
         self._service, connection, welcome = connect_to_first(self._services, self._early_log.log)
@@ -126,29 +129,44 @@ class NetworkPool(ServicePool):
 
     def _exchange(self, message: Message) -> Message:
         said_at = clock()
+        self._next_word = time.monotonic() + self._heartbeat_s
         answer = super()._exchange(message)
         self._proven = said_at
         return answer
 
+    def _receive(self) -> Message:
+        answer = super()._receive()
+        if isinstance(answer, Alive) and self._unanswered is not None:
+            # the grant that ended the wait has overtaken it
+            self._unanswered = None
+            return super()._receive()
+        return answer
+
+    @property
+    def _heartbeat_s(self) -> float:
+        return max(_LEAST_S, self.welcome.heartbeat_s)
+
     def _next_position(self, seconds: float) -> Message:
-        """What comes while the request waits; meanwhile the service hears that somebody does."""
-        heartbeat_s = max(_LEAST_S, self.welcome.heartbeat_s)
+        """What comes while the request waits; meanwhile the service hears that somebody does.
+
+        A new position calls for no word: in a queue that moves, all who wait would say one at every step.
+        """
         now = time.monotonic()
-        until, next_word = now + seconds, now
-        said_at: float | None = None  # the word that is not answered
+        until = now + seconds
         while True:
-            message = self._connection.receive_within(max(0.0, min(until, next_word) - time.monotonic()))
+            due = min(until, self._next_word)
+            message = self._connection.receive_within(max(0.0, due - time.monotonic()))
             now = time.monotonic()
             if isinstance(message, Alive):
-                self._proven, said_at = said_at or self._proven, None
+                self._proven, self._unanswered = self._unanswered or self._proven, None
             elif message is not None:
                 return message
             elif now >= until:
                 raise slow(self.place, seconds)
-            if now >= next_word:
-                if said_at is not None:
-                    raise slow(self.place, heartbeat_s)
-                said_at, next_word = clock(), now + heartbeat_s
+            if now >= self._next_word:
+                if self._unanswered is not None:
+                    raise slow(self.place, self._heartbeat_s)
+                self._unanswered, self._next_word = clock(), now + self._heartbeat_s
                 self._connection.send(Alive())
 
     def _leave_queue(self) -> None:
@@ -174,10 +192,9 @@ class NetworkPool(ServicePool):
         if not all(device.simulated for device in server.devices if device.number in _numbers(granted)):
             raise nonsense(self.place, "it granted a real GPU, which nobody can use over the network")
         life = LifePipe(entry.entry_id)
-        heartbeat_s = max(_LEAST_S, welcome.heartbeat_s)
         reserved = entry.kind == RESERVED
         if needs_lock:
-            kept = Kept(self.service, entry.entry_id, granted.secret, reserved, heartbeat_s)
+            kept = Kept(self.service, entry.entry_id, granted.secret, reserved, self._heartbeat_s)
             closed_s, silent_s = welcome.closed_s, welcome.silent_s
             if reserved:
                 closed_s = silent_s = max(silent_s, self.emulation.auto_release)

@@ -205,11 +205,15 @@ class ServicePool:
             # somebody ended what this command had, which the answer says as well
             if not (isinstance(answer, Refused) and answer.code == refusal_codes.ENDED):
                 return answer
-            answer = self._connection.receive()
+            answer = self._receive()
 
     def _exchange(self, message: Message) -> Message:
         """Send a message; what comes next."""
         self._connection.send(message)
+        return self._receive()
+
+    def _receive(self) -> Message:
+        """The answer to what was sent."""
         return self._connection.receive()
 
     def _ask_again_if_away(self, message: Message, expected: type[Message]) -> Message | None:

@@ -13,12 +13,16 @@ import pytest
 
 from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import ServersUnreachable, TokenExpired
+from bitfusion_client.request import GpuRequest
 from bitfusion_pool.access.addresses import Address
+from bitfusion_pool.access.network_files import read_network_client
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.access.token_text import new_token
 from bitfusion_pool.client.network_connection import tls_context
+from bitfusion_pool.client.network_pool import NetworkPool
+from bitfusion_pool.ledger.entries import PROCESS, RESERVED, Holder
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Look, Resume
+from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Look, Renew, Resume
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused, Waiting
 from bitfusion_pool.messages.message import Message
 from tests.pool.client.fake_network_service import ENTRY, HOST, SECRET, FakeNetworkService, welcome
@@ -292,6 +296,39 @@ def test_an_interrupted_wait_leaves_the_queue_by_a_word(
     finish(process)
     assert process.returncode == 130
     assert service.heard[-1] == Cancel()
+
+
+def test_a_grant_may_overtake_the_answer_to_a_word(user: PoolClient, service: FakeNetworkService) -> None:
+    granted = Granted(lease(kind=RESERVED), SERVER, SECRET)
+
+    def answer(message: Message) -> Message | None:
+        if isinstance(message, Acquire):
+            return PLACE
+        if isinstance(message, Alive):
+            service.say(granted)
+        return service.grant(message)
+
+    service.answer = answer
+    done = user.do("request_gpus", "-n", "1", "-f", str(home_of(user) / "allocation"))
+    assert done.returncode == 0, done.stderr
+    assert isinstance(service.heard[-1], Renew)
+
+
+def test_a_queue_that_moves_calls_for_no_words(user: PoolClient, service: FakeNetworkService) -> None:
+    service.welcome = welcome(600.0, 600.0, 60.0)
+
+    def answer(message: Message) -> Message | None:
+        if isinstance(message, Acquire):
+            for _ in range(5):
+                service.say(PLACE)
+        return service.grant(message)
+
+    service.answer = answer
+    files = read_network_client(user.environ)
+    assert files is not None
+    with NetworkPool(files, user.environ) as pool:
+        pool.release(pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), PROCESS, "", lambda _: None))
+    assert service.words == 0
 
 
 # --- TLS -----------------------------------------------------------------------------------------------
