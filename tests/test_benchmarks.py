@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks import processes, trace
+from benchmarks import pool_service, processes, trace
 from benchmarks.__main__ import TOPICS, load, main
 from benchmarks.effort import TINY
 from benchmarks.measure import (
@@ -29,6 +31,7 @@ from benchmarks.measure import (
 )
 from benchmarks.table import format_table
 from benchmarks.workplace import Workplace
+from bitfusion_pool.client.service_errors import gone
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,34 @@ def test_each_topic_measures_something(topic: str, workplace: Workplace) -> None
         assert row.ours is not None, row.note
         assert row.ours.value >= 0
         assert row.verdict in ("met", "not met", "")
+
+
+def test_a_service_that_refuses_connections_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [gone("/s", "connection refused")] * 2
+
+    class Dialled:
+        def __init__(self, *_: object) -> None:
+            if refusals:
+                raise refusals.pop()
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(pool_service, "ServicePool", Dialled)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        pool_service.wait_until_it_answers("/s", process)
+    assert not refusals
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "late"])
+def test_a_service_that_does_not_start_is_said_with_the_reason(ended: bool, tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as bound, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        bound.bind(path)  # and nobody listens: the file is there, connections are refused
+        if ended:
+            process.communicate()
+        with pytest.raises(RuntimeError, match=r"the service does not start: .*[Cc]onnection refused"):
+            pool_service.wait_until_it_answers(path, process, 60.0 if ended else 0.0)
 
 
 def test_the_command_prints_a_table_and_writes_the_samples(
