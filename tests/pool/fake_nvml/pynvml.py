@@ -69,43 +69,43 @@ class Library:
         place = ctypes.c_void_p(len(self._handles))
         ctypes.memmove(pointer, ctypes.byref(place), ctypes.sizeof(place))
 
-    def _nvmlInitWithFlags(self, flags: int) -> None:  # noqa: N802
+    def _nvmlInitWithFlags(self, flags: int) -> None:
         assert flags == 0
 
-    def _nvmlShutdown(self) -> None:  # noqa: N802
+    def _nvmlShutdown(self) -> None:
         pass
 
-    def _nvmlErrorString(self, code: int) -> bytes:  # noqa: N802
+    def _nvmlErrorString(self, code: int) -> bytes:
         return f"error {code}".encode()
 
-    def _nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> None:  # noqa: N802
+    def _nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> None:
         text.value = self._machine.get("driver", "580.95.05").encode()[: size.value - 1]
 
-    def _nvmlSystemGetCudaDriverVersion_v2(self, number: Any) -> None:  # noqa: N802
+    def _nvmlSystemGetCudaDriverVersion_v2(self, number: Any) -> None:
         number._obj.value = self._machine.get("cuda", 13000)
 
-    def _nvmlDeviceGetCount_v2(self, number: Any) -> None:  # noqa: N802
+    def _nvmlDeviceGetCount_v2(self, number: Any) -> None:
         number._obj.value = self._machine.get("count", len(self._machine["cards"]))
 
-    def _nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:
         if index.value >= len(self._machine["cards"]):
             return int(self._nvml.NVML_ERROR_INVALID_ARGUMENT)
         card = self._machine["cards"][index.value]
         self._give(handle, card)
         return int(card.get("fails", {}).get("nvmlDeviceGetHandleByIndex_v2", 0))
 
-    def _nvmlDeviceGetUUID(self, handle: Any, text: Any, size: Any) -> None:  # noqa: N802
+    def _nvmlDeviceGetUUID(self, handle: Any, text: Any, size: Any) -> None:
         text.value = self._card(handle)["uuid"].encode()[: size.value - 1]
 
-    def _nvmlDeviceGetName(self, handle: Any, text: Any, size: Any) -> None:  # noqa: N802
+    def _nvmlDeviceGetName(self, handle: Any, text: Any, size: Any) -> None:
         text.value = self._card(handle)["name"].encode()[: size.value - 1]
 
-    def _nvmlDeviceGetMemoryInfo(self, handle: Any, memory: Any) -> None:  # noqa: N802
+    def _nvmlDeviceGetMemoryInfo(self, handle: Any, memory: Any) -> None:
         card = self._card(handle)
         memory._obj.total = card["total"] * MIB
         memory._obj.used = (card.get("used", 0) + card.get("reserved", 0)) * MIB
 
-    def _nvmlDeviceGetMemoryInfo_v2(self, handle: Any, memory: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetMemoryInfo_v2(self, handle: Any, memory: Any) -> int:
         card = self._card(handle)
         if memory._obj.version != self._nvml.nvmlMemory_v2:
             return int(self._nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
@@ -114,30 +114,30 @@ class Library:
         memory._obj.used = card.get("used", 0) * MIB
         return 0
 
-    def _nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
         percent = self._card(handle).get("percent")
         rates._obj.gpu = percent or 0
         return int(self._nvml.NVML_ERROR_NOT_SUPPORTED) if percent is None else 0
 
-    def _nvmlDeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetMigMode(self, handle: Any, current: Any, pending: Any) -> int:
         parts = self._card(handle).get("mig")
         current._obj.value = pending._obj.value = int(parts is not None)
         return int(self._nvml.NVML_ERROR_NOT_SUPPORTED) if parts is None else 0
 
-    def _nvmlDeviceGetMaxMigDeviceCount(self, handle: Any, number: Any) -> None:  # noqa: N802
+    def _nvmlDeviceGetMaxMigDeviceCount(self, handle: Any, number: Any) -> None:
         number._obj.value = 7  # of which some are there
 
-    def _nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: Any, part: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: Any, part: Any) -> int:
         parts = self._card(handle)["mig"]
         if index.value >= len(parts):
             return int(self._nvml.NVML_ERROR_NOT_FOUND)
         self._give(part, parts[index.value])
         return 0
 
-    def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, found: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, found: Any) -> int:
         return self._list(self._card(handle).get("processes", []), count, found)
 
-    def _nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, found: Any) -> int:  # noqa: N802
+    def _nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, found: Any) -> int:
         return self._list(self._card(handle).get("graphics", []), count, found)
 
     def _list(self, processes: list[Any], count: Any, found: Any) -> int:
