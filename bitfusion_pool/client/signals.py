@@ -76,10 +76,12 @@ def next_signal(ticks: bool = False) -> tuple[int, bool]:
         ticks: Whether `tick` was called.
 
     Returns:
-        Its number, and whether a terminal sent it to the whole foreground process group.
+        Its number, and whether a terminal sent it to the whole foreground process group. A hang-up it sends
+        to the leader of the session alone, which this command is under `ssh -t host bitfusion run …`
+        (`tty_signal_session_leader` of Linux).
     """
     info = _signal.sigwaitinfo((*HANDLED, SIGCHLD, *((SIGALRM,) if ticks else ())))
-    return info.si_signo, info.si_code == _FROM_KERNEL
+    return info.si_signo, info.si_code == _FROM_KERNEL and info.si_signo != SIGHUP
 
 
 def die_of(number: int) -> None:

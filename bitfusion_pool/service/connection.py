@@ -29,8 +29,8 @@ class LineHandler(Protocol):
     def line_too_long(self) -> None:
         """More came than a line may have; nothing more is read."""
 
-    def closed(self, by_client: bool) -> None:
-        """The connection has ended; called once.
+    def closed(self, by_client: bool) -> bool:
+        """The connection has ended; called once. Returns whether `gone` matters.
 
         `by_client`: it was seen to end there. Otherwise we have ended it, and the client may not know.
         """
@@ -114,8 +114,8 @@ class Connection:
             _close_fd(fd)
         self._unsent.clear()
         self._lines.clear()
-        self._stream.close(self.handler.gone)
-        self.handler.closed(by_client)
+        gone_matters = self.handler.closed(by_client)
+        self._stream.close(self.handler.gone if gone_matters else None)
 
     # --- reading ---------------------------------------------------------------------------------------
 

@@ -28,19 +28,21 @@ class RemoteSession(Session):
         super().__init__(*parts)
         self.heard_at = clock()
         self._uses: dict[str, ReservationUse] = {}
+        self._has_left_something = False  # at an end that is ours
 
     def line(self, line: bytes) -> None:
         """See `LineHandler`."""
         self.heard_at = clock()
         super().line(line)
 
-    def closed(self, by_client: bool) -> None:
+    def closed(self, by_client: bool) -> bool:
         """See `LineHandler`."""
         super().closed(by_client)
         for use in self._uses.values():
             # maybe the client comes back; its program may run as long
             self._loop.call_later(self._operations.times.closed_s, use.close)
         self._uses.clear()
+        return self._has_left_something
 
     def gone(self) -> None:
         """See `LineHandler`."""
@@ -112,9 +114,11 @@ class RemoteSession(Session):
         if wait is not None:
             self._entry_watch.remove(wait.entry.entry_id)
             self._remote_leases.left(wait.entry.entry_id, by_client, wait)
+            self._has_left_something = not by_client
 
     def _part_from_lease(self, entry_id: str, by_client: bool) -> None:
         self._remote_leases.left(entry_id, by_client)
+        self._has_left_something = not by_client
 
     def _grant(self, entry: Entry, lock: LeaseLock, waited_s: float) -> None:
         # the client counts from the grant; so do we, however long it was not heard while it waited

@@ -119,7 +119,7 @@ class Session:
     def gone(self) -> None:
         """See `LineHandler`."""
 
-    def closed(self, by_client: bool) -> None:
+    def closed(self, by_client: bool) -> bool:
         """See `LineHandler`."""
         self._hello_timer.cancel()
         self._asked = None
@@ -130,6 +130,7 @@ class Session:
         self._leases.clear()
         self._admission.over()
         self._on_end(self)
+        return False
 
     def refuse(self, refusal: Refusal) -> None:
         """Tell the client, and end the connection where the refusal does so."""

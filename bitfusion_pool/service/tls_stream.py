@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from bitfusion_pool.service.stream import READ_AT_ONCE
 
 _LINGER_S = 1.0  # so long the other side may take to read our last words
-_MOST_LINGERING = 64
+_LINGER_KNOWN_S = 10.0  # the same where somebody asks whether it has gone
+_MOST_LINGERING = 64  # whom nobody knows
+_MOST_LINGERING_KNOWN = 1024
 _MOST_DISCARDED = 1 << 20  # bytes of one connection
 
 
@@ -156,10 +158,13 @@ class Linger:
         except OSError:  # the other side was faster
             connected.close()
             return
-        if len(self._sockets) >= _MOST_LINGERING:
+        most, seconds = _MOST_LINGERING, _LINGER_S
+        if on_gone is not None:
+            most, seconds = _MOST_LINGERING_KNOWN, _LINGER_KNOWN_S
+        if len(self._sockets) >= most:
             connected.close()
             return
-        timer = self._loop.call_later(_LINGER_S, self._end, connected)
+        timer = self._loop.call_later(seconds, self._end, connected)
         self._sockets[connected] = _Lingering(timer, on_gone, _MOST_DISCARDED)
         self._loop.add_reader(connected.fileno(), self._discard, connected)
 

@@ -23,7 +23,8 @@ def say(number, _):
 signal.signal(signal.SIGINT, say)
 signal.signal(signal.SIGTERM, say)
 print("ready", flush=True)
-time.sleep(600)
+while True:
+    time.sleep(0.05)  # a signal just before a sleep is noticed after it
 """
 ENDED = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -114,7 +115,8 @@ def test_a_wrapper_that_dies_leaves_the_program_and_its_gpus(
     wait_until(lambda: client.admin("reap") and not client.entries(HELD))
 
 
-def test_ctrl_c_of_a_terminal_reaches_the_program_once(client: PoolClient) -> None:
+def in_a_terminal(client: PoolClient) -> tuple[int, int, bytes]:
+    """The talking program under a `bitfusion run` that leads a session: pid, terminal, what was said."""
     pid, terminal = pty.fork()
     if pid == 0:
         try:
@@ -126,9 +128,22 @@ def test_ctrl_c_of_a_terminal_reaches_the_program_once(client: PoolClient) -> No
         finally:
             os._exit(99)
     seen = b""
+    while b"\nready\r\n" not in seen:  # the log shows the script too
+        seen += os.read(terminal, 4096)
+    return pid, terminal, seen
+
+
+def test_a_terminal_that_hangs_up_ends_the_program(client: PoolClient) -> None:
+    pid, terminal, _ = in_a_terminal(client)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 129
+    assert client.entries(HELD) == []
+
+
+def test_ctrl_c_of_a_terminal_reaches_the_program_once(client: PoolClient) -> None:
+    pid, terminal, seen = in_a_terminal(client)
     try:
-        while b"\nready\r\n" not in seen:  # the log shows the script too
-            seen += os.read(terminal, 4096)
         os.write(terminal, b"\x03")
         while b"got INT\r\n" not in seen:
             seen += os.read(terminal, 4096)

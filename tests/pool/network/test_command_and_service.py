@@ -49,7 +49,7 @@ def times(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture
 def service(base: Path, times: tuple[str, str]) -> Iterator[NetworkService]:
-    closed_s, silent_s = (str(min(MOST_S, scaled(float(time)))) for time in times)
+    closed_s, silent_s = (f"{min(MOST_S, scaled(float(time))):g}" for time in times)
     options = "--closed-s", closed_s, "--silent-s", silent_s, "--heartbeat-s", str(BEAT_S)
     running = NetworkService(base, *options)
     running.start()

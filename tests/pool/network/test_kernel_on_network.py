@@ -38,7 +38,7 @@ def place(
 ) -> Iterator[Place]:
     closed_s = min(400.0, scaled(getattr(request, "param", 30.0)))
     base = Path(tempfile.mkdtemp(prefix="bfs-", dir="/tmp"))
-    times = "--closed-s", str(closed_s), "--silent-s", str(8 * closed_s), "--heartbeat-s", "0.4"
+    times = "--closed-s", f"{closed_s:g}", "--silent-s", f"{8 * closed_s:g}", "--heartbeat-s", "0.4"
     service = NetworkService(base, *times)
     service.start()
     home = tmp_path / "home"
