@@ -144,7 +144,7 @@ def test_a_program_has_ended_before_its_gpu_is_anothers(base: Path, stack: ExitS
         first.proxy.refuse()
         first.proxy.reset()
     second.run(sys.executable, "-c", STAMPS, str(stamps[second]))
-    wait_until(stamps[second].exists, "the second program")
+    wait_until(lambda: stamps[second].exists() and "\n" in stamps[second].read_text(), "the second program")
     last = float(stamps[first].read_text().splitlines()[-1])
     begin = float(stamps[second].read_text().splitlines()[0])
     assert last < begin
