@@ -12,14 +12,13 @@ import pytest
 
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
-from tests.jupyter.conftest import FIRST_CELL, kernelspecs
+from tests.jupyter.conftest import FIRST_CELL
 from tests.jupyter.live_kernel import LiveKernel
 from tests.pool.network.cutting_proxy import CuttingProxy
 from tests.pool.service.tls_client import HOST, NetworkService
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
-__all__ = ["kernelspecs"]  # a fixture
 LIMIT_S = 40.0
 
 
