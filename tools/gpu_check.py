@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards  # noqa: E402
+from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards  # noqa: E402  # after the path
 
 COMMAND = ROOT / "bitfusion_pool" / "bin" / "bitfusion"
 ADMIN = [sys.executable, "-m", "bitfusion_pool.admin.cli"]

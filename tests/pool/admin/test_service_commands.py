@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,10 @@ def user(client: PoolClient, service: RunningService) -> PoolClient:
     return client
 
 
-def refused(done: object) -> str:
-    assert (done.returncode, done.stdout) == (1, "")  # type: ignore[attr-defined]
-    text: str = done.stderr  # type: ignore[attr-defined]
-    assert text.startswith("Error: ")
-    return text.removeprefix("Error: ").rstrip("\n")
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: ")
+    return done.stderr.removeprefix("Error: ").rstrip("\n")
 
 
 def test_status_is_that_of_the_service(user: PoolClient, service: RunningService) -> None:

@@ -167,7 +167,9 @@ def test_places_are_those_that_are_served(client: PoolClient, seed: int) -> None
             due = next((one for one in snapshot.waiting if server in one.servers), None)
             users.release(freed)
             if due is not None:
-                assert ledger.entry(due.entry_id).state == HELD  # type: ignore[union-attr]
+                served = ledger.entry(due.entry_id)
+                assert served is not None
+                assert served.state == HELD
         for entry in users.held():
             users.release(entry)
 

@@ -77,6 +77,10 @@ FAULTS: dict[str, Callable[[CuttingProxy], None]] = {
 }
 
 
+def wait_for_connections(user: FarUser, count: int, after: str) -> None:
+    wait_until(lambda: user.proxy.accepted >= count, f"{after}: it comes back", 10.0)
+
+
 def test_a_program_goes_on_and_gives_back_in_order_after(base: Path, stack: ExitStack) -> None:
     """All faults at once, each in a network of its own."""
     service = served(base, stack, "--heartbeat-s", "0.5")
@@ -88,7 +92,7 @@ def test_a_program_goes_on_and_gives_back_in_order_after(base: Path, stack: Exit
         FAULTS[name](user.proxy)
     for name, user in users.items():
         if name != "cut":
-            wait_until(lambda user=user: user.proxy.accepted > 1, f"{name}: it comes back", 10.0)  # type: ignore[misc]
+            wait_for_connections(user, 2, name)
     assert {entry.entry_id for entry in service.entries()} == leases
     for name, user in users.items():
         assert user.runs, name
@@ -106,7 +110,7 @@ def test_a_service_that_is_started_anew_loses_no_lease(base: Path, stack: ExitSt
         connections = user.proxy.accepted
         service.end(number)
         service.start()
-        wait_until(lambda: user.proxy.accepted > connections, "it comes back", 10.0)  # noqa: B023
+        wait_for_connections(user, connections + 1, signal.Signals(number).name)
     assert [entry.entry_id for entry in service.entries()] == [entry.entry_id for entry in before]
     assert user.runs
     user.finish()

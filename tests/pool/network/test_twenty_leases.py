@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,10 @@ LEASES = 20
 TIMES = Times(closed_s=15.0, silent_s=120.0, heartbeat_s=0.5)
 
 
-async def until(condition: object, what: str) -> None:
+async def until(condition: Callable[[], bool], what: str) -> None:
     """`wait_until` for an event loop."""
     end = time.monotonic() + scaled(20.0)
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < end, what
         await asyncio.sleep(0.02)
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,7 @@ def test_who_asks_is_answered_after_a_reading_in_order_and_then_at_once(
     async def steps(readings: DeviceReadings) -> None:
         driver.answers = asyncio.Event()
         for number in range(5):
-            readings.once_known(lambda number=number: answered.append(number))  # type: ignore[misc]
+            readings.once_known(partial(answered.append, number))
         await until(lambda: driver.asked)
         assert answered == []
         driver.answers.set()
@@ -215,8 +216,8 @@ def test_what_changes_is_told_and_how_busy_a_card_is_does_not_count(
             # one that begins now: the one before may have begun with the old value
             for _ in range(2):
                 answered: list[int] = []
-                readings.once_known(lambda answered=answered: answered.append(1))  # type: ignore[misc]
-                await until(lambda answered=answered: answered)  # type: ignore[misc]
+                readings.once_known(partial(answered.append, 1))
+                await until(partial(bool, answered))
             assert driver.asked > asked
             told.append(ledger.device_use[KEY].foreign_mib)
 
