@@ -13,7 +13,8 @@ from bitfusion_client.fast_imports import dataclass
 class GpuStatus:
     """One GPU of a server; memory in MiB. `name` is "" where the client prints none.
 
-    `holders`, which only the embedded pool prints, has a text for each task: ``8080 MiB held by ada: …``.
+    `holders` and `notes` only the embedded pool prints: a text for each task, ``8080 MiB held by ada: …``,
+    and for whatever else is to be said of the GPU, such as what programs outside the pool use of it.
     """
 
     id: int
@@ -21,6 +22,7 @@ class GpuStatus:
     total_mib: int
     name: str = ""
     holders: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def simulated(self) -> bool:
@@ -76,10 +78,12 @@ class HealthReport:
         return sums
 
 
+OVERDUE_WORDS = ": three quarters of its life are over"
+"""Of a token in the stand-in's report, which in a pod should have been renewed by then."""
 TAGS = ("PASS", "INFO", "SKIPPED", "MARGINAL", "FATAL")
 
 
-_HOLDER = "|  |- "
+_OF_GPU = "|  |- "
 _WAITING = "- waiting, "
 
 
@@ -92,7 +96,7 @@ def parse_waiting(list_gpus_output: str) -> tuple[str, ...]:
 def parse_list_gpus(text: str) -> list[ServerStatus]:
     """The servers and their GPUs; lines of other kinds, such as log lines, are skipped."""
     servers: list[tuple[int, str, int, list[GpuStatus]]] = []
-    holders: list[list[list[str]]] = []  # by server and GPU
+    lines_of: list[list[list[str]]] = []  # by server and GPU
     for line in text.splitlines():
         line = line.strip()
         if line.startswith("- server "):
@@ -101,22 +105,30 @@ def parse_list_gpus(text: str) -> list[ServerStatus]:
             tasks = rest.partition(" ")[0]
             if address and _whole(number) and _whole(tasks):
                 servers.append((int(number), address, int(tasks), []))
-                holders.append([])
+                lines_of.append([])
         elif line.startswith("|- GPU ") and servers:
             gpu = _gpu(line[len("|- GPU ") :])
             if gpu is not None:
                 servers[-1][3].append(gpu)
-                holders[-1].append([])
-        elif line.startswith(_HOLDER) and holders and holders[-1]:
-            holders[-1][-1].append(line[len(_HOLDER) :])
+                lines_of[-1].append([])
+        elif line.startswith(_OF_GPU) and lines_of and lines_of[-1]:
+            lines_of[-1][-1].append(line[len(_OF_GPU) :])
     return [
-        ServerStatus(index, address, tasks, tuple(map(_with_holders, gpus, held)))
-        for (index, address, tasks, gpus), held in zip(servers, holders, strict=True)
+        ServerStatus(index, address, tasks, tuple(map(_with_lines, gpus, said)))
+        for (index, address, tasks, gpus), said in zip(servers, lines_of, strict=True)
     ]
 
 
-def _with_holders(gpu: GpuStatus, holders: list[str]) -> GpuStatus:
-    return GpuStatus(gpu.id, gpu.free_mib, gpu.total_mib, gpu.name, tuple(holders))
+def _with_lines(gpu: GpuStatus, lines: list[str]) -> GpuStatus:
+    holders = tuple(filter(_is_of_task, lines))
+    notes = tuple(line for line in lines if not _is_of_task(line))
+    return GpuStatus(gpu.id, gpu.free_mib, gpu.total_mib, gpu.name, holders, notes)
+
+
+def _is_of_task(line: str) -> bool:
+    # by its first words: others chose the names that follow
+    size, _, rest = line.partition(" ")
+    return _whole(size) and rest.startswith("MiB held by ")
 
 
 def _gpu(text: str) -> GpuStatus | None:

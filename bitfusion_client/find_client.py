@@ -1,4 +1,8 @@
-"""Finds the `bitfusion` command: configured, on PATH, injected into the pod, or the embedded pool's."""
+"""Finds the `bitfusion` command: configured, on PATH, injected into the pod, or the embedded pool's.
+
+Our injector's client is a starter at a fixed place, also mounted where PATH has it; a file beside it says
+whether it starts the stand-in. Upstream's injector copies the client's packages, which are looked for, too.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,16 @@ import os
 import sys
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.pod_contract import CLIENT_FOLDER, COMMAND_FILE, STAND_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 COMMAND = "bitfusion"
 ENVIRONMENT_NAME = "BITFUSION_CLIENT"
-# Where the injector copies the client's folders to, one per operating system, and where packages install it.
-INJECTED_FOLDER = "/bitfusion"
+# Where upstream's injector copies the client's folders to, one per operating system, and where packages
+# install it.
+INJECTED_FOLDER = CLIENT_FOLDER
 INJECTED_COMMANDS = (
     "/opt/bitfusion/bin/bitfusion",
     "/opt/bitfusion/usr/bin/bitfusion",
@@ -29,7 +35,8 @@ class FoundClient:
     Attributes:
         path: Absolute.
         kind: How it was found: ``configured``, ``path``, ``injected`` or ``embedded``.
-        is_embedded_pool: Whether it is the embedded pool's, wherever it was found.
+        is_embedded_pool: Whether it is the embedded pool's, wherever it was found; the stand-in that a pod
+            has injected is the same program.
     """
 
     path: str
@@ -93,32 +100,34 @@ def _look(
         if os.sep in configured:
             found = os.path.abspath(os.path.expanduser(configured))
             if _is_command(found):
-                return _found(found, "configured")
+                return _found(found, "configured", root)
         else:
             for found in _on_path(configured, path):
                 if _is_command(found):
-                    return _found(found, "configured")
+                    return _found(found, "configured", root)
         return _NotFound([configured], configured=True)
     looked_at = []
     for found in _on_path(COMMAND, path):
         if _is_command(found):
-            return _found(found, "embedded" if _is_embedded(found) else "path")
+            if _is_starter(found, root):
+                return _found(found, "injected", root)
+            return _found(found, "embedded" if _is_embedded(found) else "path", root)
     passed_over = path and any(not os.path.isabs(folder) for folder in path.split(os.pathsep))
     looked_at.append("PATH, but not its relative folders" if passed_over else "PATH")
     for found in _injected(root, environ):
         if _is_command(found):
-            return _found(found, "injected")
+            return _found(found, "injected", root)
     looked_at += [os.path.join(root, INJECTED_FOLDER[1:]), os.path.join(root, "opt/bitfusion")]
     for folder in [*(sys.path if import_path is None else import_path), _beside_us()]:
         found = os.path.join(os.path.abspath(folder), EMBEDDED_COMMAND)
         if _is_command(found):
-            return _found(found, "embedded")
+            return _found(found, "embedded", root)
     looked_at.append(EMBEDDED_COMMAND)
     return _NotFound(looked_at)
 
 
-def _found(path: str, kind: str) -> FoundClient:
-    return FoundClient(path, kind, _is_embedded(path))
+def _found(path: str, kind: str, root: str) -> FoundClient:
+    return FoundClient(path, kind, _is_embedded(path) or _is_stand_in(path, root))
 
 
 def _is_command(path: str) -> bool:
@@ -127,6 +136,27 @@ def _is_command(path: str) -> bool:
 
 def _is_embedded(path: str) -> bool:
     return os.path.realpath(path).endswith(os.sep + EMBEDDED_COMMAND)
+
+
+def _starter(root: str) -> str:
+    return os.path.join(root, INJECTED_FOLDER[1:], COMMAND_FILE)
+
+
+def _is_starter(path: str, root: str) -> bool:
+    """Whether it is the starter that our injector mounts, at either of its places."""
+    try:
+        return os.path.samefile(path, _starter(root))
+    except OSError:
+        return False
+
+
+def _is_stand_in(path: str, root: str) -> bool:
+    if not _is_starter(path, root):
+        return False
+    from bitfusion_client.this_pod import this_pod  # in pods only
+
+    pod = this_pod(os.path.join(root, INJECTED_FOLDER[1:]))
+    return pod is not None and pod.client == STAND_IN
 
 
 def _beside_us() -> str:
@@ -142,6 +172,7 @@ def _on_path(name: str, path: str) -> Iterator[str]:
 
 
 def _injected(root: str, environ: Mapping[str, str]) -> Iterator[str]:
+    yield _starter(root)
     folder = os.path.join(root, INJECTED_FOLDER[1:])
     try:
         names = sorted(os.listdir(folder), reverse=True)

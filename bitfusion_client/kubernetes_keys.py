@@ -44,13 +44,10 @@ MOST_DIGITS = 15
 def size_of_key(name: str) -> tuple[float | None, int | None] | None:
     """Share and MiB of a key that explains itself, ``bitfusion.io/gpu-50``; None if it is none."""
     size = name[len(SIZE_PREFIX) :] if name.startswith(SIZE_PREFIX) else ""
-    for unit, factor in (("gib", 1024), ("mib", 1)):
-        number = size[: -len(unit)]
-        if size.endswith(unit) and _plain_whole(number):
-            return None, int(number) * factor
-    if _plain_whole(size) and 1 <= int(size) <= 100:
-        return int(size) / 100, None
-    return None
+    if _plain_whole(size):
+        return (int(size) / 100, None) if 1 <= int(size) <= 100 else None
+    number, factor = size[:-3], {"gib": 1024, "mib": 1}.get(size[-3:])
+    return (None, int(number) * factor) if factor and _plain_whole(number) else None
 
 
 def is_known_key(name: str) -> bool:

@@ -27,6 +27,7 @@ ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a r
 LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs, for object selectors
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
 ADMISSION_IGNORE = "ignore"
+PODS_WEBHOOK = "pods.bitfusion.io"  # the injector's, as the API server names it when it does not answer
 
 
 def is_size_resource(name: str) -> bool:

@@ -52,11 +52,14 @@ def parse_sizes(limits: Mapping[str, object]) -> GpuRequest | None:
     An amount of 0 is refused: whoever wants no GPU leaves the key out.
     """
     given = {name: limits[name] for name in sorted(limits) if is_size_resource(name)}
-    keys = [name for name in given if name not in (RESOURCE_AMOUNT, RESOURCE_PERCENT, RESOURCE_MEMORY)]
-    for name in keys:
-        if size_of_key(name) is None:
-            raise unknown_key(name, given[name])
-    asked = [name for name in (RESOURCE_AMOUNT, *keys) if name in given]
+    sizes: dict[str, tuple[float | None, int | None]] = {}
+    for name in given:
+        if name not in (RESOURCE_PERCENT, RESOURCE_MEMORY):
+            size = (None, None) if name == RESOURCE_AMOUNT else size_of_key(name)
+            if size is None:
+                raise unknown_key(name, given[name])
+            sizes[name] = size
+    asked = sorted(sizes, key=lambda name: name != RESOURCE_AMOUNT)  # it comes first
     if len(asked) > 1:
         raise WrongKey(asked[1], given[asked[1]], SECOND_SIZE + asked[0], KEEP_ONE)
     pair = [name for name in (RESOURCE_PERCENT, RESOURCE_MEMORY) if name in given]
@@ -70,7 +73,7 @@ def parse_sizes(limits: Mapping[str, object]) -> GpuRequest | None:
         return None
     name = asked[0]
     count = quantity_to_count(given[name], name)
-    partial, memory_mib = size_of_key(name) or (None, None)
+    partial, memory_mib = sizes[name]
     if RESOURCE_PERCENT in pair:
         partial = _percent(given[RESOURCE_PERCENT])
     elif RESOURCE_MEMORY in pair:

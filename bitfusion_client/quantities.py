@@ -91,6 +91,8 @@ def quantity_to_mib(value: object, field: str = "memory_mib") -> int:
 
 def quantity_to_count(value: object, field: str = "gpus") -> int:
     """The whole number, 0 or more, that a Kubernetes quantity stands for. Raises InvalidRequest(field)."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _LONGEST:
+        return int(value)  # as nearly all are written
     try:
         numerator, denominator = parse_quantity(value)
     except ValueError:

@@ -98,7 +98,7 @@ def size_limits_of(container: RawObject) -> dict[str, Any]:
 
 def asks_for_gpus(container: RawObject) -> bool:
     """Whether a container's limits name a Bitfusion size, right or wrong."""
-    return any(is_size_resource(name) for name in limits_of(container))
+    return any(map(is_size_resource, limits_of(container)))
 
 
 def notebook_owner(data: RawObject) -> RawObject | None:

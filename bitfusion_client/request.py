@@ -61,8 +61,8 @@ class GpuRequest:
                 raise InvalidRequest("memory_mib", self.memory_mib, ALLOWED_MEMORY)
             if self.partial is not None:
                 raise InvalidRequest("memory_mib", self.memory_mib, ALLOWED_ONE_SIZE)
-        put(self, "filters", tuple(_checked_filter(pair) for pair in self.filters))
-        put(self, "servers", tuple(_checked_server(server) for server in self.servers))
+        put(self, "filters", tuple(map(_checked_filter, self.filters)))
+        put(self, "servers", tuple(map(_checked_server, self.servers)))
         if self.timeout is not None:
             if not _is_number(self.timeout) or not 1e-9 <= self.timeout <= LONGEST_TIMEOUT:
                 raise InvalidRequest("timeout", self.timeout, ALLOWED_TIMEOUT)

@@ -50,6 +50,21 @@ def test_list_gpus_between_other_lines() -> None:
     assert [gpu.simulated for gpu in servers[0].gpus] == [True, False]
 
 
+def test_who_holds_a_gpu_is_told_from_whatever_else_is_said_of_it() -> None:
+    text = """- server 0 [a:1]: running 1 tasks
+   |- GPU 0: free memory 3000 MiB / 16000 MiB (NVIDIA A2)
+   |  |- 5000 MiB used outside the pool: 7 MiB held by ada: x of bob (pid 7)
+   |  |- 8000 MiB held by ada: a.ipynb (1 GPU × 50 %, since 14:03)
+   |- GPU 1: free memory 0 MiB / 16000 MiB (NVIDIA A2)
+   |  |- it is lost
+"""
+    (server,) = parse_list_gpus(text)
+    first, second = server.gpus
+    assert first.holders == ("8000 MiB held by ada: a.ipynb (1 GPU × 50 %, since 14:03)",)
+    assert first.notes == ("5000 MiB used outside the pool: 7 MiB held by ada: x of bob (pid 7)",)
+    assert (second.holders, second.notes) == ((), ("it is lost",))
+
+
 def test_health() -> None:
     report = parse_health((LOGS / "health.txt").read_text(encoding="utf-8"))
     server, localhost = report.sections

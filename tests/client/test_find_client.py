@@ -128,3 +128,33 @@ def test_a_relative_folder_in_path_is_not_looked_at(
         assert caught.value.looked_at[0] == "PATH, but not its relative folders"
     on_path = command(machine / "bin/bitfusion")
     assert found_in(machine, explicit, PATH=path).path == on_path
+
+
+def injected(machine: Path, kind: str) -> tuple[str, str]:
+    """The starter of a pod at both of its places."""
+    starter = command(machine / "bitfusion/bin/bitfusion")
+    (machine / "bitfusion/pod").mkdir()
+    (machine / "bitfusion/pod/client").write_text(kind)
+    mounted = machine / "usr/local/bin/bitfusion"
+    mounted.parent.mkdir(parents=True)
+    os.link(starter, mounted)
+    return starter, str(mounted)
+
+
+@pytest.mark.parametrize(("kind", "embedded"), [("stand-in", True), ("vmware", False)])
+def test_a_pods_client_is_known_at_both_of_its_places(machine: Path, kind: str, embedded: bool) -> None:
+    command(machine / "bitfusion" / UBUNTU / "usr/bin/bitfusion")
+    starter, mounted = injected(machine, kind)
+    assert found_in(machine) == FoundClient(starter, "injected", embedded)
+    assert found_in(machine, PATH=os.path.dirname(mounted)) == FoundClient(mounted, "injected", embedded)
+    own = command(machine / "bin/bitfusion")
+    assert found_in(machine, PATH=f"{machine}/bin:{os.path.dirname(mounted)}") == FoundClient(
+        own, "path", False
+    )
+    assert found_in(machine, BITFUSION_CLIENT=mounted) == FoundClient(mounted, "configured", embedded)
+
+
+def test_a_pods_client_wins_over_the_pool_of_the_images_own_package(machine: Path) -> None:
+    command(machine / "site/bitfusion_pool/bin/bitfusion")
+    starter, _ = injected(machine, "vmware")
+    assert found_in(machine).path == starter
