@@ -30,15 +30,20 @@ class NotOurs(OSError):
         self.path = path
 
 
-def trusted_path(path: str) -> str:
+def trusted_path(path: str, below: str = "") -> str:
     """Where an absolute path leads, without symbolic links; its end need not exist.
+
+    Args:
+        path: The path.
+        below: A folder on the way that was checked otherwise, such as by `check_mount`: what leads to it is
+            not looked at.
 
     Raises:
         NotOurs: Another user could let it lead elsewhere.
         OSError: It cannot be looked at, or a part is no folder.
     """
-    left = path.split("/")[::-1]
-    at = ""
+    left = path.removeprefix(below).split("/")[::-1]
+    at = below
     links = 0
     while left:
         name = left.pop()
@@ -70,6 +75,24 @@ def trusted_path(path: str) -> str:
             raise NotOurs(here, f"can be changed by others (mode {stat.S_IMODE(found.st_mode):04o})")
         at = here
     return at or "/"
+
+
+def check_mount(path: str) -> None:
+    """Check that `path` is a folder of root's with a read-only mount of its own, as kubelet mounts a Secret.
+
+    Whoever owns the folders that lead to it cannot replace it: only root mounts and unmounts.
+
+    Raises:
+        NotOurs: It is something else.
+        OSError: It cannot be looked at.
+    """
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotOurs(path, f"is {_kind(found.st_mode)}, not a folder")
+    if found.st_uid != _ROOT and not _is_unmapped(found.st_uid):
+        raise NotOurs(path, f"belongs to {user_name(found.st_uid)}")
+    if found.st_dev == os.lstat(os.path.dirname(path)).st_dev or not _is_read_only(path):
+        raise NotOurs(path, "is no read-only mount")
 
 
 def open_own(path: str, flags: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import PoolUnreadable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TOKENS_FILE = "tokens.json"
 LOCK_FILE = "tokens.lock"
+_LOOK_AGAIN_S = 0.02
 MAX_BYTES = 4 << 20  # the most tokens that a pool has need 1 MiB
 
 
@@ -48,10 +50,19 @@ def read_tokens(folder: str) -> Tokens:
         raise _cannot_use(path, error) from None
 
 
-def change_tokens(folder: str, change: Callable[[Tokens], Tokens]) -> None:
+def change_tokens(folder: str, change: Callable[[Tokens], Tokens], wait_s: float | None = None) -> None:
     """Replace the tokens by what `change` makes of them; two commands at once wait for each other.
 
-    What `change` raises is passed on, and nothing is written. Raises PoolUnreadable.
+    What `change` raises is passed on, and nothing is written.
+
+    Args:
+        folder: The pool's.
+        change: Called with the tokens as they are.
+        wait_s: How long to wait for others; by default as long as it takes.
+
+    Raises:
+        BlockingIOError: Others took longer than `wait_s`.
+        PoolUnreadable: The file cannot be used.
     """
     path = f"{folder}/{TOKENS_FILE}"
     try:
@@ -59,7 +70,7 @@ def change_tokens(folder: str, change: Callable[[Tokens], Tokens]) -> None:
     except OSError as error:
         raise _cannot_use(path, error) from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock, wait_s)
         tokens = change(read_tokens(folder))
         try:
             write_own(path, tokens.to_text(), durable=True)
@@ -67,6 +78,21 @@ def change_tokens(folder: str, change: Callable[[Tokens], Tokens]) -> None:
             raise _cannot_use(path, error) from None
     finally:
         os.close(lock)
+
+
+def _lock(lock: int, wait_s: float | None) -> None:
+    if wait_s is None:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
 
 
 class TokenFile:

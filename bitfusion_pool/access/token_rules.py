@@ -15,6 +15,10 @@ DEFAULT_LIFETIME_S = 365 * DAY_S  # as the real client's token
 LONGEST_LIFETIME_S = 730 * DAY_S
 LARGEST_COUNT = 100_000
 LONGEST_NAME = 63
+DEFAULT_ISSUED_LIFETIME_S = 30 * DAY_S
+DEFAULT_ISSUED_NAMES = 200
+MOST_ISSUED_NAMES = 500  # each may have three secrets in force, and a pool has 2000 tokens
+SEPARATOR = "/"  # between an issuer's name and the one it gives; a name that an administrator gives has none
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SPAN = re.compile(r"([0-9]{1,6})(h|d)")
@@ -47,6 +51,33 @@ class Limits:
         return ", ".join(shown) or "no limits"
 
 
+@dataclass(frozen=True, slots=True)
+class IssuerBounds:
+    """What an issuer's token allows: it issues tokens, and may do nothing else.
+
+    Attributes:
+        limits: The most that one of its names gets.
+        names: How many names may have a token at once.
+        longest_s: How long a token may last, in seconds.
+    """
+
+    limits: Limits
+    names: int = DEFAULT_ISSUED_NAMES
+    longest_s: float = DEFAULT_ISSUED_LIFETIME_S
+
+    def describe(self) -> str:
+        """For people."""
+        return f"issues tokens for {self.names} names and {days(self.longest_s)}: {self.limits.describe()}"
+
+
+def days(seconds: float) -> str:
+    """A token's life for people: ``30 days``, ``36 hours``."""
+    whole, rest = divmod(round(seconds), DAY_S)
+    if not rest:
+        return f"{whole} days"
+    return f"{plain_number(round(seconds / 3600, 2))} hours"
+
+
 def parse_name(text: str) -> str:
     """The name of a token's user, which others see beside its leases. Raises WrongSetting."""
     if not _NAME.fullmatch(text) or len(text) > LONGEST_NAME:
@@ -55,6 +86,29 @@ def parse_name(text: str) -> str:
         )
         raise WrongSetting("NAME", text, allowed)
     return text
+
+
+def issued_name(issuer: str, name: str) -> str:
+    """The whole name of a token that an issuer issues: nobody else can give it. Raises WrongSetting."""
+    return f"{issuer}{SEPARATOR}{parse_name(name)}"
+
+
+def parse_issued_names(text: str) -> int:
+    """How many names an issuer may have. Raises WrongSetting."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MOST_ISSUED_NAMES):
+        allowed = f"must be a whole number from 1 to {MOST_ISSUED_NAMES}"
+        raise WrongSetting("--may-issue-names", text, allowed)
+    return int(text)
+
+
+def parse_lifetime(option: str, text: str) -> float:
+    """How long a token lasts, in seconds. Raises WrongSetting."""
+    span = _SPAN.fullmatch(text)
+    seconds = int(span[1]) * (DAY_S if span[2] == "d" else 3600) if span else 0
+    if not 0 < seconds <= LONGEST_LIFETIME_S:
+        most = LONGEST_LIFETIME_S // DAY_S
+        raise WrongSetting(option, text, f"must be hours or days such as 12h or 30d, at most {most}d")
+    return float(seconds)
 
 
 def parse_count(option: str, text: str) -> int:

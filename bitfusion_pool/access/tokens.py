@@ -11,7 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_pool.access.token_rules import Limits, parse_name, utc_time
+from bitfusion_pool.access.token_rules import (
+    LONGEST_LIFETIME_S,
+    MOST_ISSUED_NAMES,
+    IssuerBounds,
+    Limits,
+    issued_name,
+    parse_name,
+    utc_time,
+)
 from bitfusion_pool.access.token_text import is_token, new_token, token_hash
 
 FORMAT = 1
@@ -32,12 +40,16 @@ class Grant:
         name: Whose it is.
         expires_at: Seconds since the epoch.
         limits: How much it allows.
+        may_issue: Of an issuer's token, which allows this and nothing else.
+        created_at: Seconds since the epoch.
     """
 
     token_id: str
     name: str
     expires_at: float
     limits: Limits
+    may_issue: IssuerBounds | None = None
+    created_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """What is kept of a token. Times are in seconds since the epoch; `revoked_at` is None until it is."""
+    """What is kept of a token. Times are in seconds since the epoch; `revoked_at` is None until it is.
+
+    `may_issue` is of an issuer's token. `issuer` is the name of the issuer's that issued it; empty if an
+    administrator did. The two are stored only where they say something: versions before them read the rest.
+    """
 
     hash: str
     name: str
@@ -59,6 +75,8 @@ class StoredToken:
     expires_at: float
     limits: Limits
     revoked_at: float | None = None
+    may_issue: IssuerBounds | None = None
+    issuer: str = ""
 
     @property
     def token_id(self) -> str:
@@ -115,7 +133,9 @@ class Tokens:
             return Refusal(REVOKED, f"the token was revoked at: {utc_time(found.revoked_at)}")
         if now >= found.expires_at:
             return Refusal(EXPIRED, f"Token expired at: {utc_time(found.expires_at)}")
-        return Grant(found.token_id, found.name, found.expires_at, found.limits)
+        return Grant(
+            found.token_id, found.name, found.expires_at, found.limits, found.may_issue, found.created_at
+        )
 
     def good(self, name: str, now: float) -> StoredToken | None:
         """The token of this name that is in force."""
@@ -125,7 +145,15 @@ class Tokens:
         """The token with this id, or the one of this name that is in force."""
         return self._by_id.get(word) or self.good(word, now)
 
-    def with_new(self, name: str, expires_at: float, limits: Limits, now: float) -> tuple[Tokens, str]:
+    def with_new(
+        self,
+        name: str,
+        expires_at: float,
+        limits: Limits,
+        now: float,
+        may_issue: IssuerBounds | None = None,
+        issuer: str = "",
+    ) -> tuple[Tokens, str]:
         """With one token more; returns its text, too, which is nowhere else. Those of long ago are dropped.
 
         Raises:
@@ -135,7 +163,7 @@ class Tokens:
         if len(kept) >= MAX_TOKENS:
             raise ValueError(f"there are {MAX_TOKENS} tokens, which is the most a pool has")
         text = new_token()
-        token = StoredToken(token_hash(text), name, now, expires_at, limits)
+        token = StoredToken(token_hash(text), name, now, expires_at, limits, None, may_issue, issuer)
         return Tokens((*kept, token)), text
 
     def without(self, token: StoredToken, now: float) -> Tokens:
@@ -144,8 +172,16 @@ class Tokens:
 
     def to_text(self) -> str:
         """What is stored; no token can be made of it."""
-        rows = [asdict(token) for token in self.all]
+        rows = [_row(token) for token in self.all]
         return json.dumps({"format": FORMAT, "tokens": rows}, indent=1) + "\n"
+
+
+def _row(token: StoredToken) -> dict[str, Any]:
+    row = asdict(token)
+    for name in ("may_issue", "issuer"):
+        if not row[name]:
+            del row[name]
+    return row
 
 
 def parse_tokens(text: str) -> Tokens:
@@ -175,17 +211,39 @@ def parse_tokens(text: str) -> Tokens:
 
 
 def _token(row: dict[str, Any]) -> StoredToken:
-    limits = Limits(**row["limits"])
-    token = StoredToken(**{**row, "limits": limits})
+    values = {**row, "limits": _limits(row["limits"])}
+    if row.get("may_issue") is not None:
+        values["may_issue"] = _bounds(row["may_issue"])
+    token = StoredToken(**values)
     if len(token.hash) != 64 or int(token.hash, 16) < 0 or token.hash != token.hash.lower():
         raise ValueError
-    parse_name(token.name)
+    if token.issuer:
+        if token.may_issue or token.name != issued_name(
+            parse_name(token.issuer), token.name[len(token.issuer) + 1 :]
+        ):
+            raise ValueError
+    else:
+        parse_name(token.name)
     for time in (token.created_at, token.expires_at, token.revoked_at or 0):
         if type(time) not in (int, float) or not 0 <= time < 1e11:
             raise ValueError
+    return token
+
+
+def _limits(row: dict[str, Any]) -> Limits:
+    limits = Limits(**row)
     for count in (limits.gpus, limits.leases, limits.waiting):
         if count is not None and (type(count) is not int or count < 1):
             raise ValueError
     if limits.share is not None and not (type(limits.share) in (int, float) and 0 < limits.share <= 1):
         raise ValueError
-    return token
+    return limits
+
+
+def _bounds(row: dict[str, Any]) -> IssuerBounds:
+    bounds = IssuerBounds(**{**row, "limits": _limits(row["limits"])})
+    if type(bounds.names) is not int or not 1 <= bounds.names <= MOST_ISSUED_NAMES:
+        raise ValueError
+    if type(bounds.longest_s) not in (int, float) or not 0 < bounds.longest_s <= LONGEST_LIFETIME_S:
+        raise ValueError
+    return bounds

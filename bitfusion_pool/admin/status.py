@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.version import PACKAGE
 from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
 from bitfusion_pool.ledger.old_pool import find_old_pool
 from bitfusion_pool.text_table import bar, box
@@ -16,7 +17,8 @@ def status_text(snapshot: Snapshot) -> str:
     """The tables of a snapshot: GPUs, who holds them, who waits."""
     simulated = ", simulated GPUs" if snapshot.simulated else ""
     where = "of the service at" if snapshot.of_service else "in"
-    parts = [f"GPU pool {where} {snapshot.folder}{simulated}\n\n", _gpus(snapshot)]
+    software = f", {PACKAGE} {snapshot.software}" if snapshot.software else ""
+    parts = [f"GPU pool {where} {snapshot.folder}{software}{simulated}\n\n", _gpus(snapshot)]
     parts += ["\n", _held(snapshot) if snapshot.held else "Nobody holds a GPU.\n"]
     if snapshot.waiting:
         parts += ["\n", _waiting(snapshot)]

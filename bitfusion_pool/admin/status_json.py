@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 def status_json(snapshot: Snapshot) -> dict[str, Any]:
     """The object to write. Times are in seconds since the epoch, memory is in MiB.
 
-    `folder` is the service's socket where a service showed the pool (`of_service`).
+    `folder` is the service's place where a service showed the pool (`of_service`), and `software` the version
+    that it runs, empty where it doesn't say so.
     """
     return {
         "folder": snapshot.folder,
         "of_service": snapshot.of_service,
+        "software": snapshot.software,
         "simulated": snapshot.simulated,
         "servers": [_server(snapshot, server) for server in snapshot.servers],
         "leases": [_entry(snapshot, entry) for entry in snapshot.held],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import asdict
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +17,22 @@ from bitfusion_pool.access.client_files import (
     read_authority,
     write_client_files,
 )
+from bitfusion_pool.access.issued_tokens import issued_by
 from bitfusion_pool.access.token_file import change_tokens, read_tokens
 from bitfusion_pool.access.token_rules import (
+    DEFAULT_ISSUED_LIFETIME_S,
+    DEFAULT_ISSUED_NAMES,
     DEFAULT_LIFETIME_S,
+    IssuerBounds,
     Limits,
-    parse_count,
     parse_expiry,
-    parse_limit_share,
+    parse_issued_names,
+    parse_lifetime,
     parse_name,
     utc_time,
 )
 from bitfusion_pool.admin.certificate_command import hosts_without_certificate
+from bitfusion_pool.admin.issuer_command import add_issuer_files, read_limits, run_for_issuer
 from bitfusion_pool.admin.service_folder import service_folder
 from bitfusion_pool.text_table import box
 
@@ -58,19 +64,53 @@ def add_token_parser(commands: Any) -> None:
     create.add_argument("--ca", metavar="FILE", help="by which clients know the service (default: ours)")
     create.add_argument("--force", action="store_true", help="replace files that are there")
     create.add_argument("--replace", action="store_true", help="revoke the token of this name that is there")
+    create.add_argument(
+        "--issuer",
+        action="store_true",
+        help="one that issues tokens for names below its own, NAME/…, and may do nothing else",
+    )
+    bounds = create.add_argument_group("what an issuer may give to each of its names")
+    for limit, text in (("gpus", "GPUs"), ("leases", "leases"), ("waiting", "waiting requests")):
+        bounds.add_argument(f"--may-issue-{limit}", metavar="N", help=f"{text}, at most")
+    bounds.add_argument("--may-issue-share", metavar="F", help="the most of each GPU, such as 0.5")
+    bounds.add_argument("--may-issue-for", metavar="TIME", help="a token's longest life (default: 30d)")
+    bounds.add_argument(
+        "--may-issue-names", metavar="N", help=f"names with a token (default: {DEFAULT_ISSUED_NAMES})"
+    )
+    add_issuer_files(create)
+    create.add_argument(
+        "--json", action="store_true", help="with --issuer-files: the new files, for programs"
+    )
+    renew = actions.add_parser("renew", help="issue another token of a name; the one before stays good")
+    renew.add_argument("name", metavar="NAME", help="below the issuer's")
+    renew.add_argument("--keep", metavar="ID", help="the token that is in use: it is not ended to make room")
+    renew.add_argument(
+        "--expires", metavar="TIME", help="12h or 30d (default: as long as the issuer may say)"
+    )
+    for limit in ("gpus", "share", "leases", "waiting"):
+        renew.add_argument(f"--{limit}", metavar="N", help="as of `create`")
+    renew.add_argument("--files", metavar="FOLDER", help="write servers.conf, client.yaml and ca.crt there")
+    renew.add_argument("--force", action="store_true", help="replace files that are there")
+    renew.add_argument("--json", action="store_true", help="the new files, for programs")
+    add_issuer_files(renew, required=True)
     show = actions.add_parser("list", help="show all tokens, without their secrets")
     show.add_argument("--json", action="store_true", help="the same for programs")
+    add_issuer_files(show)
     revoke = actions.add_parser("revoke", help="refuse a token from now on")
     revoke.add_argument("token", metavar="NAME|ID", help="as `token list` shows it")
+    revoke.add_argument("--issued", action="store_true", help="and all that this issuer has issued")
+    add_issuer_files(revoke)
 
 
 def run_token(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     """Do what the command line says; returns what to print. Raises BitfusionError."""
     now = time.time()
+    if options.issuer_files:
+        return run_for_issuer(options, now)
     if options.action == "create":
         return _create(options, environ, now)
     if options.action == "revoke":
-        return _revoke(options.token, service_folder(environ), now)
+        return _revoke(options.token, service_folder(environ), now, options.issued)
     tokens = read_tokens(service_folder(environ))
     return json.dumps(_as_json(tokens, now), indent=2) + "\n" if options.json else _as_table(tokens, now)
 
@@ -78,11 +118,10 @@ def run_token(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
 def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float) -> str:
     name = parse_name(options.name)
     expires_at = parse_expiry(options.expires, now) if options.expires else now + DEFAULT_LIFETIME_S
-    counts = {
-        limit: None if text is None else parse_count(f"--{limit}", text)
-        for limit, text in (("gpus", options.gpus), ("leases", options.leases), ("waiting", options.waiting))
-    }
-    limits = Limits(share=None if options.share is None else parse_limit_share(options.share), **counts)
+    limits = read_limits(options)
+    bounds = _read_bounds(options, limits)
+    if options.json:
+        raise ClientFailed("", "--json goes with --issuer-files")
     servers = [_server(text) for text in options.server or ()]
     if len(servers) > MAX_SERVERS:
         raise ClientFailed("", f"at most {MAX_SERVERS} times --server")
@@ -104,7 +143,7 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float)
             )
         try:
             changed, shown = (tokens.without(old, now) if old else tokens).with_new(
-                name, expires_at, limits, now
+                name, expires_at, limits, now, bounds
             )
         except ValueError as error:
             raise ClientFailed("", str(error)) from None
@@ -113,7 +152,7 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float)
         return changed
 
     change_tokens(folder, change)
-    told = f"token for {name}, until {utc_time(expires_at)}: {limits.describe()}\n"
+    told = f"token for {name}, until {utc_time(expires_at)}: {(bounds or limits).describe()}\n"
     if not files:
         return f"{told}{shown}\nIt is shown this once; the pool keeps a hash of it.\n"
     return (
@@ -121,6 +160,24 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float)
         "On the client's machine they go to ~/.bitfusion of one user, or to /etc/bitfusion for all.\n"
         "In Kubernetes a Secret of them, mounted at /etc/bitfusion:\n"
         f"  kubectl create secret generic bitfusion-client --namespace=NAMESPACE --from-file={quote(files)}\n"
+    )
+
+
+def _read_bounds(options: argparse.Namespace, limits: Limits) -> IssuerBounds | None:
+    """What an issuer's token allows, from its options."""
+    named = ("gpus", "leases", "waiting", "share", "for", "names")
+    given = [name for name in named if getattr(options, f"may_issue_{name}") is not None]
+    if not options.issuer:
+        if given:
+            raise ClientFailed("", f"--may-issue-{given[0]} goes with --issuer")
+        return None
+    if limits != Limits():
+        raise ClientFailed("", "an issuer holds no GPUs; what its names get is said by --may-issue-…")
+    lifetime, names = options.may_issue_for, options.may_issue_names
+    return IssuerBounds(
+        read_limits(options, "may-issue-"),
+        DEFAULT_ISSUED_NAMES if names is None else parse_issued_names(names),
+        DEFAULT_ISSUED_LIFETIME_S if lifetime is None else parse_lifetime("--may-issue-for", lifetime),
     )
 
 
@@ -144,7 +201,7 @@ def _authority(named: str | None, folder: str, servers: Sequence[Address]) -> st
     return read_authority(path)
 
 
-def _revoke(word: str, folder: str, now: float) -> str:
+def _revoke(word: str, folder: str, now: float, issued: bool) -> str:
     told = ""
 
     def change(tokens: Tokens) -> Tokens:
@@ -152,10 +209,21 @@ def _revoke(word: str, folder: str, now: float) -> str:
         found = tokens.find(word, now)
         if found is None:
             raise ClientFailed("", f"there is no token {word}; `bitfusion-pool token list` shows them")
-        if found.revoked_at is not None:
+        ended = [found] if found.is_good(now) else []
+        if word == found.name:  # a name below an issuer's has several during a renewal
+            ended = [one for one in tokens.all if one.name == word and one.is_good(now)]
+        below = issued_by(tokens, found.name, now) if found.may_issue else []
+        if not ended and not (issued and below):
             raise ClientFailed("", f"token {found.token_id} of {found.name} is revoked already")
-        told = f"revoked token {found.token_id} of {found.name}\n"
-        return tokens.without(found, now)
+        for one in [*ended, *(below if issued else ())]:
+            told += f"revoked token {one.token_id} of {one.name}\n"
+            tokens = tokens.without(one, now)
+        if below and not issued:
+            told += (
+                f"{len(below)} tokens that it has issued stay good until they end; "
+                "with --issued they are revoked, too\n"
+            )
+        return tokens
 
     change_tokens(folder, change)
     return told
@@ -172,7 +240,13 @@ def _as_table(tokens: Tokens, now: float) -> str:
     if not tokens.all:
         return "There are no tokens; `bitfusion-pool token create NAME` issues one.\n"
     rows = [
-        (one.name, one.token_id, one.state(now), utc_time(_end(one)), one.limits.describe())
+        (
+            one.name,
+            one.token_id,
+            one.state(now),
+            utc_time(_end(one)),
+            (one.may_issue or one.limits).describe(),
+        )
         for one in tokens.all
     ]
     return box(("Name", "Token", "State", "until", "Limits"), rows)
@@ -188,12 +262,9 @@ def _as_json(tokens: Tokens, now: float) -> list[dict[str, Any]]:
             "created": one.created_at,
             "expires": one.expires_at,
             "revoked": one.revoked_at,
-            "limits": {
-                "gpus": one.limits.gpus,
-                "share": one.limits.share,
-                "leases": one.limits.leases,
-                "waiting": one.limits.waiting,
-            },
+            "limits": asdict(one.limits),
+            **({"may_issue": asdict(one.may_issue)} if one.may_issue else {}),
+            **({"issuer": one.issuer} if one.issuer else {}),
         }
         for one in tokens.all
     ]

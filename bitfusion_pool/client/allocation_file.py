@@ -8,6 +8,7 @@ from bitfusion_client.fast_imports import dataclass
 from bitfusion_pool.own_files import open_own
 
 _MAX_BYTES = 64 << 10
+_SHARED_MEMORY = "/dev/shm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,14 @@ def write_allocation(allocation: Allocation, path: str = "") -> str:
 
 
 def allocation_folder() -> str:
-    """Where allocation files are written without `-f FILE`."""
-    return os.environ.get("TMPDIR") or "/tmp"
+    """Where allocation files are written without `-f FILE`.
+
+    A container whose root is read-only may have no `/tmp` to write in, but always shared memory.
+    """
+    named = os.environ.get("TMPDIR")
+    if named or os.access("/tmp", os.W_OK) or not os.access(_SHARED_MEMORY, os.W_OK):
+        return named or "/tmp"
+    return _SHARED_MEMORY
 
 
 def read_allocation(path: str) -> Allocation:

@@ -18,11 +18,17 @@ ANSWER_S = 3.0  # as `timeout: 3s` in the real client's configuration
 
 
 class Connection:
-    """What unix sockets and TLS have in common. `place` is the socket's path, or host and port."""
+    """What unix sockets and TLS have in common.
+
+    Attributes:
+        place: The socket's path, or host and port.
+        segment: As in `Hello`.
+    """
 
     def __init__(self, place: str, answer_s: float = ANSWER_S) -> None:
         self.place = place
         self.answer_s = answer_s
+        self.segment = 0
         self._buffer = LineBuffer(LONGEST_FROM_SERVICE)
         self._lines: list[bytes] = []
 
@@ -79,6 +85,10 @@ class Connection:
     def close(self) -> None:
         """Hang up."""
         raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Hang up because it is of no use any more. The service must not take that for the client's end."""
+        self.close()
 
     def _is_readable(self, seconds: float) -> bool:
         """Wait until bytes have come, or the end."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.pod_contract import CLIENT_FOLDER
+from bitfusion_client.this_pod import this_pod
 from bitfusion_pool.ledger.entries import Holder
 
 if TYPE_CHECKING:
@@ -13,10 +15,16 @@ if TYPE_CHECKING:
 _MAX_LENGTH = 60
 
 
-def this_holder(program: Sequence[str], environ: Mapping[str, str]) -> Holder:
+def this_holder(program: Sequence[str], environ: Mapping[str, str], folder: str = CLIENT_FOLDER) -> Holder:
     """The holder of a lease that this process takes.
 
-    Its label is BITFUSION_LABEL, else the notebook's name, else the first words of the program.
+    Its label is BITFUSION_LABEL, else the notebook's name, else the first words of the program. In a pod the
+    namespace and the Notebook stand before it, and for the host: a pod's own name says nothing to others.
+
+    Args:
+        program: What is run.
+        environ: The environment of the command.
+        folder: That of an injected client.
     """
     import pwd
 
@@ -27,7 +35,11 @@ def this_holder(program: Sequence[str], environ: Mapping[str, str]) -> Holder:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         user = str(os.getuid())
-    return Holder(short_label(label), user, os.getpid(), os.uname().nodename, os.getuid())
+    host = os.uname().nodename
+    pod = this_pod(folder)
+    if pod is not None:
+        label, host = f"{pod.place}: {label}", pod.place
+    return Holder(short_label(label), user, os.getpid(), host, os.getuid())
 
 
 def short_label(label: str) -> str:

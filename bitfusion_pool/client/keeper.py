@@ -4,9 +4,8 @@ Forked by the wrapper, in a session of its own. It holds the connection, says `A
 `Resume` after whatever happened to the network, and ends the program in time where that fails (`reach`). It
 releases the lease when the last process that could use its GPUs is gone (`life_pipe`).
 
-One thread with one poll does all of that; another one dials, because names are looked up without a time
-limit. Nothing here may block: neither a network that swallows, nor a frozen wrapper, nor a reader of the log
-that hangs.
+One thread with one poll does all of that; another one dials (`redial`). Nothing here may block: neither a
+network that swallows, nor a frozen wrapper, nor a reader of the log that hangs.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client import life_pipe
 from bitfusion_pool.client.network_service import contact_problem
+from bitfusion_pool.client.redial import Redial
+from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Alive, Cancel, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed
@@ -44,11 +45,6 @@ SIGTERM_S = 2.0  # a program has to end by itself where nobody waits for its GPU
 _RETRY = 0.1  # of the time between two words: the pause after a dial that failed
 
 
-def clock() -> float:
-    """Seconds that go on while the machine sleeps, as the service's do."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 def out_of_reach(place: str, seconds: int) -> str:
     """Why a program was ended, for the line that ends the wrapper's log. The kernel knows it by its words."""
     return (
@@ -59,13 +55,17 @@ def out_of_reach(place: str, seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a keeper keeps: a lease, or a reservation while a program uses it."""
+    """What a keeper keeps: a lease, or a reservation while a program uses it.
+
+    `any_end_counts`: the service takes every end of a connection for the client's own, as older ones do.
+    """
 
     service: NetworkService
     entry_id: str
     secret: str
     reserved: bool
     heartbeat_s: float
+    any_end_counts: bool
 
 
 class Keeper:
@@ -107,12 +107,8 @@ class Keeper:
         self._releasing = False
         self._lease_has_ended = False
         self._is_over = False
-        self._dial_result: tuple[NetworkConnection | None, float | None, Message | BitfusionError] | None
-        self._dial_result = None
-        self._is_dialing = False
         self._has_failed = False  # since the pool is out of reach
-        self._next_dial = now
-        self._dialed, self._dial_done = os.pipe()
+        self._redial = Redial(kept.service, kept.heartbeat_s * _RETRY)
         if connection is None:
             self._trouble("the process that kept the connection ended")
 
@@ -138,13 +134,13 @@ class Keeper:
         if not self._is_out and self._sent_at is not None:
             due.append(self._sent_at + self._kept.heartbeat_s)
         if self._may_dial:
-            due.append(self._next_dial)
+            due.append(self._redial.next_at)
         if self._kill_at is not None:
             due.append(self._kill_at)
         else:
             due.append(self._reach.killed_at if self._releasing else self._reach.ends_at)
         watched = poll()
-        watched.register(self._dialed, POLLIN)
+        watched.register(self._redial.fileno(), POLLIN)
         if not self._releasing:
             watched.register(self._life, 0)
         if self._connection is not None:
@@ -162,7 +158,7 @@ class Keeper:
 
     @property
     def _may_dial(self) -> bool:
-        return self._is_out and not self._is_dialing and not self._lease_has_ended
+        return self._is_out and not self._redial.is_under_way and not self._lease_has_ended
 
     def _hear_service(self) -> None:
         connection = self._connection
@@ -192,7 +188,7 @@ class Keeper:
     def _on_refusal(self, refusal: Refused) -> None:
         said = one_line(refusal.message)
         if refusal.code in (refusal_codes.SERVICE_ENDS, refusal_codes.REPLACED):
-            # replaced by a dial of ours: its answer is on its way, or `perhaps_resumed` counts
+            # replaced by a dial of ours, whose answer is on its way
             self._drop(said, told=True)
         elif refusal.code == refusal_codes.LEASE_OVER:
             self._lease_has_ended = True
@@ -210,21 +206,29 @@ class Keeper:
         self._end_program(f"pool {place} has ended the lease, so the program was ended: {said}", SIGTERM_S)
 
     def _drop(self, why: str, told: bool) -> None:
-        """The connection is over; `told`: the service has said that it ends itself, and keeps the lease."""
+        """The connection is over; `told`: the service has said so, and keeps the lease."""
         if self._connection is not None:
-            self._connection.close()
+            if self._said:  # it takes this client no more, which hangs up so that others need not wait
+                self._connection.close()
+                self._reach.hung_up()
+            else:
+                self._give_up(self._connection, counts=not told)
             self._connection = None
         self._sent_at = None
         self._said = ""
-        if not told:
-            self._reach.lost_connection()
         self._trouble(why)
+
+    def _give_up(self, connection: NetworkConnection, counts: bool) -> None:
+        """Let go of a connection without a word; `counts`: the service may take it for the lease's."""
+        connection.give_up()
+        if counts and self._kept.any_end_counts:
+            self._reach.hung_up()
 
     def _trouble(self, why: str) -> None:
         self._why = why
         if self._out_since is None:
             self._out_since = clock()
-            self._next_dial = self._out_since
+            self._redial.next_at = self._out_since
 
     def _back(self) -> None:
         if self._out_since is not None and self._told_end is not None:
@@ -242,13 +246,13 @@ class Keeper:
             self._next_word = now + self._kept.heartbeat_s
             if self._sent_at is None and self._connection is not None and not self._releasing:
                 self._say(Alive())
-        if self._may_dial and now >= self._next_dial:
-            self._dial()
+        if self._may_dial and now >= self._redial.next_at:
+            kept = self._kept
+            back = Resume(kept.entry_id, kept.secret)
+            self._redial.begin(self._last_word() if self._releasing else back)
         if now >= self._next_beat:
             self._next_beat = now + self._kept.heartbeat_s / BEATS
-            reach = self._reach
-            limit = "-" if reach.limit is None else repr(reach.limit)
-            self._tell(BEAT, f"{reach.proven!r} {reach.closed:d} {limit}")
+            self._tell(BEAT, f"{self._reach.proven!r} {self._reach.closed:d}")
         self._tell_of_trouble(now)
 
     def _say(self, message: Message) -> None:
@@ -271,44 +275,14 @@ class Keeper:
             left = max(0, round(ends_at - now))
             self._log("WARN", f"{what}; the program is ended in {left} s unless it comes back")
 
-    # --- dialing ---------------------------------------------------------------------------------------
-
-    def _dial(self) -> None:
-        import _thread
-
-        kept = self._kept
-        wanted: Message = Resume(kept.entry_id, kept.secret)
-        if self._releasing:
-            wanted = self._last_word()
-        self._is_dialing = True
-        _thread.start_new_thread(self._dial_beside, (wanted,))
-
-    def _dial_beside(self, wanted: Message) -> None:
-        """In a thread of its own: connect, ask, and hand the result over."""
-        connection, sent_at = None, None
-        answer: Message | BitfusionError
-        try:
-            connection, _ = self._kept.service.connect()
-            sent_at = clock()
-            connection.send(wanted)
-            answer = connection.receive()
-        except BitfusionError as error:
-            answer = error
-        except BaseException as error:  # a bug, which must not end the dialing
-            answer = PoolUnreadable("", f"unexpected {type(error).__name__}: {error}")
-        self._dial_result = connection, sent_at, answer
-        os.write(self._dial_done, b"x")
-
     def _take_dialed(self) -> None:
-        if self._dial_result is None:
+        dialed = self._redial.take()
+        if dialed is None:
             return
-        os.read(self._dialed, 1)
-        (connection, sent_at, answer), self._dial_result = self._dial_result, None
-        self._is_dialing = False
-        self._next_dial = clock() + self._kept.heartbeat_s * _RETRY
+        connection, sent_at, answer = dialed.connection, dialed.sent_at, dialed.answer
         if isinstance(answer, Granted) and connection is not None and sent_at is not None:
             if self._connection is not None:
-                self._connection.close()
+                self._connection.give_up()
             self._connection, self._sent_at = connection, None
             self._reach.answered(sent_at)
             self._back()
@@ -316,18 +290,16 @@ class Keeper:
                 self._say(self._last_word())
             return
         if connection is not None:
-            connection.close()
+            self._give_up(connection, counts=isinstance(answer, BitfusionError))
         if isinstance(answer, Refused):
             self._on_refusal(answer)
+            self._said = ""  # of another connection than the lease's
         elif isinstance(answer, (Released, Renewed)):
             self._is_over = True  # on a new connection there is nothing to cancel
-        elif isinstance(answer, BitfusionError):
-            if sent_at is not None:
-                self._reach.perhaps_resumed(sent_at)
-            if self._is_out:
-                self._why = contact_problem(answer)
-                self._has_failed = True
-                self._tell_away()
+        elif isinstance(answer, BitfusionError) and self._is_out:
+            self._why = contact_problem(answer)
+            self._has_failed = True
+            self._tell_away()
 
     # --- the wrapper and the program -------------------------------------------------------------------
 

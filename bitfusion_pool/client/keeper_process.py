@@ -7,8 +7,9 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import keeper, signals
-from bitfusion_pool.client.keeper import Keeper, Kept, clock
+from bitfusion_pool.client.keeper import Keeper, Kept
 from bitfusion_pool.client.reach import Reach
+from bitfusion_pool.ledger.liveness import clock
 
 if TYPE_CHECKING:
     import signal as _signal
@@ -87,7 +88,7 @@ class KeeperProcess:
             self._hear()
             self._pid = 0
         if not self._pid and not self.lost and now >= self._started + _PAUSE_S:
-            self._reach.lost_connection()  # with the process that had it
+            self._reach.hung_up()  # the system did so for the process that has ended
             self.start(None)
         self._end_in_time()
 
@@ -170,15 +171,9 @@ class KeeperProcess:
             word, _, text = message.partition(b" ")
             if word == keeper.BEAT:
                 self._last_beat = time.monotonic()
-                proven, closed, limit = text.split()
+                proven, closed = text.split()
                 reach = self._reach
-                self._reach = Reach(
-                    reach.closed_s,
-                    reach.silent_s,
-                    float(proven),
-                    closed == b"1",
-                    None if limit == b"-" else float(limit),
-                )
+                self._reach = Reach(reach.closed_s, reach.silent_s, float(proven), closed == b"1")
             elif word == keeper.LOST:
                 self.lost = self.lost or text.decode(errors="replace")
 

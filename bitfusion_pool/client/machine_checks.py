@@ -9,6 +9,7 @@ import time
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
+from bitfusion_pool.client.greeting import software_of
 from bitfusion_pool.client.health_report import Report
 from bitfusion_pool.client.pool_choice import choose_pool
 from bitfusion_pool.inventory.configuration import read_configuration
@@ -39,7 +40,7 @@ def machine_report(environ: Mapping[str, str]) -> Report:
     report.group("System Resources")
     choice = _check_choice(report, environ)
     if choice is not None and choice.socket:
-        report.check("Check pool service", lambda: _try_service(choice.socket, environ))
+        _check_service(report, choice.socket, environ)
         _check_open_files(report)
         report.group("Consistency")
     elif choice is not None and choice.network is not None:
@@ -65,14 +66,20 @@ def _check_choice(report: Report, environ: Mapping[str, str]) -> PoolChoice | No
     return choice
 
 
-def _try_service(path: str, environ: Mapping[str, str]) -> str:
+def _check_service(report: Report, path: str, environ: Mapping[str, str]) -> None:
     from bitfusion_pool.client.service_pool import ServicePool
 
     begun = time.monotonic()
-    with ServicePool(path, environ) as pool:
-        welcome = pool.welcome
+    try:
+        with ServicePool(path, environ) as pool:
+            welcome = pool.welcome
+    except BitfusionError as error:
+        report.add("FATAL", f"Check pool service: {error}")
+        return
     took = round((time.monotonic() - begun) * 1000, 1)
-    return f"{one_line(welcome.pool)} answered in {took} ms, version {welcome.protocol} of its messages"
+    answered = f"{one_line(welcome.pool)} answered in {took} ms, version {welcome.protocol} of its messages"
+    report.add("PASS", f"Check pool service: {answered}")
+    report.add("PASS", f"Check pool software: {software_of(welcome)}")
 
 
 def _check_own_pool(report: Report, environ: Mapping[str, str]) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 
+from bitfusion_client.client_reports import OVERDUE_WORDS
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.client.greeting import greet
+from bitfusion_client.version import VERSION
+from bitfusion_pool.client.greeting import greet, software_of
 from bitfusion_pool.client.health_report import Report
 from bitfusion_pool.client.network_connection import NetworkConnection, connect_tcp, resolve
 from bitfusion_pool.client.network_service import contact_problem
+from bitfusion_pool.messages.from_service import DIRECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bitfusion_pool.client.network_service import NetworkService
+    from bitfusion_pool.messages.from_service import Welcome
 
 SOON_S = 30 * 86400  # a certificate or token that ends within that time should be renewed
-_STEPS = ("server name", "server port", "certificate", "token", "messages")
+OVERDUE = 0.75  # of a token's life: a cluster renews those of its namespaces when two thirds are over
+_STEPS = ("server name", "server port", "certificate", "token", "messages", "software", "route")
 
 
 def network_report(service: NetworkService, now: float) -> Report:
@@ -51,11 +56,16 @@ class _Checks:
         self._service = service
         self._now = now
         self._connection: NetworkConnection | None = None
-        self._messages = ""
+        self._messages = self._software = self._route = ""
 
     def in_order(self) -> tuple[Callable[[], tuple[str, str]], ...]:
         """One for each of the steps; each returns a tag and what was found."""
-        return self._name, self._port, self._certificate, self._token, lambda: ("PASS", self._messages)
+        told = (
+            lambda: ("PASS", self._messages),
+            lambda: ("PASS", self._software),
+            lambda: ("PASS", self._route),
+        )
+        return self._name, self._port, self._certificate, self._token, *told
 
     def close(self) -> None:
         """Hang up."""
@@ -72,7 +82,7 @@ class _Checks:
 
     def _port(self) -> tuple[str, str]:
         begun = time.monotonic()
-        connect_tcp(self._service.address, self._until()).close()
+        connect_tcp(self._service.address, self._until())[0].close()
         return "PASS", f"{self._service.address.port} answered in {_milliseconds(begun)} ms"
 
     def _certificate(self) -> tuple[str, str]:
@@ -90,7 +100,24 @@ class _Checks:
         self._messages = (
             f"{one_line(welcome.pool)} answered in {_milliseconds(begun)} ms, version {welcome.protocol}"
         )
-        return _ends("it", welcome.token_expires_at, self._now, "accepted")
+        self._software = software_of(welcome)
+        self._route = _route_of(welcome)
+        tag, found = _ends("it", welcome.token_expires_at, self._now, "accepted")
+        created_at = welcome.token_created_at
+        life_s = welcome.token_expires_at - created_at
+        if tag == "MARGINAL" and created_at and self._now >= created_at + OVERDUE * life_s:
+            found += OVERDUE_WORDS
+        return tag, found
+
+
+def _route_of(welcome: Welcome) -> str:
+    if not welcome.route:
+        return f"not told, so a version before {VERSION}"
+    if welcome.route == DIRECT:
+        way, free_s = "direct", welcome.closed_s
+    else:
+        way, free_s = "through a proxy or load balancer", welcome.silent_s
+    return f"{way}; GPUs of a client that was killed are free after {free_s:g} s"
 
 
 def _ends(what: str, at: float, now: float, found: str) -> tuple[str, str]:

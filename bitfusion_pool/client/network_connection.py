@@ -11,6 +11,7 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.connection import Connection
 from bitfusion_pool.client.service_errors import gone, not_reached, reason_of, slow
+from bitfusion_pool.messages.from_client import SEGMENTS
 
 if TYPE_CHECKING:
     import socket as _socket
@@ -64,7 +65,7 @@ class NetworkConnection(Connection):
 
     def __init__(self, address: Address, context: Any, until: float, answer_s: float) -> None:
         super().__init__(str(address), answer_s)
-        self._socket = connect_tcp(address, until)
+        self._socket, self.segment = connect_tcp(address, until)
         try:
             self._tls = context._wrap_socket(self._socket, False, server_hostname=address.host)
             self._shake_hands(address.host, until)
@@ -103,7 +104,20 @@ class NetworkConnection(Connection):
         return float(cert_time_to_seconds(self._tls.getpeercert(False)["notAfter"]))
 
     def close(self) -> None:
-        """Hang up; in a process that was forked only this process's copy."""
+        """Hang up; in a process that was forked only this process's copy.
+
+        On a network that lets it through, and without a proxy, the service takes it for the client's end.
+        """
+        self._socket.close()
+
+    def give_up(self) -> None:
+        """See `Connection`: the service is told that the connection is broken, if it is told anything."""
+        from _struct import pack
+
+        try:
+            self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_LINGER, pack("ii", 1, 0))
+        except OSError:
+            pass  # it is not open any more
         self._socket.close()
 
     def _shake_hands(self, host: str, until: float) -> None:
@@ -144,24 +158,39 @@ class NetworkConnection(Connection):
         return left > 0 and _poll(self._socket, isinstance(wanted, _ssl.SSLWantWriteError), left)
 
 
-def connect_tcp(address: Address, until: float) -> _socket.socket:
-    """A TCP connection; several addresses of one name are tried one after another. Raises ServiceAway."""
+def connect_tcp(address: Address, until: float) -> tuple[_socket.socket, int]:
+    """A TCP connection, and the maximum segment size that was announced for it; see `Hello`.
+
+    Several addresses of one name are tried one after another. Raises ServiceAway.
+    """
     found = resolve(address, until)
     why = "i/o timeout"
     for position, (family, target) in enumerate(found):
         now = time.monotonic()
         connection = _TcpSocket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
         try:
+            segment = _choose_segment(connection)
             share = now + (until - now) / (len(found) - position)
             why = _connect(connection, target, share)
             if not why:
                 connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
-                return connection
+                return connection, segment
         except BaseException:
             connection.close()
             raise
         connection.close()
     raise not_reached(str(address), f"dial tcp {address}: {why}")
+
+
+def _choose_segment(connection: _socket.socket) -> int:
+    from os import urandom
+
+    segment = SEGMENTS[urandom(1)[0] % len(SEGMENTS)]
+    try:
+        connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_MAXSEG, segment)
+    except OSError:  # a system without
+        return 0
+    return segment
 
 
 def _connect(connection: _socket.socket, target: tuple[Any, ...], until: float) -> str:

@@ -12,7 +12,7 @@ import time
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import keeper
-from bitfusion_pool.client.keeper import Kept, clock
+from bitfusion_pool.client.keeper import Kept
 from bitfusion_pool.client.keeper_process import KeeperProcess
 from bitfusion_pool.client.lease import Lease, server_of
 from bitfusion_pool.client.life_pipe import LifePipe
@@ -23,6 +23,8 @@ from bitfusion_pool.client.service_errors import gone, nonsense, slow
 from bitfusion_pool.client.service_pool import ServicePool
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.ledger.entries import RESERVED
+from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.messages.from_client import Alive, Cancel, Release
 from bitfusion_pool.messages.from_service import Granted, Released
 
@@ -65,6 +67,7 @@ class NetworkPool(ServicePool):
         self._early_log = LogOutput(emulation_from(environment_settings(environ)).stream)
         self._keeper: KeeperProcess | None = None
         self._is_kept = False
+        self._life: LifePipe | None = None
         self._proven = clock()  # when the last word was said that was answered
         self._unanswered: float | None = None  # when the word was said that was not answered yet
         self._next_word = 0.0  # by `time.monotonic`
@@ -102,7 +105,10 @@ class NetworkPool(ServicePool):
     def release(self, lease: Lease) -> bool:
         """Let go of the life pipe, then have the keeper release the lease."""
         lease.lock.close()
-        return self._end_keeper() if self._is_kept else super().release(lease)
+        try:
+            return self._end_keeper() if self._is_kept else super().release(lease)
+        finally:
+            self._close_life()
 
     def allocation(self, lease: Lease) -> Allocation:
         """Name the service, and the secret that it asks for."""
@@ -112,10 +118,13 @@ class NetworkPool(ServicePool):
     def keep(self, lease: Lease) -> None:
         """Let go of the life pipe; the reservation's time to live begins anew."""
         lease.lock.close()
-        if self._is_kept:
-            self._end_keeper()
-        else:
-            super().keep(lease)
+        try:
+            if self._is_kept:
+                self._end_keeper()
+            else:
+                super().keep(lease)
+        finally:
+            self._close_life()
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -191,16 +200,22 @@ class NetworkPool(ServicePool):
         server = server_of((granted.server,), entry)
         if not all(device.simulated for device in server.devices if device.number in _numbers(granted)):
             raise nonsense(self.place, "it granted a real GPU, which nobody can use over the network")
-        life = LifePipe(entry.entry_id)
+        if not needs_lock:
+            return Lease(entry, server, LeaseLock.none(entry.entry_id), granted.secret)
+        self._life = LifePipe(entry.entry_id)
         reserved = entry.kind == RESERVED
-        if needs_lock:
-            kept = Kept(self.service, entry.entry_id, granted.secret, reserved, self._heartbeat_s)
-            closed_s, silent_s = welcome.closed_s, welcome.silent_s
-            if reserved:
-                closed_s = silent_s = max(silent_s, self.emulation.auto_release)
-            reach = Reach(closed_s, silent_s, self._proven)
-            self._keeper = KeeperProcess(kept, life, reach)
-        return Lease(entry, server, life.lock, granted.secret)
+        kept = Kept(
+            self.service, entry.entry_id, granted.secret, reserved, self._heartbeat_s, not welcome.route
+        )
+        silent_s = max(welcome.silent_s, self.emulation.auto_release) if reserved else welcome.silent_s
+        self._keeper = KeeperProcess(kept, self._life, Reach(welcome.closed_s, silent_s, self._proven))
+        return Lease(entry, server, self._life.lock, granted.secret)
+
+    def _close_life(self) -> None:
+        """Let go of the lease's pipe; a keeper has an end of its own."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.close()
 
     def _end_keeper(self) -> bool:
         assert self._keeper is not None

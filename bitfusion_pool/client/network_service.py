@@ -6,7 +6,7 @@ import time
 
 from bitfusion_client.errors import BitfusionError, PoolUnreadable, ServersUnreachable, TokenExpired
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.access.network_files import read_authority, wrong_file
+from bitfusion_pool.access.network_files import read_authority, read_token, wrong_file
 from bitfusion_pool.client.greeting import greet
 from bitfusion_pool.client.network_connection import NetworkConnection, tls_context
 from bitfusion_pool.client.service_errors import OWN_INSTEAD, ServiceAway
@@ -24,13 +24,19 @@ _ASK = "ask your administrator for the ca.crt of this pool"
 
 
 class NetworkService:
-    """One service: where it is, by what it is known, and the token for it."""
+    """One service: where it is, by what it is known, and the token for it.
 
-    def __init__(self, address: Address, context: Any, token: str, timeout_s: float) -> None:
+    Whoever keeps a lease comes back for days, so each connection but the first reads token and authority
+    anew: in a pod, kubelet replaces the files whenever the Secret changes.
+    """
+
+    def __init__(self, address: Address, context: Any, token: str, client: NetworkClient) -> None:
         self.address = address
         self.context = context
         self.token = token
-        self.timeout_s = timeout_s
+        self.timeout_s = client.timeout_s
+        self._client = client
+        self._is_new = True
 
     @property
     def place(self) -> str:
@@ -45,6 +51,9 @@ class NetworkService:
             PoolUnreadable: It does not take this client, or is no service.
             TokenExpired: It says so.
         """
+        if not self._is_new:
+            self._read_again()
+        self._is_new = False
         until = time.monotonic() + self.timeout_s
         connection = NetworkConnection(self.address, self.context, until, self.timeout_s)
         try:
@@ -55,6 +64,14 @@ class NetworkService:
         except BaseException:
             connection.close()
             raise
+
+    def _read_again(self) -> None:
+        try:
+            token = read_token(self._client).reveal()
+            self.context = tls_context(read_authority(self._client))
+            self.token = token
+        except (BitfusionError, ValueError):
+            pass  # what was good once is better than nothing; the service says what it thinks of it
 
 
 def services_of(client: NetworkClient, only: str = "") -> list[NetworkService]:
@@ -77,11 +94,11 @@ def services_of(client: NetworkClient, only: str = "") -> list[NetworkService]:
                 "add it, or take a server that it names",
             )
     try:
-        context = tls_context(read_authority(client.authority))
+        context = tls_context(read_authority(client))
     except ValueError as error:
         raise wrong_file(client.authority, str(error), _ASK) from None
     token = client.token.reveal()
-    return [NetworkService(address, context, token, client.timeout_s) for address in addresses]
+    return [NetworkService(address, context, token, client) for address in addresses]
 
 
 def connect_to_first(

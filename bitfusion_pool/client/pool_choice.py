@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_pool.access.network_files import SYSTEM_FOLDER, read_network_client, wrong_file
+from bitfusion_client.pod_contract import CLIENT_FOLDER
+from bitfusion_pool.access.network_files import (
+    SYSTEM_FOLDER,
+    missing_in_pod,
+    read_network_client,
+    wrong_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +59,10 @@ class PoolChoice:
 
 
 def choose_pool(
-    environ: Mapping[str, str], machine_socket: str = MACHINE_SOCKET, system: str = SYSTEM_FOLDER
+    environ: Mapping[str, str],
+    machine_socket: str = MACHINE_SOCKET,
+    system: str = SYSTEM_FOLDER,
+    pod: str = CLIENT_FOLDER,
 ) -> PoolChoice:
     """The pool for a command with this environment; no pool is opened or asked.
 
@@ -64,10 +73,12 @@ def choose_pool(
         environ: The environment.
         machine_socket: Where the machine's pool listens.
         system: The folder of all users with the files of a network client.
+        pod: The folder of an injected client.
 
     Raises:
         WrongSetting: The setting names no pool.
-        PoolUnreadable: The files of a network client are wrong, or the real product's.
+        PoolUnreadable: The files of a network client are wrong, or the real product's; or this is a pod that
+            has none.
     """
     named = environ.get(VARIABLE, "")
     if named == OWN:
@@ -75,19 +86,22 @@ def choose_pool(
     if named.startswith("/"):
         return PoolChoice(os.path.normpath(named), f"{VARIABLE} names its socket")
     if named.startswith(NETWORK):
-        return _named_service(named.removeprefix(NETWORK), environ, system)
+        return _named_service(named.removeprefix(NETWORK), environ, system, pod)
     if named:
         raise _wrong_setting(named)
     for variable in ("BITFUSION_POOL_DIR", "BITFUSION_POOL_CONFIG"):
         if environ.get(variable):
             return PoolChoice("", f"{variable} is set")
-    network = _network_client(environ, system)
+    network = _network_client(environ, system, pod)
     if network is not None:
         return PoolChoice("", f"{network.servers_file} and {network.client_file} name it", network)
     # the folder, because a service that ends takes its socket away
     folder = os.path.dirname(machine_socket)
     if os.path.lexists(folder):
         return PoolChoice(machine_socket, f"this machine has a pool, {folder}")
+    missing = missing_in_pod(pod)
+    if missing is not None:
+        raise missing
     return PoolChoice("", "this machine has no pool for all its users")
 
 
@@ -112,8 +126,8 @@ def open_pool(environ: Mapping[str, str]) -> Pool:
     return OwnPool(environ)
 
 
-def _named_service(place: str, environ: Mapping[str, str], system: str) -> PoolChoice:
-    network = _network_client(environ, system)
+def _named_service(place: str, environ: Mapping[str, str], system: str, pod: str) -> PoolChoice:
+    network = _network_client(environ, system, pod)
     if network is None:
         from bitfusion_client.errors import PoolUnreadable
 
@@ -125,8 +139,8 @@ def _named_service(place: str, environ: Mapping[str, str], system: str) -> PoolC
     return PoolChoice("", f"{VARIABLE} names it", network, place)
 
 
-def _network_client(environ: Mapping[str, str], system: str) -> NetworkClient | None:
-    found = read_network_client(environ, system)
+def _network_client(environ: Mapping[str, str], system: str, pod: str) -> NetworkClient | None:
+    found = read_network_client(environ, system, pod)
     if found is not None and not found.token.reveal().startswith(_TOKEN):
         raise wrong_file(
             found.client_file,

@@ -1,6 +1,7 @@
 """Which allocation files of `request_gpus` this user has: the newest is meant where no `-f FILE` is given.
 
-The list is `~/.bitfusion/requested_gpus`, one path a line, the newest last.
+The list is `~/.bitfusion/requested_gpus`, one path a line, the newest last. Where others may write in the
+home, as in the volume of a pod, it lies beside the allocation files, in a folder of the user.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 
 from bitfusion_client.errors import UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.client.allocation_file import allocation_folder
 from bitfusion_pool.own_files import open_own, trusted_path, write_own
 
 if TYPE_CHECKING:
@@ -42,23 +44,31 @@ def newest(environ: Mapping[str, str]) -> str:
     return known[-1]
 
 
-def _list_path(environ: Mapping[str, str]) -> str:
-    return f"{environ.get('HOME') or '/root'}/.bitfusion/requested_gpus"
+def _list_paths(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Where the list may be; the first that is this user's alone is meant."""
+    beside = os.path.abspath(allocation_folder())
+    home = environ.get("HOME") or "/root"
+    return f"{home}/.bitfusion/requested_gpus", f"{beside}/bitfusion-user-{os.geteuid()}/requested_gpus"
 
 
 def _read(environ: Mapping[str, str]) -> list[str]:
-    try:
-        with open(open_own(trusted_path(_list_path(environ)), os.O_RDONLY), encoding="utf-8") as file:
-            return [line for line in file.read(_MAX_CHARACTERS).splitlines() if os.path.exists(line)]
-    except (OSError, UnicodeError):
-        return []
+    for path in _list_paths(environ):
+        try:
+            with open(open_own(trusted_path(path), os.O_RDONLY), encoding="utf-8") as file:
+                known = [line for line in file.read(_MAX_CHARACTERS).splitlines() if os.path.exists(line)]
+        except (OSError, UnicodeError):
+            continue
+        if known:
+            return known
+    return []
 
 
 def _write(paths: Sequence[str], environ: Mapping[str, str]) -> None:
-    path = _list_path(environ)
-    try:
-        path = trusted_path(path)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        write_own(path, "".join(f"{known}\n" for known in paths[-_MOST:]))
-    except OSError:
-        pass  # a home that cannot be written, or is another user's: then -f FILE is needed
+    for path in _list_paths(environ):
+        try:
+            path = trusted_path(path)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            write_own(path, "".join(f"{known}\n" for known in paths[-_MOST:]))
+            return
+        except OSError:
+            pass  # it cannot be written, or is another user's; without any place -f FILE is needed

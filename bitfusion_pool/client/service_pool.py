@@ -170,7 +170,7 @@ class ServicePool:
 
         answer = self._ask(Look())
         if isinstance(answer, PoolSnapshot):
-            return snapshot_of(answer, self.place)
+            return snapshot_of(answer, self.place, self.welcome.software)
         raise self._refusal(answer)
 
     def close(self) -> None:
@@ -238,6 +238,8 @@ class ServicePool:
         self._connection, self.welcome = self._dial()
 
     def _reconnect(self, error: ServiceAway, deadline: float, has_place: bool) -> None:
+        if has_place:
+            self._connection.give_up()  # perhaps granted meanwhile, which is still ours
         self._log(f"{error.answered}; this request waits for it", "WARN")
         while True:
             try:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from bitfusion_pool.messages.from_service import PoolSnapshot
 
 _LONGEST_PROGRAMS = 400  # characters
+_LONGEST_VERSION = 40
 
 
-def snapshot_of(shown: PoolSnapshot, place: str) -> Snapshot:
+def snapshot_of(shown: PoolSnapshot, place: str, software: str = "") -> Snapshot:
     """The snapshot in a message.
 
     Args:
         shown: The message.
         place: Where the service is.
+        software: Its version, from its welcome.
     """
     entries = [_printable(entry) for entry in shown.entries]
     waiting = tuple(entry for entry in entries if entry.state == WAITING)
@@ -39,6 +41,7 @@ def snapshot_of(shown: PoolSnapshot, place: str) -> Snapshot:
         True,
         shown.left_out,
         {(server, number): _shown(use) for server, number, use in shown.use},
+        one_line(software, _LONGEST_VERSION),
     )
 
 

@@ -25,7 +25,8 @@ class Snapshot:
     MiB by (server key, device number). `without_lock_file`: ids of entries whose lock file somebody deleted,
     so nobody knows whether they live. `of_service`: whether a service showed it, whose lock files only the
     service sees. `left_out`: how many more entries there are, which it did not show. `use` has what is known
-    of real devices, by server key and device number.
+    of real devices, by server key and device number. `software`: the version that the service runs, empty
+    where it doesn't say so.
     """
 
     folder: str
@@ -40,6 +41,7 @@ class Snapshot:
     of_service: bool = False
     left_out: int = 0
     use: Mapping[tuple[str, int], DeviceUse] | None = None
+    software: str = ""
 
     def seconds_left(self, entry: Entry) -> float | None:
         """How long a reservation lives without being used; None for entries that have no time to live."""

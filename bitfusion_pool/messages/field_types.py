@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_pool.messages import plain_values, pool_values
+from bitfusion_pool.messages import plain_values, pool_values, token_values
 from bitfusion_pool.messages.plain_values import WrongValue
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ FIELD_TYPES: dict[str, FieldType] = {
     "tuple[Server, ...]": FieldType(pool_values.servers_to_json, pool_values.servers_from_json),
     "tuple[Share, ...]": FieldType(pool_values.shares_to_json, pool_values.shares_from_json),
     "tuple[UsedDevice, ...]": FieldType(pool_values.device_use_to_json, pool_values.device_use_from_json),
+    "IssuedToken": FieldType(token_values.token_to_json, token_values.token_from_json),
+    "tuple[IssuedToken, ...]": FieldType(token_values.tokens_to_json, token_values.tokens_from_json),
     "Entry": FieldType(pool_values.entry_to_json, pool_values.entry_from_json),
     "tuple[Entry, ...]": FieldType(pool_values.entries_to_json, pool_values.entries_from_json),
 }

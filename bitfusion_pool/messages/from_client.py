@@ -12,6 +12,14 @@
 `Alive`    `Alive`
 =========  ====================================================================
 
+Who shows an issuer's token may say `Alive` and these, one at a time, and nobody else may:
+
+=============  ================================================================
+`IssueToken`   `TokenIssued`, or `Refused`
+`RevokeToken`  `TokensRevoked`, or `Refused`
+`ListTokens`   `TokenList`, or `Refused`
+=============  ================================================================
+
 Over a unix socket `Granted` carries one file descriptor, the lease lock (see `lease_lock`). The client, the
 program under the lease and its launcher keep it open: the lease lasts as long as one of them has it. A
 reservation has none: it has a time to live, and whoever uses it comes with `Resume` for the descriptor.
@@ -32,15 +40,26 @@ from bitfusion_pool.messages.message import Message, parse_message
 if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
 
+SEGMENTS = range(744, 1000)  # bytes: less than any proxy announces, and than any router lowers it to
+
 
 @dataclass(frozen=True, slots=True)
 class Hello(Message):
-    """Who speaks. `program` is its name and version, for the service's log; `token` is empty on a socket."""
+    """Who speaks.
+
+    Attributes:
+        protocol: The version it speaks.
+        program: Its name and version, for the service's log.
+        token: Who it is; empty on a unix socket.
+        segment: The maximum segment size that its own machine announced when it connected, one of `SEGMENTS`:
+            the service sees by it whether the connection is the client's own (`service.route`). 0: not told.
+    """
 
     TYPE = "hello"
     protocol: int
     program: str = ""
     token: str = ""
+    segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +149,50 @@ class Alive(Message):
     TYPE = "alive"
 
 
-MESSAGES: tuple[type[Message], ...] = (Hello, Look, Acquire, Cancel, Release, Resume, Renew, End, Alive)
+@dataclass(frozen=True, slots=True)
+class IssueToken(Message):
+    """Asks for a token for a name below the issuer's.
+
+    Attributes:
+        name: What comes after the issuer's name and a slash.
+        life_s: How long it lasts, in seconds; 0: as long as the issuer may say.
+        renew: Whether the name may have a token already; that one stays good until its own end.
+        keep: The id of the token of that name that is in use; see `access.issued_tokens`.
+        gpus, share, leases, waiting: Limits of the name; 0: as the issuer's bounds are.
+    """
+
+    TYPE = "issue_token"
+    name: str
+    life_s: float = 0.0
+    renew: bool = False
+    keep: str = ""
+    gpus: int = 0
+    share: float = 0.0
+    leases: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeToken(Message):
+    """Ends all tokens of a name below the issuer's."""
+
+    TYPE = "revoke_token"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListTokens(Message):
+    """Asks for the tokens in force that this issuer has issued, with the lowest ids above `after`."""
+
+    TYPE = "list_tokens"
+    after: str = ""
+
+
+FROM_ISSUERS = (IssueToken, RevokeToken, ListTokens)
+MESSAGES: tuple[type[Message], ...] = (
+    *(Hello, Look, Acquire, Cancel, Release, Resume, Renew, End, Alive),
+    *FROM_ISSUERS,
+)
 _BY_TYPE = {message.TYPE: message for message in MESSAGES}
 
 

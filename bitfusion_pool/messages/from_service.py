@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from bitfusion_pool.inventory.placement import Share
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry
+    from bitfusion_pool.messages.token_values import IssuedToken
+
+# whether something between client and service ends connections, and makes others: a proxy, a load balancer
+LOCAL, DIRECT, INDIRECT = ROUTES = "local", "direct", "indirect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,15 @@ class Welcome(Message):
         simulated: Whether any GPU is simulated.
         servers: The servers as they are now.
         emulation: The emulation settings as ``name=value,name=value``; see `inventory.emulation`.
-        closed_s: How long a remote lease outlives its connection, in seconds.
+        closed_s: How long a remote lease outlives its connection that the client's own machine has ended, in
+            seconds.
         silent_s: How long a remote lease outlives the last word of its client.
         heartbeat_s: How often a client that holds a remote lease says `Alive`.
         token_expires_at: When the client's token ends, in seconds since the epoch; 0 where it needs none.
+        software: The version of the package that the service runs, for people; empty where it doesn't say so.
+        token_created_at: When the client's token was made; 0 where it needs none, or the service doesn't say.
+        route: Of this connection, one of `ROUTES`; empty from a service that takes every end of a connection
+            for the client's own.
     """
 
     TYPE = "welcome"
@@ -42,6 +51,9 @@ class Welcome(Message):
     silent_s: float = 120.0
     heartbeat_s: float = 5.0
     token_expires_at: float = 0.0
+    software: str = ""
+    token_created_at: float = 0.0
+    route: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +148,36 @@ class Renewed(Message):
     lease: str
 
 
+@dataclass(frozen=True, slots=True)
+class TokenIssued(Message):
+    """A new token, told this once: `token` is its text, `row` what is kept of it."""
+
+    TYPE = "token_issued"
+    token: str
+    row: IssuedToken
+
+
+@dataclass(frozen=True, slots=True)
+class TokensRevoked(Message):
+    """So many tokens of the whole `name` have been ended by this; maybe none was in force."""
+
+    TYPE = "tokens_revoked"
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenList(Message):
+    """Tokens in force that this issuer has issued, by id; `more`: ask again, after the last of these."""
+
+    TYPE = "token_list"
+    tokens: tuple[IssuedToken, ...]
+    more: bool = False
+
+
 MESSAGES: tuple[type[Message], ...] = (
     *(Welcome, Refused, PoolSnapshot, Waiting, Granted, Released, Renewed),
+    *(TokenIssued, TokensRevoked, TokenList),
     Alive,
 )
 _ROOM_FOR_LEFT_OUT = 16  # bytes: digits that `left_out` may gain

@@ -23,6 +23,8 @@ OVER_LIMIT = "over_limit"  # of this user or token
 ENDED = "ended"  # somebody ended the request while it waited
 LEASE_OVER = "lease_over"  # no such lease (any more), or not with this secret
 NOT_YOURS = "not_yours"
+NOT_ALLOWED = "not_allowed"  # to this token: one issues tokens, and all others do not
+NOT_ISSUED = "not_issued"  # a token that is not within the issuer's bounds
 UNREADABLE = "unreadable"  # the service cannot use its own files
 
 ENDS_THE_CONNECTION = frozenset(

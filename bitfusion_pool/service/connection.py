@@ -32,11 +32,12 @@ class LineHandler(Protocol):
     def closed(self, by_client: bool) -> bool:
         """The connection has ended; called once. Returns whether `gone` matters.
 
-        `by_client`: it was seen to end there. Otherwise we have ended it, and the client may not know.
+        `by_client`: the other side has ended it in order. Otherwise we have, or it broke, and the client may
+        not know.
         """
 
     def gone(self) -> None:
-        """The client is seen to have ended it, too. Called once after `closed`, or never."""
+        """The other side has ended it in order, too. Called once after `closed`, or never."""
 
 
 class Connection:
@@ -157,9 +158,7 @@ class Connection:
             data = self._stream.receive()
         except (BlockingIOError, InterruptedError):
             return
-        except ConnectionError:
-            data = b""
-        except OSError:  # the network gives up, or what comes is not what the client sent
+        except OSError:  # the network broke it, or what comes is not what the client sent
             self.close()
             return
         if not data:
@@ -193,10 +192,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             self._wait_for_reader()
             return
-        except ConnectionError:
-            self._close(by_client=True)
-            return
-        except OSError:  # the network gives up, or too many descriptors are on their way
+        except OSError:  # the network broke it, or too many descriptors are on their way
             self.close()
             return
         self._all_sent()

@@ -8,6 +8,7 @@ from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import WAITING
 from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.message import encoded_size
 from bitfusion_pool.service.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_pool.access.token_rules import Limits as TokenLimits
     from bitfusion_pool.inventory.servers import Server
+
+_MOST_FILTERS = 16
+_LONGEST_REQUEST = 2048  # bytes, as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,22 @@ def limits_of_token(own: TokenLimits, others: Limits) -> Limits:
         others.waiting if own.waiting is None else own.waiting,
         "the name of your token",
     )
+
+
+def check_length(request: GpuRequest) -> None:
+    """Refuse a request that nobody writes by hand: whoever looks at the queue pays for it again and again.
+
+    Raises:
+        Refusal: It has too many filters, or is too long with all of them and its servers.
+    """
+    size = encoded_size(request.to_json())
+    if len(request.filters) > _MOST_FILTERS:
+        found = f"this request has {len(request.filters)} filters, and this pool takes {_MOST_FILTERS}"
+    elif size > _LONGEST_REQUEST:
+        found = f"this request has {size} bytes, and this pool takes {_LONGEST_REQUEST}"
+    else:
+        return
+    raise Refusal(refusal_codes.INVALID_REQUEST, found, "name fewer filters and servers")
 
 
 def check_share(

@@ -17,7 +17,7 @@ from bitfusion_pool.service.peer import Peer, connected_uid, own_namespaces, pee
 from bitfusion_pool.service.refusal import Refusal
 from bitfusion_pool.service.refusal_log import RefusalLog
 
-_LONGEST_PATH = 107  # bytes, sun_path of unix(7)
+_LONGEST_PATH = 96  # bytes; of the 107 of sun_path, unix(7), so many that a name beside it has room
 
 
 def bind_socket(path: str) -> socket.socket:
@@ -41,13 +41,18 @@ def bind_socket(path: str) -> socket.socket:
         ) from None
     _remove_old(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # under its own name only once it listens: until then every client would be refused
+    unpublished = f"{path}.{os.getpid():x}"
     try:
-        listening.bind(path)
-        os.chmod(path, 0o666)
+        listening.bind(unpublished)
+        os.chmod(unpublished, 0o666)
         listening.listen(BACKLOG)
+        os.link(unpublished, path)  # not one that another service has made meanwhile
     except OSError as error:
         listening.close()
         raise _unusable(path, error.strerror, f"let {user_name(os.geteuid())} own {folder}") from None
+    finally:
+        _unlink(unpublished)
     return listening
 
 
@@ -71,22 +76,34 @@ def _remove_old(path: str) -> None:
     os.unlink(path)
 
 
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
 def _unusable(path: str, why: str | None, cure: str) -> ClientFailed:
     return ClientFailed("", f"cannot listen at {path}: {why}; {cure}")
 
 
 class Listener:
-    """Takes connections of users of this machine. Belongs to the event loop's thread."""
+    """Takes connections of users of this machine. Belongs to the event loop's thread.
+
+    Raises:
+        ClientFailed: From `bind_socket`.
+    """
 
     def __init__(
         self,
-        listening: socket.socket,
+        path: str,
         loop: asyncio.AbstractEventLoop,
         counts: ConnectionCounts,
         connected: Callable[[socket.socket, Peer], None],
         refusals: RefusalLog,
     ) -> None:
-        self._path = listening.getsockname()
+        listening = bind_socket(path)
+        self._path = path
         self._inode = os.stat(self._path).st_ino
         self._counts = counts
         self._connected = connected

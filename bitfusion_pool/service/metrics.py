@@ -31,11 +31,20 @@ class Metrics:
     def refused(self, code: str) -> None:
         """Something was refused, with a code of `refusal_codes`."""
 
+    def handshake_delayed(self) -> None:
+        """A connection from another machine had to wait, because its address makes so many."""
+
+    def connected(self, route: str) -> None:
+        """A client on another machine was let in, by a route of `Welcome`: ``direct`` or ``indirect``."""
+
     def resumed(self) -> None:
         """A client on another machine came back to a lease or request."""
 
     def lost(self, why: str) -> None:
         """A lease or request over the network ended without its client; why is one of `remote_leases`."""
+
+    def tokens(self, action: str, count: int = 1) -> None:
+        """An issuer has changed so many tokens: ``issued``, ``renewed`` or ``revoked``."""
 
 
 class PrometheusMetrics(Metrics):
@@ -58,7 +67,17 @@ class PrometheusMetrics(Metrics):
         self._refusals = Counter(
             "bitfusion_pool_refusals", "What was refused, by reason.", ("code",), registry=registry
         )
-
+        self._handshakes_delayed = Counter(
+            "bitfusion_pool_handshakes_delayed",
+            "TLS handshakes that waited for their turn, or got none, because their address makes so many.",
+            registry=registry,
+        )
+        self._connected = Counter(
+            "bitfusion_pool_remote_connected",
+            "Clients on other machines that were let in, directly or through a proxy (indirect).",
+            ("route",),
+            registry=registry,
+        )
         self._resumed = Counter(
             "bitfusion_pool_remote_resumed",
             "Leases and requests over the network to which a client came back.",
@@ -68,6 +87,12 @@ class PrometheusMetrics(Metrics):
             "bitfusion_pool_remote_lost",
             "Leases and requests over the network that ended without their client, by reason.",
             ("reason",),
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "bitfusion_pool_tokens",
+            "Tokens that issuers issued, renewed and revoked over the network.",
+            ("action",),
             registry=registry,
         )
 
@@ -89,6 +114,14 @@ class PrometheusMetrics(Metrics):
         """See `Metrics`."""
         self._refusals.labels(code).inc()
 
+    def handshake_delayed(self) -> None:
+        """See `Metrics`."""
+        self._handshakes_delayed.inc()
+
+    def connected(self, route: str) -> None:
+        """See `Metrics`."""
+        self._connected.labels(route).inc()
+
     def resumed(self) -> None:
         """See `Metrics`."""
         self._resumed.inc()
@@ -96,3 +129,7 @@ class PrometheusMetrics(Metrics):
     def lost(self, why: str) -> None:
         """See `Metrics`."""
         self._lost.labels(why).inc()
+
+    def tokens(self, action: str, count: int = 1) -> None:
+        """See `Metrics`."""
+        self._tokens.labels(action).inc(count)

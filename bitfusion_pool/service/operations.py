@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bitfusion_client.one_line import one_line
+from bitfusion_client.version import VERSION
 from bitfusion_pool.inventory.emulation import join_settings
 from bitfusion_pool.inventory.placement import Share, candidates
 from bitfusion_pool.inventory.refusals import never_satisfiable
@@ -34,7 +35,7 @@ from bitfusion_pool.messages.from_service import (
 )
 from bitfusion_pool.messages.message import PROTOCOL
 from bitfusion_pool.service.lease_secrets import LeaseSecrets
-from bitfusion_pool.service.limits import Limits, check_limits, check_share, limits_of_token
+from bitfusion_pool.service.limits import Limits, check_length, check_limits, check_share, limits_of_token
 from bitfusion_pool.service.peer import Peer
 from bitfusion_pool.service.refusal import Refusal
 from bitfusion_pool.service.reservation_use import ReservationUse
@@ -86,15 +87,19 @@ class PoolOperations:
 
     # --- looking ---------------------------------------------------------------------------------------
 
-    def welcome(self, peer: Peer) -> Welcome:
-        """The greeting of this user."""
+    def welcome(self, peer: Peer, route: str) -> Welcome:
+        """The greeting of this user, who has come by this route."""
         servers = self.ledger.servers
         simulated = any(device.simulated for server in servers for device in server.devices)
         client_id = self.ledger.client_id(peer.uid)
+        token = peer.token
         return Welcome(
             *(PROTOCOL, self._pool, client_id, simulated, servers, self._emulation()),
             *self.times,
-            peer.token.expires_at if peer.token is not None else 0.0,
+            token.expires_at if token is not None else 0.0,
+            VERSION,
+            token.created_at if token is not None else 0.0,
+            route,
         )
 
     def snapshot_line(self) -> bytes:
@@ -138,6 +143,7 @@ class PoolOperations:
                 refusal_codes.INVALID_REQUEST,
                 f'invalid value "{shown}" for kind: must be {PROCESS} or {RESERVED}',
             )
+        check_length(message.request)
         limits = self._limits
         if peer.token is not None:
             limits = limits_of_token(peer.token.limits, limits)

@@ -49,6 +49,11 @@ class Peer:
         return self.token is not None
 
     @property
+    def is_issuer(self) -> bool:
+        """Whether it may issue tokens, and nothing else."""
+        return self.token is not None and self.token.may_issue is not None
+
+    @property
     def is_administrator(self) -> bool:
         """Root and the service's own account may end what is not theirs; nobody may over the network."""
         return not self.is_remote and self.uid in (0, os.geteuid())

@@ -8,7 +8,8 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
@@ -29,11 +30,13 @@ from bitfusion_pool.service.connection_counts import ConnectionCounts, Strangers
 from bitfusion_pool.service.device_readings import DeviceReadings
 from bitfusion_pool.service.entry_watch import EntryWatch
 from bitfusion_pool.service.found_devices import choose_devices
+from bitfusion_pool.service.handshake_pace import HandshakePace
+from bitfusion_pool.service.issuing import TokenIssuing
 from bitfusion_pool.service.kept_requests import KeptRequests
 from bitfusion_pool.service.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.lease_watch import LeaseWatch
 from bitfusion_pool.service.limits import Limits
-from bitfusion_pool.service.listener import Listener, bind_socket
+from bitfusion_pool.service.listener import Listener
 from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
 from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.peer import Peer
@@ -49,7 +52,6 @@ from bitfusion_pool.service.tls_stream import TlsStream
 from bitfusion_pool.service.turns import Turns
 
 _log = logging.getLogger(__name__)
-KEPT_S = 15.0  # so long after a start of the service a request that waited before is kept for its client
 _MOST_STRANGERS = 1024  # connections over the network without a token yet
 _LOOK_AGAIN_S = 1.0  # at the tokens of open connections, and at the certificate
 _END_S = 2.0  # so long may clients take to read that the service ends
@@ -110,7 +112,7 @@ class Service:
             ledger, secrets, limits, pool_name(settings), times, self.entry_watch.changed
         )
         self.lease_watch = LeaseWatch(self.operations)
-        self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, KEPT_S)
+        self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, settings.kept_s)
         self.remote_leases = RemoteLeases(self.operations, times.closed_s, times.silent_s, metrics)
         self.device_readings = DeviceReadings(
             ledger, CardReader(environ), loop, self.operations.devices_changed
@@ -119,14 +121,13 @@ class Service:
         check_size(ledger.servers)
         self.configuration_watch = ConfigurationWatch(self.operations)
         self._tokens = PoolTokens(ledger)
+        self._issuing = TokenIssuing(ledger.folder, loop, metrics)
         self._counts = ConnectionCounts(settings.connections_per_user, settings.connections)
         self._strangers = Strangers(settings.connections_per_address, _MOST_STRANGERS)
         for entry in ledger.entries():  # of the service before this one
             self._found(entry, adopted.get(entry.entry_id))
         self._tls_listener = self._listen_for_others(settings, ledger.folder) if settings.listen else None
-        self._listener = Listener(
-            bind_socket(settings.socket), loop, self._counts, self._connected_here, self._refusals
-        )
+        self._listener = Listener(settings.socket, loop, self._counts, self._connected_here, self._refusals)
 
     async def look_again(self) -> None:
         """Notice tokens that have ended and a certificate that was renewed."""
@@ -149,6 +150,7 @@ class Service:
         self._listener.close()
         if self._tls_listener is not None:
             self._tls_listener.close()
+        self._issuing.close()
         for session in list(self._sessions):
             session.end_of_service()
         deadline = self._loop.time() + _END_S
@@ -162,8 +164,10 @@ class Service:
             self._loop,
             self._certificate.context,
             self._strangers,
+            HandshakePace(settings.handshakes_per_address),
             self._connected_from_elsewhere,
             self._refusals,
+            self._metrics,
         )
 
     def _found(self, entry: Entry, lock: LeaseLock | None) -> None:
@@ -179,9 +183,10 @@ class Service:
 
     def _connected_from_elsewhere(self, stream: TlsStream, address: str) -> None:
         admission = TokenAdmission(address, self._strangers, self._tokens, self._counts)
-        self._begin(stream, admission, RemoteSession)
+        kind = partial(RemoteSession, issuing=self._issuing, announced=stream.announced)
+        self._begin(stream, admission, kind)
 
-    def _begin(self, stream: Stream, admission: Admission, kind: type[Session]) -> None:
+    def _begin(self, stream: Stream, admission: Admission, kind: Callable[..., Session]) -> None:
         connection = Connection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
         session = kind(
             connection,

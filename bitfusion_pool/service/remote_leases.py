@@ -2,9 +2,10 @@
 
 A connection that its client has ended ends them after `closed_s`, silence after `silent_s`; within these
 times the client comes back. A client ends its program earlier than that, by what it has heard of the service.
-It does not hear what it is told while it is cut off: so a connection that we have ended, and a lease that
-somebody else has ended, count as silence until the client is seen to know. What the service finds when it
-starts gets the whole of `silent_s`. All times are by `liveness.clock`, which counts while the machine sleeps.
+It knows of no end but its own: so a connection that broke, that something in between has ended or that we
+have ended, and a lease that somebody else has ended, count as silence until the client is seen to know. What
+the service finds when it starts gets the whole of `silent_s`. All times are by `liveness.clock`, which counts
+while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ class RemoteHolder(Protocol):
 
     Attributes:
         heard_at: When its client said something last.
+        number: Later connections have higher ones.
     """
 
     heard_at: float
+    number: int
 
     def hand_over(self, entry_id: str) -> QueuedRequest | None:
         """Serve this entry no more; returns its request if it waits."""
@@ -46,12 +49,13 @@ class RemoteHolder(Protocol):
 class _Life:
     """What is known of one entry's client."""
 
-    __slots__ = ("closed_at", "ended_at", "heard_at", "holder", "is_stuck", "left_by", "request")
+    __slots__ = ("closed_at", "ended_at", "heard_at", "holder", "is_stuck", "left_by", "newest", "request")
 
     def __init__(self, now: float, request: QueuedRequest | None = None) -> None:
         self.heard_at = now  # counts only without a holder
         self.holder: RemoteHolder | None = None
-        self.left_by: RemoteHolder | None = None  # its connection was ended by us
+        self.newest = -1  # the number of the latest that served it
+        self.left_by: RemoteHolder | None = None  # its connection has ended, and not by its client
         self.closed_at: float | None = None
         self.ended_at: float | None = None  # somebody else ended it, and its client was told
         self.is_stuck = False  # the ledger cannot be written, and the log says so
@@ -94,6 +98,14 @@ class RemoteLeases:
         """An entry of the service before this one; `request`: it has a lock."""
         self._lives[entry_id] = _Life(clock(), request)
 
+    def is_late(self, entry_id: str, holder: RemoteHolder) -> bool:
+        """Whether a later connection has served it: what comes on this one was held up on its way.
+
+        It may have been ended in order by now, after a process was killed whose successor has that later one.
+        """
+        life = self._lives.get(entry_id)
+        return life is not None and holder.number < life.newest
+
     def serve(self, entry_id: str, holder: RemoteHolder) -> QueuedRequest | None:
         """A session serves this entry from now on; returns the request if it waited without one.
 
@@ -102,6 +114,7 @@ class RemoteLeases:
         life = self._lives.setdefault(entry_id, _Life(clock()))
         other, request = life.holder, life.request
         life.holder, life.left_by, life.closed_at, life.request = holder, None, None, None
+        life.newest = holder.number
         if other is not None:
             request = other.hand_over(entry_id)
             if other is not holder:
@@ -109,7 +122,7 @@ class RemoteLeases:
         return request
 
     def left(self, entry_id: str, by_client: bool, request: QueuedRequest | None = None) -> None:
-        """The connection of the session that served it has ended, by its client or by us.
+        """The connection of the session that served it has ended, by its client or in another way.
 
         `request`: it waits.
         """

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING, Entry
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import End, Release, Resume
-from bitfusion_pool.messages.from_service import Released
+from bitfusion_pool.messages.from_client import End, Hello, Release, Resume
+from bitfusion_pool.messages.from_service import DIRECT, INDIRECT, Released
+from bitfusion_pool.messages.message import Message
+from bitfusion_pool.service.issuing import TokenIssuing
 from bitfusion_pool.service.operations import over
 from bitfusion_pool.service.queued_request import QueuedRequest
 from bitfusion_pool.service.refusal import Refusal
 from bitfusion_pool.service.reservation_use import ReservationUse
+from bitfusion_pool.service.route import route
 from bitfusion_pool.service.session import Session
 
 
 class RemoteSession(Session):
     """A session over TLS; a `RemoteHolder` for `remote_leases`.
 
+    Args:
+        parts: Those of every session.
+        issuing: What issues tokens.
+        announced: The maximum segment size that the other end of the connection announced; see `route`.
+
     Attributes:
         heard_at: When the client said something last, by `liveness.clock`.
+        number: Later connections have higher ones.
     """
 
-    def __init__(self, *parts: Any) -> None:
+    _numbers = count()
+
+    def __init__(self, *parts: Any, issuing: TokenIssuing, announced: int) -> None:
         super().__init__(*parts)
+        self._issuing = issuing
+        self._announced = announced
+        self._route = INDIRECT
+        self.number = next(self._numbers)
+        self._is_issuing = False
         self.heard_at = clock()
         self._uses: dict[str, ReservationUse] = {}
         self._has_left_something = False  # at an end that is ours
@@ -36,13 +54,16 @@ class RemoteSession(Session):
         super().line(line)
 
     def closed(self, by_client: bool) -> bool:
-        """See `LineHandler`."""
+        """See `LineHandler`. What a proxy has ended says nothing of the client."""
+        is_direct = self._route == DIRECT
+        by_client = by_client and is_direct
         super().closed(by_client)
         for use in self._uses.values():
             # maybe the client comes back; its program may run as long
-            self._loop.call_later(self._operations.times.closed_s, use.close)
+            left_s = self._operations.times.closed_s if by_client else use.over_at(self.heard_at) - clock()
+            self._loop.call_later(left_s, use.close)
         self._uses.clear()
-        return self._has_left_something
+        return self._has_left_something and is_direct
 
     def gone(self) -> None:
         """See `LineHandler`."""
@@ -61,8 +82,9 @@ class RemoteSession(Session):
         """
         if self._peer is None:
             return
-        if self._uses and clock() >= self.heard_at + self._operations.times.silent_s:
-            self._end_uses()
+        for entry_id, use in list(self._uses.items()):
+            if clock() >= use.over_at(self.heard_at):
+                self._end_use(entry_id)
         try:
             self._admission.look_again()
         except Refusal as refusal:
@@ -82,12 +104,7 @@ class RemoteSession(Session):
 
     def replaced(self, entry_id: str) -> None:
         """See `RemoteHolder`."""
-        self.refuse(
-            Refusal(
-                refusal_codes.REPLACED,
-                f"another connection has come back to your lease or request {entry_id}",
-            )
-        )
+        self.refuse(_replaced(entry_id))
 
     def lost(self, entry_id: str, why: str) -> None:
         """See `RemoteHolder`."""
@@ -105,6 +122,31 @@ class RemoteSession(Session):
         for use in self._uses.values():
             use.heard()
         super()._handle(line)
+
+    def _route_of(self, hello: Hello) -> str:
+        self._route = route(self._announced, hello.segment)
+        self._metrics.connected(self._route)
+        return self._route
+
+    def _issue(self, message: Message) -> None:
+        if not self.peer.is_issuer:
+            raise Refusal(
+                refusal_codes.NOT_ALLOWED,
+                f"the token of {self.peer.user} issues no tokens",
+                "use an issuer's: its administrator makes one by bitfusion-pool token create NAME --issuer",
+            )
+        if self._is_issuing:
+            raise Refusal(refusal_codes.BAD_MESSAGE, "this connection asks for a token already")
+        self._is_issuing = True
+        try:
+            self._issuing.ask(message, self.peer, self._answer)
+        except BaseException:
+            self._is_issuing = False
+            raise
+
+    def _answer(self, answer: Callable[[], Message]) -> None:
+        self._is_issuing = False
+        self._do(lambda: self._send(answer()))
 
     def _took(self, entry: Entry) -> None:
         self._remote_leases.serve(entry.entry_id, self)
@@ -131,6 +173,8 @@ class RemoteSession(Session):
         entry = self._operations.own_entry(message.lease, message.secret, self.peer)
         if self._remote_leases.has_been_ended(entry.entry_id):
             raise over(entry.entry_id)
+        if self._remote_leases.is_late(entry.entry_id, self):
+            raise _replaced(entry.entry_id)
         if entry.state == HELD and entry.kind == RESERVED and not self._remote_leases.knows(entry.entry_id):
             granted, use = self._operations.use(message.lease, message.secret, self.peer)
             self._end_use(message.lease)
@@ -193,3 +237,9 @@ class RemoteSession(Session):
     def _drop(self, entry_id: str, lock: LeaseLock) -> None:
         super()._drop(entry_id, lock)
         self._remote_leases.forget(entry_id)
+
+
+def _replaced(entry_id: str) -> Refusal:
+    return Refusal(
+        refusal_codes.REPLACED, f"another connection has come back to your lease or request {entry_id}"
+    )

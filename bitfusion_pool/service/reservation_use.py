@@ -39,6 +39,10 @@ class ReservationUse:
         self._renewed_at = now
         self._ledger.renew(self._entry_id, self._ttl_s)
 
+    def over_at(self, heard_at: float) -> float:
+        """When its program has ended if the client, last heard then, is not heard again."""
+        return heard_at + self._ttl_s
+
     def close(self) -> None:
         """The client uses it no more."""
         if self._fd >= 0:

@@ -13,6 +13,7 @@ from bitfusion_pool.ledger.entries import RESERVED, WAITING, Entry
 from bitfusion_pool.ledger.lease_lock import LeaseLock
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import (
+    FROM_ISSUERS,
     Acquire,
     Alive,
     Cancel,
@@ -24,7 +25,7 @@ from bitfusion_pool.messages.from_client import (
     Resume,
     parse_from_client,
 )
-from bitfusion_pool.messages.from_service import Released
+from bitfusion_pool.messages.from_service import LOCAL, Released
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
 from bitfusion_pool.service.admission import Admission
 from bitfusion_pool.service.connection import Connection
@@ -79,6 +80,7 @@ class Session:
         self._is_looking = False
         self._wait: QueuedRequest | None = None
         self._leases: set[str] = set()
+        self._route = LOCAL
         self._hello_timer = loop.call_later(HELLO_S, self._no_hello)
 
     @property
@@ -219,6 +221,14 @@ class Session:
             message = None
         if self._peer is None:
             self._hello(message)
+        elif isinstance(message, FROM_ISSUERS):
+            self._issue(message)
+        elif self._peer.is_issuer and message is not None and not isinstance(message, Alive):
+            raise Refusal(
+                refusal_codes.NOT_ALLOWED,
+                f"the token of {self._peer.user} issues tokens, and may do nothing else",
+                "use a token that it has issued",
+            )
         elif isinstance(message, Acquire):
             self._acquire(message)
         elif isinstance(message, Look):
@@ -249,7 +259,7 @@ class Session:
             )
         self._peer = self._admission.admit(message)
         self._hello_timer.cancel()
-        self._send(self._operations.welcome(self._peer))
+        self._send(self._operations.welcome(self._peer, self._route_of(message)))
 
     def _look(self) -> None:
         if self._is_looking:  # one at a time, or a client could let them pile up
@@ -305,6 +315,7 @@ class Session:
                 "size": entry.request.describe(),
                 "server": granted.server.key,
                 "waited_s": round(waited_s, 3),
+                "route": self._route,
             },
         )
         self._connection.send(granted.format(), fd)
@@ -354,6 +365,18 @@ class Session:
         self._send(released)
 
     # --- where a remote client differs -----------------------------------------------------------------
+
+    def _route_of(self, hello: Hello) -> str:
+        """How this client has come."""
+        return self._route
+
+    def _issue(self, message: Message) -> None:
+        """An issuer asks for tokens."""
+        raise Refusal(
+            refusal_codes.NOT_ALLOWED,
+            "tokens are issued to an issuer over the network",
+            "on this machine its administrator issues them: bitfusion-pool token create",
+        )
 
     def _took(self, entry: Entry) -> None:
         """An entry of this client is in the ledger."""

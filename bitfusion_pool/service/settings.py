@@ -48,9 +48,11 @@ class ServiceSettings:
     messages_per_user: int = 500
     connections: int = 4096
     connections_per_address: int = 256
+    handshakes_per_address: int = 100
     closed_s: float = 15.0
     silent_s: float = 120.0
     heartbeat_s: float = 5.0
+    kept_s: float = 15.0
     metrics_port: int = 0
     log_format: str = "json"
     log_level: str = "info"
@@ -215,9 +217,16 @@ TABLE = (
         _BOUND,
     ),
     Setting(
+        "handshakes_per_address",
+        "N",
+        "how many TLS handshakes of one other machine begin each second; others wait. Default: 100",
+        _BOUND,
+    ),
+    Setting(
         "closed_s",
         "S",
-        "how long a lease over the network outlives its connection, at least twice heartbeat_s. Default: 15",
+        "how long a lease over the network outlives the end of its connection that its client's own machine "
+        "has made, at least twice heartbeat_s; behind a proxy silent_s counts. Default: 15",
         _seconds,
     ),
     Setting(
@@ -227,6 +236,13 @@ TABLE = (
         _seconds,
     ),
     Setting("heartbeat_s", "S", "how often such a client says that it lives. Default: 5", _seconds),
+    Setting(
+        "kept_s",
+        "S",
+        "how long after its start the service keeps the places of users of this machine who waited before. "
+        "Default: 15",
+        _seconds,
+    ),
     Setting(
         "metrics_port",
         "PORT",

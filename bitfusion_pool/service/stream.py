@@ -32,7 +32,7 @@ class Stream(Protocol):
         """End the connection; what was sent before still arrives.
 
         Args:
-            on_gone: Called if the other side is seen to end it, too: later, once, and perhaps never.
+            on_gone: Called if the other side is seen to end it in order, too: later, once, and perhaps never.
         """
 
 

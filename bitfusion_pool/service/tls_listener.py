@@ -1,4 +1,4 @@
-"""The port for clients on other machines: handshakes of TLS, bounded in time and number."""
+"""The port for clients on other machines: handshakes of TLS, bounded in time, number and frequency."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from bitfusion_client.errors import ClientFailed
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.service.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.service.connection_counts import Strangers
+from bitfusion_pool.service.handshake_pace import HandshakePace
+from bitfusion_pool.service.metrics import Metrics
 from bitfusion_pool.service.refusal import Refusal
 from bitfusion_pool.service.refusal_log import RefusalLog
 from bitfusion_pool.service.tls_stream import Linger, TlsStream
@@ -73,12 +75,16 @@ class TlsListener:
         loop: asyncio.AbstractEventLoop,
         context: Callable[[], ssl.SSLContext],
         strangers: Strangers,
+        pace: HandshakePace,
         connected: Callable[[TlsStream, str], None],
         refusals: RefusalLog,
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self._loop = loop
         self._context = context
         self._strangers = strangers
+        self._pace = pace
         self._connected = connected
         self._refusals = refusals
         self._linger = Linger(loop)
@@ -100,6 +106,17 @@ class TlsListener:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
         stream = TlsStream(connected, self._context(), self._linger)
+        wait_s = self._pace.take_turn(source, self._loop.time(), HANDSHAKE_S)
+        if wait_s == 0:
+            self._begin(stream, source)
+            return
+        self._metrics.handshake_delayed()
+        if wait_s is None:
+            self._refuse(stream, source, OSError("this address makes too many handshakes"))
+        else:
+            self._loop.call_later(wait_s, self._begin, stream, source)
+
+    def _begin(self, stream: TlsStream, source: str) -> None:
         timer = self._loop.call_later(HANDSHAKE_S, self._too_slow, stream, source)
         self._loop.add_reader(stream.fileno(), self._shake, stream, source, timer)
 

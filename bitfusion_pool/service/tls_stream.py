@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bitfusion_pool.service.route import announced_segment
 from bitfusion_pool.service.stream import READ_AT_ONCE
 
 _LINGER_S = 1.0  # so long the other side may take to read our last words
@@ -22,10 +23,15 @@ _MOST_DISCARDED = 1 << 20  # bytes of one connection
 
 
 class TlsStream:
-    """The server's side of one connection; a `Stream` once `shake_hands` has said so."""
+    """The server's side of one connection; a `Stream` once `shake_hands` has said so.
+
+    Attributes:
+        announced: The maximum segment size that the other end announced; see `route`.
+    """
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext, linger: Linger) -> None:
         connected.setblocking(False)
+        self.announced = announced_segment(connected)
         self._socket = connected
         self._linger = linger
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -101,7 +107,7 @@ class TlsStream:
             pass
         try:
             self._flush()
-        except OSError:
+        except OSError:  # it is broken, which says nothing of the other side
             pass
         self._linger.close(self._socket, on_gone)
 
@@ -152,10 +158,10 @@ class Linger:
         self._sockets: dict[socket.socket, _Lingering] = {}
 
     def close(self, connected: socket.socket, on_gone: Callable[[], None] | None = None) -> None:
-        """Close it, now or soon; `on_gone` is called if the other side is seen to do so meanwhile."""
+        """Close it, now or soon; `on_gone` is called if the other side ends it in order meanwhile."""
         try:
             connected.shutdown(socket.SHUT_WR)
-        except OSError:  # the other side was faster
+        except OSError:  # it is broken
             connected.close()
             return
         most, seconds = _MOST_LINGERING, _LINGER_S
@@ -174,9 +180,7 @@ class Linger:
             data = connected.recv(READ_AT_ONCE)
         except (BlockingIOError, InterruptedError):
             return
-        except ConnectionError:
-            data = b""
-        except OSError:  # the network gives up, which says nothing of the other side
+        except OSError:  # it is broken, which says nothing of the other side
             self._end(connected)
             return
         lingering.left -= len(data)

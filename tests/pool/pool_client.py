@@ -26,6 +26,15 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
     return process.communicate(timeout=scaled(LIMIT_S))
 
 
+def until_told_to_wait(process: subprocess.Popen[str]) -> None:
+    """Until the command has heard of its place, with which it comes back after a restart of the service.
+
+    The ledger has the request a little earlier. What is written to stderr later is still there.
+    """
+    assert process.stderr is not None
+    next(line for line in process.stderr if "Waiting for GPUs" in line)
+
+
 def uniform(text: str) -> str:
     """The client's output without what differs from run to run."""
     text = UUIDS.sub("UUID", TIMES.sub("TIME", text))

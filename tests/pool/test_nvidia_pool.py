@@ -128,7 +128,7 @@ def test_what_others_use_is_shown_and_not_handed_out(
     outside = f"5000 MiB used outside the pool: {name} (pid {outsider})"
     listed = client.do("list_gpus").stdout
     assert parse_list_gpus(listed)[0].gpus[0].free_mib == 11000
-    assert parse_list_gpus(listed)[0].gpus[0].holders == (outside,)
+    assert parse_list_gpus(listed)[0].gpus[0].notes == (outside,)
     assert f"127.0.0.1:56001 GPU 0: {outside}\n" in client.admin("status").stdout
     device = json.loads(client.admin("status", "--json").stdout)["servers"][0]["devices"][0]
     assert (device["outside_mib"], device["busy_percent"], device["problem"]) == (5000, 7, "")

@@ -130,7 +130,7 @@ def test_one_file_without_the_other_is_no_network_pool_and_no_other_either(
     (machine.user / name).write_text("")
     assert str(machine.refusal()) == (
         f"pool configuration is not complete: there is {machine.user}/{name}, and no {other} in ~/.bitfusion "
-        f"nor in {'/etc/bitfusion'}. What to do: put the {other} that came with the token beside it; "
+        f"nor in {machine.system}. What to do: put the {other} that came with the token beside it; "
         f"or move {machine.user}/{name} away to use no network pool"
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.request import GpuRequest
+from bitfusion_client.version import PACKAGE, VERSION
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.ledger.snapshot import take_snapshot
 from bitfusion_pool.messages.from_service import Granted
@@ -44,11 +45,14 @@ def test_status_is_that_of_the_service(user: PoolClient, service: RunningService
         place = waiter.wait(GpuRequest(1, 0.5), "train.py")
         text = user.admin("status").stdout
         data = json.loads(user.admin("status", "--json").stdout)
-    assert text.startswith(f"GPU pool of the service at {service.socket}, simulated GPUs\n")
+    assert text.startswith(
+        f"GPU pool of the service at {service.socket}, {PACKAGE} {VERSION}, simulated GPUs\n"
+    )
     assert "│ digits.ipynb │ 2 GPUs  │ 127.0.0.1:56001 GPU 0 1 │" in text
     assert "│ train.py │ 1 GPU × 50 % │" in text
     assert f"│ {place.entry} │" in text
     assert (data["folder"], data["of_service"], data["left_out"]) == (service.socket, True, 0)
+    assert data["software"] == VERSION
     assert [lease["label"] for lease in data["leases"]] == ["digits.ipynb"]
     assert [(one["id"], one["place"]) for one in data["waiting"]] == [(place.entry, 1)]
     assert "BITFUSION_POOL_DIR" not in user.environ

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bitfusion_client.version import VERSION
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
 from bitfusion_pool.access.token_text import new_token
@@ -22,7 +23,7 @@ from bitfusion_pool.messages.from_client import (
     Resume,
     parse_from_client,
 )
-from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed, Welcome
+from bitfusion_pool.messages.from_service import DIRECT, Granted, Refused, Released, Renewed, Welcome
 from bitfusion_pool.messages.message import Message
 from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN
 from tests.pool.client.fake_service import SERVER, WELCOME, lease
@@ -36,7 +37,15 @@ ENTRY, SECRET = lease().entry_id, "secret"
 LIMIT_S = 20.0
 
 
-def welcome(closed_s: float, silent_s: float, heartbeat_s: float, token_expires_at: float = 0.0) -> Welcome:
+def welcome(
+    closed_s: float,
+    silent_s: float,
+    heartbeat_s: float,
+    token_expires_at: float = 0.0,
+    software: str = VERSION,
+    token_created_at: float = 0.0,
+    route: str = DIRECT,
+) -> Welcome:
     """The welcome of a service with these times."""
     shown = WELCOME
     return Welcome(
@@ -50,6 +59,9 @@ def welcome(closed_s: float, silent_s: float, heartbeat_s: float, token_expires_
         silent_s,
         heartbeat_s,
         token_expires_at,
+        software,
+        token_created_at,
+        route,
     )
 
 
@@ -62,6 +74,7 @@ class FakeNetworkService:
         words: How many `Alive` were heard.
         refusal: What every hello is answered with.
         silent: Whether no hello is answered.
+        ends: How clients have ended their connections: ``in order`` or ``reset``.
     """
 
     def __init__(self, folder: Path, welcome: Welcome = WELCOME) -> None:
@@ -73,6 +86,7 @@ class FakeNetworkService:
         self.words = 0
         self.refusal: Refused | None = None
         self.silent = False
+        self.ends: list[str] = []
         self.connections: list[ssl.SSLSocket] = []
         self.authority = certified("the pool's authority", authority=True)
         self.certificate = certified("service", [HOST], signed_by=self.authority)
@@ -177,7 +191,7 @@ class FakeNetworkService:
         try:
             with connected, context.wrap_socket(connected, server_side=True) as tls:
                 self.connections.append(tls)
-                for line in tls.makefile("rb"):
+                for line in self._lines(tls):
                     message = parse_from_client(line)
                     assert message is not None
                     if isinstance(message, Alive):
@@ -189,6 +203,22 @@ class FakeNetworkService:
                         tls.sendall(answer.format())
         except OSError:
             pass  # the client hung up, or the test did
+
+    def _lines(self, tls: ssl.SSLSocket) -> Iterator[bytes]:
+        rest = b""
+        while True:
+            if not tls.pending():
+                try:
+                    # past OpenSSL, which takes a reset for an end
+                    more = socket.socket.recv(tls, 1, socket.MSG_PEEK)
+                except ConnectionResetError:
+                    self.ends.append("reset")
+                    return
+                if not more:
+                    self.ends.append("in order")
+                    return
+            *lines, rest = (rest + tls.recv(1 << 16)).split(b"\n")
+            yield from lines
 
     def _hello(self, message: Hello) -> Message | None:
         if self.silent or self.refusal is not None:

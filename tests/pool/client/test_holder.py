@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +35,21 @@ def test_the_label_is_what_says_most(program: list[str], environ: dict[str, str]
 )
 def test_a_label_is_short_and_breaks_no_line(label: str, shown: str) -> None:
     assert short_label(label) == shown
+
+
+@pytest.mark.parametrize(
+    ("notebook", "environ", "label", "host"),
+    [
+        ("mnist", {"JPY_SESSION_NAME": "/home/jovyan/a.ipynb"}, "team-a/mnist: a.ipynb", "team-a/mnist"),
+        ("", {}, "team-a/mnist-0: python train.py", "team-a/mnist-0"),
+        ("mnist", {"BITFUSION_LABEL": "mine"}, "team-a/mnist: mine", "team-a/mnist"),
+    ],
+)
+def test_in_a_pod_namespace_and_notebook_come_first(
+    tmp_path: Path, notebook: str, environ: dict[str, str], label: str, host: str
+) -> None:
+    (tmp_path / "pod").mkdir()
+    for name, text in (("name", "mnist-0"), ("namespace", "team-a"), ("notebook", notebook)):
+        (tmp_path / "pod" / name).write_text(text)
+    holder = this_holder(["python", "train.py"], environ, str(tmp_path))
+    assert (holder.label, holder.host) == (label, host)

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_pool.access.token_text import new_token
 from bitfusion_pool.client.keeper import SIGTERM_S
 from bitfusion_pool.client.life_pipe import LifePipe, is_held
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Alive, Cancel, Release, Renew, Resume
-from bitfusion_pool.messages.from_service import Refused
+from bitfusion_pool.messages.from_client import Alive, Cancel, Hello, Release, Renew, Resume
+from bitfusion_pool.messages.from_service import DIRECT, Refused
 from bitfusion_pool.messages.message import Message
-from tests.pool.client.fake_network_service import ENTRY, SECRET, FakeNetworkService, welcome
+from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN
+from tests.pool.client.fake_network_service import ENTRY, HOST, SECRET, FakeNetworkService, welcome
 from tests.pool.client.network_user import (
     SLEEPER,
     home_of,
@@ -27,6 +29,7 @@ from tests.pool.client.network_user import (
     program_of,
 )
 from tests.pool.pool_client import PoolClient, finish, uniform
+from tests.support.certificates import certified
 from tests.support.machine import scaled
 from tests.support.processes import alive, freeze, thaw, wait_until_gone
 from tests.support.waiting import wait_until
@@ -50,13 +53,19 @@ def user(client: PoolClient, service: FakeNetworkService) -> PoolClient:
     return network_user(client)
 
 
-def impatient(service: FakeNetworkService, closed_s: float, silent_s: float) -> None:
+def impatient(service: FakeNetworkService, closed_s: float, silent_s: float, route: str = DIRECT) -> None:
     """Give leases away so early. On a slow machine later, as its clients are slower, too."""
-    service.welcome = welcome(scaled(closed_s), scaled(silent_s), BEAT_S)
+    service.welcome = welcome(scaled(closed_s), scaled(silent_s), BEAT_S, route=route)
 
 
 def swallow(_: Message) -> None:
     """An answer that never comes."""
+
+
+def revoke(service: FakeNetworkService) -> None:
+    service.refusal = Refused(WRONG_TOKEN, "the token was revoked")
+    service.say(service.refusal)
+    service.hang_up()
 
 
 def lines_of(err: str) -> list[str]:
@@ -81,7 +90,7 @@ def test_a_reset_connection_is_made_again_and_the_program_goes_on(
         line = next(line for line in process.stderr if "out of reach" in line)
         assert re.fullmatch(
             rf"\[WARN\] \S+ Pool {service.place} is out of reach: dial tcp {service.place}: connect: "
-            r"connection refused; the program is ended in \d\d s unless it comes back\n",
+            r"connection refused; the program is ended in \d+ s unless it comes back\n",
             line,
         )
     service.start()
@@ -96,6 +105,64 @@ def test_a_reset_connection_is_made_again_and_the_program_goes_on(
     # on a machine that stands still for a beat, a short one is told, too
     assert len(back) == (1 if gone_for else err.count("is out of reach"))
     assert "Released GPUs on 1 servers" in err
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["renewed before", "renewed while it is refused"])
+def test_a_token_that_is_renewed_meanwhile_is_used_at_the_next_connection(
+    user: PoolClient, service: FakeNetworkService, at_once: bool
+) -> None:
+    """As in a pod, where kubelet replaces the files whenever the Secret changes."""
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words()
+    service.token = new_token()
+    if at_once:
+        service.write_files(home_of(user))
+        service.hang_up()
+    else:
+        service.hang_up()
+        service.until_heard(Hello, 2)
+        assert Resume(ENTRY, SECRET) not in service.heard
+        service.write_files(home_of(user))
+    service.until_heard(Resume)
+    service.until_words()
+    assert alive(program)
+    os.kill(program, signal.SIGTERM)
+    _, err = finish(process)
+    assert service.heard[-1] == Release(ENTRY, SECRET)
+    assert "Released GPUs on 1 servers" in err
+
+
+def test_another_authority_is_trusted_at_the_next_connection(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words()
+    service.stop()
+    service.authority = certified("the pool's next authority", authority=True)
+    service.start(certified("service", [HOST], signed_by=service.authority))
+    service.write_files(home_of(user))
+    service.until_heard(Resume)
+    os.kill(program, signal.SIGTERM)
+    finish(process)
+    assert service.heard[-1] == Release(ENTRY, SECRET)
+
+
+def test_files_that_are_gone_or_wrong_leave_the_old_ones_in_use(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words()
+    (home_of(user) / ".bitfusion" / "client.yaml").write_text("authconfig:\n")
+    (home_of(user) / ".bitfusion" / "ca.crt").unlink()
+    service.hang_up()
+    service.until_heard(Resume)
+    service.until_words()
+    os.kill(program, signal.SIGTERM)
+    finish(process)
+    assert service.heard[-1] == Release(ENTRY, SECRET)
 
 
 def test_a_service_that_answers_no_more_is_dialed_anew_while_its_connection_stays(
@@ -151,11 +218,12 @@ def test_a_connection_that_its_own_dial_has_replaced_ends_nothing(
 @pytest.mark.parametrize(
     ("closed_s", "silent_s", "happens"),
     [
-        (1.0, 480.0, lambda service: service.stop()),
+        (1.0, 2.0, lambda service: service.stop()),
         (2.0, 2.0, lambda service: setattr(service, "answer", swallow)),
         (1.0, 2.0, lambda service: service.say(Refused(refusal_codes.SERVICE_ENDS, "x")) or service.stop()),
+        (1.0, 480.0, revoke),
     ],
-    ids=["closed", "silent", "service has ended"],
+    ids=["broken", "silent", "service has ended", "revoked"],
 )
 def test_a_program_is_ended_with_the_reason_before_its_gpus_are_given_away(
     user: PoolClient,
@@ -179,10 +247,59 @@ def test_a_program_is_ended_with_the_reason_before_its_gpus_are_given_away(
     )
 
 
+def test_a_service_that_takes_every_end_for_the_clients_own_is_not_relied_on_for_longer(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    """One of a version before that of routes."""
+    impatient(service, 1.0, 480.0, route="")
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words(1)
+    service.stop()
+    finish(process)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not alive(program)
+
+
+def test_a_broken_connection_costs_nothing_within_silent_s(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    service.welcome = welcome(2 * BEAT_S, 480.0, BEAT_S)
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words(1)
+    service.stop()
+    time.sleep(4 * BEAT_S)  # twice as long as after an end that was the client's own
+    assert alive(program)
+    service.start()
+    service.until_heard(Resume)
+    service.until_words()
+    os.kill(program, signal.SIGTERM)
+    finish(process)
+    assert service.heard[-1] == Release(ENTRY, SECRET)
+
+
+def test_a_connection_that_brings_no_answer_is_reset_and_not_ended_in_order(
+    user: PoolClient, service: FakeNetworkService
+) -> None:
+    """In order it would be the end of this client for a service that has perhaps heard `Resume` there."""
+    service.write_files(home_of(user), timeout="300ms")
+    process = user.start(*SLEEPER)
+    program = program_of(process)
+    service.until_words(1)
+    service.answer = swallow
+    wait_until(lambda: len(service.ends) >= 2, lambda: service.ends, END_LIMIT_S)
+    service.answer = service.grant
+    service.until_words()
+    assert set(service.ends) == {"reset"}
+    os.kill(program, signal.SIGTERM)
+    finish(process)
+
+
 def test_a_program_that_ignores_sigterm_is_killed_with_what_it_started(
     user: PoolClient, service: FakeNetworkService
 ) -> None:
-    impatient(service, 2.0, 480.0)
+    impatient(service, 2.0, 2.0)
     stubborn = "trap '' TERM; (trap '' TERM; echo $BASHPID; sleep 600) & wait; sleep 600"
     process = user.start("run", "-n", "1", "--", "bash", "-c", stubborn)
     child = program_of(process)
@@ -269,7 +386,7 @@ def test_sigkill_of_a_wrapper_that_has_not_told_its_program_ends_that_too(
 def test_a_frozen_wrapper_does_not_keep_its_program_beyond_the_lease(
     user: PoolClient, service: FakeNetworkService
 ) -> None:
-    impatient(service, 1.0, 480.0)
+    impatient(service, 1.0, 1.0)
     process = user.start(*SLEEPER)
     program = program_of(process)
     service.until_words(1)

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.client_reports import parse_health
+from bitfusion_client.version import VERSION
 from bitfusion_kernel.install.check_client import check_pool
 from bitfusion_kernel.install.finding import FAIL, PASS
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Look
-from bitfusion_pool.messages.from_service import PoolSnapshot, Refused
+from bitfusion_pool.messages.from_service import INDIRECT, PoolSnapshot, Refused
 from bitfusion_pool.messages.message import Message
 from tests.pool.client.fake_network_service import HOST, FakeNetworkService, welcome
 from tests.pool.client.fake_service import SERVER
@@ -71,12 +72,46 @@ def test_a_service_that_is_well(user: PoolClient, service: FakeNetworkService) -
         f"[PASS    ] Check pool certificate: for {HOST}, TLSv1.3, its certificate ends on DATE",
         "[PASS    ] Check pool token: accepted, it ends on DATE",
     ]
-    assert lines[9] == ("[PASS    ] Check pool messages: the pool of this test answered in N ms, version 1")
+    assert lines[9:12] == [
+        "[PASS    ] Check pool messages: the pool of this test answered in N ms, version 1",
+        f"[PASS    ] Check pool software: kubeflow-bitfusion {VERSION}",
+        "[PASS    ] Check pool route: direct; GPUs of a client that was killed are free after 60 s",
+    ]
     for section in parse_health(done.stdout).sections:
         counted = {tag: sum(check.tag == tag for check in section.checks) for tag, _ in section.totals}
         assert dict(section.totals) == counted
     assert f"Check pool in use: the service at {service.place}; {home_of(user)}/.bitfusion/" in done.stdout
     assert not (home_of(user) / ".local").exists()  # no pool of one's own was made for it
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("", f"not told, so a version before {VERSION}; this command is of {VERSION}"),
+        ("9.9", f"kubeflow-bitfusion 9.9; this command is of {VERSION}"),
+        ("9" * 60 + "\x1b[2J", f"kubeflow-bitfusion {'9' * 39}…; this command is of {VERSION}"),
+    ],
+)
+def test_a_service_of_another_version_serves_and_is_told(
+    user: PoolClient, service: FakeNetworkService, told: str, shown: str
+) -> None:
+    service.welcome = welcome(60.0, 480.0, 0.3, software=told)
+    assert f"[PASS    ] Check pool software: {shown}" in report_of(user)
+    assert user.do("run", "-n", "1", "--", "true").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (INDIRECT, "through a proxy or load balancer; GPUs of a client that was killed are free after 480 s"),
+        ("", f"not told, so a version before {VERSION}"),
+    ],
+)
+def test_the_way_to_the_service_is_told(
+    user: PoolClient, service: FakeNetworkService, told: str, shown: str
+) -> None:
+    service.welcome = welcome(60.0, 480.0, 0.3, route=told)
+    assert f"[PASS    ] Check pool route: {shown}" in report_of(user)
 
 
 def test_what_ends_soon_is_marginal(user: PoolClient, service: FakeNetworkService) -> None:
@@ -88,6 +123,21 @@ def test_what_ends_soon_is_marginal(user: PoolClient, service: FakeNetworkServic
         f"[MARGINAL] Check pool certificate: for {HOST}, TLSv1.3, its certificate ends on DATE, renew it"
     )
     assert lines[8] == "[MARGINAL] Check pool token: accepted, it ends on DATE, renew it"
+
+
+@pytest.mark.parametrize(("left", "overdue"), [(0.3, False), (0.2, True)])
+def test_a_token_that_its_cluster_should_have_renewed_is_told_as_such(
+    user: PoolClient, service: FakeNetworkService, left: float, overdue: bool
+) -> None:
+    now = time.time()
+    service.welcome = welcome(
+        *(60.0, 480.0, 0.3),
+        token_expires_at=now + left * 9 * DAY_S,
+        token_created_at=now - (1 - left) * 9 * DAY_S,
+    )
+    more = ": three quarters of its life are over" if overdue else ""
+    expected = f"[MARGINAL] Check pool token: accepted, it ends on DATE, renew it{more}"
+    assert expected in report_of(user)
 
 
 def test_where_nobody_listens_the_rest_is_skipped(user: PoolClient, service: FakeNetworkService) -> None:
@@ -130,6 +180,7 @@ def test_the_doctor_says_what_is_wrong_with_which_server(
     monkeypatch.setenv("HOME", str(home_of(user)))
     found = {finding.subject: finding for finding in check_pool(COMMAND)}
     assert found["pool certificate"].verdict == PASS
+    assert found["pool software"].found == f"kubeflow-bitfusion {VERSION}"
     service.silent = True
     service.write_files(home_of(user), timeout="300ms")
     wrong = {finding.subject: finding for finding in check_pool(COMMAND)}["pool token"]

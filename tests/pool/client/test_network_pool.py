@@ -331,6 +331,40 @@ def test_a_queue_that_moves_calls_for_no_words(user: PoolClient, service: FakeNe
     assert service.words == 0
 
 
+@pytest.mark.parametrize("end", ["release", "keep"])
+@pytest.mark.parametrize("kind", [PROCESS, RESERVED])
+def test_a_lease_that_is_given_back_without_a_keeper_leaves_no_pipe(
+    user: PoolClient, service: FakeNetworkService, kind: str, end: str
+) -> None:
+    service.answer = lambda message: (
+        Granted(lease(kind=kind), SERVER, SECRET)
+        if isinstance(message, (Acquire, Resume))
+        else service.grant(message)
+    )
+    files = read_network_client(user.environ)
+    assert files is not None
+    with NetworkPool(files, user.environ) as pool:
+        before = open_pipes()
+        taken = pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), kind, "", lambda _: None)
+        getattr(pool, end)(taken)
+        joined = pool.join(pool.allocation(taken))
+        assert joined is not None
+        assert len(open_pipes() - before) == 1
+        getattr(pool, end)(joined)
+        assert open_pipes() == before
+
+
+def open_pipes() -> set[str]:
+    """Of this process."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:  # the listing's own
+            pass
+    return {name for name in found if name.startswith("pipe:")}
+
+
 # --- TLS -----------------------------------------------------------------------------------------------
 
 

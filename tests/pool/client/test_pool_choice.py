@@ -127,3 +127,27 @@ def test_gpus_stay_in_the_pool_that_gave_them(client: PoolClient, tmp_path: Path
     assert client.do("client", "--", "true", env=elsewhere).returncode == 0
     assert client.do("release_gpus", env=elsewhere).returncode == 0
     assert client.entries("held") == []
+
+
+def a_pod(folder: Path) -> str:
+    """The folder of an injected client whose namespace has no identity."""
+    (folder / "pod").mkdir(parents=True)
+    (folder / "pod" / "namespace").write_text("team-a")
+    (folder / "identity").mkdir()
+    return str(folder)
+
+
+def test_a_pod_without_identity_never_computes_in_a_pool_of_its_own(tmp_path: Path) -> None:
+    nowhere = f"{tmp_path}/nowhere"
+    pod = a_pod(tmp_path / "bitfusion")
+    environ = {"HOME": str(tmp_path)}
+    with pytest.raises(PoolUnreadable) as caught:
+        choose_pool(environ, f"{nowhere}/socket", nowhere, pod)
+    assert str(caught.value) == (
+        "pool configuration is missing: namespace team-a has no Secret bitfusion-client, or it has not "
+        "reached this pod. What to do: ask your administrator to give the namespace a token of the pool; a "
+        "running pod has it two minutes later; for simulated GPUs of your own set BITFUSION_POOL=own"
+    )
+    assert choose_pool({**environ, "BITFUSION_POOL": "own"}, f"{nowhere}/socket", nowhere, pod).is_own
+    network_files(tmp_path / ".bitfusion", new_token())
+    assert choose_pool(environ, f"{nowhere}/socket", nowhere, pod).network is not None

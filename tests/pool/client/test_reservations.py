@@ -61,6 +61,40 @@ def test_request_use_release(client: PoolClient) -> None:
     assert not os.path.exists(saved_to(requested.stderr))
 
 
+def in_a_shared_home(client: PoolClient, tmp_path: Path) -> dict[str, str]:
+    """Others may write in the home, as in the volume of a pod, and in the folder of temporary files."""
+    home, temporary = tmp_path / "volume", tmp_path / "tmp"
+    for folder, mode in ((home, 0o777), (temporary, 0o1777)):
+        folder.mkdir()
+        folder.chmod(mode)
+    return {**client.environ, "HOME": str(home), "TMPDIR": str(temporary)}
+
+
+def test_request_use_release_in_a_home_that_others_can_write_to(client: PoolClient, tmp_path: Path) -> None:
+    env = in_a_shared_home(client, tmp_path)
+    assert client.do("request_gpus", "1", env=env).returncode == 0
+    (entry,) = client.entries(HELD)
+    used = client.do("client", "--", "printenv", "BITFUSION_POOL_LEASE", env=env)
+    assert (used.returncode, used.stdout) == (0, f"{entry.entry_id}\n"), used.stderr
+    assert client.do("release_gpus", env=env).returncode == 0
+    assert client.entries(HELD) == []
+    assert os.listdir(tmp_path / "volume") == []
+    own = tmp_path / f"tmp/bitfusion-user-{os.geteuid()}"
+    assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_list_that_others_could_have_written_is_not_read(client: PoolClient, tmp_path: Path) -> None:
+    env = in_a_shared_home(client, tmp_path)
+    prepared = tmp_path / f"tmp/bitfusion-user-{os.geteuid()}"
+    prepared.mkdir()
+    prepared.chmod(0o777)
+    requested = client.do("request_gpus", "1", env=env)
+    (prepared / "requested_gpus").write_text(saved_to(requested.stderr))
+    for words in (["client", "--", "true"], ["release_gpus"]):
+        assert client.do(*words, env=env).stderr == f"Error: {NONE_REQUESTED}\n"
+    assert client.do("release_gpus", "-f", saved_to(requested.stderr), env=env).returncode == 0
+
+
 def test_the_number_of_gpus_may_stand_alone(client: PoolClient) -> None:
     assert client.do("request_gpus", "2").returncode == 0
     assert client.entries(HELD)[0].request.gpus == 2

@@ -13,6 +13,7 @@ import pytest
 
 from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import OverLimit, PoolUnreadable
+from bitfusion_client.version import VERSION
 from bitfusion_pool.client.connection import ANSWER_S
 from bitfusion_pool.client.service_connection import ServiceConnection
 from bitfusion_pool.client.service_errors import ServiceAway
@@ -585,6 +586,7 @@ def test_health_says_what_is_known_of_the_service(user: PoolClient, path: Path) 
         in done.stdout
     )
     assert "[PASS    ] Check pool service: the pool of this test answered in " in done.stdout
+    assert f"[PASS    ] Check pool software: not told, so a version before {VERSION}; " in done.stdout
     away = user.do("health")
     assert away.returncode == 1
     assert f"[FATAL   ] Check pool service: pool service at {path} does not run: " in away.stdout

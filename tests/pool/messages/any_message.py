@@ -15,10 +15,13 @@ from bitfusion_pool.messages.from_client import (
     Cancel,
     End,
     Hello,
+    IssueToken,
+    ListTokens,
     Look,
     Release,
     Renew,
     Resume,
+    RevokeToken,
 )
 from bitfusion_pool.messages.from_service import (
     Granted,
@@ -26,10 +29,14 @@ from bitfusion_pool.messages.from_service import (
     Refused,
     Released,
     Renewed,
+    TokenIssued,
+    TokenList,
+    TokensRevoked,
     Waiting,
     Welcome,
 )
 from bitfusion_pool.messages.message import Message
+from bitfusion_pool.messages.token_values import IssuedToken
 
 text = st.text(max_size=20)
 whole = st.integers(-(2**53), 2**53)
@@ -90,7 +97,11 @@ messages_of_clients: st.SearchStrategy[Message] = st.one_of(
     st.builds(Renew, text, text),
     st.builds(End, text),
     st.builds(Alive),
+    st.builds(IssueToken, text, seconds, st.booleans(), text, whole, seconds, whole, whole),
+    st.builds(RevokeToken, text),
+    st.builds(ListTokens, text),
 )
+issued = st.builds(IssuedToken, text, text, seconds, seconds, whole, seconds, whole, whole)
 messages_of_services: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         Welcome,
@@ -104,6 +115,7 @@ messages_of_services: st.SearchStrategy[Message] = st.one_of(
         seconds,
         seconds,
         seconds,
+        text,
     ),
     st.builds(Refused, text, text, text),
     snapshots,
@@ -111,5 +123,8 @@ messages_of_services: st.SearchStrategy[Message] = st.one_of(
     st.builds(Granted, entries, servers, text),
     st.builds(Released, text, st.booleans()),
     st.builds(Renewed, text),
+    st.builds(TokenIssued, text, issued),
+    st.builds(TokensRevoked, text, whole),
+    st.builds(TokenList, st.lists(issued, max_size=2).map(tuple), st.booleans()),
     st.builds(Alive),
 )

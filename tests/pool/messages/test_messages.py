@@ -10,14 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.fast_imports import dataclass
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import HELD, PROCESS, Entry, Holder
 from bitfusion_pool.messages import from_client, from_service
 from bitfusion_pool.messages.from_client import Acquire, Alive, Hello, Look, parse_from_client
-from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, format_snapshot, parse_from_service
-from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, InvalidMessage, Message
+from bitfusion_pool.messages.from_service import (
+    Granted,
+    PoolSnapshot,
+    Welcome,
+    format_snapshot,
+    parse_from_service,
+)
+from bitfusion_pool.messages.message import (
+    LONGEST_FROM_CLIENT,
+    InvalidMessage,
+    Message,
+    parse_message,
+)
 from tests.pool.messages.any_message import messages_of_clients, messages_of_services, snapshots
 
 GRANTED = Granted(
@@ -70,7 +82,7 @@ def test_every_type_has_its_own_name_on_the_wire(messages: tuple[type[Message], 
 def test_the_lines_are_these() -> None:
     assert Look().format() == b'{"type":"look"}\n'
     assert Hello(1, "bitfusion 0.1").format() == (
-        b'{"type":"hello","protocol":1,"program":"bitfusion 0.1","token":""}\n'
+        b'{"type":"hello","protocol":1,"program":"bitfusion 0.1","token":"","segment":0}\n'
     )
     assert Acquire(GpuRequest(2, 0.5), label="a.ipynb").format() == (
         b'{"type":"acquire","request":{"gpus":2,"partial":0.5},"kind":"process","label":"a.ipynb","pid":0,'
@@ -80,6 +92,51 @@ def test_the_lines_are_these() -> None:
 
 def test_a_field_with_a_default_may_be_missing_and_unknown_ones_are_passed_over() -> None:
     assert parse_from_client(b'{"type": "hello", "protocol": 1, "colour": ["red"]}') == Hello(1)
+
+
+@dataclass(frozen=True, slots=True)
+class WelcomeBefore(Message):
+    """As the version before has it, which does not say what software the service runs."""
+
+    TYPE = "welcome"
+    protocol: int
+    pool: str
+    client_id: str
+    simulated: bool
+    servers: tuple[Server, ...]
+    emulation: str = ""
+    closed_s: float = 15.0
+    silent_s: float = 120.0
+    heartbeat_s: float = 5.0
+    token_expires_at: float = 0.0
+
+
+def test_versions_before_and_after_the_one_of_software_welcome_each_other() -> None:
+    fields = 1, "the pool", "id", True, (GRANTED.server,), "", 1.0, 2.0, 3.0, 4.0
+    before, now = WelcomeBefore(*fields), Welcome(*fields, "0.1.0", 5.0)
+    assert b"software" not in before.format()
+    assert parse_from_service(before.format()) == Welcome(*fields, "")
+    assert parse_message(now.format(), {"welcome": WelcomeBefore}) == before
+
+
+@dataclass(frozen=True, slots=True)
+class HelloBefore(Message):
+    """As the version before has it, which does not say what its machine announces."""
+
+    TYPE = "hello"
+    protocol: int
+    program: str = ""
+    token: str = ""
+
+
+def test_versions_before_and_after_the_one_of_routes_understand_each_other() -> None:
+    before, now = HelloBefore(1, "x", "token"), Hello(1, "x", "token", 744)
+    assert parse_from_client(before.format()) == Hello(1, "x", "token", 0)
+    assert parse_message(now.format(), {"hello": HelloBefore}) == before
+    fields = 1, "the pool", "id", True, (GRANTED.server,), "", 1.0, 2.0, 3.0, 4.0
+    welcome = parse_from_service(WelcomeBefore(*fields).format())
+    assert isinstance(welcome, Welcome)
+    assert welcome.route == ""
 
 
 def test_a_type_that_this_version_does_not_know_is_passed_over() -> None:

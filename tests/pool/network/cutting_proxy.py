@@ -6,8 +6,13 @@ What a network does to connections, as TCP ends see it:
     strand    a router forgot: a cut that never ends, for the connections there are; new ones pass
     reset     both ends are told that the connection is gone
     drop      only one end is told: half-open
+    end       the same in order, as if the other end had closed: only a proxy does so
     refuse    nobody listens
     delay     every byte comes later, in order
+
+`as_router` the service is shown the maximum segment size that the client has announced, and is told that a
+connection has ended in order only if the client says so: a network as its ends see it. Otherwise it is what
+makes connections of its own, such as a load balancer.
 
 One thread owns the sockets, so a test may call anything at any time. Links and the bytes in them are bounded,
 as a network's are: what has no room waits in the sender's socket.
@@ -27,6 +32,7 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
+from bitfusion_pool.service.route import announced_segment
 from tests.support.machine import scaled
 from tests.support.ports import free_port, return_port
 
@@ -111,7 +117,8 @@ class _Places(dict[int, tuple[_Link, Side]]):
 class CuttingProxy:
     """Stands before one port of 127.0.0.1. A context manager; `port` is where clients find it."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, as_router: bool = False) -> None:
+        self.as_router = as_router
         self.target = target
         """The port that new connections go to; may be changed at any time."""
         self.port = free_port()
@@ -189,6 +196,17 @@ class CuttingProxy:
                 link.leave(told, told=True)
 
         self._order(drop)
+
+    def end(self, told: Side) -> None:
+        """As `drop`, and this side is told that the other has ended the connection in order."""
+        assert not self.as_router
+
+        def end() -> None:
+            for link in self._links:
+                link.stranded = True
+                link.leave(told, told=False)
+
+        self._order(end)
 
     def refuse(self) -> None:
         """New connections are refused, those that there are stay; until `accept`."""
@@ -324,7 +342,16 @@ class CuttingProxy:
         try:
             if len(self._links) >= MOST_LINKS:
                 raise OSError
-            service = socket.create_connection(("127.0.0.1", self.target), timeout=1)
+            service = socket.socket()
+            try:
+                service.settimeout(1)
+                if self.as_router:
+                    segment = announced_segment(client)
+                    service.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
+                service.connect(("127.0.0.1", self.target))
+            except OSError:
+                service.close()
+                raise
         except OSError:  # as a machine that answers for a service that is away
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()

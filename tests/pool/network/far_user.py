@@ -12,26 +12,35 @@ from bitfusion_client.client_lines import Line
 from bitfusion_client.client_output import parse_line
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import prepare_folder, read_authority, write_client_files
+from tests.pool.client.network_user import keeper_of
 from tests.pool.network.cutting_proxy import CuttingProxy
 from tests.pool.pool_client import PoolClient
 from tests.pool.service.tls_client import HOST, NetworkService
 from tests.support.machine import scaled
-from tests.support.processes import read_process
+from tests.support.processes import freeze, read_process
 from tests.support.waiting import wait_until
 
 LIMIT_S = 20.0
+ROUTERS, PROXY, NOTHING = "routers", "proxy", "nothing"
 SLEEPER = ("sh", "-c", "echo $$; exec sleep 3600")
 
 
 class FarUser:
-    """One user and the program that holds a GPU for them. A context manager; `proxy` is their network."""
+    """One user and the program that holds a GPU for them. A context manager; `proxy` is their network.
 
-    def __init__(self, service: NetworkService, home: Path, name: str) -> None:
+    Args:
+        service: What they use.
+        home: A folder to be made.
+        name: Of their token.
+        way: What the network is: ROUTERS, a PROXY, or NOTHING that is in between.
+    """
+
+    def __init__(self, service: NetworkService, home: Path, name: str, way: str = ROUTERS) -> None:
         self.name = name
-        self.proxy = CuttingProxy(service.port)
+        self.proxy = CuttingProxy(service.port, as_router=way == ROUTERS)
         home.mkdir()
         folder = prepare_folder(str(home / ".bitfusion"), False)
-        server = Address(HOST, self.proxy.port)
+        server = Address(HOST, service.port if way == NOTHING else self.proxy.port)
         write_client_files(folder, [server], service.token(name), read_authority(service.authority))
         self.client = PoolClient(home / "unused", home)
         for variable in ("BITFUSION_POOL_DIR", "BITFUSION_POOL", "BITFUSION_POOL_CONFIG"):
@@ -79,6 +88,17 @@ class FarUser:
 
     def said(self, kind: type[Line]) -> list[Line]:
         return [line for line in self.lines if isinstance(line, kind)]
+
+    def kill(self) -> None:
+        """SIGKILL of the program and of all that could give its GPU back."""
+        process = self._process
+        assert process is not None
+        keeper = keeper_of(process.pid)
+        freeze(process.pid)  # or it starts another keeper
+        for pid in (keeper, process.pid, self.program):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        self._close()
 
     def finish(self) -> int:
         """Let the program end, or have it ended; returns the command's status."""

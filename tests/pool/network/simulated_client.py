@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import socket
 import ssl
+import struct
 import time
 from collections import Counter
 
@@ -17,7 +20,7 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_pool.client.reach import Reach
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Release, Resume
+from bitfusion_pool.messages.from_client import SEGMENTS, Acquire, Alive, Cancel, Hello, Release, Resume
 from bitfusion_pool.messages.from_service import (
     Granted,
     Refused,
@@ -59,13 +62,10 @@ class Holding:
         """Whether its program has ended: given back, killed with its client, or ended by the rule."""
         self.planned_until: float | None = None
         """Until when the test lets it run."""
-        self.excused_at: float | None = None
-        """When its connection ended for the service, perhaps alone; nothing is promised until it is back."""
 
     def holds(self, now: float) -> bool:
         """Whether a program may use the GPUs at this moment, and nobody else."""
-        is_excused = self.excused_at is not None and self.reach.proven <= self.excused_at
-        return not self.over and not is_excused and now < self.reach.killed_at
+        return not self.over and now < self.reach.killed_at
 
 
 class Book:
@@ -118,8 +118,11 @@ def _has(holding: Holding, device: tuple[str, int]) -> bool:
 class Conversation:
     """One connection. `say` and `hear` raise one of `LOST`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, plain: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._reader, self._writer = reader, writer
+        self._socket = plain
         self._buffer = LineBuffer(LONGEST_FROM_SERVICE)
         self._lines: list[bytes] = []
 
@@ -140,6 +143,12 @@ class Conversation:
 
     def close(self) -> None:
         """Without a word, as a process that ends."""
+        with contextlib.suppress(OSError):  # it is closed already
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Reset it, so that the service does not take that for the client's end."""
         self._writer.transport.abort()
 
 
@@ -160,6 +169,7 @@ class _Keeping:
         self.conversation = conversation
         self.said_at: float | None = None
         self.out = conversation is None
+        self.is_refused = False
 
     async def something_happens(self, wants_end: asyncio.Task[bool], until: float) -> None:
         """A message, the result of a dial, the test's word, or the time for something has come."""
@@ -249,11 +259,11 @@ class SimulatedClient:
 
     async def _connect(self) -> Conversation:
         """A conversation that was welcomed. Raises one of LOST, also for a token that is not taken."""
-        streams = asyncio.open_connection(HOST, self._port, ssl=self._context, server_hostname=HOST)
-        conversation = Conversation(*await asyncio.wait_for(streams, self._times.answer_s))
+        segment = random.choice(SEGMENTS)
+        conversation = await asyncio.wait_for(self._open(segment), self._times.answer_s)
         self._conversations.add(conversation)
         try:
-            conversation.say(Hello(PROTOCOL, "simulated", self.token))
+            conversation.say(Hello(PROTOCOL, "simulated", self.token, segment))
             if not isinstance(await conversation.hear(self._times.answer_s), Welcome):
                 raise EOFError
         except BaseException:
@@ -261,13 +271,28 @@ class SimulatedClient:
             raise
         return conversation
 
+    async def _open(self, segment: int) -> Conversation:
+        plain = socket.socket()
+        try:
+            plain.setblocking(False)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
+            # asyncio closes a connection by itself where the other side ends it
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await asyncio.get_running_loop().sock_connect(plain, (HOST, self._port))
+        except BaseException:
+            plain.close()
+            raise
+        streams = await asyncio.open_connection(sock=plain, ssl=self._context, server_hostname=HOST)
+        return Conversation(plain, *streams)
+
     def _forget(self, conversation: Conversation) -> None:
         self._conversations.discard(conversation)
-        conversation.close()
+        conversation.give_up()
 
     def _hang_up(self) -> None:
-        for conversation in list(self._conversations):
-            self._forget(conversation)
+        for conversation in self._conversations:
+            conversation.close()
+        self._conversations.clear()
 
     # -- one life: a request, a wait, a lease ----------------------------------------------------------
 
@@ -301,9 +326,9 @@ class SimulatedClient:
                     raise EOFError
                 return None  # refused, or given up
             except LOST:
-                self._forget(conversation)
                 if isinstance(wanted, Acquire):
                     return None  # perhaps granted, and nobody knows: the service has to find out
+                self._forget(conversation)
         return None
 
     async def _wait(self, conversation: Conversation, until: float) -> Message | None:
@@ -385,7 +410,9 @@ class SimulatedClient:
         try:
             answer = hearing.result()
         except LOST:
-            reach.lost_connection()
+            if keeping.is_refused and keeping.conversation is not None:
+                reach.hung_up()
+                keeping.conversation.close()
             self._leave(keeping)
             return
         if isinstance(answer, Alive) and keeping.said_at is not None:
@@ -396,6 +423,8 @@ class SimulatedClient:
                 self._leave(keeping)
             elif answer.code in (refusal_codes.ENDED, refusal_codes.LEASE_OVER):
                 self._is_over(holding, answer)
+            else:
+                keeping.is_refused = answer.code != refusal_codes.REPLACED
 
     def _leave(self, keeping: _Keeping) -> None:
         """The connection is of no use any more."""
@@ -417,7 +446,6 @@ class SimulatedClient:
             conversation.say(Resume(holding.entry_id, holding.secret))
             answer = await conversation.hear(self._times.answer_s)
         except LOST:
-            holding.reach.perhaps_resumed(sent_at)
             self._forget(conversation)
             return None
         if isinstance(answer, Granted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,14 +15,16 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.request import GpuRequest
+from bitfusion_client.version import PACKAGE, VERSION
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
 from bitfusion_pool.ledger.entries import HELD, REMOTE, WAITING
-from bitfusion_pool.messages.from_service import Granted
+from bitfusion_pool.messages.from_client import Acquire
+from bitfusion_pool.messages.from_service import Granted, Waiting
 from tests.pool.client.network_user import SLEEPER, home_of, keeper_of, network_user, program_of
 from tests.pool.network.cutting_proxy import CuttingProxy
-from tests.pool.pool_client import PoolClient, finish, uniform
-from tests.pool.service.tls_client import HOST, NetworkService
+from tests.pool.pool_client import PoolClient, finish, uniform, until_told_to_wait
+from tests.pool.service.tls_client import HOST, NetworkService, half
 from tests.support.machine import scaled
 from tests.support.processes import alive, freeze, wait_until_gone
 from tests.support.waiting import wait_until
@@ -130,6 +133,35 @@ def test_a_lease_is_remote_and_shown_to_others_as_simulated(
     assert service.entries() == []
 
 
+def test_the_holder_of_a_token_is_shown_the_whole_pool(
+    user: PoolClient, service: NetworkService, network: CuttingProxy
+) -> None:
+    with service.client() as here, service.remote(service.token("bob")) as there:
+        here.acquire(GpuRequest(1), "here.ipynb")
+        there.ask(half(), Granted)
+        waiting = there.ask(Acquire(GpuRequest(2), label="later.ipynb"), Waiting)
+        shown = user.admin("status")
+        data = json.loads(user.admin("status", "--json").stdout)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines()[0] == (
+        f"GPU pool of the service at {network.address}, {PACKAGE} {VERSION}, simulated GPUs"
+    )
+    assert "│ here.ipynb │ 1 GPU" in shown.stdout
+    assert re.search(r"│ bob +│ far.ipynb +│ 1 GPU × 50 % │", shown.stdout)
+    assert re.search(rf"│ +1 │ bob +│ later.ipynb │ 2 GPUs  │ +\S+ │ {waiting.entry} │", shown.stdout)
+    assert (data["folder"], data["of_service"], data["software"]) == (network.address, True, VERSION)
+    assert [lease["kind"] for lease in data["leases"]] == ["process", "remote"]
+    assert [(one["user"], one["place"]) for one in data["waiting"]] == [("bob", 1)]
+
+
+def test_whose_token_was_revoked_is_shown_nothing(user: PoolClient, service: NetworkService) -> None:
+    service.revoke("ada")
+    shown = user.admin("status")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    last = shown.stderr.splitlines()[-1]
+    assert last.endswith(" What to do: ask the administrator of this pool for a new token"), shown.stderr
+
+
 def test_a_reset_network_costs_no_lease(
     user: PoolClient, service: NetworkService, network: CuttingProxy
 ) -> None:
@@ -140,7 +172,8 @@ def test_a_reset_network_costs_no_lease(
         reset_and_dialed(network)
     assert [one.entry_id for one in service.entries()] == [before.entry_id]
     end(process, program)
-    assert service.entries() == []
+    # a command does not wait for a pool that it could not reach when it ended: the keeper gives back
+    wait_until(lambda: service.entries() == [], limit_s=LIMIT_S)
 
 
 def test_a_cut_is_told_and_so_is_its_end(
@@ -177,7 +210,7 @@ def test_connections_that_a_router_forgot_are_replaced(
     assert service.entries() == []
 
 
-@pytest.mark.parametrize("times", [("2", "16")], indirect=True)
+@pytest.mark.parametrize("times", [("2", "8")], indirect=True)
 def test_a_network_that_stays_reset_ends_the_program_before_another_gets_its_gpus(
     user: PoolClient, service: NetworkService, network: CuttingProxy
 ) -> None:
@@ -205,7 +238,7 @@ def test_a_restart_of_the_service_keeps_leases_and_places(
     process = hold_both(user)
     program = program_of(process)
     waiter = user.start("run", "-n", "1", "--", "echo", "mine")
-    until_waiting(service, 1)
+    until_told_to_wait(waiter)
     before = [one.entry_id for one in service.entries()]
     service.end(number)
     service.start()
@@ -231,16 +264,6 @@ def test_sigkill_of_one_of_them_leaves_no_lease_that_should_go(
     else:
         finish(process)
         wait_until_gone(program)
-    service.until_entries(0)
-
-
-@pytest.mark.parametrize("times", [("1", "16")], indirect=True)
-def test_sigkill_of_all_of_them_frees_the_lease_soon_after(user: PoolClient, service: NetworkService) -> None:
-    process = user.start(*SLEEPER)
-    program = program_of(process)
-    for pid in (keeper_of(process.pid), process.pid, program):
-        os.kill(pid, signal.SIGKILL)
-    process.communicate()
     service.until_entries(0)
 
 
@@ -285,7 +308,7 @@ def test_a_place_in_the_queue_survives_a_hiccup(
     with service.client() as holder:
         granted = holder.acquire(GpuRequest(2))
         waiter = user.start("run", "-n", "1", "--", "echo", "mine")
-        until_waiting(service, 1)
+        until_told_to_wait(waiter)
         (place,) = (one.entry_id for one in service.entries() if one.state == WAITING)
         reset_and_dialed(network)
         assert place in [one.entry_id for one in service.entries()]

@@ -92,7 +92,7 @@ def machines(base: Path) -> Iterator[Machines]:
 
 @pytest.mark.timeout(120)
 def test_every_command_of_the_guide_does_what_it_says(machines: Machines) -> None:
-    certificate, listen, token, copy, remove, use, limits, renew = BLOCKS
+    certificate, listen, token, copy, remove, use, limits, renew, issuer, issued = BLOCKS
     assert "certificate for 127.0.0.1" in machines.do(certificate)
     machines.do(listen)
     assert machines.told_systemd() == ["restart bitfusion-pool"]
@@ -116,6 +116,11 @@ def test_every_command_of_the_guide_does_what_it_says(machines: Machines) -> Non
     unit = (machines.base / "etc/systemd/system/bitfusion-pool-certificate.service").read_text()
     (command,) = re.findall("(?m)^ExecStart=(.*)$", unit)
     assert machines.do(command) == "the certificate is not due yet; --force renews it all the same\n"
+    assert "issues tokens for 200 names and 30 days: 4 GPUs" in machines.do(issuer)
+    told = machines.do(issued)
+    assert told.count("for cluster/team-a, until") == 2
+    assert told.count("│ cluster/team-a │") == 2
+    assert told.endswith("revoked 2 tokens of cluster/team-a\n")
     refused = subprocess.run(
         ["bitfusion-pool", "shell", "--", "bitfusion", "list_gpus"],
         env=machines.environ,

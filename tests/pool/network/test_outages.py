@@ -18,7 +18,7 @@ import pytest
 
 from bitfusion_client.client_lines import BackInReach, OutOfReach, PoolLost
 from tests.pool.network.cutting_proxy import CuttingProxy, Side
-from tests.pool.network.far_user import FarUser
+from tests.pool.network.far_user import NOTHING, PROXY, ROUTERS, FarUser
 from tests.pool.service.tls_client import NetworkService
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -28,7 +28,7 @@ POOL = """
 name = "a"
 address = "10.0.0.1"
 [[servers.devices]]
-count = 16
+count = 24
 """
 STAMPS = """
 import os, sys, time
@@ -55,8 +55,8 @@ def served(base: Path, stack: ExitStack, *options: str) -> NetworkService:
     return service
 
 
-def user_of(service: NetworkService, base: Path, stack: ExitStack, name: str) -> FarUser:
-    return stack.enter_context(FarUser(service, base / f"home-{name}", name))
+def user_of(service: NetworkService, base: Path, stack: ExitStack, name: str, way: str = ROUTERS) -> FarUser:
+    return stack.enter_context(FarUser(service, base / f"home-{name}", name, way))
 
 
 # -- what it survives --------------------------------------------------------------------------------
@@ -74,7 +74,13 @@ FAULTS: dict[str, Callable[[CuttingProxy], None]] = {
     "stranded": CuttingProxy.strand,
     "half-open at the client": lambda proxy: proxy.drop(told=Side.CLIENT),
     "half-open at the service": lambda proxy: proxy.drop(told=Side.SERVICE),
+    "a proxy ends it at the client": lambda proxy: proxy.end(told=Side.CLIENT),
+    "a proxy ends it at the service": lambda proxy: proxy.end(told=Side.SERVICE),
 }
+
+
+def way_of(fault: str) -> str:
+    return PROXY if "proxy" in fault else ROUTERS
 
 
 def wait_for_connections(user: FarUser, count: int, after: str) -> None:
@@ -84,7 +90,9 @@ def wait_for_connections(user: FarUser, count: int, after: str) -> None:
 def test_a_program_goes_on_and_gives_back_in_order_after(base: Path, stack: ExitStack) -> None:
     """All faults at once, each in a network of its own."""
     service = served(base, stack, "--heartbeat-s", "0.5")
-    users = {name: user_of(service, base, stack, f"u{number}") for number, name in enumerate(FAULTS)}
+    users = {
+        name: user_of(service, base, stack, f"u{number}", way_of(name)) for number, name in enumerate(FAULTS)
+    }
     for user in users.values():
         user.run()
     leases = {entry.entry_id for entry in service.until_entries(len(FAULTS))}
@@ -124,35 +132,41 @@ def test_a_service_that_is_started_anew_loses_no_lease(base: Path, stack: ExitSt
     "fault",
     [
         "reset and refused",
+        "ended by a proxy for the service alone and cut",
+        pytest.param("reset for the service alone and cut", marks=pytest.mark.long),
         pytest.param("cut", marks=pytest.mark.long),
         pytest.param("revoked", marks=pytest.mark.long),
         pytest.param("cut and revoked", marks=pytest.mark.long),
     ],
 )
 def test_a_program_has_ended_before_its_gpu_is_anothers(base: Path, stack: ExitStack, fault: str) -> None:
-    times = {"closed": 3.0, "silent": 9.0, "heartbeat": 0.5}
+    times = {"closed": 2.0, "silent": 8.0, "heartbeat": 0.5}
     options = [f"--{name}-s={scaled(seconds):g}" for name, seconds in times.items()]
     service = served(base, stack, *options)
     service.end()
-    service.configure(POOL.replace("16", "1"))
+    service.configure(POOL.replace("24", "1"))
     service.start()
-    first, second = (user_of(service, base, stack, name) for name in ("ada", "bob"))
+    first, second = (user_of(service, base, stack, name, way_of(fault)) for name in ("ada", "bob"))
     stamps = {user: base / user.name for user in (first, second)}
     first.run(sys.executable, "-c", STAMPS, str(stamps[first]))
     service.until_entries(1)
     if "cut" in fault:
         first.proxy.hold()
+    if "ended" in fault:
+        first.proxy.end(told=Side.SERVICE)
+    elif "alone" in fault:
+        first.proxy.drop(told=Side.SERVICE)
     if "revoked" in fault:
         service.revoke("ada")
-    if "reset" in fault:
+    if "refused" in fault:
         first.proxy.refuse()
         first.proxy.reset()
     second.run(sys.executable, "-c", STAMPS, str(stamps[second]))
     wait_until(lambda: stamps[second].exists() and "\n" in stamps[second].read_text(), "the second program")
+    assert first.ended() != 0  # by now at the latest, and perhaps only then
     last = float(stamps[first].read_text().splitlines()[-1])
     begin = float(stamps[second].read_text().splitlines()[0])
     assert last < begin
-    assert first.ended() != 0
     (lost,) = first.said(PoolLost)
     (away, *_) = first.said(OutOfReach)
     place = first.proxy.address
@@ -160,6 +174,27 @@ def test_a_program_has_ended_before_its_gpu_is_anothers(base: Path, stack: ExitS
     assert isinstance(away, OutOfReach)
     assert (lost.pool, away.pool) == (place, place)
     assert away.ends_in_s is not None
+
+
+@pytest.mark.parametrize(("way", "earliest"), [(NOTHING, "closed"), (ROUTERS, "closed"), (PROXY, "silent")])
+def test_when_the_gpus_of_a_client_that_was_killed_are_free(
+    base: Path, stack: ExitStack, way: str, earliest: str
+) -> None:
+    times = {"closed": 1.0, "silent": 6.0 if way == PROXY else 40.0, "heartbeat": 0.5}
+    service = served(base, stack, *(f"--{name}-s={scaled(seconds):g}" for name, seconds in times.items()))
+    user = user_of(service, base, stack, "ada", way)
+    user.run()
+    service.until_entries(1)
+    killed_at = time.monotonic()
+    user.kill()
+    service.until_entries(0)
+    # its last word is up to a heartbeat older, and the answer, which is waited for
+    assert time.monotonic() - killed_at >= scaled(times[earliest]) - 2 * scaled(times["heartbeat"])
+
+    def reasons() -> list[object]:
+        return [line["reason"] for line in service.log if line["message"] == "remote lease lost"]
+
+    wait_until(lambda: reasons() == [earliest], reasons)
 
 
 # -- the whole table ---------------------------------------------------------------------------------
@@ -170,10 +205,11 @@ class Outage:
     """One row: a fault, when it heals, and within which seconds program and lease end, if they do."""
 
     name: str
-    begin: Callable[[CuttingProxy], None]
+    begin: Callable[[CuttingProxy], None] | None  # None: all of the client is killed
     heals_after_s: float
     ends: tuple[float, float] | None = None
     free: tuple[float, float] | None = None
+    way: str = ROUTERS
     user: FarUser | None = None
     lease: str = ""
     seen: dict[str, float] = field(default_factory=dict)
@@ -184,18 +220,41 @@ def refused(proxy: CuttingProxy) -> None:
     proxy.reset()
 
 
+def service_told_then_cut(proxy: CuttingProxy) -> None:
+    proxy.drop(told=Side.SERVICE)
+    proxy.hold()
+
+
+def ended_at_service_then_cut(proxy: CuttingProxy) -> None:
+    proxy.end(told=Side.SERVICE)
+    proxy.hold()
+
+
 # The last word before the fault is up to 5 s old: by that both may come earlier.
 SILENT = (84.0, 104.0), (114.0, 123.0)
-CLOSED = (6.0, 14.5), (15.0, 18.0)
+AT_ONCE = 0.0, 3.0
 TABLE = (
     Outage("cut for 5 s", CuttingProxy.hold, 5),
     Outage("cut for 60 s", CuttingProxy.hold, 60),
     Outage("cut for 150 s", CuttingProxy.hold, 150, *SILENT),
     Outage("reset", CuttingProxy.reset, 0),
     Outage("reset, then refused for 5 s", refused, 5),
-    Outage("reset, then refused for 150 s", refused, 150, *CLOSED),
+    Outage("reset, then refused for 150 s", refused, 150, *SILENT),
     Outage("half-open, the client is told", lambda proxy: proxy.drop(told=Side.CLIENT), 0),
     Outage("half-open, the service is told", lambda proxy: proxy.drop(told=Side.SERVICE), 0),
+    Outage("the service is told, then cut for 150 s", service_told_then_cut, 150, *SILENT),
+    Outage("a proxy ends it at the client", lambda proxy: proxy.end(told=Side.CLIENT), 0, way=PROXY),
+    Outage("a proxy ends it at the service", lambda proxy: proxy.end(told=Side.SERVICE), 0, way=PROXY),
+    Outage(
+        "the same, then cut for 150 s",
+        ended_at_service_then_cut,
+        150,
+        *SILENT,
+        way=PROXY,
+    ),
+    Outage("all killed, nothing in between", None, 0, AT_ONCE, (15.0, 18.0), way=NOTHING),
+    Outage("all killed, behind routers", None, 0, AT_ONCE, (15.0, 18.0)),
+    Outage("all killed, behind a proxy", None, 0, AT_ONCE, (114.0, 123.0), way=PROXY),
     Outage("stranded, new connections pass", CuttingProxy.strand, 0),
     Outage("the client's words are held for 60 s", lambda proxy: proxy.hold(Side.CLIENT), 60),
     Outage("the client's words are held for 150 s", lambda proxy: proxy.hold(Side.CLIENT), 150, *SILENT),
@@ -216,13 +275,18 @@ def test_every_outage_with_the_times_of_an_installed_service(base: Path, stack: 
     service = served(base, stack)
     for number, outage in enumerate(TABLE):
         known = {entry.entry_id for entry in service.entries()}
-        outage.user = user_of(service, base, stack, f"u{number}")
+        outage.user = user_of(service, base, stack, f"u{number}", outage.way)
         outage.user.run()
         (entry,) = (entry for entry in service.until_entries(number + 1) if entry.entry_id not in known)
         outage.lease = entry.entry_id
     began = time.monotonic()
     for outage in TABLE:
-        outage.begin(outage.user.proxy)  # type: ignore[union-attr]  # set above
+        user = outage.user
+        assert user is not None
+        if outage.begin is None:
+            user.kill()
+        else:
+            outage.begin(user.proxy)
     while (now := time.monotonic() - began) < 170:
         leases = {entry.entry_id for entry in service.entries()}
         for outage in TABLE:
@@ -255,6 +319,8 @@ def test_every_outage_with_the_times_of_an_installed_service(base: Path, stack: 
             assert outage.heals_after_s < 60 or user.said(BackInReach), user.lines
         else:
             assert outage.seen["ends"] <= outage.seen["free"], outage.name  # seen at the same look at best
+            if outage.begin is None:
+                continue
             assert user.ended() != 0
             assert len(user.said(PoolLost)) == 1, user.lines
     service.until_entries(0)

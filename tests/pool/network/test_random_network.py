@@ -1,5 +1,6 @@
 """Clients on other machines use a pool at random, over networks and beside a service that break at random.
 
+Half of the clients are behind a network of routers, half behind a proxy that makes connections of its own.
 There are never two holders of one share, and what was given back is free in the end. Who holds what is what
 the clients themselves believe, by their rule for a pool that is out of reach, apart from what the service
 says. Times are compressed; the seed is printed, and the variable `SEED` repeats a run.
@@ -24,7 +25,7 @@ import pytest
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.messages.refusal_codes import LEASE_OVER
+from bitfusion_pool.messages import refusal_codes
 from tests.pool.network.cutting_proxy import CuttingProxy, Side
 from tests.pool.network.simulated_client import LOST, Book, Holding, SimulatedClient, Times, clock
 from tests.pool.service.tls_client import NetworkService
@@ -58,6 +59,9 @@ WEIGHTS = {
     "reset": 3,
     "half_open_at_client": 1,
     "half_open_at_service": 1,
+    "half_open_and_cut": 1,
+    "ended_at_service": 3,
+    "ended_at_client": 1,
     "refuse": 2,
     "delay": 3,
     "kill_client": 1,
@@ -71,8 +75,8 @@ TICK_S = 0.05
 class Trial:
     """The world of one run: a service, clients, and a network for each."""
 
-    def __init__(self, base: Path, seed: int, stack: ExitStack) -> None:
-        self.times = Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)
+    def __init__(self, base: Path, seed: int, stack: ExitStack, times: Times) -> None:
+        self.times = times
         self.chance = random.Random(seed)
         options = [f"--{name.replace('_', '-')}={value:g}" for name, value in vars(self.times).items()]
         self.service = NetworkService(base, "--waiting-per-user=0", *options[:3])
@@ -80,7 +84,10 @@ class Trial:
         self.service.configure(POOL)
         self.service.start()
         self.book = Book(self._total(), self.times)
-        self.proxies = [stack.enter_context(CuttingProxy(self.service.port)) for _ in range(CLIENTS)]
+        self.proxies = [
+            stack.enter_context(CuttingProxy(self.service.port, as_router=number % 2 == 0))
+            for number in range(CLIENTS)
+        ]
         context = client_context(self.service.authority)
         tokens = {name: self.service.token(name) for name in NAMES}
         self.clients = [
@@ -201,7 +208,7 @@ class Trial:
     async def _steal(self, thief: SimulatedClient, holding: Holding) -> None:
         with contextlib.suppress(*LOST):
             answer = await thief.steal(holding)
-            if answer != LEASE_OVER:
+            if answer not in (refusal_codes.LEASE_OVER, refusal_codes.SERVICE_ENDS):
                 self.stolen.append(f"{thief.name} {holding.entry_id}: {answer}")
 
     def revoke(self, number: int) -> bool:
@@ -247,24 +254,62 @@ class Trial:
         return True
 
     def half_open_at_service(self, number: int) -> bool:
-        """Whether the client is back before the service gives up is up to chance: see `excused_at`."""
-        holding = self.clients[number].holding
-        if holding is not None:
-            holding.excused_at = clock()
         self.proxies[number].drop(told=Side.SERVICE)
         return True
 
+    def ended_at_service(self, number: int) -> bool:
+        """As a proxy does that loses sight of the client, of whom nothing comes through then."""
+        if self.proxies[number].as_router:
+            return False
+
+        def begin(proxy: CuttingProxy) -> None:
+            proxy.end(told=Side.SERVICE)
+            proxy.hold()
+
+        return self._to_a_holder(number, begin)
+
+    def ended_at_client(self, number: int) -> bool:
+        """A proxy says that the service has ended the connection, and keeps it open there."""
+        if self.proxies[number].as_router:
+            return False
+        self.proxies[number].end(told=Side.CLIENT)
+        return True
+
+    def half_open_and_cut(self, number: int) -> bool:
+        """The service alone is told, and then nothing comes through."""
+
+        def begin(proxy: CuttingProxy) -> None:
+            proxy.drop(told=Side.SERVICE)
+            proxy.hold()
+
+        return self._to_a_holder(number, begin)
+
     # -- inside ----------------------------------------------------------------------------------------
 
+    def _to_a_holder(self, number: int, begin: Callable[[CuttingProxy], None]) -> bool:
+        """A fault of the network of a client whose program outlasts it, and mostly `closed_s`."""
+        holding = self.clients[number].holding
+        if holding is None or not self._for_a_while(number, begin, CuttingProxy.flow, (20, 40, 40)):
+            return False
+        holding.planned_until = clock() + 2 * self.times.silent_s
+        return True
+
     def _for_a_while(
-        self, number: int, begin: Callable[[CuttingProxy], None], end: Callable[[CuttingProxy], None]
+        self,
+        number: int,
+        begin: Callable[[CuttingProxy], None],
+        end: Callable[[CuttingProxy], None],
+        odds: tuple[int, int, int] = (60, 25, 15),
     ) -> bool:
-        """A fault of one client's network that heals, mostly before its lease would be over."""
+        """A fault of one client's network that heals, mostly before its lease would be over.
+
+        `odds`: of a short time, one a little longer than `closed_s`, one longer than `silent_s`.
+        """
         if clock() < self._faulty_until[number]:
             return False
         proxy, times = self.proxies[number], self.times
         shortly, long = times.closed_s * self.chance.uniform(0.1, 1.0), times.silent_s * 1.3
-        seconds = self.chance.choices((shortly, 1.5 * times.closed_s, long), (60, 25, 15))[0]
+        seconds = self.chance.choices((shortly, 1.5 * times.closed_s, long), odds)[0]
         self._faulty_until[number] = clock() + seconds + times.heartbeat_s
         begin(proxy)
         asyncio.get_running_loop().call_later(seconds, end, proxy)
@@ -284,12 +329,19 @@ class Trial:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("operations", [300, 10_000])
-def test_never_two_holders_and_nothing_is_kept_for_ever(base: Path, operations: int) -> None:
+@pytest.mark.parametrize(
+    ("operations", "times"),
+    [
+        (300, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
+        (10_000, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
+        (3000, Times(closed_s=3.0, silent_s=3.0, heartbeat_s=0.4)),
+    ],
+)
+def test_never_two_holders_and_nothing_is_kept_for_ever(base: Path, operations: int, times: Times) -> None:
     seed = int(os.environ.get("SEED") or random.randrange(1 << 32))
     print(f"SEED={seed}")
     with ExitStack() as stack:
-        trial = Trial(base, seed, stack)
+        trial = Trial(base, seed, stack, times)
         asyncio.run(trial.run(operations))
         limit_s = trial.times.silent_s + trial.times.closed_s
         wait_until(lambda: trial.service.entries() == [], trial.service.entries, limit_s + 5)

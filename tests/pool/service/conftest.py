@@ -14,7 +14,7 @@ from tests.pool.service.running_service import RunningService
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A folder that everybody may enter, with a short path: a socket's has at most 107 bytes."""
+    """A folder that everybody may enter, with a short path: a socket's has at most 96 bytes."""
     path = Path(tempfile.mkdtemp(prefix="bfs-", dir="/tmp"))
     path.chmod(0o755)
     yield path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_pool.ledger.entries import WAITING
-from tests.pool.pool_client import PoolClient, finish, uniform
+from tests.pool.pool_client import PoolClient, finish, uniform, until_told_to_wait
 from tests.pool.service.running_service import RunningService
 from tests.support.waiting import wait_until
 
@@ -68,7 +68,8 @@ def test_a_restart_keeps_what_is_held_and_serves_who_waited(
     holder = user.start("run", "-n", "2", "--", "sh", "-c", f"echo $$; cat {gate}")
     started(holder)
     waiters = [user.start("run", "-n", gpus, "--", "echo", gpus) for gpus in ("1", "2")]
-    until_waiting(service, 2)
+    for waiter in waiters:
+        until_told_to_wait(waiter)
     (held,) = (entry.entry_id for entry in service.entries() if entry.state != WAITING)
     service.end(number)
     service.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,19 @@ def test_a_restart_with_another_configuration_keeps_places(service: RunningServi
         service.start()
         with service.client() as back:
             assert come_back(back, place).position == 1
+
+
+def test_a_setting_says_how_long_places_are_kept(base: Path) -> None:
+    service = RunningService(base, "--kept-s", "0.1").start()
+    with service.client() as holder, service.client() as waiter:
+        holder.acquire(BOTH)
+        waiter.wait(BOTH)
+        service.end(signal.SIGKILL)
+        service.start()
+        try:
+            service.until_entries(1)
+        finally:
+            service.end()
 
 
 def test_a_client_that_does_not_come_back_loses_its_place(client: PoolClient) -> None:

@@ -45,8 +45,9 @@ def network(base: Path) -> Iterator[NetworkService]:
 
 def test_a_client_with_a_token_is_welcomed_and_told_the_times(network: NetworkService) -> None:
     with network.stranger() as client:
-        welcome = client.say_hello(network.token("ada"), Welcome)
+        welcome = client.say_hello(network.token("ada", lasts_s=3600), Welcome)
     assert (welcome.closed_s, welcome.silent_s, welcome.heartbeat_s) == (15, 120, 5)
+    assert welcome.token_expires_at - welcome.token_created_at == 3600
     assert welcome.simulated
     assert len(welcome.client_id) == 36
 
@@ -81,6 +82,35 @@ def test_remote_and_local_clients_are_served_in_one_order(network: NetworkServic
         assert granted.entry.entry_id == waiting.entry
         far.release(granted)
         last.expect(Granted)
+
+
+def test_a_fair_queue_knows_clients_by_the_names_of_their_tokens(base: Path) -> None:
+    """Whoever has nothing goes before the second request of a name, wherever either is."""
+    service = NetworkService(base, "--fair", "true")
+    service.start()
+    try:
+        ada, bob = service.token("ada"), service.token("bob")
+        with (
+            service.remote(ada) as first,
+            service.remote(ada) as second,
+            service.remote(ada) as third,
+            service.client() as here,
+            service.remote(bob) as other,
+        ):
+            granted = first.ask(BOTH, Granted)
+            assert second.ask(BOTH, Waiting).position == 1
+            assert third.ask(BOTH, Waiting).position == 2
+            assert here.wait(GpuRequest(2)).position == 1
+            assert other.ask(BOTH, Waiting).position == 2
+            told = second.expect_position(3)
+            assert "you hold or wait for GPUs of this pool already, and others who have less" in told.text
+            first.release(granted)
+            here.release(here.expect(Granted))
+            for client in (other, second, third):
+                granted = client.expect(Granted)
+                client.release(granted)
+    finally:
+        service.end()
 
 
 def test_a_request_that_waits_can_be_cancelled(network: NetworkService) -> None:

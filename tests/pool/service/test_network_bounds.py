@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,11 +18,13 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Hello, Look, Release, Resume
-from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused
+from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused, Welcome
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT
 from tests.pool.service.test_bounds import memory, open_files
+from tests.pool.service.timed_service import Step, read_steps
 from tests.pool.service.tls_client import HOST, NetworkService, TlsClient
 from tests.support.machine import scaled
+from tests.support.ports import free_port, return_port
 from tests.support.waiting import wait_until
 
 LIMIT_S = 20.0
@@ -70,6 +73,48 @@ def test_older_tls_is_refused(network: NetworkService, version: ssl.TLSVersion) 
     with connected(network) as plain, pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"):
         context.wrap_socket(plain, server_hostname=HOST)
     wait_until(lambda: any("no TLS connection: " in str(line.get("reason")) for line in network.log))
+
+
+def test_handshakes_of_one_address_wait_for_their_turn(base: Path) -> None:
+    """Two at once, then one a second: nobody is lost but who would have to wait for too long."""
+    port = free_port()
+    service = NetworkService(base, "--handshakes-per-address", "1", "--metrics-port", str(port))
+    service.start()
+    crowd: list[socket.socket] = []
+    try:
+        token = service.token("ada")
+        with service.remote(token) as known, service.client() as here:
+            crowd += [connected(service) for _ in range(2)]
+            with service.remote(token) as late:
+                late.ask(Alive(), Alive)
+
+            def too_many_are_refused() -> bool:
+                crowd.extend(connected(service) for _ in range(12))
+                return "this address makes too many handshakes" in said(service)
+
+            wait_until(too_many_are_refused, lambda: service.log, LIMIT_S)
+            assert delayed_handshakes(port) > 0
+            # nobody who is connected already waits for that, nor who is at the socket
+            known.ask(Alive(), Alive)
+            here.ask(Alive(), Alive)
+            service.client().close()
+    finally:
+        for plain in crowd:
+            plain.close()
+        service.end()
+        return_port(port)
+
+
+def delayed_handshakes(port: int) -> float:
+    with urlopen(f"http://{HOST}:{port}/metrics", timeout=scaled(LIMIT_S)) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("bitfusion_pool_handshakes_delayed_total"):
+                return float(line.split()[1])
+    raise AssertionError("no such metric")
+
+
+def said(service: NetworkService) -> str:
+    return " ".join(str(line.get("reason")) for line in service.log)
 
 
 def test_who_does_not_finish_is_sent_away_and_makes_room(network: NetworkService) -> None:
@@ -242,6 +287,18 @@ class Attackers:
         self.living.close()
 
 
+class TimedService(NetworkService):
+    """One that tells afterwards what it spent its time on."""
+
+    def command(self) -> list[str]:
+        python, _, _, *words = super().command()
+        return [python, "-m", "tests.pool.service.timed_service", str(self.folder.parent / "steps"), *words]
+
+    def longest_steps(self) -> list[Step]:
+        """Once it has ended."""
+        return read_steps(self.folder.parent / "steps")
+
+
 def client_hello() -> bytes:
     """The first bytes of a handshake."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -287,9 +344,45 @@ def attack_and_look(service: NetworkService, warm_up: int, count: int) -> None:
 )
 def test_attacks_leave_memory_flat_and_others_served(base: Path, warm_up: int, count: int) -> None:
     # the owner of the lease that is attacked says nothing all that time
-    service = NetworkService(base, "--messages-per-user", "100000", "--silent-s", "3600")
+    service = TimedService(base, "--messages-per-user", "100000", "--silent-s", "3600")
     service.start()
     try:
         attack_and_look(service, warm_up, count)
     finally:
         service.end()
+    for step in service.longest_steps():
+        print(f"{step.own_s * 1000:6.1f} ms of its own, {step.took_s * 1000:6.1f} ms in all: {step.what}")
+    assert service.longest_steps()[0].own_s < scaled(0.5)
+
+
+def test_a_request_that_is_too_long_is_refused_in_words(network: NetworkService) -> None:
+    """One with 600 filters kept everybody waiting for 120 ms, again and again, as long as it waited."""
+    many = Acquire(GpuRequest(filters=(("device.id", "0"),) * 17))
+    long = Acquire(GpuRequest(servers=tuple(f"10.0.0.{number}:56001" for number in range(200))))
+    with network.remote(network.token("ada")) as client, network.client() as here:
+        for one in (client, here):
+            refused = one.ask(many, Refused)
+            assert refused.code == refusal_codes.INVALID_REQUEST
+            assert refused.message == "this request has 17 filters, and this pool takes 16"
+            assert refused.next_step == "name fewer filters and servers"
+            refused = one.ask(long, Refused)
+            assert refused.message == "this request has 3712 bytes, and this pool takes 2048"
+        client.ask(Acquire(GpuRequest(filters=(("device.id", "0"),) * 16)), Granted)
+
+
+def test_the_routes_of_clients_are_counted(base: Path) -> None:
+    port = free_port()
+    service = NetworkService(base, "--metrics-port", str(port))
+    service.start()
+    try:
+        token = service.token("ada")
+        with service.remote(token), service.remote(token), service.stranger() as behind_a_proxy:
+            behind_a_proxy.segment += 1
+            behind_a_proxy.say_hello(token, Welcome)
+        with urlopen(f"http://{HOST}:{port}/metrics", timeout=scaled(LIMIT_S)) as answer:
+            lines = answer.read().decode().splitlines()
+        assert 'bitfusion_pool_remote_connected_total{route="direct"} 2.0' in lines
+        assert 'bitfusion_pool_remote_connected_total{route="indirect"} 1.0' in lines
+    finally:
+        service.end()
+        return_port(port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ import pytest
 
 from bitfusion_client.client_reports import parse_list_gpus
 from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.magic.commands import RunClient, answer
 from bitfusion_pool.messages.from_client import Acquire, Look
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused
+from tests.kernel.magic.kernel_view import FakeKernel
 from tests.pool.inventory.nvidia.fake_machine import (
     LOST,
     MISMATCH,
@@ -246,9 +249,40 @@ def test_what_others_use_is_shown_and_not_handed_out(
     percent = become(nvidia, machine, busy, card(TWO, percent=None))
     assert user.do("smi").stdout == SMI.format(outside=OUTSIDE, percent=percent)
     listed = parse_list_gpus(user.do("list_gpus").stdout)[0].gpus[0]
-    assert (listed.free_mib, listed.holders) == (11000, (OUTSIDE,))
+    assert (listed.free_mib, listed.notes, listed.holders) == (11000, (OUTSIDE,), ())
     taken = user.do("run", "-n", "1", "-p", "0.8", "--", "printenv", "CUDA_VISIBLE_DEVICES")
     assert taken.stdout == f"{TWO}\n"
+
+
+def test_a_notebook_shows_who_holds_what_and_what_others_use(
+    user: PoolClient, nvidia: RunningService, machine: FakeMachine
+) -> None:
+    asked = answer("pool", FakeKernel())
+    assert isinstance(asked, RunClient)
+    assert asked.render is not None
+    busy = card(ONE, used=5000, processes=[[NOBODY, 5000]])
+    lost = card(TWO, fails={"nvmlDeviceGetMemoryInfo_v2": LOST})
+    with nvidia.client() as holder, nvidia.client() as waiter:
+        held = holder.acquire(GpuRequest(1, 0.5, filters=(("device.id", "0"),)), "digits.ipynb")
+        become(nvidia, machine, busy, lost)
+        waiter.wait(GpuRequest(1, filters=(("device.id", "0"),)), "later.ipynb")
+        listed = user.do(asked.subcommand)
+        shown = asked.render(listed.stdout)
+    assert listed.returncode == 0, listed.stderr
+    who = held.entry.holder.user
+    lines = [re.sub(r"since [^)]+\)", "since THEN)", line) for line in shown["text/plain"].splitlines()]
+    assert lines == [
+        "server                   GPU  free memory              tasks",
+        "127.0.0.1:56001          0    3000 of 16000 MiB        1",
+        f"     {OUTSIDE}",
+        f"     8000 MiB held by {who}: digits.ipynb (1 GPU × 50 %, since THEN)",
+        "127.0.0.1:56001          1    0 of 16000 MiB           0",
+        f"     {LOST_TEXT}",
+        "Waiting:",
+        f"     position 1: {who}: later.ipynb (1 GPU, since THEN)",
+    ]
+    assert "NVIDIA Test</td>" in shown["text/html"]
+    assert "simulated" not in shown["text/html"].lower()
 
 
 def test_a_program_outside_the_pool_is_named_with_its_user(

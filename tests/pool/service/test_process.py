@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 import bitfusion_pool
+from bitfusion_client.errors import ClientFailed
 from bitfusion_client.request import GpuRequest
 from bitfusion_pool.messages.from_client import Acquire
 from bitfusion_pool.messages.from_service import Refused
+from bitfusion_pool.service.listener import bind_socket
 from bitfusion_pool.service.systemd_unit import unit_text
 from tests.pool.service.running_service import RunningService
 from tests.support.machine import scaled
@@ -68,12 +71,55 @@ def test_a_socket_where_others_could_replace_it_is_refused(base: Path) -> None:
         "use a folder that root or the service's account owns, and nobody else can change\n"
     )
     done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/{'x' * 200}")
-    assert "it has more than 107 bytes; choose a shorter path" in done.stderr
+    assert "it has more than 96 bytes; choose a shorter path" in done.stderr
     (base / "file").touch()
     done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/file")
     assert "something that is no socket has this name; move it away" in done.stderr
     done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/none/socket")
     assert f"{base}/none: No such file or directory" in done.stderr
+
+
+def test_a_socket_has_its_name_only_once_clients_can_connect(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(base / "socket")
+    names: list[list[str]] = []
+
+    class Observed(socket.socket):
+        def listen(self, *backlog: int) -> None:
+            names.append(os.listdir(base))
+            assert not os.path.lexists(path)
+            super().listen(*backlog)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", Observed)
+        listening = bind_socket(path)
+    with listening, socket.socket(socket.AF_UNIX) as client:
+        assert len(names) == 1
+        client.connect(path)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o666
+    assert os.listdir(base) == ["socket"]
+
+
+def test_of_two_services_that_start_at_once_one_has_the_socket(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(base / "socket")
+    others: list[socket.socket] = []
+
+    class Slow(socket.socket):
+        def listen(self, *backlog: int) -> None:
+            other = socket.socket(socket.AF_UNIX)
+            other.bind(path)
+            others.append(other)
+            super().listen(*backlog)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", Slow)
+        with pytest.raises(ClientFailed, match=f"cannot listen at {path}: File exists"):
+            bind_socket(path)
+    others[0].close()
+    assert os.listdir(base) == ["socket"]
 
 
 def test_a_wrong_setting_is_one_line(base: Path) -> None:

@@ -53,6 +53,7 @@ class Client:
     clock: Clock
     request: QueuedRequest | None = None
     told: list[str] = field(default_factory=list)
+    number: int = 0
 
     def __post_init__(self) -> None:
         self.heard_at = self.clock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +16,17 @@ from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, End, Release, Renew, Resume
-from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed, Waiting, Welcome
+from bitfusion_pool.messages.from_service import (
+    DIRECT,
+    INDIRECT,
+    Granted,
+    Refused,
+    Released,
+    Renewed,
+    Waiting,
+    Welcome,
+)
+from tests.pool.network.cutting_proxy import CuttingProxy, Side
 from tests.pool.service.tls_client import HOST, NetworkService, TlsClient, half, refusal
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -68,6 +79,88 @@ def test_a_lease_whose_client_does_not_come_back_goes_to_the_next(start: Start) 
     assert refused.message == (
         f"there is no lease {granted.entry.entry_id} with this secret of yours: it has ended"
     )
+
+
+BREAKS: dict[str, Callable[[TlsClient, CuttingProxy], None]] = {
+    "reset by the client's machine": lambda client, network: client.reset(),
+    "reset by the network": lambda client, network: network.reset(),
+    "killed behind a proxy": lambda client, network: client.cut(),
+    "ended by a proxy for the service alone": lambda client, network: network.end(told=Side.SERVICE),
+}
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_an_end_that_the_clients_own_machine_has_not_made_is_silence(start: Start, how: str) -> None:
+    silent_s = scaled(2.0)
+    service = start("--closed-s", "0.2", "--heartbeat-s", "0.1", "--silent-s", f"{silent_s:g}")
+    with CuttingProxy(service.port, as_router="proxy" not in how) as network:
+        client = TlsClient(network.port, service.authority)
+        with client:
+            welcome = client.say_hello(service.token("ada"), Welcome)
+            assert welcome.route == (INDIRECT if "proxy" in how else DIRECT)
+            client.ask(half(), Granted)
+            heard_at = time.monotonic()
+            BREAKS[how](client, network)
+            service.until_entries(0)
+            assert time.monotonic() - heard_at >= silent_s - 0.01
+
+    def reasons() -> list[object]:
+        return [line["reason"] for line in service.log if line["message"] == "remote lease lost"]
+
+    wait_until(lambda: reasons() == ["silent"], reasons)
+
+
+def test_behind_routers_the_end_of_a_client_that_is_killed_is_its_own(start: Start) -> None:
+    service = start(*SOON)
+    with CuttingProxy(service.port, as_router=True) as network:
+        with TlsClient(network.port, service.authority) as client:
+            assert client.say_hello(service.token("ada"), Welcome).route == DIRECT
+            client.ask(half(), Granted)
+        service.until_entries(0)
+
+
+def test_a_client_that_does_not_tell_its_segment_size_is_taken_to_be_behind_a_proxy(start: Start) -> None:
+    service = start(*NEVER)
+    with service.stranger() as client:
+        client.segment = 0
+        assert client.say_hello(service.token("ada"), Welcome).route == INDIRECT
+
+
+def test_the_log_says_how_the_client_of_a_lease_has_come(start: Start) -> None:
+    service = start(*NEVER)
+    with service.stranger() as far, service.client() as here:
+        far.segment += 1
+        far.say_hello(service.token("ada"), Welcome)
+        far.release(far.ask(half(), Granted))
+        with service.remote(service.token("bob")) as near:
+            near.release(near.ask(half(), Granted))
+        here.release(here.acquire())
+
+    def routes() -> list[object]:
+        return [line["route"] for line in service.log if line["message"] == "lease granted"]
+
+    wait_until(lambda: routes() == ["indirect", "direct", "local"], routes)
+
+
+@pytest.mark.parametrize("how", ["killed", "reset"])
+def test_a_reservation_that_was_given_back_is_kept_while_its_user_may_believe_in_it(
+    start: Start, how: str
+) -> None:
+    service = start(*SOON)
+    token = service.token("ada")
+    with service.remote(token) as client:
+        reserved = client.ask(half(RESERVED), Granted)
+        entry_id = reserved.entry.entry_id
+        user = service.remote(token)
+        user.come_back(reserved, Granted)
+        assert client.ask(Release(entry_id, reserved.secret), Released) == Released(entry_id, True)
+        if how == "killed":
+            user.cut()
+            service.until_entries(0)
+        else:
+            user.reset()
+            time.sleep(0.5)  # more than twice `closed_s`
+            assert len(service.entries()) == 1
 
 
 def test_silence_on_an_open_connection_frees_a_lease_and_is_told(start: Start) -> None:
@@ -168,6 +261,25 @@ def test_a_second_connection_replaces_the_first_which_is_told_and_closed(start: 
         second.release(granted)
 
 
+def test_a_word_that_comes_late_on_an_earlier_connection_takes_nothing_back(start: Start) -> None:
+    """A keeper was killed that had dialed; its successor has the lease when the network lets that through."""
+    service = start(*SOON)
+    token = service.token("ada")
+    with service.remote(token) as first:
+        granted = first.ask(half(), Granted)
+        with service.remote(token) as held_up, service.remote(token) as successor:
+            successor.come_back(granted, Granted)
+            assert held_up.come_back(granted, Refused).code == refusal_codes.REPLACED
+            assert held_up.receive() is None
+            held_up.cut()
+            time.sleep(0.5)  # more than twice `closed_s`
+            assert successor.ask(Alive(), Alive) == Alive()
+            assert len(service.entries()) == 1
+            successor.reset()
+        with service.remote(token) as next_one:
+            next_one.come_back(granted, Granted)
+
+
 def test_a_secret_is_worth_nothing_without_its_lease_or_under_another_token(start: Start) -> None:
     service = start(*NEVER)
     with service.remote(service.token("ada")) as owner, service.remote(service.token("eve")) as other:
@@ -248,6 +360,7 @@ def test_the_gpus_of_a_revoked_client_are_free_soon_after_it_has_hung_up(start: 
         client.ask(half(), Granted)
         service.revoke("ada")
         assert client.expect(Refused).code == refusal_codes.WRONG_TOKEN
+        assert client.receive() is None
     service.until_entries(0)
 
 

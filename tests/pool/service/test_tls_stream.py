@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,3 +169,59 @@ def test_tls_is_not_renegotiated_and_not_older_than_1_2(tmp_path: Path) -> None:
     context = server_context(str(tmp_path / "server.pem"))
     assert context.options & ssl.OP_NO_RENEGOTIATION
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize("seen", ["before", "later"])
+def test_who_ends_it_in_order_is_seen_to_have_gone(loop: asyncio.AbstractEventLoop, seen: str) -> None:
+    ours, theirs = connection()
+    if seen == "before":
+        theirs.close()
+    gone: list[bool] = []
+    Linger(loop).close(ours, lambda: gone.append(True))
+    if seen == "later":
+        loop.run_until_complete(asyncio.sleep(0))
+        assert gone == []
+        theirs.close()
+    while ours.fileno() >= 0:
+        loop.run_until_complete(asyncio.sleep(0.01))
+    assert gone == [True]
+
+
+@pytest.mark.parametrize("told", ["by the end itself", "by a call before", "later"])
+def test_a_connection_that_is_reset_says_nothing_of_the_other_side(
+    loop: asyncio.AbstractEventLoop, told: str
+) -> None:
+    ours, theirs = connection()
+    gone: list[bool] = []
+    if told == "later":
+        Linger(loop).close(ours, lambda: gone.append(True))
+        reset(theirs)
+        while ours.fileno() >= 0:
+            loop.run_until_complete(asyncio.sleep(0.01))
+        assert gone == []
+        return
+    reset(theirs)
+    with select.epoll() as poll:
+        poll.register(ours, select.EPOLLHUP)
+        assert poll.poll(10)
+    if told == "by a call before":
+        with pytest.raises(ConnectionError):
+            ours.recv(1)
+    Linger(loop).close(ours, lambda: gone.append(True))
+    assert ours.fileno() == -1
+    loop.run_until_complete(asyncio.sleep(0))
+    assert gone == []
+
+
+def connection() -> tuple[socket.socket, socket.socket]:
+    """Our end and theirs of a TCP connection."""
+    with socket.create_server((HOST, 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
+    ours.setblocking(False)
+    return ours, theirs
+
+
+def reset(end: socket.socket) -> None:
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()

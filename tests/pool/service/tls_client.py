@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import subprocess
 import time
 from datetime import datetime, timezone
@@ -13,9 +14,9 @@ from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.access.client_files import certificate_for_clients
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.access.token_file import change_tokens, read_tokens
-from bitfusion_pool.access.token_rules import Limits
+from bitfusion_pool.access.token_rules import IssuerBounds, Limits
 from bitfusion_pool.access.tokens import Tokens
-from bitfusion_pool.messages.from_client import Acquire, Hello, Release, Resume
+from bitfusion_pool.messages.from_client import SEGMENTS, Acquire, Hello, Release, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting, Welcome
 from bitfusion_pool.messages.message import PROTOCOL, Message
 from tests.pool.service.running_service import RunningService
@@ -26,11 +27,27 @@ from tests.support.ports import free_port
 HOST = "127.0.0.1"
 
 
+def connected(port: int, segment: int, timeout_s: float) -> socket.socket:
+    """A connection to this port, for which this maximum segment size is announced."""
+    plain = socket.socket()
+    try:
+        plain.settimeout(timeout_s)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
+        plain.connect((HOST, port))
+    except BaseException:
+        plain.close()
+        raise
+    return plain
+
+
 class TlsClient(SocketClient):
-    """One connection over TLS."""
+    """One connection over TLS. `segment` is what it tells in its hello, and announces."""
 
     def __init__(self, port: int, authority: str) -> None:
-        plain = socket.create_connection((HOST, port), scaled(LIMIT_S))
+        self.segment = SEGMENTS[0]
+        plain = connected(port, self.segment, scaled(LIMIT_S))
+        # as the real one: else the first message waits for 40 ms, until the handshake is acknowledged
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self.socket = client_context(authority).wrap_socket(plain, server_hostname=HOST)
         except BaseException:
@@ -45,7 +62,7 @@ class TlsClient(SocketClient):
         return self.socket.recv(1 << 16)
 
     def say_hello(self, token: str, kind: type[M]) -> M:
-        return self.ask(Hello(PROTOCOL, "test", token), kind)
+        return self.ask(Hello(PROTOCOL, "test", token, self.segment), kind)
 
     def release(self, granted: Granted) -> None:
         released = self.ask(Release(granted.entry.entry_id, granted.secret), Released)
@@ -59,7 +76,12 @@ class TlsClient(SocketClient):
         return found
 
     def cut(self) -> None:
-        """End without a word, as a connection that breaks."""
+        """End without a word, as a process that is killed."""
+        self.socket.close()
+
+    def reset(self) -> None:
+        """As a network that breaks the connection."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
 
@@ -68,7 +90,9 @@ class NetworkService(RunningService):
 
     def __init__(self, base: Path, *options: str) -> None:
         self.port = free_port()
-        super().__init__(base, "--listen", f"{HOST}:{self.port}", *options)
+        # all clients of a test have one address
+        unpaced = "--handshakes-per-address", "1000000"
+        super().__init__(base, "--listen", f"{HOST}:{self.port}", *unpaced, *options)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         create_certificates(str(self.folder), [HOST], datetime.now(timezone.utc))
 
@@ -76,14 +100,20 @@ class NetworkService(RunningService):
     def authority(self) -> str:
         return certificate_for_clients(str(self.folder))
 
-    def token(self, name: str, limits: Limits | None = None, lasts_s: float = 3600) -> str:
+    def token(
+        self,
+        name: str,
+        limits: Limits | None = None,
+        lasts_s: float = 3600,
+        may_issue: IssuerBounds | None = None,
+    ) -> str:
         """Issue one."""
         text = ""
 
         def change(tokens: Tokens) -> Tokens:
             nonlocal text
             now = time.time()
-            changed, text = tokens.with_new(name, now + lasts_s, limits or Limits(), now)
+            changed, text = tokens.with_new(name, now + lasts_s, limits or Limits(), now, may_issue)
             return changed
 
         change_tokens(str(self.folder), change)
