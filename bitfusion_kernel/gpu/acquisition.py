@@ -27,6 +27,7 @@ from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 if TYPE_CHECKING:
+    from bitfusion_kernel.gpu.pod_wait import PodWait
     from bitfusion_kernel.gpu.pool_outage import PoolOutage
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 
@@ -93,6 +94,8 @@ class Acquisition:
         """Who waits before this attempt, likewise."""
         self.why = ""
         """Why it waits, where the client says more than who holds the GPUs."""
+        self.pod_wait: PodWait | None = None
+        """In a pod: the wait for its budget, which comes before the one for the pool."""
         self.outage: PoolOutage | None = None
         """When its pool was out of reach last, or is so now; None if it never was."""
         self.lost = ""
@@ -115,6 +118,8 @@ class Acquisition:
 
         False if it is not the client's own (the kernel wrote it).
         """
+        if self.waits_for_pod and self._on_pod_line(text):
+            return True
         line = parse_line(text)
         if isinstance(line, Unknown) and self.launched_at is not None:
             if not text.strip() and self._last_was_clients:
@@ -127,8 +132,7 @@ class Acquisition:
         if isinstance(line, Unknown):
             pass
         elif isinstance(line, Waiting):
-            self.queue_position, self.queue_length = line.queue_position, line.queue_length
-            self.held_by, self.before, self.why = line.held_by, line.before, line.why
+            self._on_waiting(line)
         elif isinstance(line, Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
         elif isinstance(line, Locked):
@@ -147,6 +151,25 @@ class Acquisition:
         self.log.append(text)
         return True
 
+    def _on_pod_line(self, text: str) -> bool:
+        """A line about the pod's budget; False for any other."""
+        assert self.pod_wait is not None
+        line = self.pod_wait.on_line(text)
+        if line is None:
+            return False
+        self.log.append(text)
+        if isinstance(line, Waiting):
+            self._on_waiting(line)
+            return True
+        self.request = getattr(line, "request", self.request)
+        self.queue_position = self.queue_length = None
+        self.held_by = self.before = ()
+        return True
+
+    def _on_waiting(self, line: Waiting) -> None:
+        self.queue_position, self.queue_length = line.queue_position, line.queue_length
+        self.held_by, self.before, self.why = line.held_by, line.before, line.why
+
     def on_launched(self, event: LaunchedEvent, now: float) -> None:
         """The launcher runs under the wrapper: the GPUs are granted and the kernel is starting."""
         self.launched_at = now
@@ -157,6 +180,16 @@ class Acquisition:
     def granted(self) -> bool:
         """Whether the wrapper has got GPUs and runs the launcher."""
         return self.launched_at is not None
+
+    @property
+    def waits_for_pod(self) -> bool:
+        """Whether the pool has not been asked yet, because other kernels of this pod hold its budget."""
+        return self.pod_wait is not None and not self.pod_wait.over
+
+    @property
+    def asked_for(self) -> str:
+        """What is asked for, as text."""
+        return self.request.describe() if self.pod_wait is None else self.pod_wait.describe(self.request)
 
     @property
     def simulated(self) -> bool:

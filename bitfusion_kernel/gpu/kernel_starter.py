@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.request_note import RequestNote
+    from bitfusion_kernel.pod.facts import Pod
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.arguments import ProxyArguments
     from bitfusion_kernel.settings.resolve import Settings
@@ -152,6 +153,27 @@ class KernelStarter:
                 self._check_what_was_noted(self._chosen)
         return self._chosen or self.settings.request
 
+    @property
+    def pod(self) -> Pod | None:
+        """The pod with an injected client in which this runs, if it does. Raises WrongSetting."""
+        return self.settings.pod
+
+    @property
+    def takes_what_is_left(self) -> bool:
+        """Whether the next start takes what is left of the pod's budget, `request` at most.
+
+        Raises:
+            WrongSetting: As `request`.
+        """
+        return self.request is not None and self._chosen is None and self.settings.takes_what_is_left
+
+    def check_budget(self, request: GpuRequest) -> None:
+        """Raise OverBudget if the pod can never have this; anything goes outside pods."""
+        if self.pod is not None:
+            from bitfusion_kernel.pod.over_budget import check_fits
+
+            check_fits(self.pod.budget, request)
+
     def _check_what_was_noted(self, request: GpuRequest) -> None:
         from bitfusion_client.errors import WrongSetting
 
@@ -226,6 +248,7 @@ class KernelStarter:
         from bitfusion_kernel.processes.messages import StartCommand
 
         request = self.request
+        self.check_budget(request)
         client = self.find_client()
         self._number += 1
         try:
@@ -242,15 +265,22 @@ class KernelStarter:
         if self._wrapped.language == "python":
             options.append(MAGIC_EXTENSION)
         program = launcher.command(sys.executable, socket_path, self._wrapped.command(path, options))
-        argv = run_command(client.path, request, program)
+        argv, held_file = run_command(client.path, request, program), ""
         environment = self.client_environment()
         environment.update(self._wrapped.env)
         notebook = os.path.basename(environment.get("JPY_SESSION_NAME", ""))
         environment.setdefault("BITFUSION_LABEL", notebook or "a Jupyter kernel")
+        acquisition = Acquisition(self._number, request, time.monotonic())
+        if self.pod is not None:
+            from bitfusion_kernel.gpu.pod_wait import PodStart
+
+            left = self.takes_what_is_left
+            start = PodStart(self.pod, request, notebook, os.environ, takes_what_is_left=left)
+            argv, held_file = start.command(argv, client.path, program), start.entry
+            acquisition.pod_wait = start.wait
         environment[PROXY_SOCKET_VARIABLE] = os.path.join(folder, "proxy")
         environment[FILES_PREFIX_VARIABLE] = self.files_prefix
-        self._supervisor.start(StartCommand(self._number, argv, environment, socket_path))
-        acquisition = Acquisition(self._number, request, time.monotonic())
+        self._supervisor.start(StartCommand(self._number, argv, environment, socket_path, held_file))
         acquisition.kernel_connection = connection
         return acquisition
 

@@ -29,7 +29,7 @@ _LIMITS_OF_START = (
 
 def start_waits(acquisition: Acquisition) -> str:
     """The kernel is not ready before it has its GPU, and nothing else shows that it waits."""
-    return f"the kernel is ready when it has {acquisition.request.describe()}{_in_the_queue(acquisition)}"
+    return f"the kernel is ready when it has {acquisition.asked_for}{_in_the_queue(acquisition)}"
 
 
 def start_given_up(acquisition: Acquisition, now: float) -> str:
@@ -46,11 +46,11 @@ def cell_given_up(acquisition: Acquisition, seconds: float) -> str:
 def error_of_cell_given_up(acquisition: Acquisition, seconds: float) -> WaitCancelled:
     """The same, for that cell."""
     answered = f"the kernel was shut down {_after(acquisition, seconds)}"
-    return WaitCancelled(acquisition.request, answered, ENDED_BY_LIMIT)
+    return WaitCancelled(acquisition.asked_for, answered, ENDED_BY_LIMIT)
 
 
 def _after(acquisition: Acquisition, seconds: float) -> str:
-    asked = acquisition.request.describe()
+    asked = acquisition.asked_for
     return f"after {elapsed_text(seconds)} of waiting for {asked}{_in_the_queue(acquisition)}"
 
 

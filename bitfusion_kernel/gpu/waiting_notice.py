@@ -28,6 +28,7 @@ class WaitingNotice(NamedTuple):
         before: Who waits before this cell, likewise.
         why: Why it waits, where the client says more.
         outage: That the pool is out of reach, while it is.
+        in_pod: Whether it waits for the budget of its pod, and the pool has not been asked.
         unattended: Whether nobody watches the cell, but perhaps a tool that limits its time.
     """
 
@@ -41,6 +42,7 @@ class WaitingNotice(NamedTuple):
     before: tuple[str, ...] = ()
     why: str = ""
     outage: str = ""
+    in_pod: bool = False
     unattended: bool = False
 
 
@@ -50,7 +52,7 @@ def notice_of(
     """What there is to show of an attempt to get GPUs, for a cell that waits since `asked_at`."""
     outage = acquisition.outage
     return WaitingNotice(
-        acquisition.request.describe(),
+        acquisition.asked_for,
         seconds,
         asked_at,
         acquisition.granted,
@@ -60,6 +62,7 @@ def notice_of(
         acquisition.before,
         acquisition.why,
         outage.headline(asked_at + seconds) if outage is not None and outage.lasts else "",
+        acquisition.waits_for_pod,
         unattended,
     )
 
@@ -73,6 +76,9 @@ def render(notice: WaitingNotice) -> dict[str, str]:
     plain = [headline, *details]
     rows = "".join(f"<div{_indent(line)}>{escape(line.strip())}</div>" for line in details)
     if not notice.granted:
+        if notice.in_pod:
+            plain.append(_HOW_TO_GO_ON)
+            rows += f"<div>{_HOW_TO_GO_ON}</div>"
         plain.append(_HOW_TO_STOP.format(button=""))
         rows += f"<div>{_HOW_TO_STOP.format(button=' (■)')}</div>"  # terminals have no such button
         if notice.unattended:
@@ -87,6 +93,7 @@ def render(notice: WaitingNotice) -> dict[str, str]:
     return {"text/plain": "\n".join(plain), "text/html": html}
 
 
+_HOW_TO_GO_ON = "It runs as soon as such a kernel is shut down (in JupyterLab: Kernel, Shut Down Kernel)."
 _HOW_TO_STOP = "To stop waiting, interrupt the kernel{button}. The notebook is not lost."
 
 
@@ -106,7 +113,11 @@ def _headline(notice: WaitingNotice) -> str:
 
 
 def _details(notice: WaitingNotice) -> list[str]:
-    if notice.queue_position is None:
+    if notice.in_pod:
+        lines = ["Notebooks of this pod hold its budget"]
+        if notice.queue_position is not None:
+            lines[0] += f" · position {notice.queue_position} of {notice.queue_length} among those that wait"
+    elif notice.queue_position is None:
         lines = ["The pool has not reported a position"]
     else:
         lines = [f"Position {notice.queue_position} of {notice.queue_length} in the queue"]

@@ -50,7 +50,8 @@ def check_settings(spec: InstalledSpec, subject: str) -> Finding:
         settings = current_settings(kernelspec.entry_options(spec.kernel), os.environ)
     except BitfusionError as error:
         return Finding.from_error(subject, error)
-    found = f"{settings.request.describe()}, acquire {settings.acquire}"
+    left = "what is left of " if settings.takes_what_is_left else ""
+    found = f"{left}{settings.request.describe()}, acquire {settings.acquire}"
     odd = hints(os.environ)
     if odd:
         return Finding(WARN, subject, f"{found}; {' '.join(odd)}", "correct the variable, or remove it")

@@ -10,6 +10,7 @@ from bitfusion_kernel.install import kernelspec, spec_store
 from bitfusion_kernel.install.check_client import check_client
 from bitfusion_kernel.install.check_environment import check_bytecode, check_pidfds, check_private_folder
 from bitfusion_kernel.install.check_kernelspec import check_kernelspec
+from bitfusion_kernel.install.check_pod import check_pod
 from bitfusion_kernel.install.check_process_1 import check_process_1
 from bitfusion_kernel.install.finding import FAIL, Finding
 from bitfusion_kernel.install.spec_store import InstalledSpec
@@ -53,6 +54,10 @@ def _environment(_: list[InstalledSpec]) -> Iterator[Finding]:
     yield check_bytecode()
 
 
+def _pod(_: list[InstalledSpec]) -> Iterator[Finding]:
+    yield from check_pod(os.environ)
+
+
 def _clients(specs: list[InstalledSpec]) -> Iterator[Finding]:
     """Each client once: it is the same for all specs, unless one names its own."""
     asked: set[str | None] = set()
@@ -70,5 +75,6 @@ CHECKS: tuple[Callable[[list[InstalledSpec]], Iterator[Finding]], ...] = (
     _kernelspecs,
     _environment,
     _clients,
+    _pod,
 )
 """What the doctor looks at, in this order; each check gets the specs that Jupyter sees."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bitfusion_client.command_line import parse_options
 from bitfusion_client.errors import UsageError
 from bitfusion_client.request import GpuRequest
-from bitfusion_kernel.magic import pool_table, status_text
+from bitfusion_kernel.magic import pod_budget, pool_table, status_text
 from bitfusion_kernel.magic.cell import CELL_MAGIC
 from bitfusion_kernel.magic.kernel_view import KernelView
 from bitfusion_kernel.magic.pool_limits import check_satisfiable
@@ -156,7 +156,7 @@ def _acquire(kernel: KernelView, words: list[str]) -> Answer:
 )
 def _request(kernel: KernelView, words: list[str]) -> Answer:
     if not words:
-        return Text(f"The next start asks for {kernel.request.describe()}.")
+        return Text(f"The next start asks for {_next_request(kernel)}.")
     if words == [RESET]:
         return _reset_request(kernel)
     before = kernel.request
@@ -199,10 +199,19 @@ _BY_SETTINGS = "Set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY ins
 
 def _reset_request(kernel: KernelView) -> Answer:
     kernel.forget_request()
-    asked = f"{kernel.request.describe()}, as its settings say."
+    asked = f"{_next_request(kernel)}, as its settings say."
     if kernel.acquisition is None:
         return Text(f"The next cell asks for {asked}")
     return Text(f"Noted: {asked} This kernel keeps what it has; restart it to get the new size.")
+
+
+def _next_request(kernel: KernelView) -> str:
+    standing = kernel.pod_budget
+    if standing is None or not kernel.takes_what_is_left:
+        return kernel.request.describe()
+    return (
+        f"what is left of this pod's budget (of {kernel.request.describe()} now {standing.describe_left()})"
+    )
 
 
 def _kept_size(before: GpuRequest, now: GpuRequest) -> str:
@@ -214,9 +223,16 @@ def _kept_size(before: GpuRequest, now: GpuRequest) -> str:
     return f" Of each GPU {share}, as before; -p 1 takes whole GPUs."
 
 
-@_subcommand("pool", "the pool as a table: servers, GPUs, who holds them, who waits")
+@_subcommand(
+    "pool", "the pool as a table: servers, GPUs, who holds them, who waits; in a pod also its budget"
+)
 def _pool(kernel: KernelView, words: list[str]) -> Answer:
-    return RunClient("list_gpus", pool_table.render)
+    standing = kernel.pod_budget
+    if standing is None:
+        return RunClient("list_gpus", pool_table.render)
+    return RunClient(
+        "list_gpus", lambda output: pod_budget.below(pool_table.render(output), standing, time.time())
+    )
 
 
 @_subcommand("list_gpus", "what `bitfusion list_gpus` prints")

@@ -17,7 +17,7 @@ ANSWER_LIMIT = 10.0
 """Seconds until a proxy that does not answer is reported: it may ask the bitfusion client, for 5 s."""
 
 
-def ask_proxy(words: str) -> dict[str, str]:
+def ask_proxy(words: str) -> dict[str, Any]:
     """The proxy's answer to one line, in the form that `proxy.magic_socket` describes.
 
     Raises:
@@ -32,7 +32,7 @@ def ask_proxy(words: str) -> dict[str, str]:
         chunks = []
         while chunk := connection.recv(65536):
             chunks.append(chunk)
-    answer: dict[str, str] = json.loads(b"".join(chunks))
+    answer: dict[str, Any] = json.loads(b"".join(chunks))
     return answer
 
 
@@ -45,6 +45,10 @@ def bitfusion(line: str) -> None:
         return
     if "error" in answer:
         print(answer["error"], file=sys.stderr)
+    elif "bundle" in answer:
+        from IPython.display import display
+
+        display(answer["bundle"], raw=True)  # type: ignore[no-untyped-call]  # IPython's
     elif "client" in answer:
         _run_client(answer.get("path", "bitfusion"), answer["client"])
     else:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from bitfusion_client.find_client import FoundClient
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
+    from bitfusion_kernel.pod.standing import Standing
 
 
 class KernelView(Protocol):
@@ -37,8 +38,24 @@ class KernelView(Protocol):
     def hints(self) -> list[str]:
         """What is odd in the settings, though nothing is wrong: a line each."""
 
+    @property
+    def takes_what_is_left(self) -> bool:
+        """Whether the next start takes what is left of the pod's budget, `request` at most.
+
+        Raises:
+            WrongSetting: A setting has a wrong value.
+        """
+
+    @property
+    def pod_budget(self) -> Standing | None:
+        """How the budget of the pod stands now; None outside pods with an injected client.
+
+        Raises:
+            WrongSetting: A setting has a wrong value.
+        """
+
     def check_request(self, request: GpuRequest) -> None:
-        """Raise WrongSetting if `choose_request` would."""
+        """Raise WrongSetting if `choose_request` would, OverBudget if no start could ever get it."""
 
     def choose_request(self, request: GpuRequest) -> None:
         """Ask for `request` from the next start on, also after restarts.

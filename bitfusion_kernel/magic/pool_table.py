@@ -28,10 +28,8 @@ def render(list_gpus_output: str) -> dict[str, str]:
     rows = [(server, gpu) for server in servers for gpu in server.gpus]
     plain = [_PLAIN_HEAD]
     for server, gpu in rows:
-        plain += [_plain_row(server, gpu), *map(_indented, _first_of(gpu.holders))]
-    parts = [
-        _html_row(server, gpu) + _html_lines(_first_of(gpu.holders), indent=True) for server, gpu in rows
-    ]
+        plain += [_plain_row(server, gpu), *map(_indented, _lines_of(gpu))]
+    parts = [_html_row(server, gpu) + _html_lines(_lines_of(gpu), indent=True) for server, gpu in rows]
     queue = _queue(servers, parse_waiting(list_gpus_output))
     if queue:
         plain += [queue[0], *map(_indented, queue[1:])]
@@ -45,8 +43,12 @@ def _queue(servers: list[ServerStatus], waiting: tuple[str, ...]) -> list[str]:
     """A title and who waits; empty if nobody has told."""
     if waiting:
         return ["Waiting:", *_first_of(waiting)]
-    told = any(gpu.holders for server in servers for gpu in server.gpus)
+    told = any(gpu.holders or gpu.notes for server in servers for gpu in server.gpus)
     return ["Nobody waits."] if told else []
+
+
+def _lines_of(gpu: GpuStatus) -> list[str]:
+    return [*_first_of(gpu.notes), *_first_of(gpu.holders)]
 
 
 def _first_of(names: tuple[str, ...]) -> list[str]:

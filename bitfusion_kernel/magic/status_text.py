@@ -8,6 +8,7 @@ from bitfusion_client.clock_time import clock_time
 from bitfusion_client.errors import BitfusionError
 from bitfusion_kernel.gpu import simulated
 from bitfusion_kernel.gpu.waiting_notice import elapsed_text
+from bitfusion_kernel.magic import pod_budget
 
 if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
@@ -27,7 +28,8 @@ def render(kernel: KernelView, now: float, clock: float) -> str:
     notes = [("Note", line) for line in kernel.hints]
     if not kernel.running and _uses_embedded_pool(kernel):
         notes.append(("Note", f"{simulated.pool_note()}."))
-    return _aligned([*_kernel_rows(kernel, now, clock), ("Client", _client(kernel)), *notes])
+    pod = _pod_rows(kernel, clock)
+    return _aligned([*_kernel_rows(kernel, now, clock), *pod, ("Client", _client(kernel)), *notes])
 
 
 def render_lease(acquisition: Acquisition, now: float) -> str:
@@ -44,17 +46,32 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
         return [("Kernel", _runs_on(acquisition)), *outage, *lease_rows(acquisition, now)]
     rows = [
         ("Kernel", "starting" if acquisition.granted else f"waiting for a GPU at {clock_time(clock, clock)}"),
-        ("Request", acquisition.request.describe()),
+        ("Request", acquisition.asked_for),
     ]
     if acquisition.queue_position is not None:
-        rows.append(("Position", f"{acquisition.queue_position} of {acquisition.queue_length} in the queue"))
+        queue = "among the notebooks of this pod" if acquisition.waits_for_pod else "in the queue"
+        rows.append(("Position", f"{acquisition.queue_position} of {acquisition.queue_length} {queue}"))
     if not acquisition.granted:
-        rows += [("Held by", who) for who in acquisition.held_by]
-        rows += [("Before you", who) for who in acquisition.before]
+        if not acquisition.waits_for_pod:  # else the rows about the pod name them
+            rows += [("Held by", who) for who in acquisition.held_by]
+            rows += [("Before you", who) for who in acquisition.before]
         rows += [("Why", acquisition.why)] if acquisition.why else []
         rows += _outage_rows(acquisition, clock)
     waited = now - acquisition.asked_at
     rows.append(("Waited", f"{elapsed_text(waited)}, since {clock_time(clock - waited, clock)}"))
+    return rows
+
+
+def _pod_rows(kernel: KernelView, clock: float) -> Rows:
+    """The budget of the pod, and why its other kernels are not counted if they are not."""
+    try:
+        standing = kernel.pod_budget
+    except BitfusionError:
+        return []  # the row of the request says what is wrong
+    rows = [] if standing is None else pod_budget.rows(standing, clock)
+    wait = None if kernel.acquisition is None else kernel.acquisition.pod_wait
+    if wait is not None and wait.not_counted:
+        rows.append(("Note", f"The other kernels of this pod are not counted: {wait.not_counted}"))
     return rows
 
 
@@ -95,7 +112,8 @@ def lease_rows(acquisition: Acquisition, now: float) -> Rows:
 
 def _request(kernel: KernelView) -> str:
     try:
-        return kernel.request.describe()
+        asked = kernel.request.describe()
+        return f"what is left of {asked}" if kernel.takes_what_is_left else asked
     except BitfusionError as error:
         return error.user_message
 

@@ -60,7 +60,7 @@ class StartCommand(Command):
 
     `argv` is the whole command line: the wrapper, the launcher, the kernel. The launcher connects to
     `socket_path`, on which the supervisor listens from now on. `number` counts the wrappers of one proxy;
-    the wrapper's end is reported with it.
+    the wrapper's end is reported with it. `held_file`, unless empty, is made and kept locked meanwhile.
     """
 
     TYPE = "start"
@@ -68,6 +68,7 @@ class StartCommand(Command):
     argv: list[str]
     environment: dict[str, str]
     socket_path: str
+    held_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

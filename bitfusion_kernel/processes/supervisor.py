@@ -16,6 +16,7 @@ from functools import partial
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_kernel.processes import private_folder, reaper
+from bitfusion_kernel.processes.held_file import HeldFile
 from bitfusion_kernel.processes.message_connection import MessageConnection
 from bitfusion_kernel.processes.messages import (
     Command,
@@ -54,6 +55,7 @@ class Supervisor:
         self._write_ends = stdout[1], stderr[1]
         self._folder = folder
         self._wrapper: Wrapper | None = None
+        self._held_file: HeldFile | None = None
         self._handlers: dict[type[Command], Callable[[Any], None]] = {
             StartCommand: self._start,
             StopCommand: self._stop,
@@ -112,15 +114,28 @@ class Supervisor:
 
     def _start(self, command: StartCommand) -> None:
         self._folder = os.path.dirname(command.socket_path)  # another one if it had to be made again
+        self._hold(command.held_file)
         try:
             self._wrapper = Wrapper.start(command, *self._write_ends)
         except OSError as error:
+            self._release_held_file()
             what = "make the socket" if error.filename == command.socket_path else "start"
             text = f"Error: cannot {what} {error.filename or command.argv[0]}: {error.strerror}"
             self._proxy.send(OutputEvent("stderr", text))
             self._proxy.send(WrapperExitedEvent(command.number, CANNOT_EXECUTE))
         else:
             self._proxy.send(StartedEvent(self._wrapper.process.pid))
+
+    def _hold(self, path: str) -> None:
+        try:
+            self._held_file = HeldFile(path) if path else None
+        except OSError:
+            self._held_file = None  # the wrapper misses it, and tells
+
+    def _release_held_file(self) -> None:
+        if self._held_file is not None:
+            self._held_file.release()
+            self._held_file = None
 
     def _stop(self, _: StopCommand) -> None:
         if self._wrapper is not None:
@@ -149,6 +164,7 @@ class Supervisor:
             wrapper.on_time()
             return
         events: list[Event] = [*wrapper.finish(), *self._output.drain()]
+        self._release_held_file()
         events.append(WrapperExitedEvent(wrapper.number, status))
         if wrapper.stopping:
             events.append(StoppedEvent())

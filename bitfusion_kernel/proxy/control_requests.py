@@ -161,7 +161,7 @@ class ControlRequests:
 
             next_step = ENDED_BY_LIMIT
         answered = f"interrupted after {elapsed_text(waited)} of waiting"
-        error = WaitCancelled(acquisition.request, answered, next_step)
+        error = WaitCancelled(acquisition.asked_for, answered, next_step)
         self.refuse_held(error)
         self._scheduler.fail_wait(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+    from bitfusion_kernel.pod.standing import Standing
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
 
 
@@ -44,9 +46,25 @@ class ProxyKernelView:
         """What is odd in the settings, though nothing is wrong: a line each."""
         return self._starter.hints
 
+    @property
+    def takes_what_is_left(self) -> bool:
+        """Whether the next start takes what is left of the pod's budget. Raises WrongSetting."""
+        return self._starter.takes_what_is_left
+
+    @property
+    def pod_budget(self) -> Standing | None:
+        """How the budget of the pod stands now, if this is one. Raises WrongSetting."""
+        pod = self._starter.pod
+        if pod is None:
+            return None
+        from bitfusion_kernel.pod.standing import standing
+
+        return standing(pod, os.environ)
+
     def check_request(self, request: GpuRequest) -> None:
-        """Raise WrongSetting if a locked setting differs."""
+        """Raise WrongSetting if a locked setting differs, OverBudget if the pod can never have it."""
         self._starter.settings.check_unlocked(request)
+        self._starter.check_budget(request)
 
     def choose_request(self, request: GpuRequest) -> None:
         """Ask for `request` from the next start on. Raises WrongSetting, OSError, as its starter does."""

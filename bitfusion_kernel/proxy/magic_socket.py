@@ -1,8 +1,9 @@
 """The socket on which the `%bitfusion` magic of a running kernel asks the proxy.
 
 One JSON line in, one JSON line out. The question is {"words": "request -n 2"}. The answer is {"text": …} to
-print, {"error": …} to print on stderr, or {"client": "list_gpus", "path": …}: the kernel then runs the
-bitfusion client. The socket lies in the proxy's 0700 folder; the peer's user is checked all the same.
+print, {"bundle": …} to display, {"error": …} to print on stderr, or {"client": "list_gpus", "path": …}: the
+kernel then runs the bitfusion client and prints what it says. The socket lies in the proxy's 0700 folder; the
+peer's user is checked all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING
 from bitfusion_kernel.proxy.event_loop import EventLoop
 
 if TYPE_CHECKING:
-    from bitfusion_kernel.magic.commands import AskClient
+    from collections.abc import Callable, Mapping
+
+    from bitfusion_kernel.magic.commands import AskClient, RunClient
     from bitfusion_kernel.magic.kernel_view import KernelView
     from bitfusion_kernel.proxy.client_command import ClientCommand, RunClientCommand
 
@@ -94,15 +97,13 @@ class MagicSocket:
         if isinstance(answer, commands.AskClient):
             self._ask_client(connection, answer)
         elif isinstance(answer, commands.RunClient):
-            _send(connection, {"client": answer.subcommand, "path": path})
+            self._run_for(connection, answer, path)
         else:
             text = answer.meanwhile if isinstance(answer, commands.AwaitGpu) else answer.text
             _send(connection, {"text": text})
 
     def _ask_client(self, connection: socket.socket, answer: AskClient) -> None:
-        """The peer waits; everybody else is served meanwhile."""
         from bitfusion_client.errors import BitfusionError
-        from bitfusion_kernel.proxy.client_command import ASK_LIMIT
 
         def conclude(output: str | None) -> None:
             try:
@@ -110,12 +111,34 @@ class MagicSocket:
             except BitfusionError as error:
                 _send(connection, {"error": error.user_message})
 
+        self._hear_client(connection, answer.subcommand, conclude)
+
+    def _run_for(self, connection: socket.socket, answer: RunClient, path: str) -> None:
+        """What is shown as it comes, or as the client's own words where it fails, the kernel runs itself."""
+        render = answer.render
+        by_itself = {"client": answer.subcommand, "path": path}
+        if render is None:
+            _send(connection, by_itself)
+            return
+
+        def conclude(output: str | None) -> None:
+            _send(connection, by_itself if output is None else {"bundle": render(output)})
+
+        self._hear_client(connection, answer.subcommand, conclude)
+
+    def _hear_client(
+        self, connection: socket.socket, subcommand: str, conclude: Callable[[str | None], None]
+    ) -> None:
+        """The peer waits for what the client says, None if it fails; everybody else is served meanwhile."""
+        from bitfusion_client.errors import BitfusionError
+        from bitfusion_kernel.proxy.client_command import ASK_LIMIT
+
         def on_end(client: ClientCommand, status: int | None) -> None:
             del self._asking[client]
             conclude(client.output if status == 0 else None)
 
         try:
-            client = self._run_client(answer.subcommand, lambda _: None, on_end, ASK_LIMIT)
+            client = self._run_client(subcommand, lambda _: None, on_end, ASK_LIMIT)
         except BitfusionError:
             conclude(None)
         else:
@@ -135,7 +158,7 @@ class MagicSocket:
             listener.close()
 
 
-def _send(connection: socket.socket, answer: dict[str, str]) -> None:
+def _send(connection: socket.socket, answer: Mapping[str, object]) -> None:
     """Answer, unless the peer has left."""
     with connection:
         try:

@@ -1,5 +1,7 @@
 """Which settings are in force: kernelspec options < config files < environment, and what is locked.
 
+In a pod with an injected client its budget comes before all of these: what is not given is as in the budget.
+
 `%bitfusion request` comes after all of these; `Settings.check_unlocked` says whether it may.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 from bitfusion_client.errors import InvalidRequest, WrongSetting
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.pod.facts import read_pod
 from bitfusion_kernel.settings.config_path import config_files_exist
 from bitfusion_kernel.settings.sources import Given, from_config, from_environment, from_options
 from bitfusion_kernel.settings.table import (
@@ -21,10 +24,15 @@ from bitfusion_kernel.settings.table import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bitfusion_kernel.pod.facts import Pod
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is in force. `sources` tells for each setting that was given where its value was read."""
+    """What is in force. `sources` tells for each setting that was given where its value was read.
+
+    `pod` is None outside pods with an injected client.
+    """
 
     request: GpuRequest
     acquire: str
@@ -32,6 +40,12 @@ class Settings:
     silent_wait: float
     locked: tuple[str, ...]
     sources: Mapping[str, str]
+    pod: Pod | None = None
+
+    @property
+    def takes_what_is_left(self) -> bool:
+        """Whether nobody has given a size, so that the kernel takes what is left of its pod's budget."""
+        return self.pod is not None and not self.sources.keys() & _SIZE_SETTINGS
 
     def check_unlocked(self, request: GpuRequest) -> None:
         """Whether `%bitfusion request` may ask for `request`. Raises WrongSetting naming a locked setting."""
@@ -40,6 +54,9 @@ class Settings:
             if value != now and _is_locked(setting.name, self.locked):
                 shown = "whole GPUs" if value is None and setting.name in SIZES else value
                 raise WrongSetting(setting.name, shown, _lock_text(self.request, setting.name))
+
+
+_SIZE_SETTINGS = {"gpus", *SIZES}
 
 
 def current_settings(options: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -51,8 +68,9 @@ def current_settings(options: Sequence[str], environ: Mapping[str, str]) -> Sett
     Raises:
         WrongSetting: The first wrong value, in one line.
     """
+    pod = read_pod(environ)
     if not config_files_exist(environ):
-        return resolve(options, environ)
+        return resolve(options, environ, pod=pod)
     from bitfusion_kernel.settings.config_files import load_config  # traitlets: 30 ms
 
     config = load_config(environ)
@@ -61,7 +79,7 @@ def current_settings(options: Sequence[str], environ: Mapping[str, str]) -> Sett
         from bitfusion_kernel.settings.own_kernelspec import is_own
 
         own = is_own(options, environ, config.files["locked"])
-    return resolve(options, environ, config, spec_is_own=own)
+    return resolve(options, environ, config, spec_is_own=own, pod=pod)
 
 
 def resolve(
@@ -70,6 +88,7 @@ def resolve(
     config: Mapping[str, object] | None = None,
     *,
     spec_is_own: bool = False,
+    pod: Pod | None = None,
 ) -> Settings:
     """The settings in force. Pure.
 
@@ -78,11 +97,13 @@ def resolve(
         environ: The environment.
         config: What `load_config` returned.
         spec_is_own: Whether the options are the user's own, so that locks hold against them, too.
+        pod: Where this is a pod: what is given nowhere is as in its budget.
 
     Raises:
         WrongSetting: The first wrong value.
     """
     given: dict[str, Given] = {}
+    base = GpuRequest() if pod is None else pod.budget.request
     options, configured = from_options(spec_options), from_config(config or {})
     for source in (options, configured):
         _lay_over(given, source)
@@ -90,18 +111,19 @@ def resolve(
     if spec_is_own:
         # What is locked to a value has that value whatever the kernelspec says.
         open_options = {name: item for name, item in options.items() if not _names(name) & configured.keys()}
-        _refuse_locked(configured, open_options, locked, ", also for kernelspecs of your own")
+        _refuse_locked(configured, open_options, locked, base, ", also for kernelspecs of your own")
     environment = from_environment(environ)
     if locked:
-        _refuse_locked(given, environment, locked)
+        _refuse_locked(given, environment, locked, base)
     _lay_over(given, environment)
     return Settings(
-        request=_request(given),
+        request=_request(given, base),
         acquire=str(_value(given, "acquire")),
         client=str(given["client"].value) if "client" in given else None,
         silent_wait=float(str(_value(given, "silent_wait"))),
         locked=locked,
         sources={name: item.source for name, item in given.items()},
+        pod=pod,
     )
 
 
@@ -118,10 +140,15 @@ def _lay_over(given: dict[str, Given], later: Mapping[str, Given]) -> None:
         given[name] = item
 
 
-def _request(given: Mapping[str, Given]) -> GpuRequest:
-    fields = {item.request_field: given[item.name].value for item in REQUEST_SETTINGS if item.name in given}
+def _request(given: Mapping[str, Given], base: GpuRequest) -> GpuRequest:
+    fields = {item.request_field: getattr(base, item.request_field) for item in REQUEST_SETTINGS}
+    if any(size in given for size in SIZES):
+        fields.update(partial=None, memory_mib=None)
+    fields.update(
+        (item.request_field, given[item.name].value) for item in REQUEST_SETTINGS if item.name in given
+    )
     try:
-        return GpuRequest(**fields)  # type: ignore[arg-type]  # parse_value made each of its field's type
+        return GpuRequest(**fields)
     except InvalidRequest as error:
         name = next(item.name for item in REQUEST_SETTINGS if item.request_field == error.field)
         source = given[name].source if name in given else ""
@@ -129,10 +156,14 @@ def _request(given: Mapping[str, Given]) -> GpuRequest:
 
 
 def _refuse_locked(
-    given: Mapping[str, Given], later: Mapping[str, Given], locked: Sequence[str], note: str = ""
+    given: Mapping[str, Given],
+    later: Mapping[str, Given],
+    locked: Sequence[str],
+    base: GpuRequest,
+    note: str = "",
 ) -> None:
     """Raise WrongSetting if a later source differs in a locked setting; the same value is allowed."""
-    request = _request(given)
+    request = _request(given, base)
     for name, item in later.items():
         field = BY_NAME[name].request_field
         now = getattr(request, field) if field else _value(given, name)

@@ -40,6 +40,8 @@ class SupervisorHarness:
         self.events: list[Event] = []
         self.said: list[str] = []
         self._number = 0
+        self.held_file = ""
+        """What the next wrapper has held for it."""
 
     @property
     def folder(self) -> Path:
@@ -54,7 +56,7 @@ class SupervisorHarness:
         if kernel is not None:
             argv = [*argv, *launcher.command(sys.executable, path, [*PYTHON, kernel])]
         environment = dict(os.environ, BF_TEST="told", OTHER_TEST="kept", **variables)
-        self.link.start(StartCommand(self._number, argv, environment, path))
+        self.link.start(StartCommand(self._number, argv, environment, path, self.held_file))
 
     def stop(self) -> None:
         """End what runs."""

@@ -6,6 +6,8 @@ from bitfusion_client.errors import ClientNotFound, WrongSetting
 from bitfusion_client.find_client import FoundClient
 from bitfusion_client.request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.pod.over_budget import check_fits
+from bitfusion_kernel.pod.standing import Standing
 
 
 class FakeKernel:
@@ -19,12 +21,16 @@ class FakeKernel:
         self.locked = False
         self.hints: list[str] = []
         self.not_kept: OSError | None = None
+        self.takes_what_is_left = False
+        self.pod_budget: Standing | None = None
         self.client: FoundClient | None = FoundClient("/opt/bitfusion/bin/bitfusion", "path", False)
 
     def check_request(self, request: GpuRequest) -> None:
         """The administrator's lock."""
         if self.locked:
             raise WrongSetting("gpus", request.gpus, "is locked by your administrator")
+        if self.pod_budget is not None:
+            check_fits(self.pod_budget.pod.budget, request)
 
     def choose_request(self, request: GpuRequest) -> None:
         """Takes effect at once."""

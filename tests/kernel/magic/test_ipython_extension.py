@@ -54,7 +54,7 @@ def test_without_a_proxy_the_magic_says_so(
     assert "does not answer" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["pool", "list_gpus", "list_gpus  # now"])
+@pytest.mark.parametrize("command", ["list_gpus", "list_gpus  # now"])
 def test_the_kernel_runs_the_bitfusion_client_itself(
     proxy: ProxyHarness,
     monkeypatch: pytest.MonkeyPatch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_kernel.processes import private_folder
 from bitfusion_kernel.processes.messages import (
     KernelExitedEvent,
     LaunchedEvent,
@@ -266,3 +268,69 @@ def test_the_supervisor_is_deaf_to_the_terminals_signals_and_leads_a_session(
         os.kill(supervisor.link.pid, number)
     supervisor.stop()
     supervisor.until(StoppedEvent)
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_file_is_held_from_before_the_wrapper_to_its_end(
+    supervisor: SupervisorHarness, tmp_path: Path
+) -> None:
+    path = tmp_path / "account" / "entry"
+    supervisor.held_file = str(path)
+    supervisor.start(f"import os, time; print(os.path.exists({str(path)!r}), flush=True); time.sleep(60)")
+    supervisor.until_said("True")
+    assert is_locked(path)
+    supervisor.stop()
+    supervisor.until(StoppedEvent)
+    assert not path.parent.exists()
+
+
+def test_a_wrapper_that_cannot_be_started_holds_nothing(
+    supervisor: SupervisorHarness, tmp_path: Path
+) -> None:
+    supervisor.held_file = str(tmp_path / "account" / "entry")
+    supervisor.start([str(tmp_path / "none")])
+    assert supervisor.until(WrapperExitedEvent).status == 127
+    assert not (tmp_path / "account").exists()
+
+
+def test_a_file_that_cannot_be_made_does_not_keep_the_wrapper_from_its_start(
+    supervisor: SupervisorHarness, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    supervisor.held_file = str(tmp_path / "file" / "entry")
+    supervisor.start("print('runs', flush=True)")
+    supervisor.until_said("runs")
+    assert supervisor.until(WrapperExitedEvent).status == 0
+
+
+def test_a_supervisor_that_is_killed_holds_nothing(supervisor: SupervisorHarness, tmp_path: Path) -> None:
+    path = tmp_path / "account" / "entry"
+    supervisor.held_file = str(path)
+    supervisor.start(SLEEP)
+    pid = supervisor.until(StartedEvent).pid
+    assert is_locked(path)
+    os.kill(supervisor.link.pid, signal.SIGKILL)
+    supervisor.wait_for_end()
+    assert not is_locked(path), "whatever becomes of the wrapper"
+    os.kill(pid, signal.SIGKILL)
+    private_folder.remove(str(supervisor.folder))
+
+
+def test_the_next_wrapper_has_a_file_of_its_own(supervisor: SupervisorHarness, tmp_path: Path) -> None:
+    first, second = tmp_path / "account" / "first", tmp_path / "account" / "second"
+    supervisor.held_file = str(first)
+    supervisor.start("raise SystemExit(0)")
+    supervisor.until(WrapperExitedEvent)
+    assert not first.exists()
+    supervisor.held_file = str(second)
+    supervisor.start(SLEEP)
+    supervisor.until(StartedEvent)
+    assert is_locked(second)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from bitfusion_kernel.magic.pool_table import render
+from bitfusion_kernel.proxy import client_command
 from bitfusion_kernel.proxy.client_command import ClientCommand, OnEnd, OnOutput
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.magic_socket import NAME, MagicSocket
@@ -95,6 +97,21 @@ def test_answers(asked: Asked, words: str, key: str, begin: str) -> None:
 
 def test_the_client_that_the_kernel_runs_is_named(asked: Asked) -> None:
     answer = json.loads(asked.ask(b'{"words": "list_gpus"}'))
+    assert answer == {"client": "list_gpus", "path": "/opt/bitfusion/bin/bitfusion"}
+
+
+def test_the_pool_is_answered_as_the_table_that_a_cell_of_its_own_shows(asked: Asked) -> None:
+    assert json.loads(asked.ask(b'{"words": "pool"}')) == {"bundle": render(POOL + "\n")}
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit('no pool')", "import time; time.sleep(600)"])
+def test_a_client_that_fails_or_takes_long_is_left_to_the_kernel(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """Whoever waits in the cell sees what the client itself says, and can interrupt it."""
+    monkeypatch.setattr(client_command, "ASK_LIMIT", scaled(0.5))
+    asked.client = [sys.executable, "-c", code]
+    answer = json.loads(asked.ask(b'{"words": "pool"}'))
     assert answer == {"client": "list_gpus", "path": "/opt/bitfusion/bin/bitfusion"}
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.request import GpuRequest
+from bitfusion_kernel.pod.budget import Budget
+from bitfusion_kernel.pod.facts import Pod
 from bitfusion_kernel.settings.resolve import resolve
 from bitfusion_kernel.settings.sources import ConfigValues
 
@@ -109,3 +111,49 @@ def test_imports_little() -> None:
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def in_pod(request: GpuRequest) -> Pod:
+    return Pod("digits-0", "team-a", "1", "digits", "stand-in", Budget(request, 100), "/bitfusion")
+
+
+TESLA = (("device.name", "Tesla"),)
+BUDGET = GpuRequest(2, 0.5, None, TESLA, (), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "config", "request_", "takes_what_is_left"),
+    [
+        ([], {}, {}, BUDGET, True),
+        # what is given, wherever, is a size that somebody has chosen; what is not is as in the budget
+        (["--bitfusion-gpus=1"], {}, {}, GpuRequest(1, 0.5, None, TESLA, (), 60.0), False),
+        ([], {"BITFUSION_PARTIAL": "0.25"}, {}, GpuRequest(2, 0.25, None, TESLA, (), 60.0), False),
+        ([], {}, {"memory": "4Gi"}, GpuRequest(2, None, 4096, TESLA, (), 60.0), False),
+        (
+            ["--bitfusion-filter=a=b"],
+            {"BITFUSION_TIMEOUT": "5m"},
+            {},
+            GpuRequest(2, 0.5, None, (("a", "b"),), (), 300.0),
+            True,
+        ),
+        ([], {"BITFUSION_ACQUIRE": "start"}, {"locked": ["gpus", "partial"]}, BUDGET, True),
+    ],
+)
+def test_in_a_pod_what_is_not_given_is_as_in_its_budget(
+    options: list[str],
+    environ: dict[str, str],
+    config: dict[str, object],
+    request_: GpuRequest,
+    takes_what_is_left: bool,
+) -> None:
+    found = resolve(options, environ, config, pod=in_pod(BUDGET))
+    assert found.request == request_
+    assert found.takes_what_is_left is takes_what_is_left
+    assert not resolve(options, environ, config).takes_what_is_left
+
+
+def test_a_lock_without_a_value_holds_the_budgets_size() -> None:
+    pod = in_pod(BUDGET)
+    with pytest.raises(WrongSetting, match=r"is locked by your administrator; it stays 2 GPUs × 50 %"):
+        resolve([], {"BITFUSION_GPUS": "1"}, {"locked": ["gpus"]}, pod=pod)
+    assert resolve([], {"BITFUSION_GPUS": "2"}, {"locked": ["gpus"]}, pod=pod).request == BUDGET

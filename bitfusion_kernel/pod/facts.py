@@ -1,0 +1,78 @@
+"""What the injector has written about the pod in which this process runs, in `/bitfusion/pod`.
+
+Outside such pods, and that is almost everywhere, the answer costs one look at a folder that is not there.
+"""
+
+from __future__ import annotations
+
+import os
+
+from bitfusion_client import pod_contract
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.this_pod import this_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bitfusion_kernel.pod.budget import Budget
+
+ROOT_VARIABLE = "BITFUSION_TEST_POD_ROOT"
+"""Another folder than `/bitfusion`. Set by tests only: where a client is injected the folder is read-only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The facts; all that is shown is one line."""
+
+    name: str
+    namespace: str
+    uid: str
+    container: str
+    client: str
+    budget: Budget
+    root: str
+
+    def describe(self) -> str:
+        """``team-a/digits-0, container digits``."""
+        return f"{self.namespace}/{self.name}, container {self.container}"
+
+
+def pod_root(environ: Mapping[str, str]) -> str:
+    """The folder that the injector mounts."""
+    return environ.get(ROOT_VARIABLE) or pod_contract.CLIENT_FOLDER
+
+
+def read_pod(environ: Mapping[str, str]) -> Pod | None:
+    """The pod, or None where no client was injected.
+
+    Raises:
+        WrongSetting: The pod's budget cannot be read; an administrator must look at the injector.
+    """
+    root = pod_root(environ)
+    files = this_pod(root)
+    if files is None:
+        return None
+    from bitfusion_client.command_line import parse_request_text
+    from bitfusion_client.errors import BitfusionError, WrongSetting
+    from bitfusion_client.one_line import one_line
+    from bitfusion_kernel.pod.budget import Budget
+
+    try:
+        request = parse_request_text(files.request)
+    except BitfusionError as error:
+        problem = f"is no size of a pod ({error}); ask your administrator"
+        path = os.path.join(root, pod_contract.POD_FOLDER, pod_contract.REQUEST_FILE)
+        raise WrongSetting("the pod's budget", files.request, problem, path) from None
+    return Pod(
+        name=one_line(files.name),
+        namespace=one_line(files.namespace),
+        uid=files.uid,
+        container=one_line(files.container),
+        client=one_line(files.client),
+        budget=Budget(request, int(files.units) if _is_whole(files.units) else 0),
+        root=root,
+    )
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
