@@ -17,7 +17,12 @@ class NotAMap(ValueError):
 
 def pointer(*keys: str | int) -> str:
     """The JSON pointer (RFC 6901) to a place: ``pointer("metadata", "annotations", "a/b")``."""
-    return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+    return "".join("/" + escaped_key(str(key)) for key in keys)
+
+
+def escaped_key(key: str) -> str:
+    """One key as a part of a pointer, without the slash before it."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def map_patch(

@@ -55,7 +55,8 @@ class AdmissionMetrics:
         self.lookup_failures = Counter(
             "bitfusion_admission_lookup_failures",
             "Live look-ups that failed, by reason (timeout, no_answer, forbidden, refused) and by what "
-            "decided instead: cache, or nothing where it did not know the Notebook.",
+            "decided instead: cache, or nothing where that did not know the Notebook (of a pod: what it says "
+            "itself).",
             ("reason", "decided_by"),
             registry=registry,
         )

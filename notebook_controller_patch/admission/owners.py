@@ -1,4 +1,4 @@
-"""Looks up the Notebook that owns a StatefulSet: as it is now, by one live request, or in the watch cache.
+"""Looks up a Notebook by what belongs to it: as it is now, by one live request, or in the watch cache.
 
 A write that starts a pod needs the Notebook as it is now: the watch may be behind by milliseconds, or, with
 its rights taken away, by any time. Where the API server cannot say within half a second, the cache decides,
@@ -67,7 +67,7 @@ Fetch = Callable[[str, str, float], "Record | None"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What is known of the Notebook that owns a StatefulSet.
+    """What is known of the Notebook that owns a StatefulSet, or to which a pod belongs.
 
     Attributes:
         annotations: None if they could not be learnt, or there is no such Notebook (any more).
@@ -91,7 +91,7 @@ class Owners:
     """Looks Notebooks up for admission.
 
     Args:
-        cache: Asked without waiting.
+        cache: Asked without waiting; None in a process that keeps none.
         fetch: Gets a Notebook from the apiserver: ``fetch(namespace, name, seconds)``, None if there is none
             of that name. Called in threads; whatever it raises counts as "could not be learnt". A `status`
             of its error is HTTP's.
@@ -101,7 +101,7 @@ class Owners:
 
     def __init__(
         self,
-        cache: NotebookCache,
+        cache: NotebookCache | None,
         fetch: Fetch,
         metrics: AdmissionMetrics,
         unsure: Callable[[str, str], None] = lambda namespace, name: None,
@@ -123,10 +123,11 @@ class Owners:
             self._count(CACHED)
         return owner
 
-    async def current(self, namespace: str, name: str, uid: str) -> Owner:
+    async def current(self, namespace: str, name: str, uid: str = "") -> Owner:
         """The Notebook as it is now, or, where the apiserver doesn't say in time, what the watch has brought.
 
-        Many starts at once wait for each other; that is not counted as the apiserver's time.
+        Without `uid`: whichever has that name. Many starts at once wait for each other; that is not counted
+        as the apiserver's time.
         """
         began = time.perf_counter()
         try:
@@ -135,7 +136,7 @@ class Owners:
             return self._fallen_back(namespace, name, uid, error)
         finally:
             self._metrics.lookup_seconds.observe(time.perf_counter() - began)
-        if record is None or record.uid != uid:
+        if record is None or (uid and record.uid != uid):
             # Deleted since, or made anew: the StatefulSet goes, too, and what the cache had says nothing.
             self._count(GONE)
             return UNKNOWN
@@ -160,7 +161,7 @@ class Owners:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _from_cache(self, namespace: str, name: str, uid: str, certain: bool = True) -> Owner | None:
-        record = self._cache.get(namespace, name)
+        record = None if self._cache is None else self._cache.get(namespace, name)
         if record is None or record.uid != uid:
             return None
         return _owner(record, certain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 NOTEBOOKS = "/apis/kubeflow.org/v1/notebooks"  # of all namespaces
 STATEFULSETS = "/apis/apps/v1/statefulsets"  # of all namespaces
 NAMESPACES = "/api/v1/namespaces"
+EVENTS = "/api/v1/events"  # of all namespaces
 
 
 def notebook_path(namespace: str, name: str) -> str:

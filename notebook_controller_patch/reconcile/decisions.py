@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bitfusion_client.carried_annotations import carried_annotations
 from bitfusion_client.client_images import ImageRule
@@ -18,7 +19,8 @@ from bitfusion_client.kubernetes_names import (
     ANNOTATION_RUNNING,
     LABEL_ADMISSION,
 )
-from bitfusion_client.notebook_changes import NotebookChanges, notebook_changes
+from bitfusion_client.notebook_changes import NotebookChanges, default_annotations, notebook_changes
+from bitfusion_client.notebook_request import notebook_image
 from notebook_controller_patch.json_patch import Operation, map_patch, pointer
 from notebook_controller_patch.propagation import template_annotations
 from notebook_controller_patch.reconcile.events import (
@@ -66,7 +68,15 @@ class DeletePod:
     resource_version: str
 
 
-Action = NotebookEvent | PatchNotebook | PatchTemplate | DeletePod
+@dataclass(frozen=True, slots=True)
+class RetryPod:
+    """Touch an annotation of the StatefulSet, so that it tries at once to make a pod that was refused.
+
+    Kubeflow's controller takes the annotation away again; that makes the StatefulSet try once more.
+    """
+
+
+Action = NotebookEvent | PatchNotebook | PatchTemplate | DeletePod | RetryPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +87,32 @@ class Assessment:
         statefulset: The notebook's own; None if there is none, or if it is being deleted.
         changes: What the Notebook asks for, and what is missing on it.
         template: The annotations that the StatefulSet's template should have; empty without one.
+        defaults: What an injector takes for annotations that a pod lacks; empty if none asks.
     """
 
     notebook: NotebookRecord
     statefulset: StatefulSetRecord | None
     changes: NotebookChanges
     template: Mapping[str, str]
+    defaults: Mapping[str, str]
 
     @property
     def needs_pod(self) -> bool:
-        """Whether the pod has to be read to decide: none is ready, and something is not as it should be."""
+        """Whether the pod has to be read to decide: something is not as it should be."""
         statefulset = self.statefulset
-        if statefulset is None or statefulset.replicas < 1 or statefulset.ready:
+        if statefulset is None or statefulset.replicas < 1:
             return False
-        differs = self.template != statefulset.annotations
-        return differs or (statefulset.revising and self.changes.request is not None)
+        if self.template != statefulset.annotations:
+            return True
+        return not statefulset.ready and statefulset.revising and self.changes.request is not None
+
+    @property
+    def lacks_pod(self) -> bool:
+        """Whether there should be a pod that asks for GPUs, and there is none: perhaps it was refused."""
+        statefulset = self.statefulset
+        if statefulset is None or statefulset.replicas < 1 or statefulset.has_pods:
+            return False
+        return self.changes.request is not None
 
 
 def assess(
@@ -103,12 +124,14 @@ def assess(
     """
     if notebook.deleting or notebook.labels.get(LABEL_ADMISSION) == ADMISSION_IGNORE:
         return None
-    changes = notebook_changes(notebook.to_object(), rules)
+    raw = notebook.to_object()
+    changes = notebook_changes(raw, rules)
     # of a Notebook that was deleted and made again, the old StatefulSet has another owner
     if statefulset is None or statefulset.deleting or statefulset.owner_uid != notebook.uid:
-        return Assessment(notebook, None, changes, {})
+        return Assessment(notebook, None, changes, {}, {})
     wanted = template_annotations(statefulset.annotations, _healed_annotations(notebook, changes))
-    return Assessment(notebook, statefulset, changes, wanted)
+    defaults = default_annotations(notebook_image(raw), rules) if changes.request is not None else {}
+    return Assessment(notebook, statefulset, changes, wanted, defaults)
 
 
 def decide(assessment: Assessment, pod: PodRecord | None) -> list[Action]:
@@ -128,7 +151,10 @@ def decide(assessment: Assessment, pod: PodRecord | None) -> list[Action]:
         if not any(isinstance(action, PatchTemplate) for action in healing):
             pending = None
             if not healing and statefulset.replicas >= 1:
-                pending = pending_change(changes.request, assessment.template, statefulset)
+                current = _running_annotations(assessment, statefulset, pod)
+                pending = pending_change(
+                    changes.request, assessment.template, current, statefulset.containers
+                )
             events = _events_of_change(noted, pending, changes, statefulset)
     operations = _notebook_operations(notebook, changes, pending)
     patches: list[Action] = [PatchNotebook(operations)] if operations else []
@@ -147,6 +173,18 @@ def _healed_annotations(notebook: NotebookRecord, changes: NotebookChanges) -> d
     return {**kept, **changes.annotations}
 
 
+def _running_annotations(
+    assessment: Assessment, statefulset: StatefulSetRecord, pod: PodRecord | None
+) -> Mapping[str, Any]:
+    """What runs: the template's annotations, unless an injector has put others into the pod.
+
+    One that started while admission was away has its Notebook's, whatever the template says.
+    """
+    if pod is None or statefulset.uid not in pod.owner_uids or not pod.injected:
+        return statefulset.annotations
+    return {**assessment.defaults, **statefulset.annotations, **carried_annotations(pod.annotations)}
+
+
 def _heal_template(
     assessment: Assessment, statefulset: StatefulSetRecord, pod: PodRecord | None
 ) -> list[Action]:
@@ -154,7 +192,7 @@ def _heal_template(
     if statefulset.replicas < 1:
         stopped = {"op": "test", "path": "/spec/replicas", "value": 0}
         return _template_patch(statefulset, wanted, stopped)
-    if not assessment.needs_pod:
+    if statefulset.ready or not assessment.needs_pod:
         return []
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": statefulset.resource_version}
     if pod is None:

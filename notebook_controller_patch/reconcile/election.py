@@ -1,8 +1,10 @@
 """Leader election: which replica reconciles, by one Lease, as client-go's leader election keeps it.
 
-Clocks of machines are not compared: another holder's lease is over when it has not been renewed for its
-duration since *we* saw it change. Our own leadership ends by our own clock, `renew_within` after the last
-renewal was begun, so a replica that was frozen or cut off has stopped before another one may begin.
+Clocks of machines are not compared to the second: another holder's lease is over when it has not been renewed
+for its duration since *we* saw it change. Only a replica that has just started takes one at once whose last
+renewal is `LONG_OVER` durations old: after an outage of all replicas there is nobody to wait for. Our own
+leadership ends by our own clock, `renew_within` after the last renewal was begun, so a replica that was
+frozen or cut off has stopped before another one may begin.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from notebook_controller_patch.kubernetes_api.paths import leases_path
 from notebook_controller_patch.reconcile.backoff import Backoff
 
 log = logging.getLogger(__name__)
+
+LONG_OVER = 3
+_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class Election:
         candidate: Which Lease, and as whom.
         callbacks: Told about the beginning and the end of leadership.
         clock: Seconds, monotonic; tests pass their own.
+        now: Seconds since the epoch.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class Election:
         candidate: Candidate,
         callbacks: LeaderCallbacks,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._api = api
         self._leases = leases_path(candidate.namespace)
@@ -97,6 +104,7 @@ class Election:
         self._times = candidate.times
         self._callbacks = callbacks
         self._clock = clock
+        self._now = now
         self._no_answer = False  # to the last request
         self._valid_until = float("-inf")
         self._reported_leading = False
@@ -199,12 +207,14 @@ class Election:
         self._hold(self._api.merge(self._path, body, timeout=self._times.timeout), began)
 
     def _expired(self, holder: str, spec: Mapping[str, Any], version: str) -> bool:
-        seen = (holder, str(spec.get("renewTime")), version)
-        now = self._clock()
+        renewed = str(spec.get("renewTime"))
+        seen, is_first, now = (holder, renewed, version), self._seen is None, self._clock()
         if seen != self._seen:
             self._seen, self._seen_at = seen, now
         duration = spec.get("leaseDurationSeconds")
         seconds = float(duration) if isinstance(duration, (int, float)) else self._times.duration
+        if is_first and self._now() - _seconds_of(renewed, self._now()) >= LONG_OVER * seconds:
+            return True
         return now - self._seen_at >= seconds
 
     def _hold(self, lease: dict[str, Any], began: float) -> None:
@@ -244,4 +254,12 @@ class Election:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(timezone.utc).strftime(_TIME)
+
+
+def _seconds_of(text: str, otherwise: float) -> float:
+    """Since the epoch; of what is no time `otherwise`."""
+    try:
+        return datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return otherwise

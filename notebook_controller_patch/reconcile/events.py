@@ -1,27 +1,27 @@
-"""Kubernetes Events about a notebook: change pending, applied, withdrawn; request refused; pod made again.
+"""Kubernetes Events about a notebook: its change, its request, its pod that was made again or not made.
 
 `kubectl describe notebook` and the notebook's page in Kubeflow's dashboard show them.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
+from bitfusion_client.kubernetes_names import PODS_WEBHOOK
+from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
 from notebook_controller_patch.reconcile.records import NotebookRecord
-
-NORMAL, WARNING = "Normal", "Warning"
 
 PENDING = "BitfusionChangePending"
 APPLIED = "BitfusionChangeApplied"
 WITHDRAWN = "BitfusionChangeWithdrawn"
 REFUSED = "BitfusionRequestRefused"
 REMADE = "BitfusionPodRemade"
+INJECTOR_AWAY = "BitfusionInjectorAway"
+INJECTOR_BACK = "BitfusionInjectorBack"
 
 COMPONENT = "bitfusion-notebook-controller"
-LONGEST_MESSAGE = 1024  # of an Event, by the API
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +72,42 @@ def pod_remade() -> NotebookEvent:
     )
 
 
-def event_body(notebook: NotebookRecord, event: NotebookEvent, reporter: str = "") -> dict[str, Any]:
-    """The Event (core/v1) to be created, reported by the replica `reporter`.
+def injector_away(since: datetime) -> NotebookEvent:
+    """The API server refused the pod, because nobody could put the client into it.
 
-    Its name follows from the notebook's uid and from reason and message: sent again, it exists already (409),
-    so a repeat is never a second Event. The API server forgets Events after an hour or so.
+    `since`: when that was noticed, in UTC; so that another absence is another Event.
     """
-    content = "\0".join((notebook.uid, event.reason, event.message))
-    name = f"{notebook.name[:200]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    message = event.message
-    if len(message) > LONGEST_MESSAGE:
-        message = message[: LONGEST_MESSAGE - 1] + "…"
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": notebook.namespace, "name": name},
-        "involvedObject": {
-            "apiVersion": "kubeflow.org/v1",
-            "kind": "Notebook",
-            "namespace": notebook.namespace,
-            "name": notebook.name,
-            "uid": notebook.uid,
-        },
-        "type": event.type,
-        "reason": event.reason,
-        "message": message,
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "reportingInstance": reporter[:128],
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
+    return NotebookEvent(
+        WARNING,
+        INJECTOR_AWAY,
+        "This notebook cannot start yet: it asks for GPUs of Bitfusion, and the program that puts the client "
+        f"into its pod, the pod injector, does not answer the cluster (noticed at {_time(since)}). It starts "
+        "by itself within seconds once the injector is back. Administrators: this is the webhook "
+        f"{PODS_WEBHOOK}.",
+    )
+
+
+def injector_back(since: datetime) -> NotebookEvent:
+    """The pod that was refused has been made; `since` as of `injector_away`."""
+    return NotebookEvent(
+        NORMAL,
+        INJECTOR_BACK,
+        f"The pod injector of Bitfusion, which was away at {_time(since)}, answers again: this notebook's "
+        "pod has been made.",
+    )
+
+
+def _time(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def event_body(notebook: NotebookRecord, event: NotebookEvent, reporter: str = "") -> dict[str, Any]:
+    """The Event to be created, reported by the replica `reporter`."""
+    about = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "Notebook",
+        "namespace": notebook.namespace,
+        "name": notebook.name,
+        "uid": notebook.uid,
     }
+    return event_object(about, event.type, event.reason, event.message, COMPONENT, reporter)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bitfusion_client.carried_annotations import is_carried_annotation
 from bitfusion_client.errors import InvalidRequest
@@ -11,7 +12,7 @@ from bitfusion_client.kubernetes_annotations import format_request_annotation
 from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING
 from bitfusion_client.kubernetes_request import request_from_kubernetes
 from bitfusion_client.request import GpuRequest
-from notebook_controller_patch.reconcile.records import StatefulSetRecord
+from notebook_controller_patch.reconcile.records import ContainerRecord
 
 LONGEST_TEXT = 400  # characters
 NO_GPU = "no GPU"
@@ -47,16 +48,19 @@ def noted_change(annotations: Mapping[str, str]) -> PendingChange | None:
 
 
 def pending_change(
-    request: GpuRequest | None, template: Mapping[str, str], statefulset: StatefulSetRecord
+    request: GpuRequest | None,
+    template: Mapping[str, str],
+    current: Mapping[str, Any],
+    containers: Sequence[ContainerRecord],
 ) -> PendingChange | None:
     """What the next start will change; None when nothing is pending.
 
     Args:
         request: What the Notebook asks for.
         template: The annotations that the template would get now, were the notebook stopped.
-        statefulset: The notebook's, with replicas.
+        current: Those with which the notebook runs.
+        containers: Of the notebook's StatefulSet.
     """
-    current = statefulset.annotations
     names = sorted(
         name
         for name in {*current, *template}
@@ -66,7 +70,7 @@ def pending_change(
         return None
     running_size: str | None
     try:
-        running = _running_request(statefulset)
+        running = _running_request(current, containers)
         before, running_size = describe(running), size_text(running)
         if len(running_size) > LONGEST_TEXT:
             running_size = None
@@ -88,14 +92,14 @@ def size_text(request: GpuRequest | None) -> str:
     return format_request_annotation(request) if request else NO_SIZE
 
 
-def _running_request(statefulset: StatefulSetRecord) -> GpuRequest | None:
+def _running_request(current: Mapping[str, Any], containers: Sequence[ContainerRecord]) -> GpuRequest | None:
     limits: dict[str, str] = {}
-    for container in statefulset.containers:
+    for container in containers:
         limits.update((name, str(value)) for name, value in container.limits)
-    return request_from_kubernetes(limits, statefulset.annotations)
+    return request_from_kubernetes(limits, current)
 
 
-def _difference(name: str, current: Mapping[str, str], template: Mapping[str, str]) -> str:
+def _difference(name: str, current: Mapping[str, Any], template: Mapping[str, str]) -> str:
     if name not in template:
         return f"without {name}"
     instead = f" instead of {current[name]}" if name in current else ""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_names import ANNOTATION_PENDING
@@ -14,13 +15,19 @@ from notebook_controller_patch.kubernetes_api.errors import ApiError, ApiFailure
 from notebook_controller_patch.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.decisions import Action, assess, decide
-from notebook_controller_patch.reconcile.events import NotebookEvent, request_refused
+from notebook_controller_patch.reconcile.decisions import Action, Assessment, RetryPod, assess, decide
+from notebook_controller_patch.reconcile.events import (
+    NotebookEvent,
+    injector_away,
+    injector_back,
+    request_refused,
+)
 from notebook_controller_patch.reconcile.records import (
     NotebookRecord,
     OptedOutNamespace,
     StatefulSetRecord,
 )
+from notebook_controller_patch.reconcile.refused_pods import RefusedPods, absences, injector_was_away
 from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
 from notebook_controller_patch.reconcile.writer import NotLeading, Writer
@@ -59,6 +66,7 @@ class Reconciler:
         self._writer = writer
         self._throttler = WriteThrottler()
         self._refusals: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
+        self._refused_pods = RefusedPods(queue.add)
         self._pending: set[Key] = set()
         self._pending_lock = threading.Lock()
 
@@ -66,6 +74,22 @@ class Reconciler:
         """Make no further request; workers end after the one under way."""
         self._writer.stop()
         self._queue.close()
+
+    def learn(self) -> None:
+        """Learn whose pods were refused before this term; called once, when all caches are filled.
+
+        Never raises: who is not known here is only told less.
+        """
+        try:
+            refusals = self._writer.read_all_refusals()
+            returns = self._writer.read_all_returns() if refusals else []
+        except NotLeading:
+            return
+        except ApiFailure as error:
+            log.warning("events of refused pods not read", extra={"error": str(error)})
+            return
+        found = absences(refusals, returns, datetime.now(timezone.utc))
+        self._refused_pods.learn({key: when for key, when in found.items() if self._notebooks.get(*key)})
 
     def work(self) -> None:
         """Reconcile until the queue is closed. The target of a worker thread."""
@@ -86,24 +110,57 @@ class Reconciler:
         if notebook is None or self._opted_out.get("", notebook.namespace) is not None:
             self._throttler.forget(key)
             self._refusals.pop(key, None)
+            self._refused_pods.forget(key)
             return []
         try:
-            actions = self._decide(notebook)
+            assessment = assess(notebook, self._statefulsets.get(*notebook.key), self._rules())
+            actions = self._decide(assessment)
         except InvalidRequest as error:
+            self._refused_pods.forget(key)
             return self._refuse(notebook, request_refused(refusal(error)))
         self._refusals.pop(key, None)
         for action in actions:
             self._writer.perform(action, notebook)
             if not isinstance(action, NotebookEvent):
                 self._throttler.note(key)
-        return actions
+        return [*actions, *self._look_after_pod(notebook, assessment)]
 
-    def _decide(self, notebook: NotebookRecord) -> list[Action]:
-        assessment = assess(notebook, self._statefulsets.get(*notebook.key), self._rules())
+    def _decide(self, assessment: Assessment | None) -> list[Action]:
         if assessment is None:
             return []
-        pod = self._writer.read_pod(notebook) if assessment.needs_pod else None
+        pod = self._writer.read_pod(assessment.notebook) if assessment.needs_pod else None
         return decide(assessment, pod)
+
+    def _look_after_pod(self, notebook: NotebookRecord, assessment: Assessment | None) -> list[Action]:
+        """Have a pod made again that was refused because the injector was away, and tell it."""
+        key, pods = notebook.key, self._refused_pods
+        if assessment is None or assessment.statefulset is None or assessment.statefulset.replicas < 1:
+            pods.forget(key)
+        elif not assessment.lacks_pod:
+            return self._welcome_pod(notebook, assessment.statefulset.has_pods)
+        elif pods.to_be_asked(key):
+            if injector_was_away(self._writer.read_refusals(notebook)):
+                return self._try_again(notebook)
+            pods.for_another_reason(key)
+        return []
+
+    def _welcome_pod(self, notebook: NotebookRecord, has_pod: bool) -> list[Action]:
+        actions: list[Action] = []
+        since = self._refused_pods.refused_since(notebook.key)
+        if since is not None and has_pod:
+            actions = [injector_back(since)]
+            self._writer.perform(actions[0], notebook)  # if it fails the pod is still to be welcomed
+        self._refused_pods.has_pod(notebook.key)
+        return actions
+
+    def _try_again(self, notebook: NotebookRecord) -> list[Action]:
+        actions: list[Action] = [RetryPod()] if self._refused_pods.refused(notebook.key) else []
+        since = self._refused_pods.refused_since(notebook.key)
+        if since is not None:
+            actions.insert(0, injector_away(since))
+        for action in actions:
+            self._writer.perform(action, notebook)
+        return actions
 
     def _refuse(self, notebook: NotebookRecord, event: NotebookEvent) -> list[Action]:
         if self._refusals.get(notebook.key) == event:

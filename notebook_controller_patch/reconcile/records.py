@@ -25,6 +25,7 @@ from bitfusion_client.kubernetes_names import (
     LABEL_ADMISSION,
     LABEL_REQUESTED,
 )
+from bitfusion_client.pod_contract import ANNOTATION_PATH, ANNOTATION_STATUS, STATUS_INJECTED
 from bitfusion_client.raw_objects import (
     NOTEBOOK_KIND,
     annotations_of,
@@ -44,7 +45,8 @@ from bitfusion_client.raw_objects import (
 )
 
 OWN_LABELS = (LABEL_REQUESTED, LABEL_ADMISSION)
-OWN_ANNOTATIONS = (ANNOTATION_PENDING, ANNOTATION_RUNNING)  # besides those that are carried
+# Besides those that are carried. The last one is for the injector, which asks for Notebooks.
+OWN_ANNOTATIONS = (ANNOTATION_PENDING, ANNOTATION_RUNNING, ANNOTATION_PATH)
 
 # What a record keeps of what anybody may write: so much that a value which is too long is still too long for
 # those who read it.
@@ -130,6 +132,7 @@ class StatefulSetRecord:
     Attributes:
         ready: Whether one of its pods is ready; from its status, so a bit late.
         revising: Whether its pods were made from an older template than the one it has now; from its status.
+        has_pods: Whether there are any, ready or not; from its status.
         annotations: The template's, and only this project's; `has_annotations` says whether it has any.
         containers: The first ones of the template that ask.
     """
@@ -143,6 +146,7 @@ class StatefulSetRecord:
     replicas: int
     ready: bool
     revising: bool
+    has_pods: bool
     annotations: Mapping[str, str]
     has_annotations: bool
     containers: tuple[ContainerRecord, ...]
@@ -174,6 +178,7 @@ class PodRecord:
         owner_uids: Of its owners, one of which is the StatefulSet that made it.
         asks: It carries a size as the form writes it; an injector would have translated it.
         waiting: Pending, on no node, and nobody is deleting it: nothing of it has ever run.
+        injected: An injector has seen it.
     """
 
     name: str
@@ -183,6 +188,7 @@ class PodRecord:
     annotations: Mapping[str, Any]
     asks: bool
     waiting: bool
+    injected: bool
 
 
 def notebook_record(data: Mapping[str, Any]) -> NotebookRecord | None:
@@ -232,6 +238,7 @@ def statefulset_record(data: Mapping[str, Any]) -> StatefulSetRecord | None:
         replicas=whole_number(mapping(data.get("spec")).get("replicas"), 1),  # absent means 1
         ready=whole_number(status.get("readyReplicas"), 0) > 0,
         revising=_is_revising(status),
+        has_pods=whole_number(status.get("replicas"), 0) > 0,
         annotations=_own(annotations),
         has_annotations=bool(annotations),
         containers=_asking(containers_of(pod_spec_of(data))),
@@ -264,14 +271,16 @@ def pod_record(data: Mapping[str, Any]) -> PodRecord | None:
     name, uid = text(metadata.get("name")), text(metadata.get("uid"))
     if not name or not uid:
         return None
+    annotations = annotations_of(data)
     return PodRecord(
         name=name,
         uid=uid,
         resource_version=text(metadata.get("resourceVersion")),
         owner_uids=tuple(text(owner.get("uid")) for owner in mappings(metadata.get("ownerReferences"))),
-        annotations=annotations_of(data),
+        annotations=annotations,
         asks=any(map(asks_for_gpus, containers_of(spec))),
         waiting=status.get("phase") == "Pending" and not spec.get("nodeName") and not is_being_deleted(data),
+        injected=annotations.get(ANNOTATION_STATUS) == STATUS_INJECTED,
     )
 
 

@@ -102,6 +102,7 @@ class Term:
             while not synced.wait_synced(0.2):
                 if self._stopping.is_set():
                     return
+        self._reconciler.learn()
         for worker in self._workers:
             worker.start()
         while not self._stopping.is_set():

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
-from notebook_controller_patch.kubernetes_api.client import Timeout
+from bitfusion_client.kubernetes_names import ANNOTATION_RETRY
+from bitfusion_client.raw_objects import mappings
+from notebook_controller_patch.kubernetes_api.client import Query, Timeout
 from notebook_controller_patch.kubernetes_api.errors import (
     ApiFailure,
     Conflict,
@@ -17,6 +20,7 @@ from notebook_controller_patch.kubernetes_api.errors import (
     NotFound,
 )
 from notebook_controller_patch.kubernetes_api.paths import (
+    EVENTS,
     events_path,
     notebook_path,
     pod_path,
@@ -30,15 +34,20 @@ from notebook_controller_patch.reconcile.decisions import (
     DeletePod,
     PatchNotebook,
     PatchTemplate,
+    RetryPod,
     pod_name,
 )
-from notebook_controller_patch.reconcile.events import NotebookEvent, event_body
+from notebook_controller_patch.reconcile.events import INJECTOR_BACK, NotebookEvent, event_body
 from notebook_controller_patch.reconcile.rate_limiter import RateLimiter
 from notebook_controller_patch.reconcile.records import NotebookRecord, PodRecord, pod_record
 
 REQUESTS_PER_SECOND = 15.0  # of the reconciler; watches and the Lease not counted
 # A write passes through admission: two webhooks that don't answer cost 5 s each.
 TIMEOUT: Timeout = (3.0, 15.0)
+MOST_EVENTS = 100  # of one StatefulSet; one that fails differently each time has a few
+MOST_EVENTS_OF_ALL = 400
+LARGEST_EVENTS = 1 << 20  # bytes
+NOT_CREATED = "FailedCreate"  # the reason of a StatefulSet's Event about a pod that was refused
 EVENT_TRIES = 3  # after which a forbidden Event is given up
 
 # values of the label `action` of bitfusion_reconcile_actions_total, which dashboards use
@@ -47,6 +56,7 @@ ACTION_LABELS = {
     PatchNotebook: "PatchNotebook",
     PatchTemplate: "PatchTemplate",
     DeletePod: "DeletePod",
+    RetryPod: "RetryPod",
 }
 
 log = logging.getLogger(__name__)
@@ -91,6 +101,26 @@ class Writer:
         except NotFound:
             return None
 
+    def read_refusals(self, notebook: NotebookRecord) -> list[Mapping[str, Any]]:
+        """The Events about pods that its StatefulSet could not make. Raises ApiFailure, NotLeading."""
+        about = {"kind": "StatefulSet", "name": notebook.name}
+        return self._events(events_path(notebook.namespace), about, NOT_CREATED, MOST_EVENTS)
+
+    def read_all_refusals(self) -> list[Mapping[str, Any]]:
+        """The same of all namespaces. Raises ApiFailure, NotLeading."""
+        return self._events(EVENTS, {"kind": "StatefulSet"}, NOT_CREATED, MOST_EVENTS_OF_ALL)
+
+    def read_all_returns(self) -> list[Mapping[str, Any]]:
+        """Our Events that tell notebooks of the injector's return. Raises ApiFailure, NotLeading."""
+        return self._events(EVENTS, {"kind": "Notebook"}, INJECTOR_BACK, MOST_EVENTS_OF_ALL)
+
+    def _events(self, path: str, about: Mapping[str, str], reason: str, most: int) -> list[Mapping[str, Any]]:
+        self._wait_for_turn()
+        fields = [*(f"involvedObject.{name}={value}" for name, value in about.items()), f"reason={reason}"]
+        query: Query = {"fieldSelector": ",".join(fields), "limit": most}
+        found = self._api.get(path, query, TIMEOUT, LARGEST_EVENTS)
+        return list(mappings(found.get("items")))
+
     def perform(self, action: Action, notebook: NotebookRecord) -> None:
         """Carry out one action and count it. Raises ApiFailure, NotLeading."""
         label = ACTION_LABELS[type(action)]
@@ -100,6 +130,8 @@ class Writer:
                 self._send(action, notebook)
             elif isinstance(action, DeletePod):
                 self._delete(action, notebook)
+            elif isinstance(action, RetryPod):
+                self._touch(notebook)
             else:
                 self._patch(action, notebook)
         except ApiFailure as error:
@@ -114,6 +146,12 @@ class Writer:
             path, message = statefulset_path(*notebook.key), "template healed"
         self._api.patch(path, action.operations, timeout=TIMEOUT)
         log.info(message, extra={**_fields(notebook), "keys": _patched_keys(action)})
+
+    def _touch(self, notebook: NotebookRecord) -> None:
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        body = {"metadata": {"annotations": {ANNOTATION_RETRY: now}}}
+        self._api.merge(statefulset_path(*notebook.key), body, timeout=TIMEOUT)
+        log.info("refused pod tried again", extra=_fields(notebook))
 
     def _delete(self, action: DeletePod, notebook: NotebookRecord) -> None:
         preconditions = {"uid": action.uid, "resourceVersion": action.resource_version}

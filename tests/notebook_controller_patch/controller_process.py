@@ -1,4 +1,4 @@
-"""One `bitfusion-notebook-controller` as a process of its own: its log, its probes, its end."""
+"""One `bitfusion-notebook-controller`, or a program like it, as a process: its log, its probes, its end."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 START_S = 20.0
-# As in its image: there the cluster's client finds no kubernetes-validate, whose import takes a second.
-COMMAND = (
-    sys.executable,
-    "-c",
-    "import sys; sys.modules['kubernetes_validate'] = None; "
-    "from notebook_controller_patch.cli import main; sys.exit(main())",
-)
+CONTROLLER = "notebook_controller_patch.cli"
+INJECTOR = "bitfusion_device_plugin.injector_process.cli"
+
+
+def command(module: str) -> tuple[str, str, str]:
+    """The program whose command is in this module.
+
+    As in its image: there the cluster's client finds no kubernetes-validate, whose import takes a second.
+    """
+    code = "import sys; sys.modules['kubernetes_validate'] = None; "
+    return sys.executable, "-c", f"{code}from {module} import main; sys.exit(main())"
+
+
+COMMAND = command(CONTROLLER)
 
 
 class ControllerProcess:
     """Started at once, with JSON log lines in a file and any free ports of 127.0.0.1. A context manager.
 
-    `prepare` is Python that runs before the command.
+    `prepare` is Python that runs before the command, which is in `module`.
     """
 
     def __init__(
@@ -39,10 +46,11 @@ class ControllerProcess:
         environment: Mapping[str, str] | None = None,
         name: str = "controller",
         prepare: str = "",
+        module: str = CONTROLLER,
     ) -> None:
         self.log = folder / f"{name}.log"
-        python, option, program = COMMAND
-        command = [
+        python, option, program = command(module)
+        words = [
             python,
             option,
             f"{prepare}\n{program}",
@@ -54,7 +62,7 @@ class ControllerProcess:
         ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command,
+                words,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

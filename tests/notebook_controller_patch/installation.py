@@ -1,4 +1,4 @@
-"""The manifests' rights and webhooks on the test cluster, with the controller as processes of this machine.
+"""The manifests' rights and webhooks on the test cluster, with a program of ours as processes.
 
 Everything is as overlay *kubeflow* makes it, ServiceAccount and rights included, but for a namespace of its
 own and webhooks that are called by URL: no kubelet runs the Deployment's pods.
@@ -15,12 +15,13 @@ from typing import Any
 import yaml
 
 from tests.cluster.cluster import Cluster
-from tests.notebook_controller_patch.controller_process import ControllerProcess
+from tests.notebook_controller_patch.controller_process import CONTROLLER, ControllerProcess
 
 OVERLAYS = Path(__file__).parents[2] / "manifests" / "overlays"
 NAME = "bitfusion-notebook-controller"
 WEBHOOKS = "bitfusion-notebook-admission"
-WEBHOOKS_PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+WEBHOOKS_PATH = f"{CONFIGURATIONS}/{WEBHOOKS}"
 KINDS = (
     "ServiceAccount",
     "Role",
@@ -32,16 +33,35 @@ KINDS = (
 
 
 class Installation:
-    """One installation in `namespace`; `start` adds a replica, `call` sends the webhooks to one of them."""
+    """One installation in `namespace`; `start` adds a replica, `call` sends the webhooks to one of them.
 
-    def __init__(self, cluster: Cluster, folder: Path, overlay: str = "kubeflow") -> None:
+    `name` is the program's, and `module` has its command.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        overlay: str = "kubeflow",
+        name: str = NAME,
+        module: str = CONTROLLER,
+    ) -> None:
         self.cluster = cluster
+        self.name = name
+        self._module = module
         self.folder = folder
         self.namespace = cluster.new_namespace(prefix="bitfusion")
-        self.secret_path = f"/api/v1/namespaces/{self.namespace}/secrets/{NAME}-ca"
-        self.lease_path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{NAME}"
+        self.secret_path = f"/api/v1/namespaces/{self.namespace}/secrets/{name}-ca"
+        self.lease_path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{name}"
         built = yaml.safe_load_all(cluster.kubectl("kustomize", str(OVERLAYS / overlay)))
-        self.objects = [self._moved(item) for item in built if item and item["kind"] in KINDS]
+        self.objects = [
+            self._moved(item)
+            for item in built
+            if item and item["kind"] in KINDS and item["metadata"]["labels"]["app.kubernetes.io/name"] == name
+        ]
+        (webhooks,) = (item for item in self.objects if item["kind"] == "MutatingWebhookConfiguration")
+        self._configuration = str(webhooks["metadata"]["name"])
+        self.webhooks_path = f"{CONFIGURATIONS}/{self._configuration}"
         self._stack = ExitStack()
         self._replicas = 0
 
@@ -58,7 +78,7 @@ class Installation:
     def __enter__(self) -> Installation:
         rest = [item for item in self.objects if item["kind"] != "MutatingWebhookConfiguration"]
         self._apply(*rest, self.webhooks)
-        self.kubeconfig = self.cluster.service_account_kubeconfig(self.namespace, NAME)
+        self.kubeconfig = self.cluster.service_account_kubeconfig(self.namespace, self.name)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -76,12 +96,13 @@ class Installation:
                 [
                     f"--kubeconfig={self.kubeconfig}",
                     f"--namespace={self.namespace}",
-                    f"--name={NAME}",
-                    f"--webhook-configuration={WEBHOOKS}",
+                    f"--name={self.name}",
+                    f"--webhook-configuration={self._configuration}",
                     *(["--certificate-names=127.0.0.1"] if built_in else []),
                     *options,
                 ],
-                name=f"controller-{self._replicas}",
+                name=f"{self.name}-{self._replicas}",
+                module=self._module,
             )
         )
 
@@ -99,7 +120,7 @@ class Installation:
     def call_port(self, port: int, **settings: Any) -> None:
         """The same for whatever listens at a port of this machine."""
         operations = []
-        found = self.cluster.client.get(WEBHOOKS_PATH)
+        found = self.cluster.client.get(self.webhooks_path)
         for index, webhook in enumerate(found["webhooks"]):
             path = webhook["clientConfig"]["url"].partition("/admit/")[2]
             where = f"/webhooks/{index}"
@@ -107,11 +128,11 @@ class Installation:
             operations.append({"op": "add", "path": f"{where}/clientConfig/url", "value": url})
             for name, value in settings.items():
                 operations.append({"op": "add", "path": f"{where}/{name}", "value": value})
-        self.cluster.client.patch(WEBHOOKS_PATH, operations)
+        self.cluster.client.patch(self.webhooks_path, operations)
 
     def bundles(self) -> list[bytes]:
         """What the apiserver trusts, for each webhook."""
-        found = self.cluster.client.get(WEBHOOKS_PATH)["webhooks"]
+        found = self.cluster.client.get(self.webhooks_path)["webhooks"]
         return [base64.b64decode(hook["clientConfig"].get("caBundle", "")) for hook in found]
 
     def holder(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from bitfusion_client.errors import BitfusionError, WrongSetting
 from notebook_controller_patch import cli
-from notebook_controller_patch.settings import GROUPS, TABLE
+from notebook_controller_patch.settings import TABLE
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 from tests.support.waiting import wait_until
 
@@ -22,9 +22,9 @@ def test_help_names_every_option_and_how_to_give_it_otherwise(capsys: pytest.Cap
         cli.main(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for group in GROUPS:
+    for group in TABLE.groups:
         assert f"\n{group}:\n" in shown
-    for setting in TABLE:
+    for setting in TABLE.rows:
         assert f"{setting.option} {setting.metavar}" in shown
         assert " ".join(setting.help.split())[:30] in " ".join(shown.split())
     assert "--monitoring-port is BITFUSION_CONTROLLER_MONITORING_PORT" in shown

@@ -152,8 +152,8 @@ def test_without_its_apiserver_it_lives_says_what_is_missing_and_ends(tmp_path: 
         status, text = controller.ask("/readyz")
         assert status == 503
         assert text == (
-            "not ready: a serving certificate, the list of all Notebooks, "
-            "the CA in caBundle of bitfusion-notebook-admission\n"
+            "not ready: a serving certificate, the CA in caBundle of bitfusion-notebook-admission, "
+            "the list of all Notebooks\n"
         )
         assert "bitfusion_certificate_expiry_timestamp_seconds 0.0" in controller.ask("/metrics")[1]
         wait_until(lambda: any("refused" in str(line).lower() for line in controller.lines()))
@@ -165,8 +165,9 @@ def test_without_its_apiserver_it_lives_says_what_is_missing_and_ends(tmp_path: 
 
 def test_what_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
     prepare = (
-        "import time, notebook_controller_patch.controller as c; c.LONGEST_END_S = 1.5; "
-        "c.ReconcileService.stop = lambda *_: time.sleep(60)"
+        "import time, notebook_controller_patch.controller as c; "
+        "import notebook_controller_patch.serving_process as p; "
+        "p.LONGEST_END_S = 1.5; c.ReconcileService.stop = lambda *_: time.sleep(60)"
     )
     with ControllerProcess(
         tmp_path, [f"--kubeconfig={away(tmp_path)}", "--namespace=kubeflow"], prepare=prepare

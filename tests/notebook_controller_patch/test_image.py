@@ -29,7 +29,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-IMAGE = ROOT / "manifests" / "image"
+IMAGE = ROOT / "manifests" / "images" / "notebook-controller"
 PLACE = "/opt/controller"
 COPIED_WHEEL = "kubeflow_bitfusion-*.whl"
 JUPYTER = ("ipykernel", "ipython", "jupyter", "pyzmq", "trait")
@@ -52,7 +52,8 @@ def commands() -> list[list[str]]:
 
 
 def deployment() -> dict[str, object]:
-    documents = yaml.safe_load_all((ROOT / "manifests" / "base" / "deployment.yaml").read_text())
+    folder = ROOT / "manifests" / "base" / "controller"
+    documents = yaml.safe_load_all((folder / "deployment.yaml").read_text())
     template: dict[str, object] = next(documents)["spec"]["template"]["spec"]
     return template
 

@@ -53,7 +53,7 @@ def test_every_setting_can_be_an_option_or_a_variable() -> None:
         "log_format": "text",
         "log_level": "debug",
     }
-    assert {*values, "certificate_folder"} == {setting.name for setting in TABLE}
+    assert {*values, "certificate_folder"} == {setting.name for setting in TABLE.rows}
     by_options = read_settings(values, {}, NOWHERE)
     by_variables = read_settings({}, {E + name.upper(): text for name, text in values.items()}, NOWHERE)
     assert by_options == by_variables

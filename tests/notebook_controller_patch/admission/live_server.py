@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
 from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
+from notebook_controller_patch.admission.review_server import ReviewServer
+from notebook_controller_patch.admission.server import AdmissionContext, admission_server
 from notebook_controller_patch.metrics import AdmissionMetrics
 from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
 from tests.notebook_controller_patch.admission.reviews import OURS, body
@@ -130,7 +131,7 @@ class Cache(dict[tuple[str, str], Record]):
 
 @dataclass
 class Live:
-    """An AdmissionServer on a free port of this machine."""
+    """A ReviewServer on a free port of this machine."""
 
     context: ssl.SSLContext
     cache: Cache = field(default_factory=Cache)
@@ -138,7 +139,7 @@ class Live:
     rules: Sequence[ImageRule] = DEFAULT_RULES
     ready: dict[str, bool] = field(default_factory=dict)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    server: AdmissionServer = field(init=False)
+    server: ReviewServer = field(init=False)
     port: int = 0
     unsure: list[str] = field(default_factory=list)
 
@@ -168,7 +169,7 @@ async def serving(live: Live) -> AsyncIterator[Live]:
     """The server started, and stopped at the end."""
     metrics = AdmissionMetrics(live.registry)
     owners = Owners(live.cache, live.record, metrics, lambda namespace, name: live.unsure.append(name))
-    live.server = AdmissionServer(
+    live.server = admission_server(
         AdmissionContext(
             rules=lambda: live.rules,
             owners=owners,

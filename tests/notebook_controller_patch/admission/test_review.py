@@ -13,6 +13,7 @@ from notebook_controller_patch.admission.review import (
     Review,
     Verdict,
     answer,
+    encode_answer,
     encode_patch,
     parse_review,
 )
@@ -161,3 +162,21 @@ def test_notes_go_to_the_audit_log_and_to_nobody_else() -> None:
         "allowed": True,
         "auditAnnotations": {"changed": "client chosen; for the image"},
     }
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        Verdict(),
+        Verdict(patch=[{"op": "add", "path": "/a/b~1c", "value": {"d": ["é", '"', "\\", "\n", None, 1.5]}}]),
+        Verdict(
+            patch=[{"op": "remove", "path": "/a"}], warnings=('"patch":""', "ü\ud800"), notes=('"patch":""',)
+        ),
+        Verdict(False, patch=[{"op": "remove", "path": "/a"}], message='"patch":""', code=422),
+    ],
+)
+def test_the_body_of_a_response_is_the_answer_as_json(verdict: Verdict) -> None:
+    # a uid that holds what the patch is put in place of
+    parsed = parse_review(requested(uid='"patch":"",\\"patch\\":\\"\\"'))
+    found = encode_answer(parsed, verdict)
+    assert found == json.dumps(answer(parsed, verdict), separators=(",", ":")).encode()

@@ -258,6 +258,48 @@ def test_a_running_notebook_older_than_the_installation_is_not_restarted(
     assert {name: healed[name] for name in CLIENT} == CLIENT
 
 
+INJECTED = {"auto-management/status": "injected"}
+
+
+def test_what_the_injector_has_put_into_the_running_pod_is_not_pending() -> None:
+    # stopped, changed and started while admission was away: the template was told nothing
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5"})
+    sts = statefulset(of, annotations=CLIENT)
+    changed = {**CLIENT, REQUEST: "-n 1 -p 0.5"}
+    assert decided(of, sts, pod(sts, {**changed, **INJECTED}, "Running", "n1")) == []
+    waits = kinds(decided(of, sts, pod(sts, {**CLIENT, **INJECTED}, "Running", "n1")))
+    assert waits == ["BitfusionChangePending", "PatchNotebook"]
+    without_injector = kinds(decided(of, sts, pod(sts, changed, "Running", "n1")))
+    assert without_injector == ["BitfusionChangePending", "PatchNotebook"]
+    others = pod(statefulset(notebook(uid="another")), {**changed, **INJECTED}, "Running", "n1")
+    others["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert kinds(decided(of, sts, others)) == ["BitfusionChangePending", "PatchNotebook"]
+
+
+def test_a_pending_change_that_the_injector_has_applied_is_told() -> None:
+    of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
+    sts = statefulset(of, annotations=CLIENT)
+    its_pod = pod(sts, {**CLIENT, REQUEST: "-n 1 -p 0.5", **INJECTED}, "Running", "n1")
+    actions = decided(of, sts, its_pod)
+    assert kinds(actions) == ["BitfusionChangeApplied", "PatchNotebook"]
+    assert decided(patched(of, actions, PatchNotebook), sts, its_pod) == []
+
+
+def test_the_defaults_of_a_notebook_that_admission_missed_are_not_pending() -> None:
+    of = notebook(limits=TWO)
+    sts = statefulset(of)
+    its_pod = pod(sts, INJECTED, "Running", "n1")
+    actions = decided(of, sts, its_pod)
+    assert kinds(actions) == ["PatchNotebook"]
+    healed = patched(of, actions, PatchNotebook)
+    assert PENDING not in notes(healed)
+    assert decided(healed, sts, its_pod) == []
+    healed["metadata"]["annotations"][OS] = "centos8"
+    (told, _) = decided(healed, sts, its_pod)
+    assert isinstance(told, NotebookEvent)
+    assert "bitfusion-client/os centos8 instead of ubuntu22, from the next start on" in told.message
+
+
 @pytest.mark.parametrize(
     ("replicas", "when"),
     [(1, "This notebook now has 1 GPU × 50 %"), (0, "From its next start on this notebook has 1 GPU × 50 %")],
@@ -501,7 +543,7 @@ def test_the_pods_own_statefulset_is_found_among_its_owners() -> None:
     ("sts", "asked"),
     [
         pytest.param({"annotations": CLIENT}, False, id="runs as it should"),
-        pytest.param({}, False, id="differs, but is ready: it waits anyway"),
+        pytest.param({}, True, id="differs, perhaps not from what is in the pod"),
         pytest.param({"ready": False}, True, id="differs, not ready"),
         pytest.param({"ready": False, "annotations": CLIENT}, False, id="starting"),
         pytest.param({"ready": False, "annotations": CLIENT, "revising": True}, True, id="pod is older"),

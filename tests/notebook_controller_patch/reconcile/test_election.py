@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -16,7 +17,12 @@ from tests.notebook_controller_patch.reconcile.objects import LEASES
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
+NOW = 1_800_000_000.0
 QUICK = LeaseTimes(duration=1.5, renew_within=1.0, retry=0.1, timeout=(0.5, 0.5))
+
+
+def ignore() -> None:
+    """For callbacks that do not matter."""
 
 
 class Replica:
@@ -94,14 +100,52 @@ def test_the_lease_is_given_back_at_the_end(api: FakeApi, candidates: Any) -> No
     assert spec(api)["leaseTransitions"] == 1
 
 
-def test_a_leader_that_vanished_is_followed_after_its_lease(api: FakeApi, candidates: Any) -> None:
-    gone = {"holderIdentity": "gone", "leaseDurationSeconds": 1, "renewTime": "2001-01-01T00:00:00.000000Z"}
+@pytest.mark.parametrize("renewed", ["now", "2999-01-01T00:00:00.000000Z", "no time", None])
+def test_a_leader_that_vanished_is_followed_after_its_lease(
+    api: FakeApi, candidates: Any, renewed: str | None
+) -> None:
+    if renewed == "now":
+        renewed = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    gone = {"holderIdentity": "gone", "leaseDurationSeconds": 1, "renewTime": renewed}
     api.put(LEASES, {"metadata": {"namespace": "kubeflow", "name": "lease"}, "spec": gone})
     began = time.monotonic()
     two = candidates("two")
     wait_until(lambda: two.leading)
     # its clock is not believed: only what was seen to stand still for its duration is over
     assert time.monotonic() - began >= 1.0
+
+
+def expired_lease(api: FakeApi, seconds_ago: float) -> None:
+    renewed = datetime.fromtimestamp(NOW - seconds_ago, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    gone = {"holderIdentity": "gone", "leaseDurationSeconds": 7, "renewTime": renewed}
+    api.put(LEASES, {"metadata": {"namespace": "kubeflow", "name": "lease"}, "spec": gone})
+
+
+@pytest.mark.parametrize(("seconds_ago", "leads"), [(20.9, False), (21.0, True), (90_000.0, True)])
+def test_a_replica_that_starts_after_an_outage_of_all_waits_for_nobody(
+    api: FakeApi, seconds_ago: float, leads: bool
+) -> None:
+    expired_lease(api, seconds_ago)
+    election = Election(
+        api.client(), Candidate("kubeflow", "lease", "new"), LeaderCallbacks(ignore, ignore), now=lambda: NOW
+    )
+    election.attempt()
+    assert election.leading is leads
+
+
+def test_one_whose_clock_goes_wrong_takes_the_lease_once_at_most(api: FakeApi) -> None:
+    expired_lease(api, 1.0)
+    election = Election(
+        api.client(),
+        Candidate("kubeflow", "lease", "new"),
+        LeaderCallbacks(ignore, ignore),
+        lambda: 0.0,
+        lambda: NOW,
+    )
+    election.attempt()
+    expired_lease(api, 10_000.0)  # renewed, by a clock that is hours behind
+    election.attempt()
+    assert not election.leading
 
 
 @pytest.mark.parametrize(

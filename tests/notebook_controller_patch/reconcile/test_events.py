@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from notebook_controller_patch.reconcile.events import NotebookEvent, event_body
+from datetime import datetime, timezone
+
+from notebook_controller_patch.reconcile.events import (
+    NotebookEvent,
+    event_body,
+    injector_away,
+    injector_back,
+)
 from notebook_controller_patch.reconcile.records import notebook_record
 from tests.notebook_controller_patch.reconcile.objects import admitted, notebook
 
@@ -36,3 +43,20 @@ def test_an_event_is_as_short_as_the_api_wants_it() -> None:
     assert len(body["metadata"]["name"]) <= 253
     assert len(body["message"]) == 1024
     assert len(body["reportingInstance"]) == 128
+
+
+def test_an_absent_injector_is_told_in_plain_words() -> None:
+    since = datetime(2026, 11, 23, 8, 15, tzinfo=timezone.utc)
+    away, back = injector_away(since), injector_back(since)
+    assert (away.type, away.reason) == ("Warning", "BitfusionInjectorAway")
+    assert away.message == (
+        "This notebook cannot start yet: it asks for GPUs of Bitfusion, and the program that puts the client "
+        "into its pod, the pod injector, does not answer the cluster (noticed at 2026-11-23T08:15:00Z). It "
+        "starts by itself within seconds once the injector is back. Administrators: this is the webhook "
+        "pods.bitfusion.io."
+    )
+    assert (back.type, back.reason) == ("Normal", "BitfusionInjectorBack")
+    assert back.message == (
+        "The pod injector of Bitfusion, which was away at 2026-11-23T08:15:00Z, answers again: this "
+        "notebook's pod has been made."
+    )

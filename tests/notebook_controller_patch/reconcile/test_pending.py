@@ -28,7 +28,7 @@ def pending(of: dict[str, Any], sts: dict[str, Any]) -> PendingChange | None:
     record = statefulset_record(sts)
     assert record is not None
     wanted = template_annotations(record.annotations, annotations_of(of))
-    return pending_change(notebook_request(of), wanted, record)
+    return pending_change(notebook_request(of), wanted, record.annotations, record.containers)
 
 
 def text_of(of: dict[str, Any], sts: dict[str, Any]) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,6 +13,7 @@ from bitfusion_client.client_images import DEFAULT_RULES
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.kubernetes_api.errors import Conflict, NoAnswer, TooManyRequests
 from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.reconcile import refused_pods
 from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
@@ -41,6 +44,8 @@ class RecordedWriter(Writer):
         self.pods_read = 0
         self.paused: list[float] = []
         self.failure: Exception | None = None
+        self.refusals: list[Mapping[str, Any]] = []
+        self.returns: list[Mapping[str, Any]] = []
 
     def stop(self) -> None:
         pass
@@ -51,6 +56,17 @@ class RecordedWriter(Writer):
     def read_pod(self, notebook: NotebookRecord) -> PodRecord | None:
         self.pods_read += 1
         return None
+
+    def read_refusals(self, notebook: NotebookRecord) -> list[Mapping[str, Any]]:
+        return self.refusals
+
+    def read_all_refusals(self) -> list[Mapping[str, Any]]:
+        if self.failure is not None:
+            raise self.failure
+        return self.refusals
+
+    def read_all_returns(self) -> list[Mapping[str, Any]]:
+        return self.returns
 
     def perform(self, action: Action, notebook: NotebookRecord) -> None:
         if self.failure is not None:
@@ -218,3 +234,109 @@ def test_pending_notebooks_are_counted(setting: Setting) -> None:
     setting.notebooks.remove(KEY)
     assert setting.reconciler.reconcile(KEY) == []
     assert setting.pending() == 0
+
+
+NOT_ASKED = {"message": 'failed calling webhook "pods.bitfusion.io": failed to call webhook: refused'}
+
+
+@pytest.fixture
+def podless(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> Setting:
+    """A notebook that should have a pod and has none, for long enough."""
+    monkeypatch.setattr(refused_pods, "FIRST_LOOK_S", 0.0)
+    of = admitted()
+    setting.know(of, without_pod(of))
+    return setting
+
+
+def without_pod(of: Object, **spec: Any) -> Object:
+    sts = statefulset(of, ready=False, annotations=CLIENT)
+    sts["spec"].update(spec)
+    del sts["status"]["replicas"], sts["status"]["updatedReplicas"]
+    return sts
+
+
+def test_a_pod_that_was_refused_for_the_injectors_absence_is_told_and_tried_again(podless: Setting) -> None:
+    podless.writer.refusals = [NOT_ASKED]
+    podless.reconciler.reconcile(KEY)
+    assert podless.writer.done == ["BitfusionInjectorAway", "RetryPod"]
+    assert podless.queue.depth() == 1  # to be looked at again
+    of = admitted()
+    podless.know(of, statefulset(of, ready=False, annotations=CLIENT))
+    podless.reconciler.reconcile(KEY)
+    podless.reconciler.reconcile(KEY)
+    assert podless.writer.done[2:] == ["BitfusionInjectorBack"]
+
+
+def test_a_return_that_could_not_be_told_is_told_later(podless: Setting) -> None:
+    podless.writer.refusals = [NOT_ASKED]
+    podless.reconciler.reconcile(KEY)
+    of = admitted()
+    podless.know(of, statefulset(of, ready=False, annotations=CLIENT))
+    podless.writer.failure = NoAnswer()
+    with pytest.raises(NoAnswer):
+        podless.reconciler.reconcile(KEY)
+    podless.writer.failure = None
+    podless.reconciler.reconcile(KEY)
+    assert podless.writer.done[2:] == ["BitfusionInjectorBack"]
+
+
+def refused_of_late(name: str) -> dict[str, Any]:
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**NOT_ASKED, "involvedObject": {"namespace": KEY[0], "name": name}, "lastTimestamp": now}
+
+
+def test_a_pod_that_was_refused_and_made_while_nobody_led_is_told(podless: Setting) -> None:
+    podless.writer.refusals = [refused_of_late(KEY[1])]
+    podless.reconciler.learn()
+    of = admitted()
+    podless.know(of, statefulset(of, annotations=CLIENT))
+    podless.reconciler.reconcile(KEY)
+    podless.reconciler.reconcile(KEY)
+    assert podless.writer.done == ["BitfusionInjectorBack"]
+
+
+def test_one_that_was_refused_while_nobody_led_is_tried_at_once(podless: Setting) -> None:
+    gone = "a-notebook-that-is-gone"  # nobody waits until that one has a pod
+    podless.writer.refusals = [refused_of_late(gone), refused_of_late(KEY[1])]
+    podless.reconciler.learn()
+    podless.reconciler.reconcile(KEY)
+    assert podless.writer.done == ["BitfusionInjectorAway", "RetryPod"]
+
+
+def test_one_that_was_refused_and_asks_no_more_is_told_nothing(podless: Setting) -> None:
+    podless.writer.refusals = [refused_of_late(KEY[1])]
+    podless.reconciler.learn()
+    of = notebook()
+    podless.know(of, without_pod(of))
+    podless.reconciler.reconcile(KEY)
+    assert "BitfusionInjectorBack" not in podless.writer.done
+
+
+def test_a_term_begins_also_where_events_cannot_be_read(
+    podless: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    for podless.writer.failure in (NoAnswer(), NotLeading()):
+        podless.reconciler.learn()
+    assert "events of refused pods not read" in caplog.text
+
+
+def test_a_pod_that_others_refuse_is_left_to_them(podless: Setting) -> None:
+    podless.writer.refusals = [{"message": "exceeded quota"}]
+    assert podless.reconciler.reconcile(KEY) == []
+    assert podless.queue.depth() == 1
+
+
+def test_nobody_asks_why_a_stopped_notebook_has_no_pod(podless: Setting) -> None:
+    podless.writer.refusals = [NOT_ASKED]
+    of = admitted()
+    podless.know(of, without_pod(of, replicas=0))
+    assert podless.reconciler.reconcile(KEY) == []
+    assert podless.queue.depth() == 0
+
+
+def test_nobody_asks_why_a_notebook_without_gpus_has_no_pod(podless: Setting) -> None:
+    podless.writer.refusals = [NOT_ASKED]
+    of = notebook()
+    podless.know(of, without_pod(of))
+    assert "RetryPod" not in [type(action).__name__ for action in podless.reconciler.reconcile(KEY)]
+    assert podless.queue.depth() == 0

@@ -183,7 +183,7 @@ def test_what_was_missed_while_nobody_was_there_is_healed(api: FakeApi, replicas
     # two patches for the missed one, Event and patch for the running, one Event for the wrong
     # (and what was tried again because the cache had not heard of it yet)
     assert 5 <= asked <= 8
-    assert api.count(LIST) == 3
+    assert api.count(LIST) == 4, "three watches, and the Events about pods that were refused"
     assert replica.metric("bitfusion_reconcile_leader") == 1
     assert replica.metric("bitfusion_reconcile_pending_notebooks") == 1
     assert replica.metric("bitfusion_reconcile_queued") == 0

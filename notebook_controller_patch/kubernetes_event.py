@@ -1,0 +1,51 @@
+"""Events (core/v1) as this project's controllers create them: one for each thing said, however often."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+NORMAL, WARNING = "Normal", "Warning"
+LONGEST_MESSAGE = 1024  # more is refused by the API server
+_LONGEST_REPORTER = 128
+_LONGEST_PREFIX = 200  # of the object's name in the Event's, which may have 253 characters
+
+
+def event_object(
+    about: Mapping[str, str], kind: str, reason: str, message: str, component: str, replica: str = ""
+) -> dict[str, Any]:
+    """The Event to be created, in the namespace of what it is about.
+
+    Its name follows from the object's uid and from reason and message: sent again, it exists already (409),
+    so a repeat is never a second Event. The API server forgets Events after an hour or so.
+
+    Args:
+        about: `apiVersion`, `kind`, `namespace`, `name` and `uid`.
+        kind: `NORMAL` or `WARNING`.
+        reason: One word for programs.
+        message: For people; shortened where it is too long.
+        component: Which of our programs says it.
+        replica: Which of its replicas.
+    """
+    content = "\0".join((about["uid"], reason, message))
+    name = f"{about['name'][:_LONGEST_PREFIX]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if len(message) > LONGEST_MESSAGE:
+        message = message[: LONGEST_MESSAGE - 1] + "…"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": about["namespace"], "name": name},
+        "involvedObject": dict(about),
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": replica[:_LONGEST_REPORTER],
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
