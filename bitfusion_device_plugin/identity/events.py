@@ -1,0 +1,88 @@
+"""Events about a namespace, in that namespace: `kubectl get events` shows its users why they have no access.
+
+Kinds: identity ready, Role missing, foreign Secret, pool or its files not usable, limits that are wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bitfusion_client.pod_contract import IDENTITY_SECRET
+from bitfusion_device_plugin.identity.names import DEFAULT_NAME, role_command
+from bitfusion_device_plugin.identity.records import NamespaceRecord
+from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceEvent:
+    """One Event; `type` is ``Normal`` or ``Warning``."""
+
+    type: str
+    reason: str
+    message: str
+
+
+def ready(limits: str) -> NamespaceEvent:
+    """`limits` as `limits_text` has them."""
+    return NamespaceEvent(
+        NORMAL,
+        "BitfusionIdentityReady",
+        f"Secret {IDENTITY_SECRET} lets this namespace use the Bitfusion pool. Limits: {limits}.",
+    )
+
+
+def role_missing(namespace: str, own_namespace: str) -> NamespaceEvent:
+    """The controller may not read or write the Secret."""
+    return NamespaceEvent(
+        WARNING,
+        "BitfusionIdentityRoleMissing",
+        f"This namespace is labelled for the Bitfusion pool, and the controller may not keep Secret "
+        f"{IDENTITY_SECRET} here. An administrator runs: {role_command(namespace, own_namespace)}",
+    )
+
+
+def foreign_secret(namespace: str) -> NamespaceEvent:
+    """There is a Secret of that name that the controller did not make."""
+    return NamespaceEvent(
+        WARNING,
+        "BitfusionIdentityForeignSecret",
+        f"Secret {IDENTITY_SECRET} is not the controller's, which leaves it as it is and issues no token. "
+        f"If it is not needed: kubectl delete secret {IDENTITY_SECRET} --namespace {namespace}",
+    )
+
+
+def no_token(why: str) -> NamespaceEvent:
+    """The pool issues none; `why` in its words."""
+    return NamespaceEvent(
+        WARNING,
+        "BitfusionIdentityNotIssued",
+        f"No token of the Bitfusion pool could be got, and it is tried again: {why}",
+    )
+
+
+def refused(why: str) -> NamespaceEvent:
+    """The API server does not take the Secret, for another reason than a Role; `why` in its words."""
+    return NamespaceEvent(
+        WARNING, "BitfusionIdentityRefused", f"Secret {IDENTITY_SECRET} cannot be kept here: {why}"
+    )
+
+
+def wrong_limits(problems: tuple[str, ...]) -> NamespaceEvent:
+    """Annotations that are wrong; the defaults hold in their place."""
+    return NamespaceEvent(WARNING, "BitfusionIdentityWrongLimits", "; ".join(problems))
+
+
+def event_body(namespace: NamespaceRecord, event: NamespaceEvent, reporter: str = "") -> dict[str, Any]:
+    """The Event to be created, reported by the replica `reporter`.
+
+    It is in the namespace: one of a cluster-wide object belongs into `default`, which its users do not see.
+    """
+    about = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "namespace": namespace.name,
+        "name": namespace.name,
+        "uid": namespace.uid,
+    }
+    return event_object(about, event.type, event.reason, event.message, DEFAULT_NAME, reporter)

@@ -1,0 +1,81 @@
+"""How much of the pool a namespace may have: its annotations, within what the administrator set. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bitfusion_client.decimals import plain_number
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.one_line import shown_value
+from bitfusion_client.shares import parse_share
+from bitfusion_device_plugin.identity.names import LIMIT_PREFIX
+
+LARGEST_COUNT = 100_000  # as the pool has it
+KINDS = ("gpus", "share", "leases", "waiting")
+Limits = Mapping[str, float]
+"""By kind; one that is missing is the issuer's own. A share is above 0 and at most 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRules:
+    """What the administrator set: where a namespace says nothing, and at most."""
+
+    default: tuple[tuple[str, float], ...] = ()
+    most: tuple[tuple[str, float], ...] = ()
+
+
+def namespace_limits(annotations: Mapping[str, str], rules: LimitRules) -> tuple[Limits, tuple[str, ...]]:
+    """The limits of a namespace, and what is wrong with its annotations, for a person.
+
+    A wrong value counts as absent, one that is too large as the largest: no namespace loses its access to the
+    pool by a slip of the pen.
+    """
+    default, most = dict(rules.default), dict(rules.most)
+    found: dict[str, float] = {}
+    problems = []
+    for kind in KINDS:
+        name = f"{LIMIT_PREFIX}{kind}"
+        bound = most.get(kind)
+        wanted = default.get(kind, bound)
+        if name in annotations:
+            try:
+                wanted = PARSERS[kind](annotations[name].strip())
+            except ValueError as error:
+                problems.append(f'{name}="{shown_value(annotations[name])}" {error}')
+        if wanted is not None and bound is not None and wanted > bound:
+            problems.append(f"{name} is {plain_number(wanted)}, and at most {plain_number(bound)} is allowed")
+            wanted = bound
+        if wanted is not None:
+            found[kind] = wanted
+    unknown = sorted(name for name in annotations if name[len(LIMIT_PREFIX) :] not in KINDS)
+    problems += [f"{shown_value(name)} is no limit; limits are {', '.join(KINDS)}" for name in unknown]
+    return found, tuple(problems)
+
+
+def limits_text(limits: Limits) -> str:
+    """For people and as a fingerprint: ``gpus 2, share 0.5``."""
+    return ", ".join(f"{kind} {plain_number(limits[kind])}" for kind in KINDS if kind in limits) or "none"
+
+
+def parse_count(text: str) -> float:
+    """A limit that counts. Raises ValueError: what is allowed."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= LARGEST_COUNT):
+        raise ValueError(f"must be a whole number from 1 to {LARGEST_COUNT}")
+    return float(text)
+
+
+def parse_limit_share(text: str) -> float:
+    """The share of a GPU. Raises ValueError: what is allowed."""
+    try:
+        return parse_share(text, "share")
+    except InvalidRequest:
+        raise ValueError("must be above 0 and at most 1, such as 0.5") from None
+
+
+PARSERS: Mapping[str, Callable[[str], float]] = {
+    "gpus": parse_count,
+    "share": parse_limit_share,
+    "leases": parse_count,
+    "waiting": parse_count,
+}

@@ -1,0 +1,52 @@
+"""Prometheus metrics of the identity controller; namespaces are never labels, their number is not bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+READY, NO_ROLE, FOREIGN, NO_TOKEN, FAILED = "ready", "no_role", "foreign_secret", "no_token", "failed"
+STATES = (READY, NO_ROLE, FOREIGN, NO_TOKEN, FAILED)
+DONE, CONFLICT, ERROR = "done", "conflict", "error"
+
+
+class IdentityMetrics:
+    """What the leader has done, and how its namespaces are."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.steps = Counter(
+            "bitfusion_identity_steps",
+            "What was done for namespaces, by step (create, update, remove, revoke) and result.",
+            ("step", "result"),
+            registry=registry,
+        )
+        self._namespaces = Gauge(
+            "bitfusion_identity_namespaces",
+            "Namespaces that are opted in, by state: ready, no_role (our Role is missing there), "
+            "foreign_secret, no_token (the pool issues none), failed (the API server refuses).",
+            ("state",),
+            registry=registry,
+        )
+        self.leader = Gauge(
+            "bitfusion_identity_leader", "1 on the replica that holds the Lease.", registry=registry
+        )
+        self.source = Gauge(
+            "bitfusion_identity_source_readable",
+            "1 while the issuer's files, or those that are handed out, can be read.",
+            registry=registry,
+        )
+        self.next_end = Gauge(
+            "bitfusion_identity_next_renewal_timestamp_seconds",
+            "When the next token is due for renewal, as Unix time; in the past: it could not be renewed. "
+            "0: none.",
+            registry=registry,
+        )
+        self.show({}, 0.0)
+
+    def show(self, states: Mapping[str, str], next_renewal: float) -> None:
+        """The states of all namespaces by name, and when the next renewal is due."""
+        found = list(states.values())
+        for state in STATES:
+            self._namespaces.labels(state).set(found.count(state))
+        self.next_end.set(next_renewal)

@@ -1,0 +1,56 @@
+"""The Secret of one namespace: read, create, update, delete, each only as it was seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bitfusion_client.pod_contract import IDENTITY_SECRET
+from bitfusion_device_plugin.identity.records import Identity, SecretRecord, secret_body, secret_record
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+from notebook_controller_patch.kubernetes_api.errors import NotFound
+from notebook_controller_patch.kubernetes_api.paths import secrets_path
+
+LARGEST = 1 << 20  # what an apiserver takes for a Secret
+
+
+class NamespaceSecret:
+    """`api` is the client, `manager` the value of the label by which a Secret is known as ours.
+
+    Methods raise ApiFailure: Forbidden where the namespace has no Role for us, Conflict where the Secret has
+    changed since it was read.
+    """
+
+    def __init__(self, api: KubernetesApi, manager: str) -> None:
+        self._api = api
+        self._manager = manager
+
+    def read(self, namespace: str) -> SecretRecord | None:
+        """What is there; None if there is none."""
+        try:
+            return secret_record(self._api.get(_path(namespace), largest=2 * LARGEST), self._manager)
+        except NotFound:
+            return None
+
+    def create(self, namespace: str, identity: Identity, wanted: str) -> None:
+        """Make it. Conflict if there is one by now."""
+        self._api.create(secrets_path(namespace), secret_body(identity, wanted, self._manager))
+
+    def update(self, namespace: str, seen: SecretRecord, identity: Identity, wanted: str) -> None:
+        """Replace what is in it."""
+        body: dict[str, Any] = secret_body(identity, wanted, self._manager)
+        body["metadata"]["resourceVersion"] = seen.version
+        body["data"].update(dict.fromkeys(seen.other_keys))  # null takes a key away
+        del body["type"]  # cannot be changed
+        self._api.merge(_path(namespace), body)
+
+    def delete(self, namespace: str, seen: SecretRecord) -> None:
+        """Take it away. One that is gone already is no failure."""
+        preconditions = {"uid": seen.uid, "resourceVersion": seen.version}
+        try:
+            self._api.delete(_path(namespace), {"preconditions": preconditions})
+        except NotFound:
+            pass
+
+
+def _path(namespace: str) -> str:
+    return f"{secrets_path(namespace)}/{IDENTITY_SECRET}"

@@ -1,0 +1,178 @@
+"""What the controller keeps of a Namespace and of a Secret, made of raw objects. Pure; nothing raises."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from bitfusion_client.pod_contract import CA_KEY, IDENTITY_SECRET, SERVERS_KEY, TOKEN_KEY
+from bitfusion_client.raw_objects import (
+    annotations_of,
+    is_being_deleted,
+    labels_of,
+    mapping,
+    metadata_of,
+    text,
+)
+from bitfusion_device_plugin.identity.names import (
+    ANNOTATION_DATA,
+    ANNOTATION_EXPIRES,
+    ANNOTATION_RENEW,
+    ANNOTATION_TOKEN,
+    ANNOTATION_WANTED,
+    DEFAULT_NAME,
+    LABEL_IDENTITY,
+    LABEL_MANAGED_BY,
+    LABEL_PART_OF,
+    LIMIT_PREFIX,
+    OPTED_IN,
+    PART_OF,
+)
+
+KEYS = (SERVERS_KEY, TOKEN_KEY, CA_KEY)
+_LONGEST_VALUE = 64
+_MOST_LIMITS = 16
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace that was opted in. `limits` are its annotations about limits, as they stand there."""
+
+    name: str
+    uid: str
+    is_ending: bool
+    limits: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """As of an object that belongs to no namespace."""
+        return "", self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRecord:
+    """The Secret of that name in a namespace.
+
+    Attributes:
+        uid: Of the Secret.
+        version: Its resourceVersion.
+        is_ours: Whether this controller made it; all else is meaningless where it did not.
+        is_intact: Whether its data is what was written.
+        wanted: What it was made of, a fingerprint.
+        token_id: The token's.
+        renew_at: When another one is due, in seconds since the epoch; None: never.
+        other_keys: Keys of its data that are none of ours.
+    """
+
+    uid: str
+    version: str
+    is_ours: bool
+    is_intact: bool = False
+    wanted: str = ""
+    token_id: str = ""
+    renew_at: float | None = None
+    other_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a namespace gets: the three files by their keys, and when they end (None: nobody knows)."""
+
+    files: Mapping[str, str]
+    token_id: str = ""
+    renew_at: float | None = None
+    expires_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Identity({self.token_id})"  # never the files
+
+
+def namespace_record(data: Mapping[str, Any]) -> NamespaceRecord | None:
+    """The record of a namespace that was opted in; None for all others, which are not kept."""
+    metadata = metadata_of(data)
+    name = text(metadata.get("name"))
+    if not name or labels_of(data).get(LABEL_IDENTITY) != OPTED_IN:
+        return None
+    limits = sorted(
+        (key[:_LONGEST_VALUE], text(value)[:_LONGEST_VALUE])
+        for key, value in annotations_of(data).items()
+        if isinstance(key, str) and key.startswith(LIMIT_PREFIX)
+    )
+    ending = is_being_deleted(data) or mapping(data.get("status")).get("phase") == "Terminating"
+    return NamespaceRecord(name, text(metadata.get("uid")), ending, tuple(limits[:_MOST_LIMITS]))
+
+
+def secret_record(data: Mapping[str, Any], manager: str = DEFAULT_NAME) -> SecretRecord:
+    """The record of a raw Secret."""
+    metadata, annotations = metadata_of(data), annotations_of(data)
+    uid, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
+    if labels_of(data).get(LABEL_MANAGED_BY) != manager:
+        return SecretRecord(uid, version, False)
+    found = mapping(data.get("data"))
+    files = {key: _decoded(found.get(key)) for key in KEYS}
+    others = tuple(sorted(key for key in found if isinstance(key, str) and key not in KEYS))
+    written = text(annotations.get(ANNOTATION_DATA))
+    return SecretRecord(
+        uid,
+        version,
+        True,
+        not others
+        and None not in files.values()
+        and written == data_hash({k: v or "" for k, v in files.items()}),
+        text(annotations.get(ANNOTATION_WANTED)),
+        text(annotations.get(ANNOTATION_TOKEN)),
+        _time(text(annotations.get(ANNOTATION_RENEW))),
+        others,
+    )
+
+
+def secret_body(identity: Identity, wanted: str, manager: str = DEFAULT_NAME) -> dict[str, Any]:
+    """The Secret to be created, or, with the version of an older one, merged into it."""
+    annotations = {
+        ANNOTATION_WANTED: wanted,
+        ANNOTATION_DATA: data_hash(identity.files),
+        ANNOTATION_TOKEN: identity.token_id,
+        ANNOTATION_RENEW: "" if identity.renew_at is None else shown_time(identity.renew_at),
+        ANNOTATION_EXPIRES: "" if identity.expires_at is None else shown_time(identity.expires_at),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": IDENTITY_SECRET,
+            "labels": {LABEL_MANAGED_BY: manager, LABEL_PART_OF: PART_OF},
+            "annotations": annotations,
+        },
+        "type": "Opaque",
+        "data": {key: base64.b64encode(identity.files[key].encode()).decode() for key in KEYS},
+    }
+
+
+def data_hash(files: Mapping[str, str]) -> str:
+    """Of the three files."""
+    return hashlib.sha256("\0".join(files[key] for key in KEYS).encode()).hexdigest()[:32]
+
+
+def shown_time(at: float) -> str:
+    """``2027-11-22T14:03:00Z``."""
+    return datetime.fromtimestamp(int(at), timezone.utc).strftime(_TIME)
+
+
+def _time(shown: str) -> float | None:
+    try:
+        return datetime.strptime(shown, _TIME).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def _decoded(value: object) -> str | None:
+    try:
+        return base64.b64decode(value, validate=True).decode() if isinstance(value, str) else None
+    except (binascii.Error, ValueError):
+        return None

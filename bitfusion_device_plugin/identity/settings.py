@@ -1,0 +1,188 @@
+"""The settings of `bitfusion-identity`: one table for options, environment and help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitfusion_client.errors import WrongSetting
+from bitfusion_client.structured_logs import FORMATS
+from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
+from bitfusion_device_plugin.identity.names import DEFAULT_NAME
+from notebook_controller_patch.serving_settings import LOG_LEVELS
+from notebook_controller_patch.settings_table import (
+    NAMESPACE_FILE,
+    Setting,
+    SettingsTable,
+    one_of,
+    own_namespace,
+    parse_address,
+    parse_label,
+    parse_port,
+    parse_text,
+)
+
+CLUSTER, POOL, LIMITS, MONITORING = "the cluster", "the pool", "limits of a namespace", "monitoring and log"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one process runs with; made by `read_settings`, read by `process.py`."""
+
+    namespace: str
+    limits: LimitRules
+    kubeconfig: str | None = None
+    name: str = DEFAULT_NAME
+    issuer_files: str | None = None
+    source_files: str | None = None
+    command: str = "bitfusion-pool"
+    bind: str = "::"
+    monitoring_port: int = 8080
+    log_format: str = "json"
+    log_level: str = "info"
+    ignored: tuple[str, ...] = ()
+
+
+def _limit_rows() -> tuple[Setting, ...]:
+    what = {
+        "gpus": ("N", "GPUs of all its leases and waiting requests together"),
+        "share": ("F", "of each GPU, such as 0.5"),
+        "leases": ("N", "leases and waiting requests together"),
+        "waiting": ("N", "waiting requests"),
+    }
+    rows = []
+    for kind in KINDS:
+        metavar, text = what[kind]
+        annotation = f"annotation bitfusion.io/limit-{kind}"
+        rows.append(
+            Setting(
+                LIMITS,
+                f"default_{kind}",
+                metavar,
+                f"{text}, for a namespace without the {annotation}. Default: --most-{kind}",
+                PARSERS[kind],
+            )
+        )
+        rows.append(
+            Setting(
+                LIMITS,
+                f"most_{kind}",
+                metavar,
+                f"the most that the {annotation} may name. Default: what the issuer may give",
+                PARSERS[kind],
+            )
+        )
+    return tuple(rows)
+
+
+TABLE = SettingsTable(
+    "BITFUSION_IDENTITY_",
+    (CLUSTER, POOL, LIMITS, MONITORING),
+    (
+        Setting(
+            CLUSTER,
+            "kubeconfig",
+            "FILE",
+            "credentials for the cluster. Default: the pod's own; outside a cluster KUBECONFIG or "
+            "~/.kube/config",
+            parse_text,
+        ),
+        Setting(
+            CLUSTER,
+            "namespace",
+            "NAMESPACE",
+            "where the controller's own Lease is. Default: the pod's namespace",
+            parse_label,
+        ),
+        Setting(
+            CLUSTER,
+            "name",
+            "NAME",
+            f"name of the Lease, and of who manages the Secrets. Default: {DEFAULT_NAME}",
+            parse_label,
+        ),
+        Setting(
+            POOL,
+            "issuer_files",
+            "FOLDER",
+            "servers.conf, client.yaml and ca.crt of an issuer at the pool's service: each namespace gets a "
+            "token of its own. Read again when they change",
+            parse_text,
+        ),
+        Setting(
+            POOL,
+            "source_files",
+            "FOLDER",
+            "in place of --issuer-files: the three files that every namespace gets as they are, such as "
+            "those of VMware's product. The pool cannot tell namespaces apart then",
+            parse_text,
+        ),
+        Setting(
+            POOL,
+            "command",
+            "FILE",
+            "the bitfusion-pool that asks the issuer. Default: the one on PATH",
+            parse_text,
+        ),
+        *_limit_rows(),
+        Setting(
+            MONITORING,
+            "bind",
+            "ADDRESS",
+            "address to listen on. Default: ::, all addresses of IPv6 and IPv4",
+            parse_address,
+        ),
+        Setting(
+            MONITORING,
+            "monitoring_port",
+            "PORT",
+            "HTTP port of /healthz, /readyz and /metrics. Default: 8080",
+            parse_port,
+        ),
+        Setting(
+            MONITORING, "log_format", "FORMAT", "json, or text for people. Default: json", one_of(*FORMATS)
+        ),
+        Setting(
+            MONITORING, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", one_of(*LOG_LEVELS)
+        ),
+    ),
+)
+
+
+def read_settings(
+    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
+) -> Settings:
+    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
+
+    Raises WrongSetting, whose text is one line.
+    """
+    given = TABLE.read(options, environ)
+    values = dict(given.values)
+    if bool(values.get("issuer_files")) == bool(values.get("source_files")):
+        raise WrongSetting(
+            "--issuer-files",
+            str(values.get("issuer_files", "")),
+            "must be given, or --source-files in its place: where tokens come from",
+        )
+    values.setdefault("namespace", "")
+    if not values["namespace"]:
+        values["namespace"] = own_namespace(namespace_file, "the controller's")
+    limits = _taken_rules(values)
+    return Settings(**values, limits=limits, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+
+
+def _taken_rules(values: dict[str, object]) -> LimitRules:
+    """The limits, which are taken out of `values`."""
+    default: list[tuple[str, float]] = []
+    most: list[tuple[str, float]] = []
+    for kind in KINDS:
+        for found, name in ((default, f"default_{kind}"), (most, f"most_{kind}")):
+            value = values.pop(name, None)
+            if isinstance(value, float):
+                found.append((kind, value))
+    bounds = dict(most)
+    for kind, value in default:
+        if value > bounds.get(kind, value):
+            raise WrongSetting(f"--default-{kind}", f"{value:g}", f"must be at most --most-{kind}")
+    return LimitRules(tuple(default), tuple(most))

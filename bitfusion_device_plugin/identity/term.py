@@ -1,0 +1,69 @@
+"""One term of leadership: the watch of namespaces, the queue, the thread that works it off."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from bitfusion_device_plugin.identity.keeper import EVERYTHING, Keeper, KeeperContext
+from bitfusion_device_plugin.identity.records import NamespaceRecord, namespace_record
+from notebook_controller_patch.kubernetes_api.paths import NAMESPACES
+from notebook_controller_patch.metrics import WatchMetrics
+from notebook_controller_patch.reconcile.cache import Cache
+from notebook_controller_patch.reconcile.list_watch import ListWatch
+from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
+from notebook_controller_patch.reconcile.work_queue import WorkQueue
+
+FIRST_RETRY_S = 1.0
+LONGEST_RETRY_S = 60.0  # a Role that is applied, or a pool that is back, tells us nothing
+
+
+class Term:
+    """Made anew for each term, so that nothing is carried over from the one before."""
+
+    def __init__(self, context: KeeperContext, watch_metrics: WatchMetrics, limits: WatchLimits) -> None:
+        self._queue = WorkQueue(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._stopping = threading.Event()
+        self._namespaces: Cache[NamespaceRecord] = Cache(self._changed)
+        resource = WatchedResource("namespaces", NAMESPACES, namespace_record)
+        self._watch = ListWatch(context.api, resource, self._namespaces, watch_metrics, limits)
+        self._keeper = Keeper(context, self._namespaces, self._queue)
+        self._thread = threading.Thread(target=self._work, name="identities", daemon=True)
+
+    def start(self) -> None:
+        """Watch, and work once all namespaces are known; returns at once."""
+        self._watch.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more; does not wait."""
+        self._stopping.set()
+        self._queue.close()
+        self._watch.stop()
+
+    def join(self, seconds: float) -> None:
+        """Wait up to `seconds` for the threads, after `stop`."""
+        deadline = time.monotonic() + seconds
+        self._thread.join(seconds)
+        self._watch.join(max(0.0, deadline - time.monotonic()))
+
+    def look_at_everything(self) -> None:
+        """The pool's files have changed."""
+        self._queue.add(EVERYTHING)
+
+    def retry_now(self) -> None:
+        """The API server answers again."""
+        self._watch.retry_now()
+
+    def _work(self) -> None:
+        # Before all are known, tokens would look as if nobody had them.
+        while not self._namespaces.wait_synced(0.2):
+            if self._stopping.is_set():
+                return
+        self._queue.add(EVERYTHING)
+        self._keeper.work()
+
+    def _changed(self, old: NamespaceRecord | None, new: NamespaceRecord | None) -> None:
+        record = new or old
+        if record is not None:
+            self._queue.add(record.key)

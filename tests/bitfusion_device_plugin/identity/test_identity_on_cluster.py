@@ -1,0 +1,139 @@
+"""The identity controller on a real API server, with a real service of a pool and the manifests' rights."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_service import Granted, Refused
+from tests.bitfusion_device_plugin.identity.running_identity import (
+    SECRET,
+    RunningIdentity,
+    files,
+    home_of,
+    running_identity,
+    token_id,
+    token_in,
+)
+from tests.cluster.cluster import Cluster
+from tests.pool.pool_client import COMMAND
+from tests.pool.service.tls_client import half, refusal
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def identity(cluster: Cluster) -> Iterator[RunningIdentity]:
+    with running_identity(cluster, "--most-gpus=2", "--default-gpus=1") as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    return cluster.new_namespace(prefix="team")
+
+
+def test_a_namespace_that_is_opted_in_uses_the_pool_within_its_limit(
+    identity: RunningIdentity, namespace: str, tmp_path: Path
+) -> None:
+    identity.opt_in(namespace)
+    secret = identity.until_secret(namespace)
+    listed = subprocess.run(
+        [COMMAND, "list_gpus"],
+        env=home_of(secret, tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=scaled(20),
+    )
+    assert "GPU 0: free memory 16160 MiB / 16160 MiB (Simulated" in listed.stdout
+    token = token_in(secret)
+    with identity.pool.remote(token) as first, identity.pool.remote(token) as second:
+        granted = first.ask(half(), Granted)
+        assert granted.entry.holder.user == f"cluster/{namespace}"
+        assert refusal(second, half()).code == refusal_codes.OVER_LIMIT
+        first.release(granted)
+    assert "Limits: gpus 1." in identity.until_event(namespace, "Ready")
+    wait_until(lambda: identity.metric('bitfusion_identity_namespaces{state="ready"}') >= 1)
+
+
+def test_limits_are_those_of_the_annotations_and_at_most_the_administrators(
+    identity: RunningIdentity, namespace: str
+) -> None:
+    identity.opt_in(namespace, annotations={"bitfusion.io/limit-gpus": "2"})
+    first = token_id(identity.until_secret(namespace))
+    assert "Limits: gpus 2." in identity.until_event(namespace, "Ready")
+    identity.opt_in(
+        namespace, role=False, annotations={"bitfusion.io/limit-gpus": "9", "bitfusion.io/limit-share": "0.5"}
+    )
+    identity.until_secret(namespace, but=first)
+    words = identity.until_event(namespace, "WrongLimits")
+    assert words == "bitfusion.io/limit-gpus is 9, and at most 2 is allowed"
+
+
+def test_a_missing_role_is_told_with_its_cure_and_cured_by_it(
+    identity: RunningIdentity, namespace: str
+) -> None:
+    identity.opt_in(namespace, role=False)
+    assert identity.until_event(namespace, "RoleMissing") == (
+        "This namespace is labelled for the Bitfusion pool, and the controller may not keep Secret "
+        "bitfusion-client here. An administrator runs: "
+        f"kubectl apply --namespace {namespace} -k manifests/namespace/standalone"
+    )
+    wait_until(lambda: identity.metric('bitfusion_identity_namespaces{state="no_role"}') == 1)
+    assert identity.secret(namespace) is None
+    assert f"cluster/{namespace}" not in identity.names_in_force()
+    identity.apply_role(namespace)
+    identity.until_secret(namespace)
+
+
+def test_somebody_elses_secret_is_never_touched(identity: RunningIdentity, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    body = {"metadata": {"name": SECRET}, "stringData": {"client.yaml": "mine"}}
+    made = identity.cluster.client.create(path, body)
+    identity.opt_in(namespace)
+    assert f"kubectl delete secret bitfusion-client --namespace {namespace}" in identity.until_event(
+        namespace, "ForeignSecret"
+    )
+    identity.opt_out(namespace)
+    wait_until(lambda: identity.metric('bitfusion_identity_namespaces{state="foreign_secret"}') == 0)
+    found = identity.secret(namespace)
+    assert found is not None
+    assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert f"cluster/{namespace}" not in identity.names_in_force()
+
+
+def test_another_authority_of_the_pool_reaches_the_secret_and_the_older_token_stays_good(
+    identity: RunningIdentity, namespace: str
+) -> None:
+    identity.opt_in(namespace)
+    before = identity.until_secret(namespace)
+    authority = identity.issuer / "ca.crt"
+    authority.write_text(authority.read_text() * 2)  # as an authority that is renewed
+    after = identity.until_secret(namespace, but=token_id(before))
+    assert files(after)["ca.crt"] == files(before)["ca.crt"] * 2
+    for secret in (before, after):
+        with identity.pool.remote(token_in(secret)):
+            pass
+
+
+def test_an_opt_out_takes_the_secret_away_and_the_token_with_it(
+    identity: RunningIdentity, namespace: str
+) -> None:
+    identity.opt_in(namespace)
+    token = token_in(identity.until_secret(namespace))
+    identity.opt_out(namespace)
+    wait_until(lambda: identity.secret(namespace) is None, lambda: identity.process.log.read_text(), 30)
+    wait_until(lambda: f"cluster/{namespace}" not in identity.names_in_force(), limit_s=30)
+    with identity.pool.stranger() as client:
+        assert "was revoked" in client.say_hello(token, Refused).message
+
+
+def test_a_namespace_that_is_deleted_gives_its_token_back(identity: RunningIdentity, namespace: str) -> None:
+    identity.opt_in(namespace)
+    identity.until_secret(namespace)
+    identity.cluster.client.delete(f"/api/v1/namespaces/{namespace}")
+    wait_until(lambda: f"cluster/{namespace}" not in identity.names_in_force(), limit_s=30)
