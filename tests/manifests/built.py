@@ -17,6 +17,9 @@ OVERLAYS = (*INSTALLED, "validating-policy")
 NAMESPACES = {"kubeflow": "kubeflow", "standalone": "bitfusion-system", "cert-manager": "kubeflow"}
 CONTROLLER = "bitfusion-notebook-controller"
 WEBHOOKS = "bitfusion-notebook-admission"
+INJECTOR = "bitfusion-injector"
+POD_WEBHOOKS = "bitfusion-pod-injection"
+PROCESSES = (CONTROLLER, INJECTOR)  # each has a Deployment, a Service and an account of its name
 POLICY = "bitfusion-sizes"
 NOTEBOOKS = "/apis/kubeflow.org/v1beta1/namespaces/{namespace}/notebooks"  # as the form posts them
 
@@ -41,22 +44,22 @@ def one(objects: Objects, kind: str, name: str = CONTROLLER) -> Object:
     return found[0]
 
 
-def pod_template(objects: Objects) -> Object:
+def pod_template(objects: Objects, name: str = CONTROLLER) -> Object:
     """A copy, which a test may spoil."""
-    template: Object = copy.deepcopy(one(objects, "Deployment")["spec"]["template"])
+    template: Object = copy.deepcopy(one(objects, "Deployment", name)["spec"]["template"])
     return template
 
 
-def container(objects: Objects) -> Object:
-    (only,) = pod_template(objects)["spec"]["containers"]
+def container(objects: Objects, name: str = CONTROLLER) -> Object:
+    (only,) = pod_template(objects, name)["spec"]["containers"]
     return dict(only)
 
 
-def rules(objects: Objects) -> Iterator[tuple[str, str, str, str, str]]:
-    """Every right of the controller, taken apart: scope, group, resource, name ("" for all), verb."""
+def rules(objects: Objects, process: str = CONTROLLER) -> Iterator[tuple[str, str, str, str, str]]:
+    """Every right of a process, taken apart: scope, group, resource, name ("" for all), verb."""
     for kind, scope in (("ClusterRole", "cluster"), ("Role", "namespace")):
         for role in of_kind(objects, kind):
-            if not role["metadata"]["name"].startswith(CONTROLLER):
+            if not role["metadata"]["name"].startswith(process):
                 continue
             for rule in role["rules"]:
                 for group in rule["apiGroups"]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import PROFILE
-from tests.manifests.built import CONTROLLER, MANIFESTS, NAMESPACES, WEBHOOKS
+from tests.manifests.built import CONTROLLER, MANIFESTS, NAMESPACES, POD_WEBHOOKS, PROCESSES, WEBHOOKS
 from tests.support.waiting import wait_until
 
 RESTRICTED = {
@@ -107,16 +107,18 @@ def installed(cluster: Cluster, overlay: str) -> Iterator[str]:
 
 
 def remove(cluster: Cluster, overlay: str) -> None:
-    cluster.kubectl("delete", "--ignore-not-found", "mutatingwebhookconfiguration", WEBHOOKS)
+    cluster.kubectl("delete", "--ignore-not-found", "mutatingwebhookconfiguration", WEBHOOKS, POD_WEBHOOKS)
     cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-k", folder(overlay))
     if overlay in NAMESPACES:
         # A pod that was given to a node which exists on paper only waits for its kubelet's word for ever.
-        pods = ("pods", "-n", NAMESPACES[overlay], "-l", f"app.kubernetes.io/name={CONTROLLER}")
+        labels = f"app.kubernetes.io/name in ({', '.join(PROCESSES)})"
+        pods = ("pods", "-n", NAMESPACES[overlay], "-l", labels)
         wait_until(lambda: not cluster.client.get(deployments(overlay))["items"], limit_s=20)
         cluster.kubectl("delete", *pods, "--ignore-not-found", "--force", "--grace-period=0")
         # What the program made itself, as docs/kubeflow.md says.
-        secrets = (f"secret/{CONTROLLER}-{name}" for name in ("ca", "certificate", "serving"))
-        made = (*secrets, f"lease/{CONTROLLER}")
+        secrets = [f"secret/{CONTROLLER}-certificate"]
+        secrets += [f"secret/{process}-{name}" for process in PROCESSES for name in ("ca", "serving")]
+        made = (*secrets, *(f"lease/{process}" for process in PROCESSES))
         cluster.kubectl("delete", "-n", NAMESPACES[overlay], "--ignore-not-found", *made)
     cluster.kubectl("delete", "--ignore-not-found", "-k", folder(overlay))
 

@@ -1,9 +1,10 @@
-"""What a kubelet does for our Deployment, without one: the program runs while the Deployment exists.
+"""What a kubelet does for a Deployment of ours, without one: the program runs while the Deployment exists.
 
 It runs with the arguments of the Deployment, as its ServiceAccount, and is called through its Service: an
 EndpointSlice names this machine's own address, since the apiserver takes no loopback one, and the port that
 happened to be free. One process stands for both replicas. A Secret that the Deployment mounts is written into
-a folder, and again when it changes; `mounting` set to False is a kubelet that has not looked yet.
+a folder, and again when it changes; `mounting` set to False is a kubelet that has not looked yet. A ConfigMap
+is written once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pytest
 from notebook_controller_patch.certificates.authority import Pair
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster, own_address
-from tests.manifests.built import CONTROLLER
+from tests.manifests.built import CONTROLLER, INJECTOR
+from tests.notebook_controller_patch import controller_process
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 
@@ -35,11 +37,16 @@ class Closing(http_service.HttpService):
 
 http_service.HttpService = Closing
 """
-REPLACED = ("--port=", "--monitoring-port=", "--images=", "--certificate-folder=")
+REPLACED = ("--port=", "--monitoring-port=", "--certificate-folder=")
+MODULES = {CONTROLLER: controller_process.CONTROLLER, INJECTOR: controller_process.INJECTOR}
+NAMESPACE_VARIABLES = {
+    CONTROLLER: "BITFUSION_CONTROLLER_NAMESPACE",
+    INJECTOR: "BITFUSION_INJECTOR_NAMESPACE",
+}
 
 
 class StandIn:
-    """Follows the Deployment in one namespace until the end; a context manager.
+    """Follows the Deployment `name` in one namespace until the end; a context manager.
 
     With `handshakes` each review comes over a connection of its own: each one needs the apiserver's trust.
     """
@@ -51,8 +58,10 @@ class StandIn:
         namespace: str,
         handshakes: bool = False,
         options: Sequence[str] = (),
+        name: str = CONTROLLER,
     ) -> None:
         self._cluster = cluster
+        self._name = name
         self._client: ApiClient = cluster.client_as(cluster.token, "stand-in")
         self._folder = folder
         self._namespace = namespace
@@ -62,7 +71,7 @@ class StandIn:
         self._mounts: list[tuple[str, MountedSecret, Object]] = []
         self.mounting = True
         self._slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-        self._deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}"
+        self._deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         self._served: State | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="stand-in", daemon=True)
@@ -90,7 +99,7 @@ class StandIn:
 
     def ready(self, pod: Object) -> bool:
         """Whether a pod of the Deployment may run: only when what stands for it is ready. For NodeStub."""
-        if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") != CONTROLLER:
+        if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") != self._name:
             return True
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and not self._stopping.is_set():
@@ -113,6 +122,8 @@ class StandIn:
                 running = self._start(wanted) if wanted is not None else None
                 if old is not None:
                     self._end(old)
+                # A rollout is over when the old one is gone: until then the apiserver may still ask it.
+                self._served = wanted if running is not None else None
             if running is not None:
                 self._end(running)
         except Exception as error:  # told by __exit__
@@ -140,28 +151,29 @@ class StandIn:
             return None
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         options = [argument for argument in container["args"] if not argument.startswith(REPLACED)]
-        images = self._folder / "images.yaml"
-        configuration = f"/api/v1/namespaces/{self._namespace}/configmaps/bitfusion-client-images"
-        images.write_text(self._client.get(configuration)["data"]["images.yaml"])
+        volumes = {each["name"]: each for each in deployment["spec"]["template"]["spec"]["volumes"]}
+        for mount in container["volumeMounts"]:
+            if "configMap" in volumes[mount["name"]]:
+                files = self._write(volumes[mount["name"]]["configMap"]["name"])
+                options = [option.replace(f"={mount['mountPath']}/", f"={files}/") for option in options]
         if any(argument.startswith("--certificate-folder=") for argument in container["args"]):
-            volumes = {each["name"]: each for each in deployment["spec"]["template"]["spec"]["volumes"]}
             secret = self._mount(volumes["certificate"]["secret"]["secretName"])
             if secret is None:
                 return None
             options.append(f"--certificate-folder={secret}")
-        kubeconfig = self._cluster.service_account_kubeconfig(self._namespace, CONTROLLER)
+        kubeconfig = self._cluster.service_account_kubeconfig(self._namespace, self._name)
         process = ControllerProcess(
             self._folder,
             [
                 *options,
                 *self._options,
-                f"--images={images}",
                 "--bind=0.0.0.0",
                 f"--kubeconfig={kubeconfig}",
             ],
-            {"BITFUSION_CONTROLLER_NAMESPACE": self._namespace},
-            name=f"stand-in-{len(self.processes) + 1}",
+            {NAMESPACE_VARIABLES[self._name]: self._namespace},
+            name=f"stand-in-{self._name}-{len(self.processes) + 1}",
             prepare=self._prepare,
+            module=MODULES[self._name],
         )
         self.processes.append(process)
         while process.ask("/readyz")[0] != 200:
@@ -171,8 +183,16 @@ class StandIn:
                 process.end()
                 return None
         self._route(process.port)
-        self._served = state
         return process
+
+    def _write(self, name: str) -> Path:
+        """A folder with what this ConfigMap has now."""
+        folder = self._folder / f"{self._name}-{name}"
+        folder.mkdir(exist_ok=True)
+        found = self._client.get(f"/api/v1/namespaces/{self._namespace}/configmaps/{name}")
+        for file, text in found["data"].items():
+            (folder / file).write_text(text)
+        return folder
 
     def _mount(self, name: str) -> Path | None:
         """A fresh folder with this Secret, once that is there; None if the test ends first."""
@@ -182,7 +202,7 @@ class StandIn:
             if self._stopping.wait(LOOK_S):
                 return None
         data = secret["data"]
-        folder = self._folder / f"mounted-{len(self._mounts) + 1}"
+        folder = self._folder / f"{self._name}-mounted-{len(self._mounts) + 1}"
         self._mounts.append((path, MountedSecret(folder, _pair(data)), data))
         return folder
 
@@ -197,9 +217,9 @@ class StandIn:
                 self._mounts[index] = (path, mount, fresh)
 
     def _route(self, port: int) -> None:
-        name = f"{CONTROLLER}-stand-in"
+        name = f"{self._name}-stand-in"
         labels = {
-            "kubernetes.io/service-name": CONTROLLER,
+            "kubernetes.io/service-name": self._name,
             "endpointslice.kubernetes.io/managed-by": "tests",
         }
         body = {
@@ -219,7 +239,7 @@ class StandIn:
         if self._found() is None:
             self._served = None
             try:
-                self._client.delete(f"{self._slices}/{CONTROLLER}-stand-in")
+                self._client.delete(f"{self._slices}/{self._name}-stand-in")
             except Refused as refused:
                 if refused.status != 404:  # gone with its namespace
                     raise

@@ -12,9 +12,11 @@ from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, KubectlFailed
 from tests.manifests.built import (
     CONTROLLER,
+    INJECTOR,
     INSTALLED,
     NAMESPACES,
     OVERLAYS,
+    PROCESSES,
     Objects,
     pod_template,
     rules,
@@ -44,6 +46,7 @@ def overlay(cluster: Cluster, platform: None, request: pytest.FixtureRequest) ->
 
 
 only_installed = pytest.mark.parametrize("overlay", INSTALLED, indirect=True)
+each_process = pytest.mark.parametrize("process", PROCESSES)
 
 
 def test_applying_again_changes_nothing(cluster: Cluster, overlay: str) -> None:
@@ -51,8 +54,8 @@ def test_applying_again_changes_nothing(cluster: Cluster, overlay: str) -> None:
     assert len(again) > 1
     changed = [line for line in again if not line.endswith(" unchanged")]
     # Of a budget kubectl always sends the selector; it is the same, so nothing is written.
-    budget = f"poddisruptionbudget.policy/{CONTROLLER} configured"
-    assert changed == ([budget] if overlay in INSTALLED else [])
+    budgets = {f"poddisruptionbudget.policy/{process} configured" for process in PROCESSES}
+    assert set(changed) == (budgets if overlay in INSTALLED else set())
 
 
 def test_applying_warns_of_nothing(cluster: Cluster, overlay: str) -> None:
@@ -62,8 +65,11 @@ def test_applying_warns_of_nothing(cluster: Cluster, overlay: str) -> None:
 
 
 @only_installed
-def test_replicas_are_let_in_where_restricted_is_enforced(cluster: Cluster, overlay: str) -> None:
-    selector = f"app.kubernetes.io/name={CONTROLLER}"
+@each_process
+def test_replicas_are_let_in_where_restricted_is_enforced(
+    cluster: Cluster, overlay: str, process: str
+) -> None:
+    selector = f"app.kubernetes.io/name={process}"
 
     def pods() -> Any:
         found = cluster.client.get(pods_path(overlay), labelSelector=selector)["items"]
@@ -93,11 +99,12 @@ def test_a_server_side_dry_run_of_our_pod_passes_and_of_a_careless_one_does_not(
 
 
 @only_installed
+@pytest.mark.parametrize("process", [CONTROLLER, pytest.param(INJECTOR, marks=pytest.mark.long)])
 def test_the_service_account_can_do_what_its_rules_say_and_nothing_else(
-    cluster: Cluster, overlays: Overlays, overlay: str
+    cluster: Cluster, overlays: Overlays, overlay: str, process: str
 ) -> None:
     namespace = NAMESPACES[overlay]
-    granted = set(rules(overlays[overlay]))
+    granted = set(rules(overlays[overlay], process))
     names = sorted({name for _, _, _, name, _ in granted} | {"another"})
 
     def allowed(account: str, place: str, group: str, resource: str, name: str, verb: str) -> bool:
@@ -130,7 +137,7 @@ def test_the_service_account_can_do_what_its_rules_say_and_nothing_else(
                         for given in {name, ""}
                     )
                     case = (place, group, resource, name, verb)
-                    if allowed(CONTROLLER, *case) != (expected or allowed(GUEST, *case)):
+                    if allowed(process, *case) != (expected or allowed(GUEST, *case)):
                         differences.append((*case, expected))
     assert differences == []
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from notebook_controller_patch.cli import settings_of
-from notebook_controller_patch.settings import DEFAULT_NAME, DEFAULT_WEBHOOKS, PREFIX, Settings
+from bitfusion_client.kubernetes_names import PODS_WEBHOOK
+from bitfusion_device_plugin.injector.client_map import DEFAULT_CLIENTS, parse_clients
+from bitfusion_device_plugin.injector_process import cli as injector_cli
+from bitfusion_device_plugin.injector_process import settings as injector_options
+from bitfusion_device_plugin.injector_process.pods_webhook import PODS
+from notebook_controller_patch import cli as controller_cli
+from notebook_controller_patch import settings as controller_options
+from notebook_controller_patch.admission.server import NOTEBOOKS, STATEFULSETS
+from notebook_controller_patch.serving_settings import ServingSettings
 from tests.manifests.built import (
     CONTROLLER,
+    INJECTOR,
     INSTALLED,
     MANIFESTS,
     NAMESPACES,
     OVERLAYS,
+    POD_WEBHOOKS,
     POLICY,
+    PROCESSES,
     WEBHOOKS,
     Objects,
     container,
@@ -38,17 +48,34 @@ CLUSTER_WIDE = {
 }
 OPT_OUT = {"key": "bitfusion.io/admission", "operator": "NotIn", "values": ["ignore"]}
 Overlays = Mapping[str, Objects]
+READERS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], ServingSettings]] = {
+    CONTROLLER: controller_cli.settings_of,
+    INJECTOR: injector_cli.settings_of,
+}
 
 installed = pytest.mark.parametrize("overlay", INSTALLED)
+each_process = pytest.mark.parametrize("process", PROCESSES)
 
 
-def settings(objects: Objects) -> Settings:
+def settings(objects: Objects, process: str) -> ServingSettings:
     """What the program makes of the Deployment's arguments and environment."""
     environ = {}
-    for variable in container(objects)["env"]:
+    for variable in container(objects, process)["env"]:
         assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
-        environ[variable["name"]] = one(objects, "Deployment")["metadata"]["namespace"]
-    return settings_of(container(objects)["args"], environ)
+        environ[variable["name"]] = one(objects, "Deployment", process)["metadata"]["namespace"]
+    return READERS[process](container(objects, process)["args"], environ)
+
+
+def controller_settings(objects: Objects) -> controller_options.Settings:
+    found = settings(objects, CONTROLLER)
+    assert isinstance(found, controller_options.Settings)
+    return found
+
+
+def injector_settings(objects: Objects) -> injector_options.Settings:
+    found = settings(objects, INJECTOR)
+    assert isinstance(found, injector_options.Settings)
+    return found
 
 
 def test_every_folder_with_an_overlay_is_tested() -> None:
@@ -84,23 +111,23 @@ def test_objects_carry_the_recommended_labels(overlays: Overlays, overlay: str) 
         labels = item["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "kubeflow-bitfusion"
         if item["kind"] != "Namespace":
-            assert labels["app.kubernetes.io/name"] == (
-                POLICY if overlay == "validating-policy" else CONTROLLER
-            )
+            names = (POLICY,) if overlay == "validating-policy" else PROCESSES
+            assert labels["app.kubernetes.io/name"] in names
 
 
 @installed
-def test_selectors_find_the_pods(overlays: Overlays, overlay: str) -> None:
+@each_process
+def test_selectors_find_the_pods(overlays: Overlays, overlay: str, process: str) -> None:
     objects = overlays[overlay]
-    labels = pod_template(objects)["metadata"]["labels"].items()
+    labels = pod_template(objects, process)["metadata"]["labels"].items()
     selectors = [
-        one(objects, "Deployment")["spec"]["selector"]["matchLabels"],
-        one(objects, "Service")["spec"]["selector"],
-        one(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-        one(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        one(objects, "Deployment", process)["spec"]["selector"]["matchLabels"],
+        one(objects, "Service", process)["spec"]["selector"],
+        one(objects, "PodDisruptionBudget", process)["spec"]["selector"]["matchLabels"],
+        one(objects, "NetworkPolicy", process)["spec"]["podSelector"]["matchLabels"],
         *(
             spread["labelSelector"]["matchLabels"]
-            for spread in pod_template(objects)["spec"]["topologySpreadConstraints"]
+            for spread in pod_template(objects, process)["spec"]["topologySpreadConstraints"]
         ),
     ]
     for selector in selectors:
@@ -113,11 +140,12 @@ def test_selectors_find_the_pods(overlays: Overlays, overlay: str) -> None:
 def test_every_image_can_be_replaced_through_kustomize(overlays: Overlays, overlay: str) -> None:
     base = yaml.safe_load((MANIFESTS / "base" / "kustomization.yaml").read_text())
     (image,) = base["images"]
-    written = yaml.safe_load((MANIFESTS / "base" / "deployment.yaml").read_text())
-    (only,) = written["spec"]["template"]["spec"]["containers"]
-    assert only["image"] == image["name"]  # without a tag: the tag stands in one place
-    assert container(overlays[overlay])["image"] == f"{image['name']}:{image['newTag']}"
-    assert "initContainers" not in pod_template(overlays[overlay])["spec"]
+    for folder, process in (("controller", CONTROLLER), ("injector", INJECTOR)):
+        written = yaml.safe_load((MANIFESTS / "base" / folder / "deployment.yaml").read_text())
+        (only,) = written["spec"]["template"]["spec"]["containers"]
+        assert only["image"] == image["name"]  # without a tag: the tag stands in one place
+        assert container(overlays[overlay], process)["image"] == f"{image['name']}:{image['newTag']}"
+        assert "initContainers" not in pod_template(overlays[overlay], process)["spec"]
 
 
 def test_the_image_tag_is_the_projects_version() -> None:
@@ -129,12 +157,13 @@ def test_the_image_tag_is_the_projects_version() -> None:
 
 
 @installed
-def test_pods_are_restricted(overlays: Overlays, overlay: str) -> None:
-    pod = pod_template(overlays[overlay])["spec"]
+@each_process
+def test_pods_are_restricted(overlays: Overlays, overlay: str, process: str) -> None:
+    pod = pod_template(overlays[overlay], process)["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container(overlays[overlay])["securityContext"] == {
+    assert container(overlays[overlay], process)["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
@@ -145,27 +174,34 @@ def test_pods_are_restricted(overlays: Overlays, overlay: str) -> None:
 
 @installed
 def test_pods_run_as_the_image_does(overlays: Overlays, overlay: str) -> None:
-    containerfile = (MANIFESTS / "image" / "Containerfile").read_text()
+    containerfile = (MANIFESTS / "images" / "notebook-controller" / "Containerfile").read_text()
     context = pod_template(overlays[overlay])["spec"]["securityContext"]
     user = f"{context['runAsUser']}:{context['runAsGroup']}"
     assert re.search(rf"^USER {user}$", containerfile, re.MULTILINE)
-    # The arguments of the Deployment are those of the image's entry point.
+    # The arguments of the Deployment are those of the image's entry point; the injector is another command.
     assert "command" not in container(overlays[overlay])
     assert re.search(r'^ENTRYPOINT \[.*"(\S*/)?bitfusion-notebook-controller"', containerfile, re.MULTILINE)
+    (command,) = container(overlays[overlay], INJECTOR)["command"]
+    project = (MANIFESTS.parent / "pyproject.toml").read_text()
+    assert f'{command} = "bitfusion_device_plugin.injector_process.cli:main"' in project
 
 
 @installed
-def test_the_mesh_stays_out_of_the_way(overlays: Overlays, overlay: str) -> None:
-    metadata = pod_template(overlays[overlay])["metadata"]
+@each_process
+def test_the_mesh_stays_out_of_the_way(overlays: Overlays, overlay: str, process: str) -> None:
+    metadata = pod_template(overlays[overlay], process)["metadata"]
     assert metadata["labels"]["sidecar.istio.io/inject"] == "false"
     assert metadata["annotations"]["sidecar.istio.io/inject"] == "false"
 
 
 @installed
-def test_two_replicas_on_two_nodes_one_of_which_may_be_drained(overlays: Overlays, overlay: str) -> None:
-    deployment = one(overlays[overlay], "Deployment")["spec"]
+@each_process
+def test_two_replicas_on_two_nodes_one_of_which_may_be_drained(
+    overlays: Overlays, overlay: str, process: str
+) -> None:
+    deployment = one(overlays[overlay], "Deployment", process)["spec"]
     assert deployment["replicas"] == 2
-    assert one(overlays[overlay], "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert one(overlays[overlay], "PodDisruptionBudget", process)["spec"]["maxUnavailable"] == 1
     pod = deployment["template"]["spec"]
     keys = [spread["topologyKey"] for spread in pod["topologySpreadConstraints"]]
     assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
@@ -177,35 +213,40 @@ def test_two_replicas_on_two_nodes_one_of_which_may_be_drained(overlays: Overlay
 
 
 @installed
-def test_probes_and_metrics_are_where_the_program_serves_them(overlays: Overlays, overlay: str) -> None:
+@each_process
+def test_probes_and_metrics_are_where_the_program_serves_them(
+    overlays: Overlays, overlay: str, process: str
+) -> None:
     objects = overlays[overlay]
-    ports = {port["name"]: port["containerPort"] for port in container(objects)["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in container(objects, process)["ports"]}
     assert ports == {
-        "https-webhook": settings(objects).port,
-        "http-monitoring": settings(objects).monitoring_port,
+        "https-webhook": settings(objects, process).port,
+        "http-monitoring": settings(objects, process).monitoring_port,
     }
     for probe, path in (
         ("startupProbe", "/healthz"),
         ("livenessProbe", "/healthz"),
         ("readinessProbe", "/readyz"),
     ):
-        assert container(objects)[probe]["httpGet"] == {"path": path, "port": "http-monitoring"}
-    annotations = pod_template(objects)["metadata"]["annotations"]
-    assert annotations["prometheus.io/port"] == str(settings(objects).monitoring_port)
+        assert container(objects, process)[probe]["httpGet"] == {"path": path, "port": "http-monitoring"}
+    annotations = pod_template(objects, process)["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(settings(objects, process).monitoring_port)
     assert annotations["prometheus.io/path"] == "/metrics"
-    served = {port["port"]: port["targetPort"] for port in one(objects, "Service")["spec"]["ports"]}
+    served = {port["port"]: port["targetPort"] for port in one(objects, "Service", process)["spec"]["ports"]}
     assert served == {443: "https-webhook", 8080: "http-monitoring"}
 
 
 @installed
-def test_resources_are_asked_for_and_limited(overlays: Overlays, overlay: str) -> None:
-    resources = container(overlays[overlay])["resources"]
+@each_process
+def test_resources_are_asked_for_and_limited(overlays: Overlays, overlay: str, process: str) -> None:
+    resources = container(overlays[overlay], process)["resources"]
     assert set(resources["requests"]) == set(resources["limits"]) == {"cpu", "memory"}
 
 
 @installed
-def test_only_what_is_needed_reaches_the_pods(overlays: Overlays, overlay: str) -> None:
-    policy = one(overlays[overlay], "NetworkPolicy")["spec"]
+@each_process
+def test_only_what_is_needed_reaches_the_pods(overlays: Overlays, overlay: str, process: str) -> None:
+    policy = one(overlays[overlay], "NetworkPolicy", process)["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     webhook, metrics = policy["ingress"]
     assert webhook == {"ports": [{"port": "https-webhook", "protocol": "TCP"}]}
@@ -215,66 +256,112 @@ def test_only_what_is_needed_reaches_the_pods(overlays: Overlays, overlay: str) 
 
 
 @installed
-def test_arguments_are_options_of_the_program(overlays: Overlays, overlay: str) -> None:
-    found = settings(overlays[overlay])
+@each_process
+def test_arguments_are_options_of_the_program(overlays: Overlays, overlay: str, process: str) -> None:
+    found = settings(overlays[overlay], process)
     assert found.ignored == ()
     assert found.namespace == NAMESPACES[overlay]
-    assert found.name == CONTROLLER == DEFAULT_NAME
-    assert found.webhook_configuration == WEBHOOKS == DEFAULT_WEBHOOKS
+    assert found.name == process
     assert found.log_format == "json"
     if overlay == "cert-manager":
         assert (found.certificate_secret, found.certificate_folder) == (None, "/etc/bitfusion/certificate")
     else:
-        assert (found.certificate_secret, found.certificate_folder) == (f"{CONTROLLER}-ca", None)
+        assert (found.certificate_secret, found.certificate_folder) == (f"{process}-ca", None)
 
 
-def test_cert_managers_arguments_differ_in_the_certificate_only(overlays: Overlays) -> None:
-    ours, theirs = (container(overlays[name]) for name in ("kubeflow", "cert-manager"))
+@installed
+def test_names_are_the_programs_defaults(overlays: Overlays, overlay: str) -> None:
+    controller, injector = (settings(overlays[overlay], process) for process in PROCESSES)
+    assert controller.name == controller_options.DEFAULT_NAME
+    assert controller.webhook_configuration == WEBHOOKS == controller_options.DEFAULT_WEBHOOKS
+    assert injector.name == injector_options.DEFAULT_NAME
+    assert injector.webhook_configuration == POD_WEBHOOKS == injector_options.DEFAULT_WEBHOOKS
+
+
+@each_process
+def test_cert_managers_arguments_differ_in_the_certificate_only(overlays: Overlays, process: str) -> None:
+    ours, theirs = (container(overlays[name], process) for name in ("kubeflow", "cert-manager"))
     about = ("--certificate-", "--webhook-configuration")
     assert [arg for arg in ours["args"] if not arg.startswith(about)] == [
         arg for arg in theirs["args"] if not arg.startswith(about)
     ]
     assert ours["env"] == theirs["env"]
-    assert all(variable["name"].startswith(PREFIX) for variable in ours["env"])
 
 
 @installed
-def test_the_settings_name_what_is_there(overlays: Overlays, overlay: str) -> None:
+@each_process
+def test_the_settings_name_what_is_there(overlays: Overlays, overlay: str, process: str) -> None:
     objects = overlays[overlay]
-    found = settings(objects)
+    found = settings(objects, process)
     one(objects, "Service", found.name)
     one(objects, "MutatingWebhookConfiguration", found.webhook_configuration)
-    pod = pod_template(objects)["spec"]
-    assert pod["serviceAccountName"] == one(objects, "ServiceAccount")["metadata"]["name"] == found.name
-    # Who the reconciler is, so that its own writes pass admission untouched.
-    assert found.username == f"system:serviceaccount:{NAMESPACES[overlay]}:{pod['serviceAccountName']}"
-    mounts = {mount["mountPath"]: mount["name"] for mount in container(objects)["volumeMounts"]}
+    pod = pod_template(objects, process)["spec"]
+    account = one(objects, "ServiceAccount", process)["metadata"]
+    assert pod["serviceAccountName"] == account["name"] == found.name
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(objects, process)["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert set(mounts.values()) == set(volumes)
-    images = Path(found.images or "")
-    configured = one(objects, "ConfigMap", volumes[mounts[str(images.parent)]]["configMap"]["name"])
-    assert configured["metadata"]["name"] == "bitfusion-client-images"
-    assert set(configured["data"]) == {images.name}
     if found.certificate_folder:
         secret = volumes[mounts[found.certificate_folder]]["secret"]["secretName"]
-        serving = one(objects, "Certificate", f"{CONTROLLER}-serving")
-        assert serving["spec"]["secretName"] == secret == f"{CONTROLLER}-serving"
+        serving = one(objects, "Certificate", f"{process}-serving")
+        assert serving["spec"]["secretName"] == secret == f"{process}-serving"
+
+
+@installed
+def test_the_reconcilers_own_writes_pass_admission_untouched(overlays: Overlays, overlay: str) -> None:
+    account = pod_template(overlays[overlay])["spec"]["serviceAccountName"]
+    user = f"system:serviceaccount:{NAMESPACES[overlay]}:{account}"
+    assert controller_settings(overlays[overlay]).username == user
+
+
+@installed
+def test_files_of_the_administrator_are_mounted_from_config_maps(overlays: Overlays, overlay: str) -> None:
+    objects = overlays[overlay]
+    injector = injector_settings(objects)
+    assert injector.images == controller_settings(objects).images  # both choose the same client for an image
+    for process, file, name in (
+        (CONTROLLER, injector.images, "bitfusion-client-images"),
+        (INJECTOR, injector.images, "bitfusion-client-images"),
+        (INJECTOR, injector.clients, "bitfusion-clients"),
+    ):
+        mounts = {each["mountPath"]: each for each in container(objects, process)["volumeMounts"]}
+        mount = mounts[str(Path(file or "").parent)]
+        assert "subPath" not in mount  # or a change would never arrive
+        volumes = {each["name"]: each for each in pod_template(objects, process)["spec"]["volumes"]}
+        assert volumes[mount["name"]]["configMap"]["name"] == name
+        assert set(one(objects, "ConfigMap", name)["data"]) == {Path(file or "").name}
+
+
+def test_the_clients_that_are_installed_are_the_programs_default(overlays: Overlays) -> None:
+    text = one(overlays["kubeflow"], "ConfigMap", "bitfusion-clients")["data"]["clients.yaml"]
+    assert parse_clients(yaml.safe_load(text)) == DEFAULT_CLIENTS
+    # The example in its comment can be used as it is.
+    example = "\n".join(line[2:] for line in text.splitlines() if line.startswith(("# - ", "#   ")))
+    (rule,) = parse_clients(yaml.safe_load(example))
+    assert rule.kind == "vmware"
 
 
 @installed
 def test_webhooks_call_the_paths_the_server_has(overlays: Overlays, overlay: str) -> None:
     objects = overlays[overlay]
-    server = (MANIFESTS.parent / "notebook_controller_patch" / "admission" / "server.py").read_text()
     webhooks = one(objects, "MutatingWebhookConfiguration", WEBHOOKS)["webhooks"]
     assert [webhook["name"] for webhook in webhooks] == [
         "notebooks.bitfusion.io",
         "statefulsets.bitfusion.io",
     ]
-    for webhook, path in zip(webhooks, ("/admit/notebooks", "/admit/statefulsets"), strict=True):
+    (pods,) = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    assert pods["name"] == PODS_WEBHOOK
+    for webhook, process, name in zip(
+        (*webhooks, pods), (CONTROLLER, CONTROLLER, INJECTOR), (NOTEBOOKS, STATEFULSETS, PODS), strict=True
+    ):
         assert webhook["clientConfig"] == {
-            "service": {"name": CONTROLLER, "namespace": NAMESPACES[overlay], "path": path, "port": 443}
+            "service": {
+                "name": process,
+                "namespace": NAMESPACES[overlay],
+                "path": f"/admit/{name}",
+                "port": 443,
+            }
         }
-        assert f'"{path}"' in server
 
 
 @installed
@@ -313,6 +400,30 @@ def test_webhooks_see_only_what_may_concern_them(overlays: Overlays, overlay: st
             assert namespaces["matchLabels"] == {"app.kubernetes.io/part-of": "kubeflow-profile"}
 
 
+@installed
+def test_only_pods_that_ask_wait_for_the_injector(overlays: Overlays, overlay: str) -> None:
+    (webhook,) = one(overlays[overlay], "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    assert webhook["failurePolicy"] == "Fail"
+    assert webhook["sideEffects"] == "None"
+    assert webhook["reinvocationPolicy"] == "IfNeeded"
+    assert webhook["timeoutSeconds"] == 5
+    (rule,) = webhook["rules"]
+    assert (rule["operations"], rule["resources"], rule["scope"]) == (["CREATE"], ["pods"], "Namespaced")
+    assert [condition["name"] for condition in webhook["matchConditions"]] == ["asks-for-gpus"]
+    assert OPT_OUT in webhook["objectSelector"]["matchExpressions"]
+    namespaces = webhook["namespaceSelector"]
+    assert OPT_OUT in namespaces["matchExpressions"]
+    if overlay == "standalone":
+        (names,) = (
+            each for each in namespaces["matchExpressions"] if each["key"].startswith("kubernetes.io/")
+        )
+        assert names["operator"] == "NotIn"
+        assert {"kube-system", NAMESPACES[overlay]} <= set(names["values"])
+    else:
+        assert namespaces["matchLabels"] == {"app.kubernetes.io/part-of": "kubeflow-profile"}
+        # Kubeflow's own namespace, where this runs, is no profile.
+
+
 def test_the_standalone_namespace_is_restricted_and_left_alone(overlays: Overlays) -> None:
     labels = one(overlays["standalone"], "Namespace", "bitfusion-system")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -321,8 +432,11 @@ def test_the_standalone_namespace_is_restricted_and_left_alone(overlays: Overlay
 
 @installed
 def test_rights_name_everything(overlays: Overlays, overlay: str) -> None:
-    granted = list(rules(overlays[overlay]))
-    assert granted
+    granted = [right for process in PROCESSES for right in rules(overlays[overlay], process)]
+    assert {right[4] for right in rules(overlays[overlay], INJECTOR) if right[0] == "cluster"} <= {
+        "get",
+        "patch",
+    }
     for right in granted:
         assert "*" not in right
         assert right[4] not in ("escalate", "bind", "impersonate", "deletecollection")
@@ -331,16 +445,20 @@ def test_rights_name_everything(overlays: Overlays, overlay: str) -> None:
     for binding in of_kind(overlays[overlay], "ClusterRoleBinding") + of_kind(
         overlays[overlay], "RoleBinding"
     ):
-        assert binding["roleRef"]["name"].startswith(CONTROLLER)
         (subject,) = binding["subjects"]
-        assert subject == {"kind": "ServiceAccount", "name": CONTROLLER, "namespace": NAMESPACES[overlay]}
+        assert subject["name"] in PROCESSES
+        assert binding["roleRef"]["name"].startswith(subject["name"])
+        assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", NAMESPACES[overlay])
 
 
 def test_with_cert_manager_no_secret_and_no_webhook_configuration_may_be_touched(overlays: Overlays) -> None:
-    def resources(overlay: str) -> set[str]:
-        return {resource for _, _, resource, _, _ in rules(overlays[overlay])}
+    def resources(overlay: str, process: str) -> set[str]:
+        return {resource for _, _, resource, _, _ in rules(overlays[overlay], process)}
 
-    assert resources("kubeflow") - resources("cert-manager") == {"secrets", "mutatingwebhookconfigurations"}
+    touched = {"secrets", "mutatingwebhookconfigurations"}
+    assert resources("kubeflow", CONTROLLER) - resources("cert-manager", CONTROLLER) == touched
+    assert resources("kubeflow", INJECTOR) - {"leases"} == {*touched, "notebooks"}
+    assert resources("cert-manager", INJECTOR) == {"notebooks"}
 
 
 @pytest.mark.parametrize("overlay", ["kubeflow", "cert-manager"])
@@ -363,8 +481,12 @@ def test_cert_managers_objects_name_the_service_and_each_other(overlays: Overlay
     assert one(objects, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
     issuer = one(objects, "Issuer", serving["issuerRef"]["name"])["spec"]
     assert issuer == {"ca": {"secretName": authority["secretName"]}}
-    annotations = one(objects, "MutatingWebhookConfiguration", WEBHOOKS)["metadata"]["annotations"]
-    assert annotations["cert-manager.io/inject-ca-from"] == f"kubeflow/{CONTROLLER}"
+    for name in (WEBHOOKS, POD_WEBHOOKS):
+        annotations = one(objects, "MutatingWebhookConfiguration", name)["metadata"]["annotations"]
+        assert annotations["cert-manager.io/inject-ca-from"] == f"kubeflow/{CONTROLLER}"
+    injectors = one(objects, "Certificate", f"{INJECTOR}-serving")["spec"]
+    assert injectors["issuerRef"] == serving["issuerRef"]
+    assert injectors["dnsNames"] == [f"{INJECTOR}.kubeflow.svc", f"{INJECTOR}.kubeflow.svc.cluster.local"]
 
 
 def test_a_renewal_of_the_serving_certificate_never_changes_what_the_apiserver_trusts(

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebook_controller import Kubeflow
 from tests.cluster.notebooks import Room
-from tests.manifests.built import CONTROLLER, OVERLAYS
+from tests.manifests.built import OVERLAYS, PROCESSES
 from tests.manifests.installed import (
     cert_manager,
     folder,
@@ -44,13 +44,15 @@ def test_removing_leaves_every_notebook_running_and_startable(
 ) -> None:
     with ExitStack() as around:
         around.enter_context(installed(cluster, "kubeflow"))
-        ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow"))
-        around.enter_context(cluster.node_stub("kubeflow", schedulable=ours.ready))
-        rollout = ("rollout", "status", f"deployment/{CONTROLLER}", "-n", "kubeflow", "--timeout=30s")
-        assert "successfully rolled out" in cluster.kubectl(*rollout)
+        ours = [around.enter_context(StandIn(cluster, tmp_path, "kubeflow", name=name)) for name in PROCESSES]
+        around.enter_context(
+            cluster.node_stub("kubeflow", schedulable=lambda pod: all(each.ready(pod) for each in ours))
+        )
+        for name in PROCESSES:
+            rollout = ("rollout", "status", f"deployment/{name}", "-n", "kubeflow", "--timeout=30s")
+            assert "successfully rolled out" in cluster.kubectl(*rollout)
         room = Room(cluster)
         around.enter_context(cluster.notebook_controller(kubeflow, room.namespace))
-        # Stands for the injector as well, which is installed apart and stays: see NodeStub's `translated`.
         around.enter_context(cluster.node_stub(room.namespace))
         room.create("half", {"bitfusion.io/gpu-50": "1"})
         room.create("stopped", {"bitfusion.io/gpu-amount": "2"})
@@ -60,7 +62,7 @@ def test_removing_leaves_every_notebook_running_and_startable(
         room.stop("stopped")
 
         remove(cluster, "kubeflow")
-        wait_until(lambda: ours.processes[0].process.poll() == 0, "the controller has ended", 25)
+        wait_until(lambda: all(each.processes[0].process.poll() == 0 for each in ours), "both have ended", 25)
         for name in ("half", "plain"):
             pod = room.pod(name)
             assert pod is not None

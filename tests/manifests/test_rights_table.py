@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.manifests.built import INSTALLED, MANIFESTS, Objects, rules
+from tests.manifests.built import CONTROLLER, INJECTOR, INSTALLED, MANIFESTS, PROCESSES, Objects, rules
 
 GUIDE = MANIFESTS.parent / "docs" / "kubeflow.md"
-HEADING = "## What the controller may do"
+HEADINGS = {CONTROLLER: "## What the controller may do", INJECTOR: "## What the injector may do"}
 NOT_WITH = "not with cert-manager"
 
 Right = tuple[str, str, str, str, str]
 
 
-def table() -> dict[Right, str]:
+def table(process: str) -> dict[Right, str]:
     """Scope, API group, resource, name and verb of each right in the guide, and what it is for."""
-    section = GUIDE.read_text().partition(f"\n{HEADING}\n")[2].partition("\n## ")[0]
+    section = GUIDE.read_text().partition(f"\n{HEADINGS[process]}\n")[2].partition("\n## ")[0]
     first = section.partition("\n| where")[2].partition("\n\n")[0]
     rows = [line.strip("| ").split("|") for line in f"| where{first}".splitlines() if line.startswith("| ")]
     header, *cells = [[cell.strip() for cell in row] for row in rows]
@@ -31,16 +31,23 @@ def table() -> dict[Right, str]:
     return found
 
 
+each_process = pytest.mark.parametrize("process", PROCESSES)
+
+
+@each_process
 @pytest.mark.parametrize("overlay", INSTALLED)
 def test_the_guide_lists_exactly_the_rights_that_are_given(
-    overlays: Mapping[str, Objects], overlay: str
+    overlays: Mapping[str, Objects], overlay: str, process: str
 ) -> None:
     expected = {
-        right for right, reason in table().items() if overlay != "cert-manager" or NOT_WITH not in reason
+        right
+        for right, reason in table(process).items()
+        if overlay != "cert-manager" or NOT_WITH not in reason
     }
-    assert set(rules(overlays[overlay])) == expected
+    assert set(rules(overlays[overlay], process)) == expected
 
 
-def test_every_right_has_a_reason() -> None:
-    for right, reason in table().items():
+@each_process
+def test_every_right_has_a_reason(process: str) -> None:
+    for right, reason in table(process).items():
         assert len(reason) > 20, right

@@ -10,14 +10,24 @@ import yaml
 from kubernetes_validate.utils import all_versions
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.our_controller import restricted
-from tests.manifests.built import INSTALLED, POLICY, Objects, of_kind, one
+from tests.cluster.our_controller import restricted, with_components
+from tests.manifests.built import (
+    CONTROLLER,
+    INJECTOR,
+    INSTALLED,
+    POD_WEBHOOKS,
+    POLICY,
+    PROCESSES,
+    Objects,
+    of_kind,
+    one,
+)
 
 Overlays = Mapping[str, Objects]
 VERSIONS = [version.rpartition(".")[0] for version in dict.fromkeys(all_versions())]  # "1.25" and so on
 CONDITIONS_SINCE = 27  # matchConditions of webhooks
 POLICIES_SINCE = 30
-ACCOUNT = "bitfusion-controller-account"
+ACCOUNTS = {CONTROLLER: "bitfusion-controller-account", INJECTOR: "bitfusion-injector-account"}
 
 
 def minor(version: str) -> int:
@@ -35,15 +45,26 @@ def test_an_installation_fits(overlays: Overlays, overlay: str, version: str) ->
         if item["apiVersion"].startswith("cert-manager.io/"):
             continue
         if minor(version) < CONDITIONS_SINCE and item["kind"] == "MutatingWebhookConfiguration":
-            # The guide says what to do there; everything else of it must fit.
+            # There the component without-match-conditions is needed.
             with pytest.raises(kubernetes_validate.ValidationError, match="matchConditions"):
                 kubernetes_validate.validate(item, version, strict=True)
-            webhooks = [
-                {key: value for key, value in webhook.items() if key != "matchConditions"}
-                for webhook in item["webhooks"]
-            ]
-            item = {**item, "webhooks": webhooks}
+            continue
         kubernetes_validate.validate(item, version, strict=True)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) < CONDITIONS_SINCE])
+@pytest.mark.parametrize("overlay", INSTALLED)
+def test_an_installation_for_old_servers_fits_them(cluster: Cluster, overlay: str, version: str) -> None:
+    objects = with_components(cluster, overlay, "without-match-conditions")
+    for item in objects:
+        if not item["apiVersion"].startswith("cert-manager.io/"):
+            kubernetes_validate.validate(item, version, strict=True)
+    # Pods are chosen by their label alone: nobody else's is sent, and none waits.
+    (pods,) = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    assert pods["objectSelector"] == {
+        "matchLabels": {"bitfusion.io/requested": "true"},
+        "matchExpressions": [{"key": "bitfusion.io/admission", "operator": "NotIn", "values": ["ignore"]}],
+    }
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) >= POLICIES_SINCE])
@@ -59,14 +80,19 @@ def test_the_policy_fits(overlays: Overlays, version: str) -> None:
 def test_the_accounts_policy_fits(cluster: Cluster, version: str) -> None:
     objects = [each for each in yaml.safe_load_all(restricted(cluster, "kubeflow")) if each]
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        kubernetes_validate.validate(one(objects, kind, ACCOUNT), version, strict=True)
+        for name in ACCOUNTS.values():
+            kubernetes_validate.validate(one(objects, kind, name), version, strict=True)
 
 
 @pytest.mark.parametrize("overlay", INSTALLED)
-def test_the_accounts_policy_is_for_the_account_of_the_overlay(cluster: Cluster, overlay: str) -> None:
+@pytest.mark.parametrize("process", PROCESSES)
+def test_the_accounts_policy_is_for_the_account_of_the_overlay(
+    cluster: Cluster, overlay: str, process: str
+) -> None:
     objects = [each for each in yaml.safe_load_all(restricted(cluster, overlay)) if each]
-    account = one(objects, "ServiceAccount")["metadata"]
-    (condition,) = one(objects, "ValidatingAdmissionPolicy", ACCOUNT)["spec"]["matchConditions"]
+    account = one(objects, "ServiceAccount", process)["metadata"]
+    policy = one(objects, "ValidatingAdmissionPolicy", ACCOUNTS[process])
+    (condition,) = policy["spec"]["matchConditions"]
     user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
     assert condition["expression"] == f"request.userInfo.username == '{user}'"
 
