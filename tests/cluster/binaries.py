@@ -7,7 +7,6 @@ that name is complete, because it gets its name in one rename. Two builds at onc
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -17,24 +16,48 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.components import Guardian
+from tests.cluster.made_once import TORN, only_maker, user_cache
 from tests.support.machine import measure
 
 VERSION = "1.34.4"
 """The Kubernetes that `modules/go.mod` requires."""
 
-# The largest first: it compiles what the others share.
-PACKAGES = {
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-}
+
+@dataclass(frozen=True)
+class Parts:
+    """Components that are built together and kept in one folder, and how long that takes."""
+
+    packages: dict[str, str]
+    """The Go package of each, the largest first: it compiles what the others share."""
+    build_s: float
+    """On the machine that tests.support.machine compares with, which has two CPUs and was idle."""
+    first_share: float
+    """Of the whole time the part of the first component, also on a busy machine."""
+
+
+CONTROL_PLANE = Parts(
+    {
+        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "etcd": "go.etcd.io/etcd/server/v3",
+        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    },
+    build_s=290.0,
+    first_share=0.66,  # 737 of 1114 s
+)
+NODE = Parts(
+    {
+        "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    },
+    build_s=34.0,  # what the control plane has compiled is not compiled again
+    first_share=0.85,
+)
 
 _STAMP = "k8s.io/component-base/version"
 # Without these the components call themselves v0.0.0-master.
@@ -47,13 +70,10 @@ _SOURCE = Path(__file__).parent / "modules"
 # The first Go that fetches the toolchain which go.mod asks for by itself.
 _OLDEST_GO = (1, 21)
 _SECONDS_BETWEEN_LINES = 30.0
-# Of a build on the machine that tests.support.machine compares with, which has two CPUs and was idle.
-_BUILD_S = 290.0
+# Of the machine that tests.support.machine compares with.
 _BUILD_CPUS = 2
 # More help little: the linker and the largest packages use one.
 _MOST_CPUS = 8
-# Of the whole time the part of the first component, also on a busy machine (737 of 1114 s).
-_FIRST_SHARE = 0.66
 
 Say = Callable[[str], None]
 
@@ -81,33 +101,32 @@ class Binaries:
 
 def cache_folder() -> Path:
     """Where built binaries are kept between runs."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "kubeflow-bitfusion" / "cluster"
+    return user_cache() / "cluster"
 
 
-def build_hash() -> str:
+def build_hash(parts: Parts = CONTROL_PLANE) -> str:
     """Names a build: any change of the pinned modules, the flags or the machine's kind gives another."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((_SOURCE / name).read_bytes())
-    digest.update(repr((PACKAGES, _FLAGS, platform.system(), platform.machine())).encode())
+    digest.update(repr((parts.packages, _FLAGS, platform.system(), platform.machine())).encode())
     return digest.hexdigest()[:16]
 
 
-def cached() -> Binaries | None:
+def cached(parts: Parts = CONTROL_PLANE) -> Binaries | None:
     """The binaries of an earlier build, None when one is needed."""
-    folder = cache_folder() / build_hash()
+    folder = cache_folder() / build_hash(parts)
     return Binaries(folder, 0.0) if folder.is_dir() else None
 
 
-def why_unavailable() -> str | None:
-    """One line that says why no cluster can be started here, and what to install; None when one can.
+def why_unavailable(parts: Parts = CONTROL_PLANE) -> str | None:
+    """One line that says why these cannot be started here, and what to install; None when they can.
 
-    Root isn't asked for: the control plane needs none of its rights.
+    Root isn't asked for: the control plane needs none of its rights, and a node asks for itself.
     """
     if platform.system() != "Linux":
         return "no test cluster: it needs Linux"
-    if cached() is not None:
+    if cached(parts) is not None:
         return None
     wanted = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
     go = find_go()
@@ -132,64 +151,53 @@ def find_go() -> str | None:
     return shutil.which("go") or (usual if os.access(usual, os.X_OK) else None)
 
 
-def binaries(say: Say = print) -> Binaries:
+def binaries(say: Say = print, parts: Parts = CONTROL_PLANE) -> Binaries:
     """The executables, built first when this machine has not got them yet.
 
     `say` is told first how long it will take, then gets a line now and then while Go builds.
     Raises ClusterUnavailable where Go is missing or its build fails.
     """
-    found = cached()
+    found = cached(parts)
     if found is not None:
         return found
-    reason = why_unavailable()
+    reason = why_unavailable(parts)
     if reason is not None:
         raise ClusterUnavailable(reason)
     cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
-    with _only_builder(cache, say):
-        found = cached()  # built meanwhile by the one we waited for
-        return found if found is not None else _build(cache, say)
+    waiting = "cluster: another run is building the binaries; waiting for it"
+    with only_maker(cache, lambda: say(waiting)):
+        found = cached(parts)  # built meanwhile by the one we waited for
+        return found if found is not None else _build(cache, parts, say)
 
 
-@contextmanager
-def _only_builder(cache: Path, say: Say) -> Iterator[None]:
-    with (cache / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("cluster: another run is building the binaries; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _build(cache: Path, say: Say) -> Binaries:
-    for torn in cache.glob("building-*"):  # of a build that was killed; we hold the lock
-        shutil.rmtree(torn, ignore_errors=True)
+def _build(cache: Path, parts: Parts, say: Say) -> Binaries:
     began = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
+    folder = Path(tempfile.mkdtemp(prefix=TORN, dir=cache))
     watcher = Guardian(folder)
     try:
         say(
-            f"cluster: building Kubernetes {VERSION} from Go modules, once: {len(PACKAGES)} components, "
-            f"{in_minutes(expected_build_s())} on this machine, as busy as it is now, "
+            f"cluster: building Kubernetes {VERSION} from Go modules, once: "
+            f"{len(parts.packages)} components, "
+            f"{in_minutes(expected_build_s(parts))} on this machine, as busy as it is now, "
             "and the download of the modules"
         )
-        for number, (name, package) in enumerate(PACKAGES.items(), 1):
-            took = _build_one(name, package, folder, f"({number} of {len(PACKAGES)})", watcher, say)
+        for number, (name, package) in enumerate(parts.packages.items(), 1):
+            took = _build_one(name, package, folder, f"({number} of {len(parts.packages)})", watcher, say)
             if number == 1:
-                rest = took * (1 - _FIRST_SHARE) / _FIRST_SHARE
-                say(f"cluster: the other {len(PACKAGES) - 1} take {in_minutes(rest)}")
+                rest = took * (1 - parts.first_share) / parts.first_share
+                others = len(parts.packages) - 1
+                say(f"cluster: the other {others} take{'s' * (others == 1)} {in_minutes(rest)}")
         folder.chmod(0o755)
-        folder.rename(cache / build_hash())
+        folder.rename(cache / build_hash(parts))
     finally:
         watcher.end()  # with the folder, where it has not got its name
-    return Binaries(cache / build_hash(), time.monotonic() - began)
+    return Binaries(cache / build_hash(parts), time.monotonic() - began)
 
 
-def expected_build_s() -> float:
+def expected_build_s(parts: Parts = CONTROL_PLANE) -> float:
     """Seconds of a build here, without the download, by this machine's CPUs and what they do now."""
     cpus = len(os.sched_getaffinity(0))
-    return _BUILD_S * measure(cpus) * _BUILD_CPUS / min(cpus, _MOST_CPUS)
+    return parts.build_s * measure(cpus) * _BUILD_CPUS / min(cpus, _MOST_CPUS)
 
 
 def in_minutes(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """A real Kubernetes control plane of this machine's own: etcd, apiserver and controller-manager.
 
 No kubelet and no scheduler run: `node_stub` lets pods run, `notebook_controller` stands for Kubeflow's.
+`tests.cluster.node` adds a real node.
 Everything lies in one private temporary folder, every port is a free one of 127.0.0.1.
 """
 
@@ -18,12 +19,12 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.binaries import Binaries
 from tests.cluster.components import Component, ComponentFailed, Guardian, marked_processes
-from tests.cluster.keys import Keys, write_keys, write_kubeconfig
+from tests.cluster.keys import SERVICE_NETWORK, Keys, write_keys, write_kubeconfig
 from tests.cluster.node_stub import NodeStub, translated
 from tests.cluster.notebook_controller import INFORMER_DELAY_S, Kubeflow, NotebookController
 from tests.support.machine import scaled
@@ -47,8 +48,15 @@ class Cluster:
     `Cluster.start()` makes one and `end()` ends it; tests get the run's through the fixture `cluster`.
     """
 
-    def __init__(self, binaries: Binaries, folder: Path, apiserver_options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        binaries: Binaries,
+        folder: Path,
+        apiserver_options: Sequence[str] = (),
+        nodes: Sequence[str] = (),
+    ) -> None:
         self._apiserver_options = tuple(apiserver_options)
+        self._nodes = tuple(nodes)
         self.binaries = binaries
         self.folder = folder
         """Private; goes with the cluster."""
@@ -60,9 +68,9 @@ class Cluster:
         self._closing = ExitStack()
         port, self._etcd_port, self._peer_port, self._manager_port = free_ports(4)
         self.server = f"https://127.0.0.1:{port}"
-        self._port = port
+        self.port = port
         self._advertised = own_address()
-        self._keys: Keys = write_keys(folder, self._advertised)
+        self._keys: Keys = write_keys(folder, self._advertised, nodes)
         self.kubeconfig: Path = write_kubeconfig(
             folder / "admin.kubeconfig", self.server, self._keys.ca, self.token
         )
@@ -77,16 +85,19 @@ class Cluster:
         )
 
     @classmethod
-    def start(cls, binaries: Binaries, apiserver_options: Sequence[str] = ()) -> Cluster:
+    def start(
+        cls, binaries: Binaries, apiserver_options: Sequence[str] = (), nodes: Sequence[str] = ()
+    ) -> Cluster:
         """Start one and wait until it is ready: namespaces get their ServiceAccount, Notebooks are served.
 
-        With `apiserver_options` besides its own.
+        With `apiserver_options` besides its own, and ready for real nodes (`tests.cluster.node`) of these
+        names.
 
         Raises ComponentFailed with the words of the component that did not start.
         """
         for attempt in range(1, _START_ATTEMPTS + 1):
             folder = Path(tempfile.mkdtemp(prefix="kubeflow-bitfusion-cluster-"))
-            cluster = cls(binaries, folder, apiserver_options)
+            cluster = cls(binaries, folder, apiserver_options, nodes)
             try:
                 cluster._start()
             except ComponentFailed as failed:
@@ -143,6 +154,14 @@ class Cluster:
         """Of an admin (system:masters)."""
         return self._keys.admin_token
 
+    def node_token(self, name: str) -> str:
+        """Of the kubelet of a node that `start` was told of."""
+        return self._keys.node_tokens[name]
+
+    def note_cgroup(self, folder: Path) -> None:
+        """Have the guardian remove it, when its processes have ended."""
+        self._guardian.add_cgroup(folder)
+
     @property
     def guardian_pid(self) -> int:
         return self._guardian.pid
@@ -153,12 +172,13 @@ class Cluster:
         command: Sequence[str],
         ready: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
+        kind: type[Component] = Component,
     ) -> Component:
         """Another process beside the cluster, not started yet.
 
         A test may start and stop it; it is none of the test's leftovers, and ends with the cluster.
         """
-        return Component(name, command, self.folder, self._guardian, ready, environment)
+        return kind(name, command, self.folder, self._guardian, ready, environment)
 
     def api(self, kubeconfig: Path | None = None) -> KubernetesApi:
         """The code's own client, as admin or as the user of that kubeconfig."""
@@ -206,18 +226,31 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         """The same with exit status and stderr (where warnings are), whatever they are."""
         return subprocess.run(
-            [
-                str(self.binaries.path("kubectl")),
-                "--kubeconfig",
-                str(kubeconfig or self.kubeconfig),
-                *arguments,
-            ],
+            self._kubectl_command(arguments, kubeconfig),
             input=input if input is not None else "",
             capture_output=True,
             text=True,
             timeout=scaled(limit_s),
-            env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
+            env=self._kubectl_environment,
         )
+
+    def start_kubectl(self, *arguments: str, output: BinaryIO) -> subprocess.Popen[bytes]:
+        """`kubectl` in the background, with a pipe to its input, and all that it says in `output`."""
+        return subprocess.Popen(
+            self._kubectl_command(arguments, None),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=self._kubectl_environment,
+        )
+
+    def _kubectl_command(self, arguments: Sequence[str], kubeconfig: Path | None) -> list[str]:
+        config = f"--kubeconfig={kubeconfig or self.kubeconfig}"
+        return [str(self.binaries.path("kubectl")), config, *arguments]
+
+    @property
+    def _kubectl_environment(self) -> dict[str, str]:
+        return {"PATH": "/usr/bin:/bin", "HOME": str(self.folder)}
 
     def new_namespace(self, labels: Mapping[str, str] | None = None, prefix: str = "test") -> str:
         """A namespace nobody else uses, ready for pods; returns its name."""
@@ -268,14 +301,14 @@ class Cluster:
         return [
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
-            f"--secure-port={self._port}",
+            f"--secure-port={self.port}",
             # A loopback address is refused here: it is told to pods as the Service's endpoint.
             f"--advertise-address={self._advertised}",
             f"--tls-cert-file={keys.certificate}",
             f"--tls-private-key-file={keys.key}",
             f"--token-auth-file={keys.tokens}",
             "--authorization-mode=Node,RBAC",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--service-cluster-ip-range={SERVICE_NETWORK}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={keys.service_account_public}",
             f"--service-account-signing-key-file={keys.service_account_key}",
@@ -283,11 +316,20 @@ class Cluster:
             "--enable-admission-plugins=NodeRestriction",
             # Webhooks by Service are called at its endpoints: nobody makes its ClusterIP work here.
             "--enable-aggregator-routing=true",
+            # A real node's name is no name of DNS.
+            "--kubelet-preferred-address-types=InternalIP",
             *self._apiserver_options,
         ]
 
     def _manager_command(self) -> list[str]:
         keys = self._keys
+        # The stub of a node has no heart that beats; its pods must not be evicted for that. A real one's may
+        # stand still for a while on a machine that is busy.
+        heart = (
+            "--node-monitor-grace-period=150s"
+            if self._nodes
+            else "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"
+        )
         return [
             f"--kubeconfig={self.kubeconfig}",
             f"--service-account-private-key-file={keys.service_account_key}",
@@ -297,8 +339,7 @@ class Cluster:
             f"--secure-port={self._manager_port}",
             f"--tls-cert-file={keys.certificate}",
             f"--tls-private-key-file={keys.key}",
-            # The stub of a node has no heart that beats; its pods must not be evicted for that.
-            "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
+            heart,
         ]
 
     def _etcd_ready(self) -> bool:
@@ -330,11 +371,13 @@ def own_address() -> str:
     return "192.0.2.1" if address.startswith("127.") else address
 
 
-def fetch(address: str, ca: Path | None = None, token: str | None = None) -> str:
-    """The body, empty while nobody serves it."""
+def fetch(address: str, ca: Path | None = None, token: str | None = None, *, verify: bool = True) -> str:
+    """The body, empty while nobody serves it; `verify=False`: the server made its certificate itself."""
     request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-    if ca is not None:
+    if not verify:
+        handlers.append(urllib.request.HTTPSHandler(context=ssl._create_unverified_context()))
+    elif ca is not None:
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(ca))))
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=scaled(2)) as answer:

@@ -53,6 +53,10 @@ class Guardian:
     def remove(self, pid: int) -> None:
         self._tell(f"-{pid}\n")
 
+    def add_cgroup(self, folder: Path) -> None:
+        """Note a folder of cgroups that goes at the end, when its processes have ended."""
+        self._tell(f"^{folder}\n")
+
     @property
     def pid(self) -> int:
         return self._process.pid

@@ -1,8 +1,9 @@
 """Ends the processes of a cluster when their owner is gone, however it went; then removes its folder.
 
 Run as ``python guardian.py FOLDER`` with a pipe as stdin. Lines ``+PID START`` and ``-PID`` tell which
-processes belong to the owner; the end of the pipe is the owner's end. Only processes with the noted start
-time are ended, so a process id that was given to somebody else meanwhile is safe. Standard library only.
+processes belong to the owner, ``^PATH`` a folder of cgroups to remove; the end of the pipe is the owner's
+end. Only processes with the noted start time are ended, so a process id that was given to somebody else
+meanwhile is safe. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import os
 import shutil
 import signal
 import sys
+import time
+
+_EMPTY_LIMIT_S = 20.0
 
 
 def start_time(pid: int) -> str | None:
@@ -36,17 +40,41 @@ def end_all(processes: dict[int, str]) -> None:
                 pass
 
 
+def remove_cgroup(folder: str) -> bool:
+    """Remove a cgroup and those in it, deepest first; False while a process is in one."""
+    for path, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+    return not os.path.isdir(folder)
+
+
+def remove_cgroups(folders: list[str]) -> None:
+    """The same for several, whose last processes may still be about to end."""
+    end = time.monotonic() + _EMPTY_LIMIT_S
+    while folders and time.monotonic() < end:
+        folders = [folder for folder in folders if not remove_cgroup(folder)]
+        time.sleep(0.05)
+
+
 def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     processes: dict[int, str] = {}
+    cgroups: list[str] = []
     for line in sys.stdin:
         words = line[1:].split()
         if line.startswith("+"):
             processes[int(words[0])] = words[1]
         elif line.startswith("-"):
             processes.pop(int(words[0]), None)
+        elif line.startswith("^"):
+            cgroups.append(words[0])
     end_all(processes)
+    remove_cgroups(cgroups)
     shutil.rmtree(sys.argv[1], ignore_errors=True)
 
 

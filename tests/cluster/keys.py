@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+SERVICE_NETWORK = "10.96.0.0/16"
+SERVICE_ADDRESS = "10.96.0.1"
+"""Of the Service `kubernetes`, told to every pod in KUBERNETES_SERVICE_HOST."""
 _LIFE = datetime.timedelta(days=30)
 
 
@@ -33,9 +37,11 @@ class Keys:
     """The apiserver's --token-auth-file."""
     admin_token: str
     """In the group system:masters."""
+    node_tokens: dict[str, str]
+    """Of the kubelet of each node, by the node's name."""
 
 
-def write_keys(folder: Path, advertised: str) -> Keys:
+def write_keys(folder: Path, advertised: str, nodes: Sequence[str] = ()) -> Keys:
     """Make everything anew in `folder`; `advertised` is the machine's address besides 127.0.0.1."""
     authority_key, authority = _authority()
     key, certificate = _server(authority_key, authority, ["127.0.0.1", advertised])
@@ -49,6 +55,7 @@ def write_keys(folder: Path, advertised: str) -> Keys:
         service_account_public=folder / "service-account.pub",
         tokens=folder / "tokens.csv",
         admin_token=admin,
+        node_tokens={name: secrets.token_hex(24) for name in nodes},
     )
     _write(keys.ca, authority.public_bytes(serialization.Encoding.PEM))
     _write(keys.certificate, certificate.public_bytes(serialization.Encoding.PEM))
@@ -58,7 +65,11 @@ def write_keys(folder: Path, advertised: str) -> Keys:
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     _write(keys.service_account_public, public)
-    _write(keys.tokens, f'{admin},admin,admin,"system:masters"\n'.encode())
+    # Read by the apiserver at its start only.
+    lines = [f'{admin},admin,admin,"system:masters"']
+    for name, token in keys.node_tokens.items():
+        lines.append(f'{token},system:node:{name},system:node:{name},"system:nodes"')
+    _write(keys.tokens, "".join(f"{line}\n" for line in lines).encode())
     return keys
 
 
@@ -105,7 +116,7 @@ def _server(
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
     names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
     # The first address of the Service range is the Service `kubernetes`.
-    names.append(x509.IPAddress(ipaddress.ip_address("10.96.0.1")))
+    names.append(x509.IPAddress(ipaddress.ip_address(SERVICE_ADDRESS)))
     names += [x509.DNSName(each) for each in ("localhost", "kubernetes", "kubernetes.default.svc")]
     builder = (
         _builder(name, authority.subject, key)

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ _ROOT = Path(__file__).parent.parent.parent
 _MAIN = "import sys; from notebook_controller_patch.cli import main; sys.exit(main())"
 # Pods of the Deployment would never start here: the process stands for one.
 _LEFT_OUT = {"Deployment", "PodDisruptionBudget"}
+# `NodeStub` stands for the injector, which would refuse what nobody answers.
+_LABEL, _INJECTOR = "app.kubernetes.io/name", "bitfusion-injector"
 
 
 class OurController:
@@ -111,15 +113,24 @@ def replica(cluster: Cluster, first: OurController) -> OurController:
     return OurController(cluster, first.namespace, kubeconfig, free_ports(2))
 
 
+def with_components(cluster: Cluster, overlay: str, *components: str) -> list[dict[str, Any]]:
+    """The objects of an overlay with components of ours."""
+    return [each for each in yaml.safe_load_all(_built(cluster, overlay, components)) if each]
+
+
 def restricted(cluster: Cluster, overlay: str) -> str:
     """The objects of an overlay with the component `restrict-account`, as the guide has it, in YAML."""
+    return _built(cluster, overlay, ["restrict-account"])
+
+
+def _built(cluster: Cluster, overlay: str, components: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
         manifests = os.path.relpath(_ROOT / "manifests", os.path.realpath(folder))
         kustomization = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "resources": [f"{manifests}/overlays/{overlay}"],
-            "components": [f"{manifests}/components/restrict-account"],
+            "components": [f"{manifests}/components/{name}" for name in components],
         }
         (Path(folder) / "kustomization.yaml").write_text(json.dumps(kustomization))
         return cluster.kubectl("kustomize", folder)
@@ -131,7 +142,11 @@ def _namespace_of(objects: list[dict[str, Any]]) -> str:
 
 def _objects(cluster: Cluster, overlay: str, port: int) -> list[dict[str, Any]]:
     built = restricted(cluster, overlay)
-    objects = [each for each in yaml.safe_load_all(built) if each and each["kind"] not in _LEFT_OUT]
+    objects = [
+        each
+        for each in yaml.safe_load_all(built)
+        if each and each["kind"] not in _LEFT_OUT and each["metadata"]["labels"].get(_LABEL) != _INJECTOR
+    ]
     for each in objects:
         if each["kind"] == "MutatingWebhookConfiguration":
             for webhook in each["webhooks"]:

@@ -1,32 +1,49 @@
-"""The fixture `cluster` for every test that names it: a real Kubernetes, started once a test process, lazily.
+"""The fixtures `cluster` and `node`: a real Kubernetes, and one in which pods really run.
 
-Under pytest-xdist one worker in three has a cluster, as tests on it wait most of their time, and runs whole
-files: what a file's fixtures install on the cluster is there once. `tests/conftest.py` registers this plugin,
-so it uses the standard library only until a test asks for the cluster.
+Each is started once a test process, lazily, for every test that names it. Under pytest-xdist one worker in
+three has a cluster, as tests on it wait most of their time, and runs whole files: what a file's fixtures
+install on the cluster is there once. All tests with a node run in one worker. `tests/conftest.py` registers
+this plugin, so it uses the standard library only until a test asks for the cluster.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.binaries import Binaries, ClusterUnavailable, binaries, cached, why_unavailable
+from tests.cluster.binaries import (
+    CONTROL_PLANE,
+    NODE,
+    Binaries,
+    ClusterUnavailable,
+    Parts,
+    binaries,
+    why_unavailable,
+)
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
+    from tests.cluster.node import Node
 
-_built_key = pytest.StashKey[Binaries]()
-_failed_key = pytest.StashKey[str]()
+_built_key = pytest.StashKey[dict[str, Binaries]]()
+_failed_key = pytest.StashKey[dict[str, str]]()
+"""By fixture: why there is none."""
 _lines_key = pytest.StashKey[list[str]]()
 
 
 def needs_cluster(item: pytest.Item) -> bool:
     """Whether the test, or a fixture of it, uses the fixture `cluster`."""
     return "cluster" in getattr(item, "fixturenames", ())
+
+
+def needs_node(item: pytest.Item) -> bool:
+    """Whether the test, or a fixture of it, uses the fixture `node`."""
+    return "node" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,7 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if needs_cluster(item):
             item.add_marker("cluster")
-        if item.path in groups:
+        if needs_node(item):
+            item.add_marker("node")
+            item.add_marker(pytest.mark.xdist_group("node"))
+        elif item.path in groups:
             item.add_marker(pytest.mark.xdist_group(groups[item.path]))
 
 
@@ -51,16 +71,26 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     worker_output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if worker_output is not None:
         worker_output["cluster_lines"] = config.stash[_lines_key]
+    config.stash[_built_key] = {}
+    config.stash[_failed_key] = {}
     if session.config.option.collectonly:
         return
-    if not any(needs_cluster(item) for item in session.items):
-        return
-    reason = why_unavailable()
+    node = any(needs_node(item) for item in session.items)
+    if node or any(needs_cluster(item) for item in session.items):
+        _prepare(config, "cluster", CONTROL_PLANE)
+    if node:
+        _prepare(config, "node", NODE)
+
+
+def _prepare(config: pytest.Config, fixture: str, parts: Parts) -> None:
+    from tests.cluster.debian_packages import PackagesUnavailable
+    from tests.cluster.node import prepare_packages, why_no_node
+
+    reason = why_unavailable(parts)
+    if fixture == "node":
+        reason = config.stash[_failed_key].get("cluster") or reason or why_no_node()
     if reason is not None:
-        config.stash[_failed_key] = reason
-        return
-    if cached() is not None:
-        config.stash[_built_key] = binaries()
+        config.stash[_failed_key][fixture] = reason
         return
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     capture = config.pluginmanager.get_plugin("capturemanager")
@@ -76,9 +106,11 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if capture is not None:
         capture.suspend_global_capture(in_=True)
     try:
-        config.stash[_built_key] = binaries(say)
-    except ClusterUnavailable as unavailable:
-        config.stash[_failed_key] = str(unavailable)
+        config.stash[_built_key][fixture] = binaries(say, parts)
+        if fixture == "node":
+            prepare_packages(say)
+    except (ClusterUnavailable, PackagesUnavailable) as unavailable:
+        config.stash[_failed_key][fixture] = str(unavailable)
     finally:
         if capture is not None:
             capture.resume_global_capture()
@@ -86,14 +118,13 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """All tests that are skipped for want of a cluster are one line of pytest's summary."""
+    """All tests that are skipped for want of a cluster, or of a node, are one line of pytest's summary."""
     report = yield
-    reason = item.config.stash.get(_failed_key, None)
+    reasons = item.config.stash.get(_failed_key, {}).values()
     if (
-        reason is not None
-        and report.skipped
+        report.skipped
         and isinstance(report.longrepr, tuple)
-        and reason in report.longrepr[2]
+        and any(reason in report.longrepr[2] for reason in reasons)
     ):
         report.longrepr = (__file__, 0, report.longrepr[2])
     return report
@@ -117,17 +148,40 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
 
     Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
     """
-    reason = pytestconfig.stash.get(_failed_key, None)
-    if reason is not None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    _leave_out_without(pytestconfig, "cluster")
     from tests.cluster.cluster import Cluster
 
-    running = Cluster.start(pytestconfig.stash[_built_key])
+    running = Cluster.start(pytestconfig.stash[_built_key]["cluster"])
     line = f"cluster: {running.binaries.told}, up in {running.start_s:.1f} s"
     pytestconfig.stash[_lines_key].append(line)
     try:
         yield running
     finally:
         running.end()
+
+
+@pytest.fixture(scope="session")
+def node(pytestconfig: pytest.Config) -> Iterator[Node]:
+    """A node on which pods really run, in a cluster of its own (`node.cluster`), for all tests that name it.
+
+    Skipped where it cannot run, with one line that says why; with CI=true that is a failure.
+    """
+    _leave_out_without(pytestconfig, "node")
+    from tests.cluster.node import cluster_with_node
+
+    built = pytestconfig.stash[_built_key]
+    with cluster_with_node(built["cluster"], built["node"]) as running:
+        yield running
+        line = f"node: {built['node'].told}, cluster up in {running.cluster.start_s:.1f} s, "
+        line += f"node ready {running.start_s:.1f} s later"
+        if pods := running.pod_starts_s:
+            line += f", a pod {statistics.median(pods):.1f} s after its creation (median of {len(pods)})"
+        pytestconfig.stash[_lines_key].append(line)
+
+
+def _leave_out_without(config: pytest.Config, fixture: str) -> None:
+    reason = config.stash[_failed_key].get(fixture)
+    if reason is not None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)

@@ -17,6 +17,8 @@ from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.components import marked_processes
 from tests.cluster.guardian import start_time
+from tests.cluster.images import small_image, write_archive
+from tests.cluster.node import Node
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -56,10 +58,15 @@ def test_up_gives_a_cluster_in_which_notebooks_run_and_down_ends_exactly_it(
     ready = [*kubectl, "wait", "--for=condition=Ready", "pod/n-0", f"--timeout={scaled(20):.0f}s"]
     wait_until(lambda: subprocess.run(ready, capture_output=True, timeout=scaled(25)).returncode == 0)
 
-    assert main(["up", "--notebook-controller", "1.7", "--state", str(state_file)]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "cluster: one is running already and stays as it is; end it first for another one"
+    for other in (["--notebook-controller", "1.7"], ["--node"]):
+        assert main(["up", *other, "--state", str(state_file)]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == "cluster: one is running already and stays as it is; end it first for another one"
     assert read_state(state_file) == running
+
+    assert main(["import", __file__, "--state", str(state_file)]) == 1
+    words = "cluster: it has no node that could run images; end it and start one with --node\n"
+    assert capsys.readouterr().err == words
 
     assert main(["down", "--state", str(state_file)]) == 0
     assert capsys.readouterr().out == "cluster: ended\n"
@@ -140,14 +147,63 @@ def test_a_cluster_that_does_not_start_tells_its_last_words(
 ) -> None:
     folder = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    from tests.cluster.binaries import PACKAGES, build_hash, cache_folder
+    from tests.cluster.binaries import CONTROL_PLANE, build_hash, cache_folder
 
     broken = cache_folder() / build_hash()
     broken.mkdir(parents=True)
-    for name in PACKAGES:
+    for name in CONTROL_PLANE.packages:
         (broken / name).write_text(f"#!/bin/sh\necho {name} is broken here\nexit 3\n")
         (broken / name).chmod(0o755)
     assert main(["up", "--state", str(tmp_path / "running.json")]) == 1
     said = capsys.readouterr().err
     assert "the cluster did not start; the last lines of " in said
     assert "etcd ended; its last lines:\netcd is broken here" in said
+
+
+@pytest.mark.long
+def test_up_with_a_node_runs_pods_of_imported_images(
+    node: Node, tmp_path: Path, state_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(state_file)
+    assert main(["up", "--node", "--state", file]) == 0
+    *_, with_node, images, last = capsys.readouterr().out.splitlines()
+    state = read_state(state_file)
+    assert state is not None
+    assert state.node is not None
+    here = state.node.host_address
+    assert with_node == f"cluster: with a node on which pods run; they reach this machine at {here}"
+    assert images == "cluster: images for it: python -m tests.cluster import ARCHIVE, imagePullPolicy: Never"
+    assert last == f"export KUBECONFIG={state.kubeconfig}"
+
+    archive = tmp_path / "image.tar"
+    write_archive(archive, {"example/mine:1": small_image(node.busybox, tmp_path / "layers")})
+    assert main(["import", str(archive), "--state", file]) == 0
+    kubectl = [str(binaries().path("kubectl")), "--kubeconfig", state.kubeconfig]
+    run = ["run", "p", "--image=example/mine:1", "--image-pull-policy=Never"]
+    ready = ["wait", "--for=condition=Ready", "pod/p", f"--timeout={scaled(50):.0f}s"]
+    for each in (run, ready):
+        subprocess.run([*kubectl, *each], check=True, capture_output=True, timeout=scaled(55))
+
+    assert main(["import", str(tmp_path / "none"), "--state", file]) == 1
+    assert "cluster: import needs the archive of an image (docker save): " in capsys.readouterr().err
+    archive.write_text("no tar")
+    assert main(["import", str(archive), "--state", file]) == 1
+    assert capsys.readouterr().err.startswith(f"cluster: {archive} was not imported: ")
+
+    assert main(["down", "--state", file]) == 0
+    assert not state.living
+    assert not any(Path(each).exists() for each in state.node.cgroups)
+
+
+@pytest.mark.long
+def test_down_clears_away_a_node_whose_holder_and_guardian_were_killed(node: Node, state_file: Path) -> None:
+    assert main(["up", "--node", "--state", str(state_file)]) == 0
+    state = read_state(state_file)
+    assert state is not None
+    assert state.node is not None
+    for victim in ("guardian", "holder"):
+        os.kill(state.processes[victim][0], signal.SIGKILL)
+    assert main(["down", "--state", str(state_file)]) == 0
+    wait_until(lambda: not marked_processes(Path(state.folder)), limit_s=10)
+    assert not any(Path(each).exists() for each in state.node.cgroups)
+    assert not Path(state.folder).exists()

@@ -14,7 +14,9 @@ import pytest
 
 import tests.cluster.binaries
 from tests.cluster.binaries import (
-    PACKAGES,
+    CONTROL_PLANE,
+    NODE,
+    Binaries,
     ClusterUnavailable,
     binaries,
     build_hash,
@@ -65,7 +67,7 @@ def test_a_build_is_kept_whole_and_used_again(tmp_path: Path, monkeypatch: pytes
     said: list[str] = []
     built = binaries(said.append)
     assert built.folder == tmp_path / "cache" / "kubeflow-bitfusion" / "cluster" / build_hash()
-    assert sorted(path.name for path in built.folder.iterdir()) == sorted(PACKAGES)
+    assert sorted(path.name for path in built.folder.iterdir()) == sorted(CONTROL_PLANE.packages)
     assert re.fullmatch(
         r"cluster: building Kubernetes \S+ from Go modules, once: 4 components, "
         "(about [0-9]+ minutes?|a minute at most) on this machine, as busy as it is now, "
@@ -79,7 +81,22 @@ def test_a_build_is_kept_whole_and_used_again(tmp_path: Path, monkeypatch: pytes
     assert built.told.startswith("binaries built in ")
     again = binaries(said.append)
     assert (again.folder, again.told) == (built.folder, "binaries from the cache")
-    assert len(calls.read_text().splitlines()) == len(PACKAGES)
+    assert len(calls.read_text().splitlines()) == len(CONTROL_PLANE.packages)
+
+
+def test_a_cluster_without_a_node_is_built_without_a_kubelet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_go(tmp_path, monkeypatch)
+    control_plane = binaries(lambda line: None)
+    assert not control_plane.path("kubelet").exists()
+    assert cached(NODE) is None
+    said: list[str] = []
+    node = binaries(said.append, NODE)
+    assert sorted(path.name for path in node.folder.iterdir()) == ["kube-scheduler", "kubelet"]
+    assert ": 2 components, " in said[0]
+    assert "cluster: the other 1 takes a minute at most" in said
+    assert cached() == Binaries(control_plane.folder, 0.0), "the one is not built anew for the other"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +157,7 @@ def test_two_builds_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         thread.start()
     for thread in threads:
         thread.join(scaled(20))
-    assert len(calls.read_text().splitlines()) == len(PACKAGES)
+    assert len(calls.read_text().splitlines()) == len(CONTROL_PLANE.packages)
     assert said.count("cluster: another run is building the binaries; waiting for it") == 2
 
 

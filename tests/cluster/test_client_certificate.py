@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.guide import yaml_block
 from tests.cluster.notebooks import Room
 from tests.manifests.built import NAMESPACES
 from tests.manifests.installed import folder, kubeflow_namespace, remove
@@ -16,8 +16,6 @@ from tests.manifests.stand_in import StandIn
 from tests.notebook_controller_patch.certificates.test_client_authority import OTHERS, OURS, client_pair
 from tests.support.waiting import wait_until
 
-GUIDE = Path(__file__).parents[2] / "docs" / "kubeflow.md"
-
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
@@ -25,8 +23,8 @@ GUIDE = Path(__file__).parents[2] / "docs" / "kubeflow.md"
 def test_the_apiserver_is_let_in_by_the_certificate_that_the_guide_has_it_show(
     cluster: Cluster, tmp_path: Path, known: bool
 ) -> None:
-    (block,) = re.findall(r"^```yaml\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    admission, kubeconfig = block.replace("/etc/kubernetes/", f"{tmp_path}/").split("---\n")
+    files = yaml_block("kind: AdmissionConfiguration")
+    admission, kubeconfig = files.replace("/etc/kubernetes/", f"{tmp_path}/").split("---\n")
     (tmp_path / "admission.yaml").write_text(admission)
     (tmp_path / "webhooks.kubeconfig").write_text(kubeconfig)
     shown = client_pair(OURS)

@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.node_stub import translated
 from tests.cluster.notebook_controller import STOPPED
-from tests.manifests.built import CONTROLLER
+from tests.manifests.built import PROCESSES
 from tests.manifests.installed import installed, kubeflow_namespace, remove
 from tests.manifests.picture import terminal
 from tests.manifests.stand_in import StandIn
@@ -44,18 +44,19 @@ def test_pictures_show_what_is_printed(cluster: Cluster, tmp_path: Path) -> None
         by_policy = cluster.try_kubectl(*create, input=wrong).stderr
 
         around.enter_context(installed(cluster, "kubeflow"))
-        ours = around.enter_context(StandIn(cluster, tmp_path, "kubeflow"))
+        ours = [
+            around.enter_context(StandIn(cluster, tmp_path, "kubeflow", name=process))
+            for process in PROCESSES
+        ]
         around.enter_context(cluster.notebook_controller("1.7", PROFILE))
-        around.enter_context(cluster.node_stub(schedulable=lambda pod: translated(pod) and ours.ready(pod)))
-        rollout = (
-            "rollout",
-            "status",
-            "-n",
-            "kubeflow",
-            f"deployment/{CONTROLLER}",
-            f"--timeout={scaled(40):.0f}s",
+        around.enter_context(
+            cluster.node_stub(
+                schedulable=lambda pod: translated(pod) and all(each.ready(pod) for each in ours)
+            )
         )
-        cluster.kubectl(*rollout)
+        for process in PROCESSES:
+            limit = f"--timeout={scaled(40):.0f}s"
+            cluster.kubectl("rollout", "status", "-n", "kubeflow", f"deployment/{process}", limit)
         by_webhook = cluster.try_kubectl(*create, input=wrong).stderr
         pending = told_of_a_pending_change(cluster)
 

@@ -1,0 +1,110 @@
+"""What stands for the public images that our Containerfiles begin with, where no registry can be asked.
+
+A Python image is a Debian with Python and pip; a Debian image is that distribution. A notebook image of
+Kubeflow's is made from the first by a Containerfile of its own, `notebook_base/`: laid out as Kubeflow's,
+with the versions of Jupyter that the release has, on Debian's Python.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.containerfile import ContainerfileError
+from tests.cluster.debian_packages import unpacked
+from tests.cluster.image_builder import BuildFailed, build
+from tests.cluster.image_files import BuiltImage, key_of, make_layer
+from tests.support.machine import scaled
+
+_GENERATION = 1
+_SUITE = "bookworm"
+_LIMIT_S = 600.0
+_NOTEBOOKS = Path(__file__).with_name("notebook_base")
+
+_PYTHON = ("python3", "python3-venv", "python3-pip", "ca-certificates")
+_DEBIANS: dict[str, tuple[str, ...]] = {
+    r"(docker\.io/library/)?python:3\.1[0-3][\w.-]*": _PYTHON,
+    r"(docker\.io/library/)?debian:bookworm[\w.-]*": ("ca-certificates",),
+}
+_NOTEBOOK = re.compile(
+    r"(?:ghcr\.io/kubeflow/kubeflow/notebook-servers|(?:docker\.io/)?kubeflownotebookswg)"
+    r"/jupyter(?P<kind>-tensorflow)?(?:-full)?:v(?P<release>1\.\d+)\.\d+"
+)
+_RELEASES = ("1.8", "1.10")
+"""Of Kubeflow, of whose Jupyter `notebook_base/` has the versions."""
+
+Say = Callable[[str], None]
+
+PYTHON_IMAGE = "docker.io/library/python:3.11-slim-bookworm"
+
+
+def base_image(name: str, say: Say = print) -> BuiltImage:
+    """What stands for this image. Raises ContainerfileError for one that nothing stands for; BuildFailed."""
+    for pattern, packages in _DEBIANS.items():
+        if re.fullmatch(pattern, name):
+            return _debian(name, packages, say)
+    notebook = _NOTEBOOK.fullmatch(name)
+    if notebook and notebook["release"] in _RELEASES:
+        more = "tensorflow-cpu scikit-learn matplotlib" if notebook["kind"] else ""
+        arguments = {"KUBEFLOW": notebook["release"], "MORE": more}
+        return notebook_base(name, arguments, say)
+    known = "python:3.10 to 3.13, debian:bookworm, Kubeflow's jupyter and jupyter-tensorflow of "
+    raise ContainerfileError(
+        f"nothing stands for the image {name} here; known are {known}{' and '.join(_RELEASES)}"
+    )
+
+
+def notebook_base(name: str, arguments: Mapping[str, str], say: Say = print) -> BuiltImage:
+    """A notebook image as Kubeflow's are, by the arguments of `notebook_base/Containerfile`."""
+    return build(
+        _NOTEBOOKS / "Containerfile", _NOTEBOOKS, name, lambda base: base_image(base, say), arguments, say
+    )
+
+
+def _debian(name: str, packages: tuple[str, ...], say: Say) -> BuiltImage:
+    def make(files: Path) -> None:
+        say(f"images: a Debian that stands for {name}, with {', '.join(packages)} …")
+        _bootstrap(packages, files)
+        _clean(files)
+
+    layer = make_layer(key_of(_GENERATION, _SUITE, packages), make)
+    config: dict[str, Any] = {"Env": [f"PATH={BuiltImage('', (), {}).environment['PATH']}"], "Cmd": ["bash"]}
+    return BuiltImage(name, (layer,), config)
+
+
+def _bootstrap(packages: tuple[str, ...], files: Path) -> None:
+    program = shutil.which("mmdebstrap") or str(unpacked(["mmdebstrap"]) / "usr" / "bin" / "mmdebstrap")
+    without = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in ("doc", "info", "locale", "man")]
+    command = [program, "--quiet", "--variant=minbase", "--format=directory", *without]
+    command += [f"--include={','.join(packages)}", _SUITE, str(files)]
+    # it calls programs of its own package by their names
+    environment = {**os.environ, "PATH": f"{Path(program).parent}:{os.environ.get('PATH', os.defpath)}"}
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=scaled(_LIMIT_S),
+        env=environment,
+    )
+    if done.returncode != 0:
+        last = "\n".join(done.stderr.strip().splitlines()[-10:])
+        raise BuildFailed(f"mmdebstrap {_SUITE} ended with {done.returncode}:\n{last}")
+
+
+def _clean(files: Path) -> None:
+    """Nothing of this machine stays: name servers, the archive's address, devices."""
+    for name in ("etc/resolv.conf", "etc/hostname", "etc/machine-id", "etc/apt/sources.list"):
+        (files / name).unlink(missing_ok=True)
+        (files / name).touch()
+    for name in ("dev", "var/lib/apt/lists", "var/cache/apt", "var/log", "tmp"):
+        for path in (files / name).iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()

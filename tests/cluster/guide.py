@@ -1,0 +1,226 @@
+"""docs/kubeflow.md as a script: its blocks, and a reader who runs them as they stand.
+
+The tests that run it are `test_docs_kubeflow` (an API server, pods on paper), `test_guide_on_a_node` (a real
+node) and that of `bitfusion-identity`. What a reader has and a test has not is bridged by small programs on
+PATH: `docker`, pip and `kubeflow-bitfusion`, which check what they are given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cluster.cluster import Cluster
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "kubeflow.md"
+REGISTRY = "registry.example.com/team"
+PROFILE = "team-vision"
+"""The namespace that the guide's reader has."""
+NAMES = "From zero to the first GPU cell"
+"""The heading under which registry, namespace and node are named; it comes before all others."""
+IMAGES, POOL, INSTALL, NAMESPACE = (
+    "1. Images",
+    "2. A pool",
+    "3. Controller, injector and identity",
+    "4. A namespace",
+)
+FORM, UNITS, NOTEBOOK, CELL = "5. The form", "6. Units", "7. A notebook", "8. The first GPU cell"
+VMWARE = "With VMware's product"
+ACCESS = "Who may use the pool"
+REMOVE, REMOVE_TRIAL = "Remove", "What was there to try things out"
+
+_DOCKER = """\
+#!/bin/bash
+set -eu
+echo "docker $*" >> "$BRIDGE/docker.log"
+case "$1" in
+build)
+    [ "$2 $4 ${@: -1}" = "-f -t ." ]
+    [ -f "$3" ]
+    grep -E '^COPY ' "$3" | grep -v -e --from= | while read -r _ source _; do ls $source > /dev/null; done
+    ;;
+push) grep -q -F -e "-t $2 " "$BRIDGE/docker.log" ;;
+*) exit 1 ;;
+esac
+"""
+_PYTHON = """\
+#!/bin/bash
+set -eu
+[ "$*" = "-m pip wheel --no-deps --wheel-dir dist ." ]
+mkdir -p dist && touch dist/kubeflow_bitfusion-0.1.0-py3-none-any.whl
+"""
+_PIP = """\
+#!/bin/bash
+[ "$*" = "install .[form]" ]
+"""
+_KUBECTL = """\
+#!/bin/bash
+# Waits last as long as this machine needs.
+exec {kubectl} "${{@/#--timeout=2m/--timeout={limit_s}s}}"
+"""
+
+
+class Block(NamedTuple):
+    """A block of commands under a heading, and what the guide says they print; None if it does not say."""
+
+    heading: str
+    commands: str
+    printed: str | None
+    language: str = "sh"
+
+
+class Build(NamedTuple):
+    """A `docker build`: which file, under which name, with which arguments."""
+
+    file: str
+    name: str
+    arguments: Mapping[str, str]
+
+
+def blocks(*headings: str) -> list[Block]:
+    """In the guide's order; those under these headings, or all."""
+    found: list[Block] = []
+    heading = ""
+    pending: str | None = None
+    for match in re.finditer(
+        r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    ):
+        if match[1]:
+            heading = match[1]
+            continue
+        if match[2] == "yaml":
+            continue  # files, which tests of their own give to whom they are for
+        assert match[2] in ("sh", "python", "text"), f"a block of kind {match[2]!r} under {heading}"
+        if match[2] == "text":
+            assert pending is not None, f"an output without commands under {heading}"
+            found[-1] = found[-1]._replace(printed=match[3])
+            pending = None
+        else:
+            pending = match[3]
+            found.append(Block(heading, pending, None, match[2]))
+    return [block for block in found if not headings or block.heading in headings]
+
+
+def yaml_block(word: str) -> str:
+    """The one YAML file of the guide that has this word."""
+    every = re.findall(r"^```yaml\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = (each for each in every if word in each)
+    return str(found)
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the table under a heading, without its head."""
+    section = GUIDE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return rows[2:]
+
+
+class Reader:
+    """Runs blocks in a folder that has what a checkout has, as a cluster admin."""
+
+    def __init__(self, cluster: Cluster, folder: Path, limit_s: float = 60) -> None:
+        """A block may take `limit_s` on a calm machine."""
+        self.limit_s = limit_s
+        self.folder = folder / "checkout"
+        self.bridge = folder / "bridge"
+        self.folder.mkdir()
+        self.bridge.mkdir()
+        shutil.copytree(ROOT / "manifests", self.folder / "manifests")
+        for name in ("requirements", "bitfusion_client", "bitfusion_pool", "bitfusion_device_plugin"):
+            (self.folder / name).symlink_to(ROOT / name)
+        form = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
+        kubectl = shlex.quote(str(cluster.binaries.path("kubectl")))
+        for name, text in (
+            ("docker", _DOCKER),
+            ("python3", _PYTHON),
+            ("pip", _PIP),
+            ("kubectl", _KUBECTL.format(kubectl=kubectl, limit_s=round(scaled(120)))),
+            ("kubeflow-bitfusion", f'#!/bin/sh\nPYTHONPATH={ROOT} exec {shlex.join(form)} "$@"\n'),
+        ):
+            (self.bridge / name).write_text(text)
+            (self.bridge / name).chmod(0o755)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name.startswith("BITFUSION_TEST")},
+            "PATH": f"{self.bridge}:/usr/bin:/bin",
+            "HOME": str(self.folder),
+            "KUBECONFIG": str(cluster.kubeconfig),
+            "BRIDGE": str(self.bridge),
+            "LC_ALL": "C.UTF-8",
+        }
+        self.variables = ""
+        self.follow(NAMES)
+
+    def follow(self, *headings: str) -> None:
+        """Run every block under these headings."""
+        for heading in headings:
+            mine = blocks(heading)
+            assert mine, f"no commands under {heading}"
+            for block in mine:
+                self.run(block)
+
+    def run(self, block: Block) -> str:
+        """Run one and compare what it prints, which is returned."""
+        assert block.language == "sh"
+        refused = block.printed is not None and block.printed.startswith("The request is invalid")
+        done = self.shell(block.commands)
+        # The apiserver takes a moment to learn of a webhook, of its certificate's authority, and of a policy.
+        deadline = Deadline(10)
+        while refused and done.returncode == 0 and not deadline.passed:
+            done = self.shell(block.commands)
+        print(f"$ {block.commands}{done.stdout}")
+        assert (done.returncode != 0) == refused, f"under {block.heading}:\n{block.commands}{done.stdout}"
+        if block.printed is not None:
+            assert matches(block.printed, done.stdout), f"expected:\n{block.printed}\nprinted:\n{done.stdout}"
+        # What a command prints is asked for once, where it stands.
+        self.variables += "".join(re.findall(r"^[A-Z]+=(?!\$\().*\n", block.commands, re.MULTILINE))
+        return done.stdout
+
+    def shell(self, commands: str) -> subprocess.CompletedProcess[str]:
+        """Run commands with the variables that blocks have set, whatever becomes of them."""
+        return subprocess.run(
+            ["bash", "-eu", "-o", "pipefail", "-c", self.variables + commands],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=scaled(self.limit_s),
+        )
+
+    def pushed(self) -> list[Build]:
+        """The images that were pushed, each as it was built."""
+        log = self.bridge / "docker.log"
+        lines = [shlex.split(line)[1:] for line in log.read_text().splitlines()] if log.exists() else []
+        built = {build.name: build for build in map(_build, lines) if build is not None}
+        return [built[words[1]] for words in lines if words[0] == "push"]
+
+
+def _build(words: list[str]) -> Build | None:
+    if words[0] != "build":
+        return None
+    given = [words[at + 1].partition("=") for at, word in enumerate(words) if word == "--build-arg"]
+    return Build(
+        words[words.index("-f") + 1],
+        words[words.index("-t") + 1],
+        {name: value for name, _, value in given},
+    )
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a text is as the guide prints it: … stands for anything, a line of it alone for any lines."""
+    wanted = []
+    for line in pattern.splitlines():
+        words = r"\s+".join(r".*?".join(map(re.escape, word.split("…"))) for word in line.split())
+        wanted.append(r"(?:.*\n)*?" if line.strip() == "…" else rf"\s*{words}[ \t]*\n")
+    return re.fullmatch("".join(wanted), text) is not None

@@ -1,0 +1,174 @@
+"""docs/kubeflow.md from zero to the first GPU cell, and with VMware's product: every command, on a real node.
+
+`docker` is not run: what it is told to build is built from the same Containerfiles (`guide_cluster`, which
+says what else is played). VMware's client is one of the test's, in a package and an image as the guide has
+them made.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.cluster.guide import (
+    CELL,
+    FORM,
+    IMAGES,
+    INSTALL,
+    NAMESPACE,
+    NOTEBOOK,
+    POOL,
+    PROFILE,
+    REMOVE,
+    REMOVE_TRIAL,
+    ROOT,
+    UNITS,
+    VMWARE,
+    Block,
+    Reader,
+    blocks,
+    matches,
+    table,
+)
+from tests.cluster.guide_cluster import bring_images, kubeflow, ours, pool_has_a_name, volume
+from tests.cluster.node import Node
+from tests.cluster.served_notebook import JupyterServer, ServedKernel
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # images are built when they never were
+
+POD = f"/api/v1/namespaces/{PROFILE}/pods/bitfusion-sample-0"
+NOT_WORKING = "When it does not work"
+
+
+@pytest.fixture
+def reader(node: Node, tmp_path: Path) -> Iterator[Reader]:
+    """On a cluster with Kubeflow and nothing of ours, the images built and brought."""
+    with kubeflow(node, tmp_path):
+        found = Reader(node.cluster, tmp_path, limit_s=300)
+        found.follow(IMAGES)
+        bring_images(node, found)
+        yield found
+
+
+def opened(node: Node) -> ServedKernel:
+    """The notebook's JupyterLab with the kernel that the guide names."""
+    address = node.cluster.client.get(POD)["status"]["podIP"]
+    server = JupyterServer(f"http://{address}:8888/notebook/{PROFILE}/bitfusion-sample")
+    wait_until(server.answers, "JupyterLab answers", 120)
+    server.upload("first.ipynb", nbformat.v4.new_notebook())
+    return server.open("first.ipynb", "bitfusion")
+
+
+def run_cell(kernel: ServedKernel, block: Block) -> None:
+    """And compare what it prints."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(block.commands)])
+    (cell,) = kernel.execute(notebook).cells
+    printed = "".join(each.text for each in cell.outputs if each.get("name") == "stdout")
+    assert block.printed is not None
+    assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{printed}"
+
+
+def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tmp_path: Path) -> None:
+    cluster = node.cluster
+    with volume(cluster, tmp_path / "volume"), pool_has_a_name(cluster):
+        reader.follow(POOL, INSTALL, NAMESPACE, FORM)
+        waits_for_units(reader)
+        reader.follow(UNITS, NOTEBOOK)
+        cell, status, stop = blocks(CELL)
+        kernel = opened(node)
+        run_cell(kernel, cell)
+        reader.run(status)
+        for _, command, _ in table(NOT_WORKING):
+            done = reader.shell(command.strip("`"))
+            assert done.returncode == 0, f"{command}\n{done.stdout}"
+        reader.run(stop)
+        cluster.kubectl("label", "namespace", PROFILE, "bitfusion.io/identity-")
+        secret = f"/api/v1/namespaces/{PROFILE}/secrets/bitfusion-client"
+        wait_until(lambda: not cluster.client.exists(secret), "the Secret of the namespace gone", 60)
+        reader.follow(REMOVE, REMOVE_TRIAL)
+        assert ours(cluster) == []
+
+
+def waits_for_units(reader: Reader) -> None:
+    """What the table says of a notebook that was made before a node offers units."""
+    create, *_ = blocks(NOTEBOOK)[0].commands.splitlines()
+    reader.shell(create)
+    (row,) = (each for each in table(NOT_WORKING) if each[0] == "the pod stays *Pending*")
+    wait_until(
+        lambda: "Insufficient bitfusion.io/gpu." in reader.shell(row[1].strip("`")).stdout,
+        lambda: reader.shell(row[1].strip("`")).stdout,
+        60,
+    )
+    reader.shell("kubectl -n $PROFILE delete notebook bitfusion-sample")
+    gone = "kubectl -n $PROFILE wait --for=delete pod/bitfusion-sample-0 --timeout=2m"
+    assert reader.shell(gone).returncode == 0
+
+
+CLIENT = """\
+#!/bin/sh
+# As the product's, it looks for its files at home and in /etc/bitfusion/tls.
+case $1 in
+version) echo "a client of the test" ;;
+health) cat ~/.bitfusion/servers.conf ~/.bitfusion/client.yaml /etc/bitfusion/tls/ca.crt ;;
+esac
+"""
+FILES = {
+    "servers.conf": "servers:\n- addresses:\n  - 203.0.113.7:56001\n",
+    "client.yaml": "authconfig:\n  token: of-the-product\n",
+    "ca.crt": "an authority\n",
+}
+
+
+def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> None:
+    package(tmp_path / "package", reader.folder)
+    (reader.folder / "vmware").mkdir()
+    for name, text in FILES.items():
+        (reader.folder / "vmware" / name).write_text(text)
+    client, issuer, configuration, look = blocks(VMWARE)
+    reader.run(client)
+    bring_images(node, reader)
+    reader.run(issuer)
+    reader.follow(INSTALL)
+    reader.run(configuration)
+    reader.follow(NAMESPACE, UNITS, NOTEBOOK)
+    pod = node.cluster.client.get(POD)
+    names = [each["name"] for each in pod["spec"]["initContainers"]]
+    assert names == ["bitfusion-client", "bitfusion-packages"]
+    printed = reader.run(look)
+    for line in ("a client of the test\n", *FILES.values()):
+        assert line in printed
+    reader.shell("kubectl -n $PROFILE delete notebook bitfusion-sample")
+    reader.follow(REMOVE)
+
+
+def package(files: Path, place: Path) -> None:
+    """A Debian package as the guide names it, in `place`."""
+    (name,) = (
+        line.partition("=")[2]
+        for line in blocks(VMWARE)[0].commands.splitlines()
+        if line.startswith("PACKAGE=")
+    )
+    program = files / "usr" / "bin" / "bitfusion"
+    libraries = files / "opt/bitfusion/lib/x86_64-linux-gnu/bitfusion/lib"
+    control = files / "DEBIAN" / "control"
+    for folder in (program.parent, libraries, control.parent):
+        folder.mkdir(parents=True)
+    program.write_text(CLIENT)
+    program.chmod(0o755)
+    control.write_text(
+        textwrap.dedent("""\
+            Package: bitfusion-client
+            Version: 1
+            Architecture: all
+            Maintainer: the tests
+            Description: plays a client
+            """)
+    )
+    build = ["dpkg-deb", "--build", "--root-owner-group", str(files), str(place / name)]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
