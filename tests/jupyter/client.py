@@ -10,11 +10,25 @@ import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 from nbformat.v4 import output_from_msg
 
+from tests.support.machine import scaled
 from tests.support.waiting import Deadline
 
 Message = dict[str, Any]
 
 OUTPUT_TYPES = ("stream", "display_data", "execute_result", "error")
+
+
+def channels_of(connection_file: str) -> BlockingKernelClient:
+    """Started channels to a kernel of another process, for a client that waits until it is ready.
+
+    Such a client knows the kernel by its heartbeat alone, and calls one dead that has not bound its socket
+    within `time_to_dead` of 1 s. A busy machine does not always start a kernel in that time, whichever it is.
+    """
+    channels = BlockingKernelClient(connection_file=connection_file)
+    channels.load_connection_file()
+    channels.hb_channel.time_to_dead = scaled(1)
+    channels.start_channels()
+    return channels
 
 
 class Cell:

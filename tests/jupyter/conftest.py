@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.jupyter.browser.chromium import chromium_path
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.live_kernel import LiveKernel
 from tests.support.machine import scaled
@@ -101,10 +101,4 @@ def tool_environment(kernelspecs: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The installed browser."""
-    path = shutil.which("chromium")
-    if path is None:
-        message = "no chromium on PATH: install Debian's package chromium to run the browser tests"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return path
+    return chromium_path()

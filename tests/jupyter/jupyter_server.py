@@ -9,14 +9,13 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
 
-from tests.jupyter.client import Client
+from tests.jupyter.client import Client, channels_of
 from tests.jupyter.live_kernel import without_pytest
 from tests.support.machine import scaled
 from tests.support.ports import free_port
@@ -36,22 +35,30 @@ class ServerProcess:
         folder: For the log.
         options: Beside those that every server here gets.
         environment: Beside the test's own.
+        under: What makes of its command line that of another program, under which it runs.
     """
 
     def __init__(
-        self, module: str, folder: Path, options: Sequence[str], environment: Mapping[str, str]
+        self,
+        module: str,
+        folder: Path,
+        options: Sequence[str],
+        environment: Mapping[str, str],
+        under: Callable[[list[str]], list[str]] = list,
     ) -> None:
         port = free_port()
         self.address = f"http://127.0.0.1:{port}"
         self.log = folder / f"{module}.log"
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-X", "faulthandler", "-m", module, "--no-browser", "--allow-root"),
-                    *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
-                    "--IdentityProvider.token=",
-                    *options,
-                ],
+                under(
+                    [
+                        *(sys.executable, "-X", "faulthandler", "-m", module, "--no-browser", "--allow-root"),
+                        *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
+                        "--IdentityProvider.token=",
+                        *options,
+                    ]
+                ),
                 env=without_pytest(os.environ | environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -100,7 +107,7 @@ def _waits_for_anyio(log: str) -> bool:
 class Server(ServerProcess):
     """A Jupyter server without JupyterLab; its kernels are reached through their connection files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, under: Callable[[list[str]], list[str]] = list) -> None:
         self.runtime = folder / "runtime"
         self.clients: list[Client] = []
         super().__init__(
@@ -112,6 +119,7 @@ class Server(ServerProcess):
                 f"--ServerApp.jpserver_extensions={_NO_EXTENSIONS}",
             ],
             {"JUPYTER_RUNTIME_DIR": str(self.runtime)},
+            under,
         )
 
     def start_kernel(self, name: str) -> str:
@@ -119,9 +127,7 @@ class Server(ServerProcess):
 
     def connect(self, kernel_id: str) -> Client:
         """A client of that kernel, once the kernel is ready."""
-        channels = BlockingKernelClient(connection_file=str(self.runtime / f"kernel-{kernel_id}.json"))
-        channels.load_connection_file()
-        channels.start_channels()
+        channels = channels_of(str(self.runtime / f"kernel-{kernel_id}.json"))
         client = Client(channels)
         self.clients.append(client)
         channels.wait_for_ready(timeout=scaled(30))

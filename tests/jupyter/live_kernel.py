@@ -7,10 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-from tests.jupyter.client import Cell, Client
+from tests.jupyter.client import Cell, Client, channels_of
 from tests.support.machine import scaled
 from tests.support.processes import freeze, thaw
 from tests.support.waiting import Deadline, wait_until
@@ -40,11 +39,10 @@ class LiveKernel:
         share one session and so one identity on the wire.
         """
         if self.clients:
-            channels = BlockingKernelClient(connection_file=self.manager.connection_file)
-            channels.load_connection_file()
+            channels = channels_of(self.manager.connection_file)
         else:
             channels = self.manager.client()
-        channels.start_channels()
+            channels.start_channels()
         client = Client(channels)
         self.clients.append(client)
         if ready:

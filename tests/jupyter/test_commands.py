@@ -189,6 +189,15 @@ def test_command_inside_other_code(launch: Launch, code: str) -> None:
     assert cell.stream().endswith("1\n")
 
 
+def test_the_pool_is_the_same_table_inside_other_code(launch: Launch) -> None:
+    kernel = launch(FIRST_CELL)
+    kernel.run("1")
+    alone, inside = (kernel.run(code) for code in ("%bitfusion pool", "x = 1\n%bitfusion pool"))
+    shown = [[each["content"]["data"] for each in cell.of("display_data")] for cell in (alone, inside)]
+    assert shown[0] == shown[1]
+    assert "<table>" in shown[1][0]["text/html"]
+
+
 @pytest.mark.parametrize("started", [False, True], ids=["before", "with"])
 def test_tab_completes_commands_and_options_before_and_with_a_kernel(
     launch: Launch, pool: Pool, started: bool

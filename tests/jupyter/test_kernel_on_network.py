@@ -76,7 +76,7 @@ def test_a_cell_takes_its_gpu_over_the_network_and_outlives_a_cut(place: Place) 
     place.service.until_entries(0)
 
 
-@pytest.mark.parametrize("place", [1.5], indirect=True)
+@pytest.mark.parametrize("place", [1.0], indirect=True)
 def test_a_service_that_is_gone_for_ever_ends_the_kernel_and_its_cell_says_why(place: Place) -> None:
     place.kernel.connect()
     assert place.kernel.run("print(1)").stream() == "1\n"

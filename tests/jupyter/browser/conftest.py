@@ -12,24 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, FloatRect, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
 
+from tests.jupyter.browser.chromium import running_chromium
 from tests.jupyter.browser.notebook_page import Picture
 from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import ServerProcess
 from tests.support.machine import scaled
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 # No question about news (it would call home), none for a name at the first saving.
 QUIET_SETTINGS: dict[str, dict[str, Any]] = {
@@ -40,15 +30,8 @@ QUIET_SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    # a runtime folder of its own: the browser leaves dconf's there, the suite wants its own empty
-    environment: dict[str, str | float | bool] = {
-        **os.environ,
-        "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("browser")),
-    }
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS, env=environment)
+    with running_chromium(chromium, tmp_path_factory.mktemp("browser")) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 CHANGES = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
     (r"\b\d\d:\d\d UTC", "CLOCK"),
-    (r"\b\d+ s\b", "N s"),
+    (r"\b(?:\d+ min )?\d+ s\b", "N s"),
     (r"bitfusion\d{9}", "bitfusionN"),
     (r"bitfusion-kernel-\d+-[0-9a-f]{8}", "PRIVATE-FOLDER"),
     (r"\b\d+ MiB$", "FREE SPACE"),
