@@ -30,6 +30,7 @@ TOPICS = (
     "pool",
     "pool_service",
     "admission_throughput",
+    "injector_throughput",
 )
 VERSIONS = ("jupyter_client", "ipykernel", "ipython", "pyzmq")
 

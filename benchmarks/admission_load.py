@@ -83,6 +83,26 @@ def reviews() -> dict[str, tuple[str, bytes]]:
     }
 
 
+def pod_reviews() -> dict[str, tuple[str, bytes]]:
+    """Path and review of pods that are injected, small and large, which belong to no Notebook."""
+    return {f"Pod of {size} kB injected": ("/admit/pods", _pod_review(size * 1000)) for size in (10, 50)}
+
+
+def _pod_review(size: int) -> bytes:
+    """As large as that by variables, which is what makes the pods of pipelines and model servers large."""
+    spec = _pod()
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME, "annotations": ANNOTATIONS},
+        "spec": spec,
+    }
+    variables = spec["containers"][0]["env"]
+    while len(review := _review(pod)) < size:
+        variables.append({"name": f"VARIABLE_{len(variables)}", "value": "x" * 100})
+    return review
+
+
 def load(target: Target, connections: int, seconds: float, folder: Path) -> Throughput:
     """Post for that long over so many connections. Raises NotAnswered."""
     if has_wrk() and seconds >= 1:
@@ -110,7 +130,8 @@ def _with_wrk(target: Target, connections: int, seconds: int, folder: Path) -> T
     script.write_text(SCRIPT)
     review.write_bytes(target.review)
     url = f"https://127.0.0.1:{target.port}{target.path}"
-    words = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), url]
+    wrk = shutil.which("wrk") or "wrk"  # by its path: the environment given below has no PATH
+    words = [wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), url]
     done = subprocess.run(
         words, env={"REVIEW": str(review)}, capture_output=True, text=True, timeout=seconds + 60, check=True
     )

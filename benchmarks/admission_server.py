@@ -1,6 +1,7 @@
 """The servers that are measured, each a process of its own: ``python -m benchmarks.admission_server KIND``.
 
-``ours`` is the admission server as the controller runs it, with a cache that knows the Notebook; ``bare`` is
+``ours`` is the admission server as the controller runs it, with a cache that knows the Notebook; ``injector``
+is that of the injector, whose pods here belong to no Notebook; ``bare`` is
 tornado's web framework, which parses the same review and gives a fixed answer. Both show a certificate of the
 same kind (ECDSA P-256), the same way. The port and ``ready`` are printed; they end with their standard input.
 """
@@ -24,8 +25,11 @@ from prometheus_client import CollectorRegistry
 from benchmarks.admission_load import ANNOTATIONS, NAME, NAMESPACE, OWNER_UID
 from bitfusion_client.client_images import DEFAULT_RULES
 from bitfusion_client.structured_logs import configure_logging
+from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS
+from bitfusion_device_plugin.injector_process.pods_webhook import PodsWebhook
 from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.server import AdmissionContext, AdmissionServer
+from notebook_controller_patch.admission.review_server import ReviewServer
+from notebook_controller_patch.admission.server import AdmissionContext, admission_server
 from notebook_controller_patch.certificates.authority import issue, new_authority
 from notebook_controller_patch.certificates.serving import ServingCertificate
 from notebook_controller_patch.metrics import AdmissionMetrics
@@ -85,8 +89,11 @@ async def serve(kind: str) -> None:
             owners=Owners(Cache(), _unknown, metrics),
             metrics=metrics,
         )
-        admission = AdmissionServer(context, certificate.context)
-        port = await admission.start(HOST, 0)
+        port = await admission_server(context, certificate.context).start(HOST, 0)
+    elif kind == "injector":
+        metrics = AdmissionMetrics(CollectorRegistry())
+        pods = PodsWebhook(lambda: DEFAULT_SETTINGS, Owners(None, _unknown, metrics))
+        port = await ReviewServer((pods.webhook,), metrics, {}, certificate.context).start(HOST, 0)
     else:
         logging.getLogger("tornado.access").setLevel(logging.ERROR)  # ours writes a line for patches
         application = tornado.web.Application([("/admit/.*", FixedAnswer)])
@@ -101,7 +108,7 @@ async def serve(kind: str) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("ours", "bare"))
+    parser.add_argument("kind", choices=("ours", "injector", "bare"))
     configure_logging("json", "info")
     asyncio.run(serve(parser.parse_args().kind))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,29 +57,45 @@ def server(kind: str, workplace: Workplace) -> Iterator[tuple[int, int]]:
 
 def run(workplace: Workplace, effort: Effort) -> list[Row]:
     """Rows for each kind of review and number of connections, for the latency, and for memory."""
-    with server(BARE, workplace) as (bare_pid, bare_port), server(OURS, workplace) as (pid, port):
+    with server(BARE, workplace) as bare, server(OURS, workplace) as ours:
+        servers = {BARE: bare, OURS: ours}
         rows = []
         for what, (path, review) in reviews().items():
-            targets = {BARE: Target(bare_port, path, review), OURS: Target(port, path, review)}
-            for target in targets.values():
-                post(target, min(WARM_UP, effort.reviews))
-            busy = Busy({BARE: bare_pid, OURS: pid})
-            for connections in CONNECTIONS:
-                rows.append(_throughput(what, targets, connections, busy, workplace, effort))
-            samples = {kind: Samples(tuple(busy.seconds[kind])) for kind in targets}
-            rows.append(
-                Row(
-                    TOPIC,
-                    f"{what}, CPU time of one",
-                    "ms",
-                    samples[OURS],
-                    samples[BARE],
-                    GOAL,
-                    note=f"one core to itself: {1 / samples[OURS].value:,.0f} reviews/s, "
-                    f"bare tornado {1 / samples[BARE].value:,.0f}",
-                )
-            )
-        rows.append(_memory(pid, port, effort))
+            rows += rows_of(TOPIC, what, path, review, servers, workplace, effort)
+        rows.append(_memory(*ours, effort))
+    return rows
+
+
+def rows_of(
+    topic: str,
+    what: str,
+    path: str,
+    review: bytes,
+    servers: Mapping[str, tuple[int, int]],
+    workplace: Workplace,
+    effort: Effort,
+) -> list[Row]:
+    """One review to both servers (pid, port): a row for each number of connections, one for the CPU."""
+    targets = {kind: Target(port, path, review) for kind, (_, port) in servers.items()}
+    for target in targets.values():
+        post(target, min(WARM_UP, effort.reviews))
+    busy = Busy({kind: pid for kind, (pid, _) in servers.items()})
+    rows = [
+        _throughput(topic, what, targets, connections, busy, workplace, effort) for connections in CONNECTIONS
+    ]
+    samples = {kind: Samples(tuple(busy.seconds[kind])) for kind in targets}
+    rows.append(
+        Row(
+            topic,
+            f"{what}, CPU time of one",
+            "ms",
+            samples[OURS],
+            samples[BARE],
+            GOAL,
+            note=f"one core to itself: {1 / samples[OURS].value:,.0f} reviews/s, "
+            f"bare tornado {1 / samples[BARE].value:,.0f}",
+        )
+    )
     return rows
 
 
@@ -105,6 +121,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _throughput(
+    topic: str,
     what: str,
     targets: dict[str, Target],
     connections: int,
@@ -126,7 +143,7 @@ def _throughput(
     by = "wrk" if has_wrk() and effort.load_seconds >= 1 else "threads"
     latency = f"ours p50 {p50:.2f}, p99 {p99:.2f} ms"
     return Row(
-        TOPIC,
+        topic,
         f"{what}, {connections} connection{'s' if connections > 1 else ''}",
         "ms",
         samples[OURS],

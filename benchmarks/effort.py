@@ -63,7 +63,7 @@ QUICK = Effort(
     leases=30,
     kills=5,
     waiters=50,
-    loads=2,
+    loads=3,
     load_seconds=1,
     reviews=5_000,
 )
