@@ -13,12 +13,13 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --
 	--dist loadgroup --durations=12
 # Rounds of the tests marked `rounds` in `make test-long`.
 ROUNDS ?= 10
-PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch
+PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch \
+	tests/bitfusion_device_plugin
 # Jupyter serves root, the only user of many containers, with this option only.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop bench gpu-check fuzz lint lock clean
+.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop cluster-demo bench gpu-check fuzz lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -30,9 +31,11 @@ help: ## show this list
 	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10 and 3.13"
 	@echo "make lint           ruff, mypy, import-linter"
 	@echo "make cluster        a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
+	@echo "                    CLUSTER=--node: with a node on which pods run (root, Debian)"
+	@echo "make cluster-demo   a notebook on half a GPU in a pod of a real node: all of it, from nothing; wants root and Go"
 	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
-	@echo "make fuzz           100,000 random admission reviews"
+	@echo "make fuzz           100,000 random admission reviews, and as many random pods"
 	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
 	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
 
@@ -83,9 +86,14 @@ cluster-stop:
 	@$(ENVIRONMENT) cluster
 	@$(BIN)/python -m tests.cluster down
 
+cluster-demo:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m tests.cluster.demo
+
 fuzz:
 	@$(ENVIRONMENT) packages
 	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
+	@$(BIN)/python -m tests.bitfusion_device_plugin.injector.fuzz $(or $(FUZZ_PODS),--pods 100000)
 
 bench:
 	@$(ENVIRONMENT) test

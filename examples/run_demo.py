@@ -134,6 +134,8 @@ class Demo:
             for cell in self.cells
         ):
             self.failures.append("the notebook does not show the `bitfusion run` above its cells")
+        for error in re.findall(r"^Error: .*", text, re.MULTILINE):
+            self.failures.append(f"a command of the notebook failed: {error}")
         for gpu in self.given:
             if gpu["name"] not in text or str(gpu["simulated"] and "simulated") not in text.replace(
                 "False", ""

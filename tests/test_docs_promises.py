@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 DOCUMENTS = (
     *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md"),
-    "docs/network.md",
-    *("docs/kubeflow.md", "docs/spawner.md"),
+    *("docs/network.md", "docs/injector.md"),
+    *("docs/kubeflow.md", "docs/spawner.md", "manifests/README.md"),
 )
 
 HEADING = re.compile(r"## \[.+\]\((\S+)\)")

@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 
 tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -63,6 +64,11 @@ def keep_only(path: Path, hashes: set[str]) -> None:
     path.write_text(text)
 
 
+def named(requirements: list[str], name: str) -> list[str]:
+    """Return the requirements of one package."""
+    return [requirement for requirement in requirements if Requirement(requirement).name == name]
+
+
 def main() -> None:
     """Write the lock of everything, then its parts that are installed by pip alone."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -72,11 +78,16 @@ def main() -> None:
         files = Path(folder) / "pylock.toml"
         compile_lock(*everything, "--constraint", LOCK, "--format=pylock.toml", "--output-file", files)
         hashes = hashes_of_wheels(tomllib.loads(files.read_text()))
+    own, extras = project["project"]["dependencies"], project["project"]["optional-dependencies"]
     parts = {
         # What tools/environment.py lets pip install.
         "uv.txt": project["dependency-groups"]["installer"],
         # What the controller's image holds: that extra alone, without the kernel's packages.
-        "controller.txt": project["project"]["optional-dependencies"]["controller"],
+        "controller.txt": extras["controller"],
+        # What the pool's image holds: what its service needs, and what finds NVIDIA's cards.
+        "pool.txt": [*extras["service"], *extras["nvidia"], *named(own, "tomli")],
+        # What a notebook image may lack for the kernel; manifests/images/notebook/ takes its pick.
+        "kernel.txt": own,
     }
     for name, wanted in parts.items():
         part = REQUIREMENTS / name
