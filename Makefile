@@ -111,7 +111,7 @@ lint:
 	@$(BIN)/lint-imports
 
 lock:
-	@$(ENVIRONMENT) test
+	@$(ENVIRONMENT) lock
 	@$(BIN)/python tools/lock.py $(LOCK)
 
 clean:

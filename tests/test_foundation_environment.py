@@ -122,12 +122,13 @@ def test_the_tests_environment_serves_every_purpose(
     assert (len(installed) == 2) == enough
 
 
-def test_the_environment_of_a_cluster_has_neither_this_project_nor_what_it_needs(
-    installed: list[tuple[str, ...]], folder: str
+@pytest.mark.parametrize("purpose", ["cluster", "lock"])
+def test_the_environment_of_a_cluster_or_of_the_lock_has_neither_this_project_nor_what_it_needs(
+    installed: list[tuple[str, ...]], folder: str, purpose: str
 ) -> None:
-    environment.install(sys.executable, folder, "cluster")
+    environment.install(sys.executable, folder, purpose)
     (packages,) = installed
-    assert "--group=cluster" in packages
+    assert f"--group={purpose}" in packages
     assert {"--require-hashes", "--constraint=requirements/lock.txt"} <= set(packages)
     assert not [each for each in packages if each.startswith(("--requirement", "--extra", "--all-extras"))]
     environment.install(sys.executable, folder, "packages")

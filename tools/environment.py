@@ -27,6 +27,7 @@ PURPOSES = {
     "demo": ["--extra=demo"],
     "lab": ["--extra=demo", "--extra=lab"],
     "cluster": ["--group=cluster"],
+    "lock": ["--group=lock"],
     "packages": [
         *("--extra=form", "--extra=controller", "--extra=nvidia", "--extra=service"),
         "--group=packages",
@@ -34,7 +35,7 @@ PURPOSES = {
     "test": ["--all-extras", "--group=test"],
 }
 # These need nothing of this project: neither its packages nor what those import.
-WITHOUT_PROJECT = {"cluster"}
+WITHOUT_PROJECT = {"cluster", "lock"}
 # uv does not read pip's configuration; these environment variables tell it the same.
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
