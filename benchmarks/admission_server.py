@@ -1,9 +1,9 @@
 """The servers that are measured, each a process of its own: ``python -m benchmarks.admission_server KIND``.
 
 ``ours`` is the admission server as the controller runs it, with a cache that knows the Notebook; ``injector``
-is that of the injector, whose pods here belong to no Notebook; ``bare`` is
-tornado's web framework, which parses the same review and gives a fixed answer. Both show a certificate of the
-same kind (ECDSA P-256), the same way. The port and ``ready`` are printed; they end with their standard input.
+is that of the injector, whose pods here belong to no Notebook; ``bare`` is tornado's web framework, which
+reads the same review with `json` and gives a fixed answer. Both show a certificate of the same kind (ECDSA
+P-256), the same way. The port and ``ready`` are printed; they end with their standard input.
 """
 
 from __future__ import annotations

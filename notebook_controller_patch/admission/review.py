@@ -1,13 +1,11 @@
-"""Parses the AdmissionReview that the apiserver sends, and builds the answer to it. JSON in, JSON out; pure.
+"""Reads the AdmissionReview that the apiserver sends, and builds the answer to it. Dicts in, dicts out; pure.
 
 Format: ``admission.k8s.io/v1 AdmissionReview``. Only what is decided by is read; the objects stay raw dicts.
+`review_json` makes them of a request's body, and a response's body of them.
 """
 
 from __future__ import annotations
 
-import json
-from binascii import b2a_base64
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,18 +17,8 @@ KIND = "AdmissionReview"
 AUDIT_KEY = "changed"  # the apiserver puts the webhook's name before it: notebooks.bitfusion.io/changed
 LONGEST_WARNING = 256  # characters: longer ones the apiserver may cut
 
-# Of a review: `{`, `[` and `,` in its bytes, those within texts included. So many values take 80 MB at most;
-# two objects of 3 MiB, the largest that the apiserver takes, have fewer.
-MOST_ITEMS = 500_000
-TOO_DEEP = "the body is nested too deeply"
-
 UNPROCESSABLE = 422  # as for any other object that its schema refuses
 FAULT = 500  # of ours: the object may be right
-
-# One for all, where json.dumps would make one for each patch. What is encoded was read from JSON or is new:
-# nothing in it contains itself.
-_compact = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_NO_PATCH = b'"patch":""'  # in no text of an answer: JSON writes its quotes as \"
 
 
 class BadReview(ValueError):
@@ -75,19 +63,8 @@ class Verdict:
 UNTOUCHED = Verdict()
 
 
-def parse_review(body: bytes) -> Review:
-    """The review in a request's body. Raises BadReview."""
-    # a shorter body cannot have so many, and to count them takes a third of the time of reading it
-    if len(body) > MOST_ITEMS and body.count(b"{") + body.count(b"[") + body.count(b",") > MOST_ITEMS:
-        raise BadReview(f"the body has more than {MOST_ITEMS} items")
-    try:
-        data = json.loads(body.decode())
-    except UnicodeDecodeError:
-        raise BadReview("the body is not UTF-8") from None
-    except RecursionError:
-        raise BadReview(TOO_DEEP) from None
-    except ValueError as error:
-        raise BadReview(f"the body is not JSON: {_short(error)}") from None
+def read_review(data: object) -> Review:
+    """The review that was posted. Raises BadReview."""
     if not isinstance(data, dict):
         raise BadReview("the body is not an AdmissionReview: it must be a JSON object")
     if data.get("kind") != KIND or data.get("apiVersion") != API_VERSION:
@@ -118,29 +95,8 @@ def parse_review(body: bytes) -> Review:
     )
 
 
-def answer(review: Review, verdict: Verdict) -> dict[str, Any]:
-    """The AdmissionReview that carries the verdict."""
-    return _answer(review, verdict, encode_patch(verdict.patch))
-
-
-def encode_answer(review: Review, verdict: Verdict) -> bytes:
-    """The same as the body of a response.
-
-    A patch is put into it last and as it is: base64 has nothing that JSON would write in another way, so
-    nobody need look through it for that.
-    """
-    body = _compact(_answer(review, verdict, "")).encode()
-    if not (verdict.patch and verdict.allowed):
-        return body
-    return body.replace(_NO_PATCH, b'"patch":"%b"' % _base64(verdict.patch), 1)
-
-
-def encode_patch(patch: Sequence[Operation]) -> str:
-    """A JSON patch as the answer carries it: compact JSON, base64."""
-    return _base64(patch).decode()
-
-
-def _answer(review: Review, verdict: Verdict, patch: str) -> dict[str, Any]:
+def answer(review: Review, verdict: Verdict, patch: str) -> dict[str, Any]:
+    """The AdmissionReview that carries the verdict; `patch` is the verdict's, as JSON in base64."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": verdict.allowed}
     if verdict.patch and verdict.allowed:
         response["patchType"] = "JSONPatch"
@@ -159,16 +115,13 @@ def _answer(review: Review, verdict: Verdict, patch: str) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
 
 
-def _base64(patch: Sequence[Operation]) -> bytes:
-    return b2a_base64(_compact(patch).encode(), newline=False)
+def shortened(value: object) -> str:
+    """Anything as a few words of printable ASCII."""
+    return _cut(" ".join(ascii(str(value))[1:-1].split()), 120)
 
 
 def _word(value: object) -> str:
-    return _short(value) if isinstance(value, str) and value else "nothing"
-
-
-def _short(value: object) -> str:
-    return _cut(" ".join(ascii(str(value))[1:-1].split()), 120)
+    return shortened(value) if isinstance(value, str) and value else "nothing"
 
 
 def _cut(text: str, longest: int) -> str:

@@ -14,14 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from notebook_controller_patch.admission.review import (
-    TOO_DEEP,
-    BadReview,
-    Review,
-    Verdict,
-    encode_answer,
-    parse_review,
-)
+from notebook_controller_patch.admission.review import BadReview, Review, Verdict
+from notebook_controller_patch.admission.review_json import TOO_DEEP, encode_answer, parse_review
 from notebook_controller_patch.http_service import HttpService, Response, Route, plain
 from notebook_controller_patch.metrics import FAILED, PATCHED, REFUSED, UNCHANGED, AdmissionMetrics
 from notebook_controller_patch.monitoring import Conditions, health_routes

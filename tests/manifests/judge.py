@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bitfusion_client.client_images import DEFAULT_RULES
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import parse_review
+from notebook_controller_patch.admission.review import read_review
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import NOTEBOOKS, POLICY, Object
@@ -48,7 +47,7 @@ class Judge:
             "oldObject": old,
         }
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-        verdict = admit_notebook(parse_review(json.dumps(review).encode()), DEFAULT_RULES)
+        verdict = admit_notebook(read_review(review), DEFAULT_RULES)
         return None if verdict.allowed else verdict.message
 
     def agree(self, body: Object) -> bool:

@@ -12,7 +12,8 @@ import pytest
 from bitfusion_device_plugin.injector.admission import admit_pod
 from bitfusion_device_plugin.injector.injection import injected_pod
 from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS
-from notebook_controller_patch.admission.review import UNTOUCHED, answer, parse_review
+from notebook_controller_patch.admission.review import UNTOUCHED
+from notebook_controller_patch.admission.review_json import encode_answer, parse_review
 from tests.bitfusion_device_plugin.injector.pods import AMOUNT, HALF, REQUEST, Object, container, pod
 
 
@@ -34,7 +35,8 @@ def review(new: Any, **fields: Any) -> bytes:
 def admitted(new: Object, notebook: Any = None, **fields: Any) -> Object:
     """The response to a review."""
     parsed = parse_review(review(new, **fields))
-    return dict(answer(parsed, admit_pod(parsed, DEFAULT_SETTINGS, notebook))["response"])
+    answer = json.loads(encode_answer(parsed, admit_pod(parsed, DEFAULT_SETTINGS, notebook)))
+    return dict(answer["response"])
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

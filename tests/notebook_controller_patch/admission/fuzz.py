@@ -20,6 +20,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -30,7 +31,8 @@ from referencing import Registry, Resource
 
 from bitfusion_client.client_images import DEFAULT_RULES
 from bitfusion_client.notebook_changes import apply_changes, notebook_changes
-from notebook_controller_patch.admission.review import Review, answer, parse_review
+from notebook_controller_patch.admission.review import BadReview, Review, Verdict, read_review
+from notebook_controller_patch.admission.review_json import encode_answer, parse_review
 from tests.notebook_controller_patch.admission.random_reviews import Case, case, decide
 from tests.notebook_controller_patch.admission.reviews import (
     DEFAULTS,
@@ -41,10 +43,13 @@ from tests.notebook_controller_patch.admission.reviews import (
     PENDING,
     REQUEST,
     VERSION,
+    answered,
     body,
+    with_patch_read,
 )
 
 KUBERNETES = ("1.25", "1.34", "1.37")  # oldest and newest that have schemas, and the test cluster's
+HALF_A_PAIR = b"\\ud800"
 NOTEBOOK_KEYS = {*DEFAULTS, LABEL}
 WORD = re.compile("(?=.*[A-Za-z0-9])[A-Za-z0-9._-]{1,63}")
 CARRIED = {
@@ -60,8 +65,9 @@ def check(one: Case, number: int = 0) -> tuple[str, bytes]:
     """Check one review; returns what happened, and the answer's bytes. AssertionError tells what is wrong."""
     owner = copy.deepcopy(one.owner)
     parsed, verdict = decide(one.review, one.owner)
-    data = json.dumps(answer(parsed, verdict)).encode()
-    assert parsed == parse_review(body(one.review)), "an object was changed in place"
+    data = json.dumps(answered(parsed, verdict)).encode()
+    assert parsed == read_review(json.loads(body(one.review))), "an object was changed in place"
+    _check_bytes(one, parsed, verdict)
     assert one.owner == owner, "the owner was changed in place"
 
     response = json.loads(data)["response"]
@@ -83,6 +89,18 @@ def check(one: Case, number: int = 0) -> tuple[str, bytes]:
         assert jsonpatch.apply_patch(copy.deepcopy(result), copy.deepcopy(patch)) == result
     valid = _is_still_valid(one, parsed.object or {}, result, KUBERNETES[number % len(KUBERNETES)])
     return "patched" if valid else "patched, odd before", data
+
+
+def _check_bytes(one: Case, parsed: Review, verdict: Verdict) -> None:
+    """The server's reading and writing agree with the standard library's."""
+    posted = body(one.review)
+    if HALF_A_PAIR in posted:  # which the apiserver never sends
+        with suppress(BadReview):
+            raise AssertionError(f"read: {parse_review(posted)}")
+        return
+    assert parse_review(posted) == parsed
+    written = json.loads(encode_answer(parsed, verdict))
+    assert with_patch_read(written) == with_patch_read(answered(parsed, verdict))
 
 
 def _labels(one: Case, parsed: Review) -> list[str]:

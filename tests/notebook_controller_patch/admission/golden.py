@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from bitfusion_client.kubernetes_names import LABEL_ADMISSION
-from notebook_controller_patch.admission.review import answer
 from tests.notebook_controller_patch.admission.random_reviews import decide
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,
@@ -32,6 +31,7 @@ from tests.notebook_controller_patch.admission.reviews import (
     REQUEST,
     STOPPED,
     VERSION,
+    answered,
     notebook,
     review,
     statefulset,
@@ -105,23 +105,23 @@ def cases() -> dict[str, tuple[dict[str, Any], dict[str, str] | None]]:
     }
 
 
-def answered(data: dict[str, Any], owner: dict[str, str] | None) -> str:
-    """The answer as the server sends it."""
+def answer_text(data: dict[str, Any], owner: dict[str, str] | None) -> str:
+    """The answer, written by the standard library."""
     parsed, verdict = decide(data, owner)
-    return json.dumps(answer(parsed, verdict))
+    return json.dumps(answered(parsed, verdict))
 
 
 def differences() -> list[str]:
     """The names of the reviews in the file that are answered otherwise now."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
-    return [one["name"] for one in stored if answered(one["review"], one["owner"]) != one["answer"]]
+    return [one["name"] for one in stored if answer_text(one["review"], one["owner"]) != one["answer"]]
 
 
 def write() -> None:
     """Write the file anew; ``patch`` is there to be read, the answer is what is compared."""
     stored = []
     for name, (data, owner) in cases().items():
-        text = answered(data, owner)
+        text = answer_text(data, owner)
         patch = json.loads(text)["response"].get("patch")
         shown = base64.b64decode(patch).decode() if patch else ""
         stored.append({"name": name, "review": data, "owner": owner, "patch": shown, "answer": text})

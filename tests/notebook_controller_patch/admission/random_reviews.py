@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from bitfusion_client.client_images import DEFAULT_RULES
 from bitfusion_client.kubernetes_names import LABEL_ADMISSION
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import Review, Verdict, answer, parse_review
+from notebook_controller_patch.admission.review import Review, Verdict, read_review
 from notebook_controller_patch.admission.statefulset import admit_statefulset, needs_owner
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,
@@ -36,6 +36,7 @@ from tests.notebook_controller_patch.admission.reviews import (
     REQUEST,
     STOPPED,
     VERSION,
+    answered,
     body,
     notebook,
     review,
@@ -187,8 +188,8 @@ def random_case(rng: Randomness) -> Case:
 
 
 def decide(data: dict[str, Any], owner: dict[str, Any] | None) -> tuple[Review, Verdict]:
-    """What the server decides on a review, from the bytes on."""
-    parsed = parse_review(body(data))
+    """What the server decides on a review, read by the standard library."""
+    parsed = read_review(json.loads(body(data)))
     if parsed.kind == "Notebook":
         return parsed, admit_notebook(parsed, DEFAULT_RULES)
     known = owner if needs_owner(parsed, OURS) is not None else None
@@ -338,7 +339,7 @@ def digest(seed: int, reviews: int) -> str:
     for number in range(reviews):
         one = case(seed, number)
         parsed, verdict = decide(one.review, one.owner)
-        total.update(json.dumps(answer(parsed, verdict)).encode() + b"\n")
+        total.update(json.dumps(answered(parsed, verdict)).encode() + b"\n")
     return total.hexdigest()
 
 

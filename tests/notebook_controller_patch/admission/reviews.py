@@ -6,9 +6,12 @@ The objects are pinned by golden.json, with all the fields that a real one has; 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any
+
+from notebook_controller_patch.admission.review import Review, Verdict, answer
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 OWNER_UID = "0f1d5d0a-3c1f-4a6e-9a53-5c1b7f6f2f11"
@@ -139,6 +142,12 @@ def body(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data).encode()
 
 
+def answered(parsed: Review, verdict: Verdict) -> dict[str, Any]:
+    """The answer, its patch written by the standard library."""
+    patch = json.dumps(verdict.patch, separators=(",", ":")).encode()
+    return answer(parsed, verdict, base64.b64encode(patch).decode())
+
+
 def _pod_spec(name: str, image: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "serviceAccountName": "default-editor",
@@ -164,3 +173,11 @@ def _pod_spec(name: str, image: str, sizes: Mapping[str, Any]) -> dict[str, Any]
             {"name": f"{name}-workspace", "persistentVolumeClaim": {"claimName": f"{name}-workspace"}},
         ],
     }
+
+
+def with_patch_read(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with its patch as what it says: JSON can be written in several ways."""
+    response = dict(answer["response"])
+    if "patch" in response:
+        response["patch"] = json.loads(base64.b64decode(response["patch"], validate=True))
+    return {**answer, "response": response}

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from notebook_controller_patch.admission.review import BadReview, Review, answer, parse_review
+from notebook_controller_patch.admission.review import BadReview, Review
+from notebook_controller_patch.admission.review_json import parse_review
 from tests.notebook_controller_patch.admission import golden, random_reviews
 from tests.notebook_controller_patch.admission.fuzz import check, run
 from tests.notebook_controller_patch.admission.random_reviews import decide, digest, random_case
-from tests.notebook_controller_patch.admission.reviews import body, notebook, review, statefulset
+from tests.notebook_controller_patch.admission.reviews import answered, body, notebook, review, statefulset
 from tests.support.machine import scaled
 from tools.environment import find_python
 
@@ -73,7 +74,7 @@ def test_objects_of_any_shape_pass_untouched_or_patched_but_never_crash(
     data = review({"metadata": {}}, kind=kind, operation=operation, object=new, oldObject=old)
     parsed, verdict = decide(data, owner)
     assert verdict.allowed
-    answer(parsed, verdict)
+    answered(parsed, verdict)
 
 
 PLACES = [
@@ -108,7 +109,7 @@ def test_anything_in_any_place_of_a_usual_object(object_: Any, place: Any, value
         review(new, object_ if update else None, kind=object_["kind"]), {"auto-management/x": "y"}
     )
     assert isinstance(parsed, Review)
-    answer(parsed, verdict)
+    answered(parsed, verdict)
 
 
 def other_pythons() -> list[str]:
@@ -162,5 +163,5 @@ def test_the_order_of_an_objects_keys_does_not_matter(name: Any) -> None:
         return value
 
     data, owner = golden.cases()[name]
-    assert golden.answered(reversed_(data), reversed_(owner)) == golden.answered(data, owner)
+    assert golden.answer_text(reversed_(data), reversed_(owner)) == golden.answer_text(data, owner)
     assert body(data) != body(reversed_(data))

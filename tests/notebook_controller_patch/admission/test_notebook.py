@@ -10,7 +10,7 @@ import pytest
 
 from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, parse_review
+from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, read_review
 from tests.notebook_controller_patch.admission.refusals import COUNT, REFUSALS
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,
@@ -24,7 +24,6 @@ from tests.notebook_controller_patch.admission.reviews import (
     REQUEST,
     STOPPED,
     VERSION,
-    body,
     notebook,
     review,
 )
@@ -44,7 +43,7 @@ FULL_PATCH = [
 
 
 def parsed(new: Any, old: Any = None, **fields: Any) -> Review:
-    return parse_review(body(review(new, old, **fields)))
+    return read_review(review(new, old, **fields))
 
 
 def admit(new: Any, old: Any = None, rules: Any = DEFAULT_RULES, **fields: Any) -> Verdict:

@@ -219,7 +219,7 @@ def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live:
 @pytest.mark.parametrize(
     ("posted", "message"),
     [
-        (b"", "the body is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"", "the body is not JSON: Input is a zero-length, empty document: line 1 column 1 (char 0)"),
         (b"\xff\xfe", "the body is not UTF-8"),
         (b"[" * 200_000, "the body is nested too deeply"),
         (b"[]", "the body is not an AdmissionReview: it must be a JSON object"),

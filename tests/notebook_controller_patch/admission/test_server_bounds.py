@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from notebook_controller_patch import http_service
-from notebook_controller_patch.admission.review import MOST_ITEMS
+from notebook_controller_patch.admission.review_json import MOST_ITEMS
 from notebook_controller_patch.http_service import LARGEST_BODY, LARGEST_IN_FLIGHT, MIB
 from tests.notebook_controller_patch.admission.live_server import Client, Live, head, serving
 from tests.notebook_controller_patch.admission.reviews import AMOUNT, body, notebook, review, statefulset

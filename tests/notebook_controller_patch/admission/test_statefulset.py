@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, parse_review
+from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, read_review
 from notebook_controller_patch.admission.statefulset import (
     OwnerReference,
     admit_statefulset,
@@ -25,7 +25,6 @@ from tests.notebook_controller_patch.admission.reviews import (
     REQUEST,
     STOPPED,
     VERSION,
-    body,
     notebook,
     review,
     statefulset,
@@ -38,7 +37,7 @@ NEW_SIZE = {**DEFAULTS, REQUEST: "-n 2"}
 
 
 def parsed(new: Any, old: Any = None, **fields: Any) -> Review:
-    return parse_review(body(review(new, old, **fields)))
+    return read_review(review(new, old, **fields))
 
 
 def decide(
