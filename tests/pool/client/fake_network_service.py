@@ -29,6 +29,7 @@ from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN
 from tests.pool.client.fake_service import SERVER, WELCOME, lease
 from tests.support.certificates import Certified, certified
 from tests.support.machine import scaled
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -90,9 +91,8 @@ class FakeNetworkService:
         self.connections: list[ssl.SSLSocket] = []
         self.authority = certified("the pool's authority", authority=True)
         self.certificate = certified("service", [HOST], signed_by=self.authority)
-        with socket.socket() as free:
-            free.bind((HOST, 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
+        self._sending = threading.Lock()  # one answers while a test says something
         self._listening: socket.socket | None = None
         self._threads: list[threading.Thread] = []
 
@@ -144,8 +144,11 @@ class FakeNetworkService:
 
     def say(self, message: Message) -> None:
         """To everybody who is connected, unasked."""
-        for connection in self.connections:
-            connection.sendall(message.format())
+        for connection in list(self.connections):
+            try:
+                self._send(connection, message)
+            except OSError:
+                pass  # the client has replaced it
 
     def grant(self, message: Message) -> Message | None:
         """The answers of a service that has a GPU for everybody."""
@@ -173,6 +176,10 @@ class FakeNetworkService:
 
     # --- inside ----------------------------------------------------------------------------------------
 
+    def _send(self, connection: ssl.SSLSocket, message: Message) -> None:
+        with self._sending:
+            connection.sendall(message.format())
+
     def _run(self, function: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=function, args=args)
         self._threads.append(thread)
@@ -184,13 +191,15 @@ class FakeNetworkService:
                 connected, _ = listening.accept()
             except OSError:
                 return
-            self._run(self._serve, connected, context)
+            self._run(self._serve, listening, connected, context)
 
-    def _serve(self, connected: socket.socket, context: ssl.SSLContext) -> None:
+    def _serve(self, listening: socket.socket, connected: socket.socket, context: ssl.SSLContext) -> None:
         connected.settimeout(scaled(LIMIT_S))
         try:
             with connected, context.wrap_socket(connected, server_side=True) as tls:
                 self.connections.append(tls)
+                if self._listening is not listening:
+                    return  # stopped while it was made
                 for line in self._lines(tls):
                     message = parse_from_client(line)
                     assert message is not None
@@ -200,7 +209,7 @@ class FakeNetworkService:
                         self.heard.append(message)
                     answer = self._hello(message) if isinstance(message, Hello) else self.answer(message)
                     if answer is not None:
-                        tls.sendall(answer.format())
+                        self._send(tls, answer)
         except OSError:
             pass  # the client hung up, or the test did
 

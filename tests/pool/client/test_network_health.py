@@ -24,6 +24,7 @@ from tests.pool.client.fake_service import SERVER
 from tests.pool.client.network_user import home_of, network_user
 from tests.pool.pool_client import COMMAND, PoolClient
 from tests.support.certificates import certified
+from tests.support.machine import scaled
 from tests.support.ports import free_port, return_port
 
 DAY_S = 86400
@@ -182,6 +183,6 @@ def test_the_doctor_says_what_is_wrong_with_which_server(
     assert found["pool certificate"].verdict == PASS
     assert found["pool software"].found == f"kubeflow-bitfusion {VERSION}"
     service.silent = True
-    service.write_files(home_of(user), timeout="300ms")
+    service.write_files(home_of(user), timeout=f"{scaled(1000):.0f}ms")
     wrong = {finding.subject: finding for finding in check_pool(COMMAND)}["pool token"]
     assert (wrong.verdict, wrong.found) == (FAIL, f"{service.place}: context deadline exceeded")

@@ -30,6 +30,7 @@ from tests.pool.client.fake_service import SERVER, lease
 from tests.pool.client.network_user import home_of, network_user
 from tests.pool.pool_client import PoolClient, finish, uniform
 from tests.support.certificates import certified
+from tests.support.machine import scaled
 from tests.support.ports import free_port, return_port
 
 NONE = "Error: none of the servers responded correctly to client id claim requests."
@@ -41,7 +42,7 @@ NEXT = (
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[FakeNetworkService]:
-    running = FakeNetworkService(tmp_path / "service", welcome(60.0, 480.0, 0.3)).start()
+    running = FakeNetworkService(tmp_path / "service", welcome(60.0, 480.0, scaled(0.3))).start()
     yield running
     running.stop()
 
@@ -119,7 +120,7 @@ def test_a_name_that_is_none(user: PoolClient, service: FakeNetworkService) -> N
 def test_who_says_nothing_costs_no_more_than_the_timeout(
     user: PoolClient, service: FakeNetworkService
 ) -> None:
-    service.write_files(home_of(user), timeout="300ms")
+    service.write_files(home_of(user), timeout=f"{scaled(1000):.0f}ms")
     service.silent = True
     done = user.do("list_gpus")
     assert uniform(done.stderr).splitlines() == [

@@ -25,6 +25,7 @@ from bitfusion_pool.messages.from_service import PoolSnapshot, Refused, Released
 from bitfusion_pool.messages.message import PROTOCOL
 from tests.pool.client.fake_service import SERVER, WELCOME, Conversation, FakeService, asks, lease
 from tests.pool.pool_client import PoolClient, finish, uniform
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 OWN = "for simulated GPUs of your own set BITFUSION_POOL=own"
@@ -150,14 +151,18 @@ def test_a_service_that_was_started_anew_meanwhile_is_told_of_the_release(
 
 
 def test_a_service_that_stays_away_changes_nothing_about_the_status(
-    user: PoolClient, path: Path, locks: Path
+    user: PoolClient, path: Path, locks: Path, tmp_path: Path
 ) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
     def grant(service: Conversation) -> None:
         service.welcome()
         service.grant(locked(locks))
 
     with FakeService(path, grant):
-        process = user.start("run", "-n", "1", "--", "sh", "-c", "sleep 0.5; exit 3")
+        process = user.start("run", "-n", "1", "--", "sh", "-c", f"cat {gate}; exit 3")
+    gate.write_text("")  # once nobody listens any more
     _, err = finish(process)
     assert process.returncode == 3
     assert uniform(err).splitlines()[-1] == (
@@ -347,7 +352,8 @@ def test_a_service_is_not_waited_for_longer_than_for_gpus(user: PoolClient, path
         service.say(Waiting(2, 3, POSITION))
 
     with FakeService(path, lose):
-        done = user.do("run", "-n", "1", "--timeout", "700ms", "--", "true")
+        # by its end the service has been missed, even on a machine that stands still for a moment
+        done = user.do("run", "-n", "1", "--timeout", f"{scaled(1000):.0f}ms", "--", "true")
     assert done.returncode == 1
     assert f"Error: pool service at {path} does not run: No such file or directory. What" in done.stderr
 

@@ -29,7 +29,7 @@ from tests.support.machine import scaled
 from tests.support.processes import alive, freeze, wait_until_gone
 from tests.support.waiting import wait_until
 
-BEAT_S = 0.4
+BEAT_S = scaled(0.4)
 SLOW = "60", "480"  # gives nothing away as long as a test lasts
 LIMIT_S = 30.0
 MOST_S = 3600.0  # that the settings allow
@@ -53,7 +53,7 @@ def times(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture
 def service(base: Path, times: tuple[str, str]) -> Iterator[NetworkService]:
     closed_s, silent_s = (f"{min(MOST_S, scaled(float(time))):g}" for time in times)
-    options = "--closed-s", closed_s, "--silent-s", silent_s, "--heartbeat-s", str(BEAT_S)
+    options = "--closed-s", closed_s, "--silent-s", silent_s, "--heartbeat-s", f"{BEAT_S:g}"
     running = NetworkService(base, *options)
     running.start()
     yield running
