@@ -313,11 +313,11 @@ def attack_and_look(service: NetworkService, warm_up: int, count: int) -> None:
     attackers = Attackers(service)
     attackers.attack(warm_up)
     before, files = memory(service.pid), open_files(service.pid)
-    waits = []
+    waits: list[float] = []
     thread = threading.Thread(target=attackers.attack, args=(count,))
     with service.remote(service.token("other")) as other:
         thread.start()
-        while thread.is_alive():
+        while thread.is_alive() or not waits:
             began = time.monotonic()
             other.ask(Alive(), Alive)
             waits.append(time.monotonic() - began)

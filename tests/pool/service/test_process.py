@@ -22,6 +22,7 @@ from bitfusion_pool.service.listener import bind_socket
 from bitfusion_pool.service.systemd_unit import unit_text
 from tests.pool.service.running_service import RunningService
 from tests.support.machine import scaled
+from tests.support.ports import free_port, return_port
 from tests.support.waiting import wait_until
 
 
@@ -163,9 +164,7 @@ def test_it_logs_what_happens_as_json(service: RunningService) -> None:
 def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
     from urllib.request import urlopen
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     running = RunningService(base, "--metrics-port", str(port)).start()
     try:
         with running.client() as holder, running.client() as waiter:
@@ -180,6 +179,7 @@ def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
         assert 'bitfusion_pool_wait_seconds_bucket{le="0.01"} 1.0' in text
     finally:
         running.end()
+        return_port(port)
 
 
 def test_the_unit_lets_the_service_open_nvidias_devices() -> None:

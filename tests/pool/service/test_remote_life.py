@@ -98,11 +98,11 @@ def test_an_end_that_the_clients_own_machine_has_not_made_is_silence(start: Star
         with client:
             welcome = client.say_hello(service.token("ada"), Welcome)
             assert welcome.route == (INDIRECT if "proxy" in how else DIRECT)
+            asked_at = time.monotonic()  # the service counts from when it has heard that
             client.ask(half(), Granted)
-            heard_at = time.monotonic()
             BREAKS[how](client, network)
             service.until_entries(0)
-            assert time.monotonic() - heard_at >= silent_s - 0.01
+            assert time.monotonic() - asked_at >= silent_s
 
     def reasons() -> list[object]:
         return [line["reason"] for line in service.log if line["message"] == "remote lease lost"]

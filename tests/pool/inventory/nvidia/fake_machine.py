@@ -26,4 +26,6 @@ class FakeMachine:
         self.become(*cards, **more)
 
     def become(self, *cards: dict[str, Any], **more: Any) -> None:
-        self._file.write_text(json.dumps({"cards": list(cards), **more}))
+        draft = self._file.with_suffix(".new")  # a reading may begin at any moment
+        draft.write_text(json.dumps({"cards": list(cards), **more}))
+        draft.rename(self._file)
