@@ -197,6 +197,32 @@ def test_an_apiserver_that_does_not_answer_is_not_waited_for(
     assert setting.unsure == [("ann", "nb")] * 100
 
 
+def test_a_request_that_ends_at_the_limit_is_a_timeout_whoever_sees_it_first(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request has the same limit; where the loop was busy, its error lies there already."""
+    monkeypatch.setattr(owners, "LONGEST_LOOKUP", 0.1)
+    ended = threading.Event()
+
+    def answer() -> Any:
+        time.sleep(owners.LONGEST_LOOKUP)
+        ended.set()
+        raise NoAnswer(answered="timed out")
+
+    found = setting.make(Cache(Record(OWNER_UID, OLD)), answer)
+
+    async def while_the_loop_is_busy() -> Owner:
+        lookup = asyncio.ensure_future(found.current("ann", "nb", OWNER_UID))
+        while not setting.asked:
+            await asyncio.sleep(0)
+        assert ended.wait(scaled(5))
+        time.sleep(0.05)  # the thread hands its error over
+        return await lookup
+
+    assert asyncio.run(while_the_loop_is_busy()) == Owner(OLD, certain=False)
+    assert setting.failures() == {("timeout", "cache"): 1}
+
+
 def test_many_starts_at_once_are_all_looked_up(setting: Setting) -> None:
     def slow() -> Record:
         time.sleep(0.2)
