@@ -17,9 +17,9 @@ def running_cell(client: Client) -> Cell:
 
 
 def waiting_cell(client: Client, code: str = "print('never')") -> Cell:
-    """A cell that waits for a GPU and shows that it does."""
+    """A cell that waits for a GPU and shows its place: its request is in the queue."""
     cell = client.send(code)
-    client.pump(lambda: notices(cell), 10, "the notice", lambda: cell.kinds)
+    wait_for_notice(client, cell)
     return cell
 
 

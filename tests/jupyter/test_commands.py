@@ -147,7 +147,7 @@ def test_acquire_waits_its_turn_and_can_be_interrupted(launch: Launch, pool: Poo
     with pool.held("digits.ipynb"):
         kernel = launch(name)
         cell = waiting_cell(kernel.client, "%bitfusion acquire")
-        assert "digits.ipynb" in notice_texts(cell)[0]
+        assert "digits.ipynb" in notice_texts(cell)[-1]
         kernel.interrupt()
         kernel.client.finish(cell, 5)
         assert cell.status == "error"

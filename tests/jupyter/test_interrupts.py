@@ -24,7 +24,8 @@ def _interrupted(kernel: LiveKernel, code: str, after: float) -> Cell:
     begin = time.monotonic()
     kernel.connect()
     cell = kernel.client.send(code, allow_stdin=True)
-    time.sleep(max(0.005, begin + after - time.monotonic()))
+    kernel.client.pump(lambda: cell.messages, 20, "the cell's arrival")
+    time.sleep(max(0.0, begin + after - time.monotonic()))
     kernel.interrupt()
     return kernel.client.finish(cell, 20)
 

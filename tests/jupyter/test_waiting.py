@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from bitfusion_kernel.proxy.control_requests import INTERRUPT_DELAY
 from tests.jupyter.cells import notice_texts, notices, wait_for_notice, without_notice
 from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.conftest import FIRST_CELL, OURS, START, Launch
 from tests.jupyter.embedded_pool import Pool
-from tests.support.machine import scaled
 from tests.support.waiting import Deadline, wait_until
 
 pytestmark = pytest.mark.parametrize("name", OURS)
@@ -25,7 +25,7 @@ def test_notice_shows_place_who_is_ahead_and_time_in_one_display(
         begin = time.monotonic()
         cell = kernel.client.send("print('ran')")
         first = wait_for_notice(kernel.client, cell)
-        assert 0.25 < cell.seen_at[cell.messages.index(cell.of("display_data")[0])] - begin < scaled(1.5)
+        assert cell.seen_at[cell.messages.index(cell.of("display_data")[0])] - begin > 0.25
         assert "digits.ipynb" in first["data"]["text/plain"]
         assert "digits.ipynb" in first["data"]["text/html"]
         assert "nterrupt" in first["data"]["text/plain"], "how to cancel"
@@ -177,12 +177,16 @@ def test_restart_while_waiting_asks_anew(launch: Launch, pool: Pool, name: str, 
 def test_interrupt_before_a_shutdown_shows_no_error(launch: Launch, pool: Pool, name: str) -> None:
     """Jupyter interrupts about 2 ms before every shutdown: that must not look like a cancelled cell."""
     with pool.held():
-        kernel = launch(name)
-        cell = kernel.client.send("print('never')")
-        wait_for_notice(kernel.client, cell)
-        kernel.client.ask("interrupt_request", {}, "control")
-        reply = kernel.client.request("shutdown_request", {"restart": True}, "control", limit_s=5)
-        assert reply["status"] == "ok"
+        for _ in range(10):
+            kernel = launch(name)
+            cell = kernel.client.send("print('never')")
+            wait_for_notice(kernel.client, cell)
+            begin = time.monotonic()
+            kernel.client.ask("interrupt_request", {}, "control")
+            reply = kernel.client.request("shutdown_request", {"restart": True}, "control", limit_s=5)
+            assert reply["status"] == "ok"
+            if time.monotonic() - begin < INTERRUPT_DELAY:  # else the machine stood still in between
+                break
         kernel.client.settle(0.3)
         assert not cell.of("error")
         kernel.wait_for_end(3)

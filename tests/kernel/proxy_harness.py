@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import zmq
 import bitfusion_kernel
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.protocol.wire import Message, Wire
+from bitfusion_kernel.proxy.control_requests import INTERRUPT_DELAY
 from tests.support.machine import scaled
 from tests.support.waiting import Deadline
 
@@ -160,12 +162,20 @@ class ProxyHarness:
             self.on_iopub(lambda message: _is_idle(message, request))
         return [message for message in self.published if message.parent_header.get("msg_id") == request]
 
-    def shown(self, request: str) -> str:
-        """The text of the next display of a wait in a cell."""
-        message = self.on_iopub(
-            lambda m: m.type.endswith("display_data") and m.parent_header.get("msg_id") == request
-        )
-        return str(message.content["data"]["text/plain"])
+    def shown(self, request: str, words: str = "") -> str:
+        """The text of the next display of a wait in a cell that holds these words.
+
+        The first one says nothing of a queue where the client takes its time to start.
+        """
+
+        def is_shown(message: Message) -> bool:
+            is_display = message.type.endswith("display_data")
+            return is_display and message.parent_header.get("msg_id") == request and words in text(message)
+
+        def text(message: Message) -> str:
+            return str(message.content["data"]["text/plain"])
+
+        return text(self.on_iopub(is_shown))
 
     def printed(self, request: str) -> str:
         """The stream output of one cell, at its end."""
@@ -174,6 +184,14 @@ class ProxyHarness:
     def interrupt(self) -> None:
         """As clients send it."""
         self.reply(self.send("interrupt_request", on="control"), on="control")
+
+    def interrupt_and_shut_down(self, *, restart: bool) -> bool:
+        """As Jupyter does both; False where the machine stood still, and the first may have counted alone."""
+        begin = time.monotonic()
+        self.interrupt()
+        request = self.send("shutdown_request", on="control", restart=restart)
+        assert self.reply(request, on="control") == {"status": "ok", "restart": restart}
+        return time.monotonic() - begin < INTERRUPT_DELAY
 
     def close(self) -> None:
         """End the proxy, gently first."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import KernelDied
+from bitfusion_kernel.install import kernel_info
 from bitfusion_kernel.install.kernel_info import ask_kernel
 
 IPYKERNEL = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -37,9 +38,10 @@ def test_a_kernel_that_cannot_start(argv: list[str], words: str) -> None:
     assert "What to do" in error.value.user_message
 
 
-def test_a_kernel_that_is_silent() -> None:
+def test_a_kernel_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_info, "END_PATIENCE", 0.1)
     with pytest.raises(KernelDied, match="did not answer in time"):
-        ask_kernel([sys.executable, "-c", "import time; time.sleep(1.3)"], {}, limit=0.3)
+        ask_kernel([sys.executable, "-c", "import time; time.sleep(600)"], {}, limit=0.3)
 
 
 def test_environment_reaches_the_kernel(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,12 +69,16 @@ def bind() -> Iterator[Callable[..., Bound]]:
         bound.close()
 
 
-def test_an_address_that_becomes_free_is_taken(bind: Callable[..., Bound]) -> None:
+def test_an_address_that_becomes_free_is_taken(
+    bind: Callable[..., Bound], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """jupyter_client looks for free ports and closes them; a connection of others may get one meanwhile."""
     (port,) = free_ports(1)
     other = socket.create_server(("127.0.0.1", port))
-    threading.Timer(0.2, other.close).start()
+    between_two_tries = "bitfusion_kernel.proxy.client_sockets.time.sleep"
+    monkeypatch.setattr(between_two_tries, lambda _: other.close())
     bound = bind(shell_port=port)
+    assert other.fileno() == -1
     client = bound.client(zmq.DEALER, "shell")
     client.send(b"request")
     assert bound.sockets.shell.poll(LIMIT_MS)

@@ -59,9 +59,8 @@ def test_a_kernel_that_finds_nothing_left_waits_and_names_the_notebook(
     assert asked(first) == "-n 1"
     second = start(proxy, pod, "second.ipynb")
     cell = second.cell("1")
-    shown = second.shown(cell)
+    shown = second.shown(cell, "first.ipynb (1 GPU, since ")
     assert "Asked for what is left of this pod's budget at " in shown
-    assert "first.ipynb (1 GPU, since " in shown
     first.process.send_signal(signal.SIGKILL)
     first.process.wait()
     assert asked(second) == "-n 1"
@@ -82,7 +81,7 @@ def test_an_interrupt_ends_the_wait_and_the_next_cell_waits_again(proxy: StartPr
     assert second.reply(cell)["status"] == "error"
     wait_until(lambda: [entry.notebook for entry in pod.entries()] == ["first.ipynb"])
     again = second.cell("1")
-    assert "first.ipynb (1 GPU, since " in second.shown(again)
+    second.shown(again, "first.ipynb (1 GPU, since ")
     first.process.send_signal(signal.SIGTERM)
     first.process.wait()
     assert asked(second) == "-n 1"
@@ -93,12 +92,12 @@ def test_the_position_follows_when_another_leaves_the_queue(proxy: StartProxy, p
     first.cell("1")
     asked(first)
     waits = second.cell("1")
-    second.shown(waits)
+    second.shown(waits, "position 1 of 1 among those that wait")
     cell = third.cell("1")
-    assert "position 2 of 2 among those that wait" in third.shown(cell)
+    third.shown(cell, "position 2 of 2 among those that wait")
     second.interrupt()
     second.error(waits)
-    wait_until(lambda: "position 1 of 1 among those that wait" in third.shown(cell))
+    third.shown(cell, "position 1 of 1 among those that wait")
 
 
 def test_more_than_the_budget_is_an_error_of_the_cell_and_of_the_request(

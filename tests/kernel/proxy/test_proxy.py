@@ -53,16 +53,18 @@ def test_a_wrong_signature_is_ignored(proxy: StartProxy) -> None:
 def test_a_waiting_cell_shows_place_who_holds_and_how_to_cancel(proxy: StartProxy) -> None:
     harness = proxy()
     cell = harness.cell("1")
-    headline, *details = harness.shown(cell).splitlines()
-    assert re.fullmatch(r"Asked for 1 GPU at \d\d:\d\d( UTC)? · waited 0 s", headline)
+    headline, *details = harness.shown(cell, "Position").splitlines()
+    waited = re.fullmatch(r"Asked for 1 GPU at \d\d:\d\d( UTC)? · waited (\d+) s", headline)
+    assert waited
     assert details == [
         "Position 1 of 2 in the queue",
         "Held by:",
         "  ada: x.ipynb (1 GPU, <14:03>)",
         "To stop waiting, interrupt the kernel. The notebook is not lost.",
     ]
-    assert "1 s" in harness.shown(cell)
-    assert kinds(harness.published)[-3:] == ["busy", "display_data", "update_display_data"]
+    assert f"waited {waited[2]} s" not in harness.shown(cell)
+    busy, shown, *updates = kinds(harness.published)[kinds(harness.published).index("busy") :]
+    assert (busy, shown, set(updates)) == ("busy", "display_data", {"update_display_data"})
 
 
 def test_an_interrupt_ends_the_wait_in_words_and_aborts_the_cells_behind(proxy: StartProxy) -> None:
@@ -78,7 +80,8 @@ def test_an_interrupt_ends_the_wait_in_words_and_aborts_the_cells_behind(proxy: 
     assert reply["traceback"][3] == "What to do: run the cell again to wait again."
     shown, busy_after_the_interrupt = ["busy", "display_data"], ["busy"]
     end = ["clear_output", "error", "idle"]
-    assert kinds(harness.until_idle(cell)) == [*shown, *busy_after_the_interrupt, *end]
+    seen = [kind for kind in kinds(harness.until_idle(cell)) if kind != "update_display_data"]
+    assert seen == [*shown, *busy_after_the_interrupt, *end]
     aborted = harness.reply_message(behind)
     assert aborted.content["status"] == aborted.metadata["status"] == "aborted"
     assert kinds(harness.until_idle(behind)) == ["busy", "idle"]
@@ -107,18 +110,17 @@ def test_an_interrupt_before_the_first_message_is_answered_and_forgotten(proxy: 
     harness = proxy()
     harness.interrupt()
     cell = harness.cell("1")
-    harness.shown(cell)
+    first = harness.shown(cell)
     time.sleep(0.3)
-    assert "1 s" in harness.shown(cell)
+    assert harness.shown(cell) != first, "the wait goes on"
 
 
 def test_an_interrupt_followed_by_a_shutdown_shows_no_error(proxy: StartProxy) -> None:
-    harness = proxy()
-    cell = harness.cell("1")
-    harness.shown(cell)
-    harness.interrupt()
-    request = harness.send("shutdown_request", on="control", restart=True)
-    assert harness.reply(request, on="control") == {"status": "ok", "restart": True}
+    for _ in range(10):
+        harness = proxy()
+        harness.shown(harness.cell("1"))
+        if harness.interrupt_and_shut_down(restart=True):
+            break
     assert harness.process.wait(scaled(5)) == 0
     while harness.iopub.poll(200):
         harness.published.append(harness.wire.read(harness.iopub.recv_multipart()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+from pathlib import Path
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_the_magic_inside_other_code_asks_the_proxy(running: ProxyHarness) -> No
 
 def test_a_client_command_is_ended_by_an_interrupt_in_words(running: ProxyHarness) -> None:
     cell = running.cell("%bitfusion health")
-    time.sleep(0.2)
+    running.on_iopub(lambda message: message.parent_header.get("msg_id") == cell)
     running.interrupt()
     reply = running.reply(cell)
     assert reply["evalue"] == "The `bitfusion` client failed."
@@ -118,10 +118,13 @@ def test_shutdown_ends_a_kernel_that_is_busy(running: ProxyHarness) -> None:
     assert gone(kernel)
 
 
-def test_acquire_takes_the_gpu_now_and_tells_what_it_got(proxy: StartProxy) -> None:
-    harness = proxy(f"time.sleep(1.5)\n{GRANT}", BITFUSION_ACQUIRE="manual")
+def test_acquire_takes_the_gpu_now_and_tells_what_it_got(proxy: StartProxy, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    run = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n{GRANT}"
+    harness = proxy(run, BITFUSION_ACQUIRE="manual")
     cell = harness.cell("%bitfusion acquire")
     assert harness.shown(cell).splitlines()[1] == "The pool has not reported a position"
+    go.touch()
     text = harness.printed(cell)
     assert text.splitlines()[:2] == ["Request    1 GPU", "GPU        0 – 16160 MiB each"]
     seen = [kind for kind in kinds(harness.until_idle(cell)) if kind != "update_display_data"]
