@@ -137,6 +137,8 @@ def test_the_served_form_makes_the_same_notebooks_as_the_webhook(
     with form(python, folder, hook) as hooked:
         answers = [hooked.post(body) for body in BODIES]
         refused = hooked.post(WRONG)
+        # one of the two may have answered all before the other has begun
+        wait_until(lambda: hooked.log.read_text().count(" is on") == 2, hooked.log.read_text, 30)
     assert answers == [
         (200, apply_changes(notebook, notebook_changes(notebook, DEFAULT_RULES))) for _, notebook in posted
     ]
