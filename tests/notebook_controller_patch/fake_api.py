@@ -151,6 +151,7 @@ class FakeApi:
 
     def __init__(self, certificate: tuple[Path, Path] | None = None) -> None:
         self.requests: list[Request] = []
+        self.written: list[Request] = []  # those that changed an object
         self.ending = threading.Event()
         self.bookmark_every_s: float | None = None
         self.token: str | None = None
@@ -265,9 +266,10 @@ class FakeApi:
         if verb == GET and key[1] == "":
             verb = WATCH if query.get("watch") == "true" else LIST
         given = handler.headers.get("Authorization") or ""
+        request = Request(verb, path, query, time.monotonic(), given)
         with self._lock:
             if arrived:
-                self.requests.append(Request(verb, path, query, time.monotonic(), given))
+                self.requests.append(request)
             fault = self._fault(verb, path) if arrived else None
         if fault is not None:
             fault(handler)
@@ -280,7 +282,10 @@ class FakeApi:
             return
         try:
             with self._lock:
+                before = self._version
                 code, answer = self._act(verb, collection, key, query, body, handler.headers)
+                if self._version != before:
+                    self.written.append(request)
         except Exception as error:
             handler.answer(500, status_object(500, "InternalError", repr(error)))
             return

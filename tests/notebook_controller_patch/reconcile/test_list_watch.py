@@ -22,6 +22,7 @@ from notebook_controller_patch.reconcile.records import NotebookRecord, notebook
 from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
 from tests.notebook_controller_patch.fake_api import LIST, WATCH, FakeApi, Handler
 from tests.notebook_controller_patch.faults import Fault, bookmark, raw, reset, stall, status
+from tests.notebook_controller_patch.log_fields import fields
 from tests.notebook_controller_patch.reconcile.clock import Clock
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, Object, notebook
 from tests.support.machine import scaled
@@ -201,14 +202,14 @@ def test_a_broken_watch_is_begun_again(
 def test_a_server_that_breaks_every_watch_is_not_hammered(api: FakeApi, loops: Any, fault: Fault) -> None:
     fill(api, 1)
     api.misbehave(fault, WATCH, times=10_000)
-    loop = loops()
     began = time.monotonic()
-    time.sleep(2.5)
-    passed = time.monotonic() - began
+    loop = loops()
+    wait_until(lambda: api.count(WATCH) >= 10)
+    lists, watches = api.count(LIST), api.count(WATCH)
     # at best 0.05 + 0.1 + 0.2 s, then 0.2 s each; a list with each of them at most
-    watches = 4 + (passed - 0.35) / 0.2
-    assert 2 <= api.count(WATCH) <= watches
-    assert api.count(LIST) <= watches + 1
+    most = 4 + max(0, time.monotonic() - began - 0.35) / 0.2
+    assert watches <= most
+    assert lists <= most + 1
     api.behave()
     api.put(NOTEBOOKS, notebook("after"))
     wait_until(lambda: "after" in loop.names())
@@ -272,7 +273,9 @@ def test_one_object_that_is_too_large_is_told_and_tried_again(api: FakeApi, loop
     wait_until(lambda: loop.names() == ["nb-0"])
 
 
-def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, loops: Any) -> None:
+def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(
+    api: FakeApi, loops: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     names = fill(api, 1)
     api.misbehave(reset, WATCH, times=5)
     # an apiserver that has just started has not read its roles yet
@@ -282,10 +285,10 @@ def test_a_server_that_is_back_and_has_forgotten_is_listed_soon(api: FakeApi, lo
     loop = loops(limits)
     wait_until(lambda: loop.restarts("gone") == 1 and loop.names() == names, limit_s=20)
     wait_until(lambda: api.count(LIST) == 2)
-    back = [request for request in api.requests if request.verb == WATCH][5]
-    again = [request for request in api.requests if request.verb == LIST][1]
-    # 0.1 and 0.2 s; after five failures it would be 1.6 and 2.5 s at least, together
-    assert again.at - back.at < 3.5
+    waits = [fields(record, "reason", "wait_s") for record in caplog.records if "watch ended" in record.msg]
+    assert [reason for reason, _ in waits] == ["broken"] * 5 + ["refused", "gone"]
+    # 0.1 and 0.2 s; as the sixth and seventh failure in a row they would be 1.6 and 2.5 s at least
+    assert sum(seconds for _, seconds in waits[5:]) < 0.5
 
 
 def test_a_loop_that_waits_for_a_server_that_was_away_can_be_hurried(api: FakeApi, loops: Any) -> None:
@@ -324,13 +327,14 @@ def test_deletes_that_were_missed_are_told_by_the_next_list(api: FakeApi, loops:
     names = fill(api, 4)
     loop = loops()
     wait_until(lambda: loop.names() == names and api.watching(NOTEBOOKS))
-    api.misbehave(reset, WATCH, times=2)
+    api.misbehave(reset, WATCH, times=10_000)
     api.end_watches()
     wait_until(lambda: not api.watching(NOTEBOOKS))
     api.remove(NOTEBOOKS, "ann", "nb-1")
     api.put(NOTEBOOKS, notebook("nb-2", annotations={"bitfusion.io/request": "-n 3"}))
     api.compact()
     loop.changes.clear()
+    api.behave()
     wait_until(lambda: loop.names() == ["nb-0", "nb-2", "nb-3"])
     wait_until(lambda: loop.metric("bitfusion_watch_lists_total") == 2)
     assert loop.changes == [(("ann", "nb-1"), "gone"), (("ann", "nb-2"), "changed")]
@@ -351,7 +355,7 @@ def test_silence_beyond_the_servers_own_limit_ends_a_watch(api: FakeApi, loops: 
     api.misbehave(raw(then=stall), WATCH)
     limits = WatchLimits(shortest_watch=0.4, longest_watch=0.5, margin=0.3, first_delay=0.1, steady=30)
     loop = loops(limits)
-    wait_until(lambda: loop.names() == names and loop.restarts("broken") == 1)
+    wait_until(lambda: loop.names() == names and loop.restarts("broken") >= 1)
     wait_until(lambda: api.count(WATCH) >= 2)
     first, second = [request for request in api.requests if request.verb == WATCH][:2]
     assert second.at - first.at >= 0.7
@@ -362,13 +366,14 @@ def test_once_bookmarks_are_seen_much_less_silence_is_enough(api: FakeApi, loops
     api.misbehave(raw(bookmark(300), then=stall), WATCH, times=2)
     limits = WatchLimits(shortest_watch=300, longest_watch=300, margin=30, quiet=0.3, first_delay=0.1)
     loop = loops(limits)
-    wait_until(lambda: loop.restarts("broken") == 2)
+    wait_until(lambda: loop.restarts("broken") >= 2)
     assert api.count(LIST) == 1
 
 
 def test_a_watch_that_ends_when_it_was_asked_to_is_followed_at_once(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
-    limits = WatchLimits(shortest_watch=1.0, longest_watch=1.0, steady=0.5, first_delay=20, longest_delay=20)
+    # however late this side sees its beginning, it has lived long enough to count as one that worked
+    limits = WatchLimits(shortest_watch=1.0, longest_watch=1.0, steady=0, first_delay=60, longest_delay=60)
     loop = loops(limits)
     wait_until(lambda: loop.restarts("timeout") >= 2 and api.watching(NOTEBOOKS))
     assert api.count(LIST) == 1
