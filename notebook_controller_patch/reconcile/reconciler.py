@@ -101,7 +101,6 @@ class Reconciler:
                 self._work_on(key)
             finally:
                 self._queue.done(key)
-                self._metrics.queued.set(self._queue.depth())
 
     def reconcile(self, key: Key) -> list[Action]:
         """Bring one notebook to its wanted state; what was done. Raises ApiFailure, NotLeading."""

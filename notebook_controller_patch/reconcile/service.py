@@ -76,7 +76,7 @@ class ReconcileService:
     def _end_term(self) -> None:
         metrics = self._context.metrics
         metrics.leader.set(0)
-        metrics.queued.set(0)
+        metrics.queued.set_function(lambda: 0)
         metrics.pending.set(0)
         with self._lock:
             term, self._term = self._term, None

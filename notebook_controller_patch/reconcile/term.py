@@ -61,6 +61,8 @@ class Term:
 
     def start(self) -> None:
         """Watch StatefulSets and namespaces, and reconcile once all are known; returns at once."""
+        # Read when it is asked for: of two threads that tell it, the one with the older number may be last.
+        self._metrics.queued.set_function(self._queue.depth)
         self._watch.start()
         self._namespace_watch.start()
         self._starter.start()
@@ -89,12 +91,10 @@ class Term:
     def wake(self, key: Key) -> None:
         """Look at this notebook: something about it has changed."""
         self._queue.add(key)
-        self._metrics.queued.set(self._queue.depth())
 
     def look_again(self, key: Key) -> None:
         """Look at this notebook once the write that admission answers just now is stored."""
         self._queue.add(key, ADMITTED_S)
-        self._metrics.queued.set(self._queue.depth())
 
     def _queue_everything(self) -> None:
         # Before all are filled it would look as if StatefulSets were missing, and nobody had opted out.
@@ -108,7 +108,6 @@ class Term:
         while not self._stopping.is_set():
             for key in self._notebooks.known_keys():
                 self._queue.add(key)
-            self._metrics.queued.set(self._queue.depth())
             self._stopping.wait(LOOK_AGAIN_S)
 
     def _statefulset_changed(self, old: StatefulSetRecord | None, new: StatefulSetRecord | None) -> None:

@@ -20,6 +20,7 @@ from bitfusion_client.client_images import DEFAULT_RULES
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.kubernetes_api.paths import NAMESPACES
 from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.reconcile import term
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Assessment
 from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
@@ -510,6 +511,19 @@ def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> 
     assert lease is not None
     assert lease["spec"]["holderIdentity"] == ""
     assert replica.metric("bitfusion_reconcile_leader") == 0
+
+
+def test_what_waits_is_shown_while_it_leads(
+    api: FakeApi, replicas: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(term, "ADMITTED_S", 600.0)
+    replica = replicas()
+    wait_until(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
+    for name in ("one", "two", "two"):
+        replica.service.look_again("ann", name)
+    wait_until(lambda: replica.metric("bitfusion_reconcile_queued") == 2)
+    replica.service.stop(5)
+    assert replica.metric("bitfusion_reconcile_queued") == 0
 
 
 def test_a_service_that_was_never_started_can_be_stopped(api: FakeApi) -> None:
