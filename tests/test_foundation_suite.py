@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import read_process
+from tests.support.waiting import wait_until
 
 pytest_plugins = ["pytester"]
 
@@ -134,7 +135,7 @@ def test_what_a_worker_that_died_left_behind_is_found_and_ended(suite: pytest.Py
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*worker 'gw0' crashed*"])
     result.stdout.fnmatch_lines(["left behind by the whole run:", "*process *: sleep 47.12"])
-    assert not processes_with_command("sleep 47.12")
+    wait_until(lambda: not processes_with_command("sleep 47.12"))
 
 
 def test_workers_share_neither_folders_nor_the_mark(suite: pytest.Pytester) -> None:

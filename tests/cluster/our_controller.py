@@ -20,6 +20,7 @@ import yaml
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
+from tests.notebook_controller_patch.controller_process import LOOKUP_S, look_up_within
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -27,7 +28,7 @@ NAME = "bitfusion-notebook-controller"
 WEBHOOKS = "bitfusion-notebook-admission"
 WEBHOOK_PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
 _ROOT = Path(__file__).parent.parent.parent
-_MAIN = "import sys; from notebook_controller_patch.cli import main; sys.exit(main())"
+_MAIN = "; import sys; from notebook_controller_patch.cli import main; sys.exit(main())"
 # Pods of the Deployment would never start here: the process stands for one.
 _LEFT_OUT = {"Deployment", "PodDisruptionBudget"}
 # `NodeStub` stands for the injector, which would refuse what nobody answers.
@@ -37,13 +38,20 @@ _LABEL, _INJECTOR = "app.kubernetes.io/name", "bitfusion-injector"
 class OurController:
     """One replica as a process: `process.stop()`, `.kill()`, `.start()`, `.freeze()`; its metrics and log."""
 
-    def __init__(self, cluster: Cluster, namespace: str, kubeconfig: Path, ports: list[int]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        kubeconfig: Path,
+        ports: list[int],
+        lookup_s: float = LOOKUP_S,
+    ) -> None:
         self.namespace = namespace
         self.port, self.monitoring_port = ports
         self.process: Component = cluster.component(
             f"{NAME}-{self.port}",
             [
-                sys.executable, "-c", _MAIN,
+                sys.executable, "-c", look_up_within(lookup_s) + _MAIN,
                 f"--kubeconfig={kubeconfig}",
                 f"--namespace={namespace}",
                 f"--name={NAME}",
@@ -78,12 +86,22 @@ class OurController:
 
 @contextmanager
 def our_controller(
-    cluster: Cluster, overlay: str = "kubeflow", start: bool = True, api_port: int = 0
+    cluster: Cluster,
+    overlay: str = "kubeflow",
+    start: bool = True,
+    api_port: int = 0,
+    lookup_s: float = LOOKUP_S,
 ) -> Iterator[OurController]:
     """The overlay applied, with webhooks that call a process on this machine, and the process running.
 
-    Taken away at the end: the webhooks first, as the manual says. `api_port`: of a proxy before the
-    apiserver.
+    Taken away at the end: the webhooks first, as the manual says.
+
+    Args:
+        cluster: Where it is applied.
+        overlay: Of the manifests.
+        start: Whether the process runs from the beginning.
+        api_port: Of a proxy before the apiserver.
+        lookup_s: How long it waits for a Notebook that it looks up.
     """
     ports = free_ports(2)
     objects = _objects(cluster, overlay, ports[0])
@@ -99,7 +117,7 @@ def our_controller(
             config = json.loads(kubeconfig.read_text())
             config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{api_port}"
             kubeconfig.write_text(json.dumps(config))
-        controller = OurController(cluster, namespace, kubeconfig, ports)
+        controller = OurController(cluster, namespace, kubeconfig, ports, lookup_s)
         stack.callback(_delete_webhooks, cluster)
         stack.callback(controller.process.stop)
         if start:

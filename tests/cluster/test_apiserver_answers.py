@@ -13,6 +13,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import Room
 from tests.support import apiserver_answers as answers
 from tests.support.apiserver_answers import Named
+from tests.support.waiting import wait_until, wait_until_settled
 
 OTHER_UID = "00000000-0000-0000-0000-000000000000"
 
@@ -35,6 +36,8 @@ class Target:
             },
         }
         self.client.create(self.folder, self.body)
+        wait_until(lambda: self.client.get(self.path)["status"].get("observedGeneration"), "its status", 30)
+        wait_until_settled(self.metadata)
 
     def metadata(self) -> dict[str, Any]:
         metadata: dict[str, Any] = self.client.get(self.path)["metadata"]

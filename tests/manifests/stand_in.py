@@ -23,7 +23,8 @@ from tests.cluster.cluster import Cluster, own_address
 from tests.manifests.built import CONTROLLER, INJECTOR
 from tests.notebook_controller_patch import controller_process
 from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
-from tests.notebook_controller_patch.controller_process import ControllerProcess
+from tests.notebook_controller_patch.controller_process import LOOKUP_S, ControllerProcess, look_up_within
+from tests.support.waiting import Deadline
 
 LOOK_S = 0.1
 State = tuple[str, int]  # a Deployment's uid and generation
@@ -65,7 +66,7 @@ class StandIn:
         self._client: ApiClient = cluster.client_as(cluster.token, "stand-in")
         self._folder = folder
         self._namespace = namespace
-        self._prepare = ONE_REVIEW_A_CONNECTION if handshakes else ""
+        self._prepare = look_up_within(LOOKUP_S) + (ONE_REVIEW_A_CONNECTION if handshakes else "")
         # So long the apiserver may take to learn of the Service's new endpoint.
         self._options = [*options, *(["--drain=3"] if handshakes else [])]
         self._mounts: list[tuple[str, MountedSecret, Object]] = []
@@ -101,8 +102,8 @@ class StandIn:
         """Whether a pod of the Deployment may run: only when what stands for it is ready. For NodeStub."""
         if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") != self._name:
             return True
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline and not self._stopping.is_set():
+        deadline = Deadline(START_S)
+        while not deadline.passed and not self._stopping.is_set():
             if self.served:
                 return True
             time.sleep(LOOK_S)

@@ -20,6 +20,7 @@ from tests.manifests.installed import (
     remove,
 )
 from tests.manifests.stand_in import StandIn
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 
@@ -49,7 +50,8 @@ def test_removing_leaves_every_notebook_running_and_startable(
             cluster.node_stub("kubeflow", schedulable=lambda pod: all(each.ready(pod) for each in ours))
         )
         for name in PROCESSES:
-            rollout = ("rollout", "status", f"deployment/{name}", "-n", "kubeflow", "--timeout=30s")
+            limit = f"--timeout={scaled(40):.0f}s"
+            rollout = ("rollout", "status", f"deployment/{name}", "-n", "kubeflow", limit)
             assert "successfully rolled out" in cluster.kubectl(*rollout)
         room = Room(cluster)
         around.enter_context(cluster.notebook_controller(kubeflow, room.namespace))

@@ -15,7 +15,12 @@ from typing import Any
 import yaml
 
 from tests.cluster.cluster import Cluster
-from tests.notebook_controller_patch.controller_process import CONTROLLER, ControllerProcess
+from tests.notebook_controller_patch.controller_process import (
+    CONTROLLER,
+    LOOKUP_S,
+    ControllerProcess,
+    look_up_within,
+)
 
 OVERLAYS = Path(__file__).parents[2] / "manifests" / "overlays"
 NAME = "bitfusion-notebook-controller"
@@ -102,6 +107,7 @@ class Installation:
                     *options,
                 ],
                 name=f"{self.name}-{self._replicas}",
+                prepare=look_up_within(LOOKUP_S),
                 module=self._module,
             )
         )

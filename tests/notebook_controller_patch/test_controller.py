@@ -182,7 +182,7 @@ def test_what_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_stalled_apiserver_does_not_hold_up_the_end(tmp_path: Path, stalled: str) -> None:
     with ControllerProcess(
-        tmp_path, [f"--kubeconfig={kubeconfig(tmp_path, stalled)}", "--namespace=kubeflow", "--drain=5"]
+        tmp_path, [f"--kubeconfig={kubeconfig(tmp_path, stalled)}", "--namespace=kubeflow", "--drain=10"]
     ) as controller:
         assert controller.serving
         controller.process.send_signal(signal.SIGTERM)

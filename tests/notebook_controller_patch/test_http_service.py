@@ -130,7 +130,7 @@ def test_a_connection_that_nobody_uses_is_closed_later_than_the_apiserver_closes
     """If we closed first, a review that is sent at that very moment would be lost."""
     apiserver_keeps_it = 90.0  # seconds, as Go's transports do by default
     assert apiserver_keeps_it * 1.5 <= http_service.IDLE_SECONDS <= 600
-    monkeypatch.setattr(http_service, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(http_service, "IDLE_SECONDS", scaled(0.5))
 
     async def main() -> bytes:
         service = HttpService({"/ok": Route("GET", lambda body: plain(200, "ok"))})

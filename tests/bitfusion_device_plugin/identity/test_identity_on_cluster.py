@@ -22,6 +22,7 @@ from tests.bitfusion_device_plugin.identity.running_identity import (
 from tests.cluster.cluster import Cluster
 from tests.pool.pool_client import COMMAND
 from tests.pool.service.tls_client import half, refusal
+from tests.support.files import replace_text
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -112,7 +113,7 @@ def test_another_authority_of_the_pool_reaches_the_secret_and_the_older_token_st
     identity.opt_in(namespace)
     before = identity.until_secret(namespace)
     authority = identity.issuer / "ca.crt"
-    authority.write_text(authority.read_text() * 2)  # as an authority that is renewed
+    replace_text(authority, authority.read_text() * 2)  # as an authority that is renewed
     after = identity.until_secret(namespace, but=token_id(before))
     assert files(after)["ca.crt"] == files(before)["ca.crt"] * 2
     for secret in (before, after):

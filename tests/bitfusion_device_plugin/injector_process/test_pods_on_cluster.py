@@ -220,7 +220,7 @@ def test_a_notebook_that_cannot_be_read_leaves_what_the_pod_says_and_is_counted(
         wait_until(refused_and_let_in, "the right is gone", 20)
     finally:
         cluster.client.create(path, rights[0])
-    assert injector.replica.logged("notebook could not be looked up")
+    wait_until(lambda: injector.replica.logged("notebook could not be looked up"))
 
 
 def names(made: Object, kind: str) -> list[str]:

@@ -23,6 +23,7 @@ from tests.notebook_controller_patch.certificates.mounted_secret import MountedS
 from tests.notebook_controller_patch.certificates.pairs import pair
 from tests.notebook_controller_patch.controller_process import INJECTOR, ControllerProcess, command
 from tests.notebook_controller_patch.test_controller import away
+from tests.support.files import replace_text
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -153,7 +154,7 @@ def ask(port: int, made: Any) -> dict[str, Any]:
 
 def test_a_map_of_clients_is_read_again_while_it_serves(tmp_path: Path) -> None:
     clients = tmp_path / "clients.yaml"
-    clients.write_text('- {os: "*", version: "*", kind: stand-in, image: "one:1"}\n')
+    replace_text(clients, '- {os: "*", version: "*", kind: stand-in, image: "one:1"}\n')
     mount = MountedSecret(tmp_path / "tls", pair())
     with ControllerProcess(
         tmp_path,
@@ -174,10 +175,10 @@ def test_a_map_of_clients_is_read_again_while_it_serves(tmp_path: Path) -> None:
             return str(jsonpatch.apply_patch(made, patch)["spec"]["initContainers"][0]["image"])
 
         assert image() == "one:1"
-        clients.write_text('- {os: "*", version: "*", kind: stand-in, image: "two:2"}\n')
+        replace_text(clients, '- {os: "*", version: "*", kind: stand-in, image: "two:2"}\n')
         wait_until(lambda: image() == "two:2", "the new map", 15)
-        assert injector.logged("clients read again")
-        clients.write_text("- {}\n")
+        wait_until(lambda: injector.logged("clients read again"))
+        replace_text(clients, "- {}\n")
         wait_until(
             lambda: any(
                 str(line["message"]).startswith("clients cannot be read, the old ones stay: ")

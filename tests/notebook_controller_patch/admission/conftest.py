@@ -20,5 +20,5 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def live(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Live:
     """A server to be started with ``async with serving(live)``; on a busy machine it looks up for longer."""
-    monkeypatch.setattr(owners, "LONGEST_LOOKUP", scaled(owners.LONGEST_LOOKUP))
+    monkeypatch.setattr(owners, "LONGEST_LOOKUP", scaled(10))
     return Live(server_context(*certificate))

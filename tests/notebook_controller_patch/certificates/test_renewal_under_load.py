@@ -129,7 +129,7 @@ def test_no_request_fails_while_certificates_are_exchanged(
             fresh = pair(kind)
             used.append(serial(fresh.certificate))
             mount.exchange(fresh)
-            wait_until(partial(_connected, clients[0], used[-1]), "new connections", 40)
+            wait_until(partial(_connected, clients[:2], used[-1]), "new connections", 40)
             wait_until(partial(_sent_so_many, clients, REQUESTS * number / len(KINDS)), "more requests", 40)
     finally:
         stop.set()
@@ -150,8 +150,8 @@ def test_no_request_fails_while_certificates_are_exchanged(
         assert set(used) <= set(client.connections)
 
 
-def _connected(client: Client, certificate: int) -> bool:
-    return client.connections[certificate] >= 5
+def _connected(clients: list[Client], certificate: int) -> bool:
+    return all(client.connections[certificate] >= 5 for client in clients)
 
 
 def _sent(clients: list[Client]) -> int:

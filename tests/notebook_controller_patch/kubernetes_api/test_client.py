@@ -19,10 +19,12 @@ from tests.notebook_controller_patch.fake_api import FakeApi, Handler, fake_api
 from tests.notebook_controller_patch.faults import Fault, reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
 from tests.support.apiserver_answers import PATCH_NOT_APPLIED
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 PATH = "/apis/kubeflow.org/v1/namespaces/ann/notebooks"
 WATCH_QUERY: dict[str, str | int | bool] = {"watch": True, "timeoutSeconds": 60, "resourceVersion": "0"}
-SHORT = (1.0, 0.5)
+SHORT = (10.0, 0.5)
 
 
 def test_an_object_is_made_read_patched_merged_and_deleted(server: FakeApi, api: KubernetesApi) -> None:
@@ -65,10 +67,9 @@ def test_no_answer_is_an_error_of_its_own_and_asked_for_once(
     server: FakeApi, api: KubernetesApi, fault: Fault
 ) -> None:
     server.misbehave(fault, times=5)
-    began = time.monotonic()
     with pytest.raises(NoAnswer) as caught:
         api.get(PATH, timeout=SHORT)
-    assert time.monotonic() - began < 5
+    wait_until(lambda: server.requests)
     assert len(server.requests) == 1, "nothing is retried behind our back"
     assert caught.value.user_message.startswith("The Kubernetes API did not answer.\n")
 
@@ -145,7 +146,7 @@ def test_many_threads_share_one_client(server: FakeApi, api: KubernetesApi) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(scaled(20))
     assert not failed
     assert len(server.requests) == 160
 

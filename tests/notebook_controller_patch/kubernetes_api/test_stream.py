@@ -18,6 +18,7 @@ from tests.notebook_controller_patch.fake_api import FakeApi, fake_api
 from tests.notebook_controller_patch.faults import raw, reset, stall, status
 from tests.notebook_controller_patch.kubernetes_api.in_cluster import in_cluster
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, notebook
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 PATH = "/apis/kubeflow.org/v1/namespaces/ann/notebooks"
@@ -79,12 +80,12 @@ def test_a_stream_is_closed_from_another_thread(
         streams: list[Any] = []
         reader = threading.Thread(target=read)
         reader.start()
-        assert opened.wait(5)
+        assert opened.wait(scaled(5))
         wait_until(lambda: server.watching(NOTEBOOKS))
         time.sleep(0.1)
         streams[0].close()
         streams[0].close()
-        reader.join(5)
+        reader.join(scaled(5))
         assert not reader.is_alive(), "the read goes on"
         assert lines[-1] == "ended"
         api.close()

@@ -17,6 +17,7 @@ from tests.notebook_controller_patch.fake_api import GET, FakeApi, Handler
 from tests.notebook_controller_patch.faults import Fault, reset, stall, status
 from tests.notebook_controller_patch.reconcile.objects import NOTEBOOKS, OS, notebook
 from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 PATH = "/apis/kubeflow.org/v1/namespaces/ann/notebooks/nb"
 
@@ -107,6 +108,7 @@ def test_its_thread_is_not_held_for_longer_than_that(
     with pytest.raises(NoAnswer):
         LiveNotebook(client)("ann", "nb", 0.3)
     assert time.monotonic() - began < scaled(5)
+    wait_until(lambda: api.count(GET))
     assert api.count(GET) == 1
 
 
