@@ -32,7 +32,7 @@ from tools import environment
 
 ROOT = Path(__file__).parent.parent.parent
 WANTED = "install Go 1.21 or newer (https://go.dev/dl) to run the tests on a real Kubernetes"
-# `go build … -o FILE PACKAGE`: writes FILE, slowly enough to be met by another build.
+# `go build … -o FILE PACKAGE`: writes FILE, slowly.
 FAKE_GO = """#!/bin/sh
 [ "$1" = version ] && { echo "go version go%s linux/amd64"; exit 0; }
 echo "$@" >> "%s"
@@ -150,15 +150,19 @@ def test_the_cluster_of_a_developer_needs_one_package_beside_python() -> None:
 
 
 def test_two_builds_at_once_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = fake_go(tmp_path, monkeypatch)
+    goes_on = tmp_path / "goes-on"
+    calls = fake_go(tmp_path, monkeypatch, last=f"while [ ! -e {goes_on} ]; do sleep 0.01; done")
     said: list[str] = []
     threads = [threading.Thread(target=binaries, args=(said.append,)) for _ in range(3)]
     for thread in threads:
         thread.start()
+    waiting = "cluster: another run is building the binaries; waiting for it"
+    wait_until(lambda: said.count(waiting) == 2, lambda: said)
+    goes_on.touch()
     for thread in threads:
         thread.join(scaled(20))
     assert len(calls.read_text().splitlines()) == len(CONTROL_PLANE.packages)
-    assert said.count("cluster: another run is building the binaries; waiting for it") == 2
+    assert said.count(waiting) == 2
 
 
 def test_what_a_killed_build_left_is_no_build_and_goes(
