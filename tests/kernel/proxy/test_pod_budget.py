@@ -11,6 +11,7 @@ import pytest
 from bitfusion_client.request import GpuRequest
 from tests.kernel.pod.fake_pod import FakePod
 from tests.kernel.proxy_harness import ProxyHarness, StartProxy
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 GRANTED = """
@@ -136,3 +137,4 @@ def test_a_supervisor_that_is_killed_frees_what_it_held(proxy: StartProxy, pod: 
     for child in children:
         os.kill(int(child), signal.SIGKILL)
     assert asked(second) == "-n 1"
+    assert first.process.wait(scaled(5)) == 1  # once it has ended what its supervisor left
