@@ -33,12 +33,24 @@ NEXT_STEP = (
 
 
 def _run(kernel: str, *cells: str, **options: Any) -> Any:
-    """The notebook after nbclient has run it to its kernel's death."""
-    notebook = new_notebook(cells=[new_code_cell(code) for code in cells])
-    client = NotebookClient(notebook, kernel_name=kernel, timeout=60, **options)
-    with pytest.raises(DeadKernelError):
-        client.execute(env=without_pytest(os.environ))
+    """The notebook after nbclient has run it to its kernel's death.
+
+    When nbclient sees that, it drops what it has not read. One that stood still just then is run again.
+    """
+    for _ in range(3):
+        notebook = new_notebook(cells=[new_code_cell(code) for code in cells])
+        client = NotebookClient(notebook, kernel_name=kernel, timeout=60, **options)
+        with pytest.raises(DeadKernelError):
+            client.execute(env=without_pytest(os.environ))
+        if kernel == PLAIN or _tells_an_error(notebook):
+            break
     return notebook.cells
+
+
+def _tells_an_error(notebook: Any) -> bool:
+    return any(
+        output["output_type"] == "error" for cell in notebook.cells for output in cell.get("outputs", [])
+    )
 
 
 @pytest.mark.usefixtures("kernelspecs")
@@ -94,9 +106,12 @@ def test_batch_tools_say_that_the_kernel_died(pool: Pool, tmp_path: Path, tool: 
 
 @pytest.mark.usefixtures("kernelspecs")
 def test_papermill_keeps_the_reason_in_its_output(pool: Pool, tmp_path: Path) -> None:
-    run = ToolRun("papermill", FIRST_CELL, tmp_path, KILL, "print('never')")
-    run.finish(45)
-    saved = nbformat.read(run.target, as_version=4)
+    for _ in range(3):  # see _run
+        run = ToolRun("papermill", FIRST_CELL, tmp_path, KILL, "print('never')")
+        run.finish(45)
+        saved = nbformat.read(run.target, as_version=4)
+        if _tells_an_error(saved):
+            break
     texts = [
         line for cell in saved.cells for output in cell.get("outputs", []) for line in output["traceback"]
     ]
