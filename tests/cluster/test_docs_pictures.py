@@ -86,20 +86,23 @@ def told_of_a_pending_change(cluster: Cluster) -> list[str]:
     def reason(name: str) -> bool:
         return name in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").split()
 
+    path = f"/apis/kubeflow.org/v1/namespaces/{PROFILE}/notebooks/mine"
+
+    def pending() -> bool:
+        return "bitfusion.io/pending" in cluster.client.get(path)["metadata"]["annotations"]
+
     cluster.kubectl("create", "-n", PROFILE, "-f", "-", input=SAMPLE.replace("bitfusion-sample", "mine"))
     wait_until(lambda: "mine" in kubectl("get", "statefulsets", "-o", "name"), limit_s=20)
     kubectl("rollout", "status", "statefulset/mine", f"--timeout={scaled(30):.0f}s")
     kubectl("annotate", "notebook", "mine", "bitfusion.io/request=-n 2")
-    path = f"/apis/kubeflow.org/v1/namespaces/{PROFILE}/notebooks/mine"
-    wait_until(
-        lambda: "bitfusion.io/pending" in cluster.client.get(path)["metadata"]["annotations"], limit_s=20
-    )
+    wait_until(pending, limit_s=20)
     wait_until(lambda: reason("BitfusionChangePending"), limit_s=20)
     before = kubectl("describe", "notebook", "mine")
     # The form's stop and start buttons.
     cluster.client.merge(path, {"metadata": {"annotations": {STOPPED: "2026-01-01T00:00:00Z"}}})
     wait_until(lambda: "mine-0" not in kubectl("get", "pods", "-o", "name"), limit_s=20)
-    wait_until(lambda: reason("BitfusionChangeApplied"), limit_s=20)
+    # the Event comes before the annotation goes
+    wait_until(lambda: reason("BitfusionChangeApplied") and not pending(), limit_s=20)
     cluster.client.merge(path, {"metadata": {"annotations": {STOPPED: None}}})
     wait_until(lambda: "mine-0" in kubectl("get", "pods", "-o", "name"), limit_s=20)
     after = kubectl("describe", "notebook", "mine")
