@@ -39,7 +39,7 @@ def test_the_waiting_line_tells_holders_from_those_who_wait_before(
 
 
 def test_a_command_that_waits_for_what_its_own_notebook_holds_says_so(client: PoolClient) -> None:
-    inner = ("run", "-n", "2", "--timeout", "300ms", "--", "true")
+    inner = ("run", "-n", "2", "--timeout", f"{scaled(300):.0f}ms", "--", "true")
     notebook = client.do(
         "run", "-n", "1", "--", COMMAND, *inner, env={"JPY_SESSION_NAME": "/home/me/train.ipynb"}
     )

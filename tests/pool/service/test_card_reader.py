@@ -13,6 +13,7 @@ from bitfusion_pool.inventory.nvidia import reading_process
 from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable
 from bitfusion_pool.service.card_reader import CardReader
 from tests.pool.inventory.nvidia.fake_machine import ONE, FakeMachine, card
+from tests.support.machine import scaled
 
 UNUSABLE = "this machine's NVIDIA GPUs cannot be used: "
 
@@ -68,7 +69,7 @@ def test_the_loop_goes_on_meanwhile_and_no_second_process_is_started_beside_one_
     monkeypatch.setattr("bitfusion_pool.service.card_reader._END_S", 0.05)
 
     async def twice() -> int:
-        reader = CardReader({**os.environ, **machine.variables}, 0.2)
+        reader = CardReader({**os.environ, **machine.variables}, scaled(0.2))
         rounds = 0
         for _ in range(2):
             reading = asyncio.ensure_future(reader.read())
