@@ -337,13 +337,14 @@ def test_sigkill_of_the_keeper_starts_another_which_resumes(
 ) -> None:
     process = user.start(*SLEEPER)
     program = program_of(process)
-    keeper = keeper_of(process.pid)
     for _ in range(2):
+        keeper = keeper_of(process.pid)  # one that stood still is replaced, too
         service.heard.clear()
         os.kill(keeper, signal.SIGKILL)
-        keeper = keeper_of(process.pid, but=keeper)
+        keeper_of(process.pid, but=keeper)
         service.until_heard(Resume)
     service.until_words()
+    keeper = keeper_of(process.pid)
     assert alive(program)
     os.kill(program, signal.SIGKILL)
     finish(process)
