@@ -40,17 +40,17 @@ class Connection:
         """
         raise NotImplementedError
 
-    def receive(self, seconds: float = -1.0) -> Message:
+    def receive(self, seconds: float | None = None) -> Message:
         """The next message; those of an unknown type are passed over.
 
         Args:
-            seconds: How long to wait for it; by default as long as for any answer.
+            seconds: How long to wait for it, not at all below 0; by default as long as for any answer.
 
         Raises:
             ServiceAway: It did not come in time, or the service has gone, or ends.
             PoolUnreadable: What came is no message.
         """
-        seconds = self.answer_s if seconds < 0 else seconds
+        seconds = self.answer_s if seconds is None else max(0.0, seconds)
         message = self.receive_within(seconds)
         if message is None:
             raise slow(self.place, seconds)

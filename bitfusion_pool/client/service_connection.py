@@ -6,6 +6,7 @@ Uses the C modules: `socket` and `json` cost as much as the rest of a `bitfusion
 from __future__ import annotations
 
 import os
+import time
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING
@@ -40,12 +41,33 @@ class ServiceConnection(Connection):
         try:
             # a limit of the system's: with one of Python's, a full queue of connections would be an error
             self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _timeval(ANSWER_S))
-            self._socket.connect(path)
+            self._connect(path)
         except OSError as error:
             self._socket.close()
             raise _not_connected(path, error) from None
         self._poll = poll()
         self._poll.register(self._socket.fileno(), POLLIN)
+
+    def _connect(self, path: str) -> None:
+        """Connect, also where the queue of connections is full and a signal comes meanwhile.
+
+        Python takes a call that a signal has interrupted for one that goes on by itself, as TCP's do, and
+        returns. At a unix socket nothing goes on.
+        """
+        from errno import EAGAIN, ENOTCONN
+
+        until = time.monotonic() + ANSWER_S
+        while True:
+            self._socket.connect(path)
+            try:
+                self._socket.getpeername()
+            except OSError as error:
+                if error.errno != ENOTCONN:
+                    raise
+            else:
+                return
+            if time.monotonic() >= until:
+                raise BlockingIOError(EAGAIN, os.strerror(EAGAIN))
 
     def send(self, message: Message) -> None:
         """See `Connection`."""

@@ -14,7 +14,6 @@ import pytest
 from bitfusion_client.client_failure import error_from_output
 from bitfusion_client.errors import OverLimit, PoolUnreadable
 from bitfusion_client.version import VERSION
-from bitfusion_pool.client.connection import ANSWER_S
 from bitfusion_pool.client.service_connection import ServiceConnection
 from bitfusion_pool.client.service_errors import ServiceAway
 from bitfusion_pool.ledger.entries import RESERVED
@@ -562,17 +561,6 @@ def test_a_path_that_no_socket_can_have(user: PoolClient) -> None:
         f"Error: pool service cannot be at {long}: AF_UNIX path too long. "
         f"What to do: correct BITFUSION_POOL, or {OWN}\n"
     )
-
-
-def test_a_full_queue_of_connections_is_waited_for_no_longer_than_an_answer(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen(0)
-        first = ServiceConnection(str(path))
-        with pytest.raises(ServiceAway) as caught:
-            ServiceConnection(str(path))
-        first.close()
-    assert str(caught.value).startswith(f"pool service at {path} gave no answer in {ANSWER_S:g} s. What")
 
 
 def test_health_says_what_is_known_of_the_service(user: PoolClient, path: Path) -> None:
