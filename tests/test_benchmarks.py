@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from benchmarks import pool_service, processes, trace
 from benchmarks.__main__ import TOPICS, load, main
+from benchmarks.admission_throughput import cpu_seconds
 from benchmarks.effort import TINY
 from benchmarks.measure import (
     MEGABYTE,
@@ -139,6 +142,22 @@ def test_a_failed_topic_is_a_row_of_its_own() -> None:
     assert "failed" in table
     assert "(no answer)" in table
     assert "0.25 x  <= 0.25 x  met" in table
+
+
+def test_the_cpu_time_of_a_process_is_exact_enough_for_one_review() -> None:
+    own = os.getpid()
+    for _ in range(20):
+        before, began = cpu_seconds(own), time.process_time()
+        while time.process_time() - began < 0.0002:
+            pass
+        assert cpu_seconds(own) - before >= 0.0002
+
+
+def test_the_cpu_time_of_a_process_that_is_gone_is_an_error() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with pytest.raises(OSError, match="Invalid argument"):
+        cpu_seconds(process.pid)
 
 
 def test_values_are_printed_in_their_unit() -> None:
