@@ -32,6 +32,7 @@ def test_the_pod_of_a_template_that_was_healed_too_early_is_remade(cluster: Clus
     ):
         room.create(limits=TWO)
         old: Object = wait_until(lambda: room.pod(), "the pod that no node can take", 20)
+        wait_until(lambda: room.stateful_set()["status"].get("currentRevision"), "the old revision", 20)
         heal_by_hand(room)
         say_both_revisions_are_new(room)
         with (
