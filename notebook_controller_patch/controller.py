@@ -13,7 +13,7 @@ from collections.abc import Callable
 from notebook_controller_patch.admission.owners import Owners
 from notebook_controller_patch.admission.server import AdmissionContext, admission_server
 from notebook_controller_patch.image_rules import ImageRulesFile
-from notebook_controller_patch.metrics import AdmissionMetrics, ReconcileMetrics, WatchMetrics
+from notebook_controller_patch.metrics import AdmissionMetrics, ReconcileMetrics, WatchMetrics, new_registry
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.election import Candidate
 from notebook_controller_patch.reconcile.live_notebook import LiveNotebook
@@ -23,7 +23,6 @@ from notebook_controller_patch.serving_process import (
     Work,
     begin,
     connect,
-    new_registry,
     replica_identity,
 )
 from notebook_controller_patch.settings import Settings

@@ -7,8 +7,16 @@ controller one for ``/metrics``. Objects are never labels: their number is not b
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 
 # seconds; the apiserver gives a review 5 s, a usual one takes less than 1 ms
 REVIEW_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -20,6 +28,16 @@ CACHED, LIVE, GONE = "cached", "live", "gone"  # look-ups; FAILED is one, too
 LOOKUP_TIMEOUT, LOOKUP_NO_ANSWER = "timeout", "no_answer"
 LOOKUP_FORBIDDEN, LOOKUP_REFUSED = "forbidden", "refused"
 DONE, CONFLICT, ERROR = "done", "conflict", "error"
+
+
+def new_registry(info: str) -> CollectorRegistry:
+    """The metrics of a process, with those of the interpreter; `info` names the one with its version."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    gauge = Gauge(info, "Always 1.", ("version",), registry=registry)
+    gauge.labels(version("kubeflow-bitfusion")).set(1)
+    return registry
 
 
 class AdmissionMetrics:

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.structured_logs import configure_logging
@@ -55,16 +55,6 @@ def connect(kubeconfig: str | None) -> KubernetesApi:
             f"No way into a cluster was found: {error.allowed}",
             "run it in a pod, or name a file with credentials by --kubeconfig.",
         ) from None
-
-
-def new_registry(info: str) -> CollectorRegistry:
-    """The metrics of a process, with those of the interpreter; `info` names the one with its version."""
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    gauge = Gauge(info, "Always 1.", ("version",), registry=registry)
-    gauge.labels(version("kubeflow-bitfusion")).set(1)
-    return registry
 
 
 def replica_identity() -> str:

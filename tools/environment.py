@@ -29,7 +29,7 @@ PURPOSES = {
     "cluster": ["--group=cluster"],
     "lock": ["--group=lock"],
     "packages": [
-        *("--extra=form", "--extra=controller", "--extra=nvidia", "--extra=service"),
+        *("--extra=form", "--extra=controller", "--extra=device-plugin", "--extra=nvidia", "--extra=service"),
         "--group=packages",
     ],
     "test": ["--all-extras", "--group=test"],

@@ -82,8 +82,8 @@ def main() -> None:
     parts = {
         # What tools/environment.py lets pip install.
         "uv.txt": project["dependency-groups"]["installer"],
-        # What the controller's image holds: that extra alone, without the kernel's packages.
-        "controller.txt": extras["controller"],
+        # What the image of all Kubernetes processes holds: without the kernel's packages.
+        "controller.txt": [*extras["controller"], *extras["device-plugin"]],
         # What the pool's image holds: what its service needs, and what finds NVIDIA's cards.
         "pool.txt": [*extras["service"], *extras["nvidia"], *named(own, "tomli")],
         # What a notebook image may lack for the kernel; manifests/images/notebook/ takes its pick.

@@ -16,11 +16,11 @@ from bitfusion_device_plugin.identity.settings import Settings
 from bitfusion_device_plugin.identity.sources import FilesSource, IdentitySource, IssuerSource, NoIdentity
 from bitfusion_device_plugin.identity.term import Term
 from notebook_controller_patch.cannot_start import CannotStart
-from notebook_controller_patch.metrics import WatchMetrics
+from notebook_controller_patch.metrics import WatchMetrics, new_registry
 from notebook_controller_patch.monitoring import MonitoringServer
 from notebook_controller_patch.reconcile.election import Candidate, Election, LeaderCallbacks
 from notebook_controller_patch.reconcile.watched_resource import WatchLimits
-from notebook_controller_patch.serving_process import connect, new_registry, replica_identity
+from notebook_controller_patch.serving_process import connect, replica_identity
 
 LOOK_AT_FILES_S = 2.0
 STOP_S = 7.0

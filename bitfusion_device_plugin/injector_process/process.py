@@ -17,7 +17,7 @@ from bitfusion_device_plugin.injector_process.settings import Settings
 from notebook_controller_patch.admission.owners import Owners
 from notebook_controller_patch.admission.review_server import ReviewServer
 from notebook_controller_patch.image_rules import ImageRulesFile
-from notebook_controller_patch.metrics import AdmissionMetrics
+from notebook_controller_patch.metrics import AdmissionMetrics, new_registry
 from notebook_controller_patch.reconcile.election import Candidate, Election, LeaderCallbacks, LeaseTimes
 from notebook_controller_patch.reconcile.live_notebook import LiveNotebook
 from notebook_controller_patch.serving_process import (
@@ -25,7 +25,6 @@ from notebook_controller_patch.serving_process import (
     Work,
     begin,
     connect,
-    new_registry,
     replica_identity,
 )
 from notebook_controller_patch.webhook_certificate import WebhookCertificate

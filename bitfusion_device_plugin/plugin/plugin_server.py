@@ -1,0 +1,125 @@
+"""Serves the units to the kubelet, and sees to it that the kubelet knows: serve, announce, watch, again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+
+import grpc.aio
+
+from bitfusion_device_plugin.plugin.device_service import DeviceService
+from bitfusion_device_plugin.plugin.own_socket import OwnSocket
+from bitfusion_device_plugin.plugin.registration import SOCKET_NAME, Registration
+from notebook_controller_patch.cannot_start import CannotStart
+
+LOOK_EVERY_S = 0.5
+LONGEST_PATIENCE_S = 10.0
+STOP_GRACE_S = 0.2
+ANSWER_S = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class PluginServer:
+    """The plugin's socket over its life. `run` may be called once.
+
+    The kubelet sometimes forgets a plugin whose socket still answers: when two overlap and the older one ends
+    (seen on 1.34). So a socket for which no stream is open is put in its place anew, first after the
+    registration's patience, then after twice as long, up to 10 s. One of another plugin that answers is left
+    alone: this one stands by until it goes.
+    """
+
+    def __init__(self, service: DeviceService, registration: Registration) -> None:
+        self._service = service
+        self._registration = registration
+        self._socket = OwnSocket(registration.folder, SOCKET_NAME)
+        self._server: grpc.aio.Server | None = None
+        self._shown_at = 0.0
+        self._patience_s = registration.patience_s
+        self._announced = False
+        self.stands_by = False
+
+    def not_ready(self) -> str:
+        """What is missing for new pods to get units by this plugin, or by the one it stands by for."""
+        return "" if self._service.streams or self.stands_by else "the kubelet has not taken the plugin"
+
+    async def run(self) -> None:
+        """Until it is cancelled; the socket is gone then. Raises CannotStart where none can be made."""
+        try:
+            await self._serve()
+            while True:
+                await asyncio.sleep(LOOK_EVERY_S)
+                try:
+                    await self._look()
+                except CannotStart as error:  # the folder may come back
+                    log.error("the socket cannot be made", extra={"reason": error.user_message})
+        finally:
+            self._socket.remove()
+            await self._stop_server()
+
+    async def _look(self) -> None:
+        """Whether all is well, and if not, serve again."""
+        if not self._socket.is_there():
+            others = await asyncio.to_thread(_answers, str(self._socket.path))
+            if others:
+                if not self.stands_by:
+                    log.info("another plugin serves the kubelet; this one stands by")
+                self.stands_by = True
+                return
+            log.info("the socket is gone and is made again")
+            await self._serve()
+        elif self._registration.is_outdated():
+            log.info("there is another kubelet")
+            await self._serve()
+        elif self._service.streams:
+            self._patience_s = self._registration.patience_s
+        elif time.monotonic() - max(self._shown_at, self._service.closed_at or 0.0) > self._patience_s:
+            self._patience_s = min(LONGEST_PATIENCE_S, 2 * self._patience_s)
+            log.info("the kubelet has no stream open; the socket is made again")
+            await self._serve()
+
+    async def _serve(self) -> None:
+        """A new server behind the name. Raises CannotStart."""
+        await self._stop_server()
+        server = grpc.aio.server(
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 16 << 20)]
+        )
+        server.add_generic_rpc_handlers((self._service.handler(), *self._registration.handlers()))
+        hidden = self._socket.hidden_path()
+        try:
+            server.add_insecure_port(f"unix:{hidden}")
+            await server.start()
+            self._server = server
+            self._socket.show(hidden)
+        except (OSError, RuntimeError) as error:
+            if self._server is None:
+                await server.stop(None)
+            raise CannotStart(
+                f"No socket can be made in {self._registration.folder}: {_reason(error)}",
+                "mount the kubelet's folder there, writable for this user, or name another one.",
+            ) from None
+        self.stands_by = False
+        self._shown_at = time.monotonic()
+        await self._registration.announce(self._socket.path)
+
+    async def _stop_server(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(STOP_GRACE_S)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or " ".join(str(error).split())
+
+
+def _answers(path: str) -> bool:
+    """Whether somebody accepts connections at a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(ANSWER_S)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
