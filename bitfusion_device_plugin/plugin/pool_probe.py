@@ -14,7 +14,7 @@ from bitfusion_client.one_line import shown_value
 from bitfusion_device_plugin.plugin.pool_size import pool_units
 
 LONGEST_ANSWER = 4 << 20  # a server's line and its GPUs' are below 1 kB each
-_PIECE = 1 << 16
+LONGEST_END_S = 5.0  # of a process that was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ async def ask_pool(client: Sequence[str], overcommit: float, time_limit_s: float
     units, problem = None, ""
     try:
         output, words, status = await _run([*client, "list_gpus"], time_limit_s)
+    except asyncio.TimeoutError:  # before OSError: from Python 3.11 on it is one
+        problem = f"the client has not answered within {time_limit_s:g} s"
     except OSError as error:
         problem = f"{client[0]} cannot be started: {error.strerror}"
-    except asyncio.TimeoutError:
-        problem = f"the client has not answered within {time_limit_s:g} s"
     except _TooLong:
         problem = f"the client has printed more than {LONGEST_ANSWER >> 20} MiB"
     else:
@@ -63,41 +63,72 @@ def _last_line(output: str) -> str:
     return shown_value(lines[-1]) if lines else ""
 
 
+class _Client(asyncio.SubprocessProtocol):
+    """One run of the client; what it prints is always read, and kept up to a limit.
+
+    Attributes:
+        done: Set when the process and its pipes have ended, or it has printed too much.
+        gone: Set when they have ended.
+    """
+
+    def __init__(self) -> None:
+        self.printed = {1: bytearray(), 2: bytearray()}
+        self.too_long = False
+        self.done, self.gone = asyncio.Event(), asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if len(self.printed[fd]) + len(data) <= LONGEST_ANSWER:
+            self.printed[fd] += data
+        else:
+            self.too_long = True
+            self.done.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.done.set()
+        self.gone.set()
+
+
 async def _run(command: Sequence[str], time_limit_s: float) -> tuple[str, str, int]:
     """Standard output, standard error, exit status. Raises OSError, TimeoutError and _TooLong."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # whatever it starts can be ended with it
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            _Client,
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,  # whatever it starts can be ended with it
+        )
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    work = asyncio.ensure_future(asyncio.gather(_read(process.stdout), _read(process.stderr), process.wait()))
     try:
-        # not asyncio.wait_for: before Python 3.12 it may lose a cancellation, and with it a SIGTERM
-        await asyncio.wait({work}, timeout=time_limit_s)
-        if not work.done():
-            raise asyncio.TimeoutError
-        output, words, status = work.result()
-        return output.decode(errors="replace"), words.decode(errors="replace"), status
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # all of them have ended
-        work.cancel()
-        await asyncio.wait({work})
-        await process.wait()
-        if not work.cancelled():
-            work.exception()  # has been raised above, or came with the end
-
-
-async def _read(stream: asyncio.StreamReader) -> bytes:
-    found = bytearray()
-    while piece := await stream.read(_PIECE):
-        found += piece
-        if len(found) > LONGEST_ANSWER:
+        # Who is cancelled while it starts has a process already, whose children asyncio would leave behind.
+        await asyncio.wait({starting})
+        transport, client = starting.result()
+        await _wait(client.done, time_limit_s)
+        if client.too_long:
             raise _TooLong
-    return bytes(found)
+        if not client.done.is_set():
+            raise asyncio.TimeoutError
+        output, words = (client.printed[fd].decode(errors="replace") for fd in (1, 2))
+        return output, words, transport.get_returncode() or 0
+    finally:
+        await asyncio.wait({starting})
+        if starting.exception() is None:
+            await _end(*starting.result())
+
+
+async def _end(transport: asyncio.SubprocessTransport, client: _Client) -> None:
+    """End what still runs of the client and of what it has started."""
+    try:
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # all of them have ended
+    transport.close()
+    await _wait(client.gone, LONGEST_END_S)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """For an event, but not longer. Not asyncio.wait_for: before Python 3.12 it may lose a cancellation."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()

@@ -29,6 +29,7 @@ from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 SOCKET_NAME = "bitfusion.io-gpu.sock"
 KUBELET_SOCKET = "kubelet.sock"
 REGISTER_S = 5.0
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]  # not one to the kubelet before this one
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,9 @@ class ClassicRegistration:
             resource_name=RESOURCE_UNITS,
             options=DevicePluginOptions(),
         )
-        async with grpc.aio.insecure_channel(f"unix:{self.folder / KUBELET_SOCKET}") as channel:
+        async with grpc.aio.insecure_channel(
+            f"unix:{self.folder / KUBELET_SOCKET}", options=OWN_CONNECTION
+        ) as channel:
             register = channel.unary_unary(
                 f"/{DEVICE_PLUGIN}.Registration/Register", RegisterRequest.SerializeToString, Empty.FromString
             )

@@ -1,0 +1,251 @@
+"""The plugin's process beside a kubelet that restarts, forgets, refuses, and a pool that goes and comes."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.bitfusion_device_plugin.plugin.fake_kubelet import FakeKubelet
+from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
+from tests.support.waiting import wait_until, wait_until_settled
+
+Start = Callable[..., RunningPlugin]
+SOCKET = "bitfusion.io-gpu.sock"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """The kubelet's, with a path that is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="bft-", dir="/tmp") as place:
+        yield Path(place)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> FakePool:
+    pool = FakePool(tmp_path)
+    pool.has(2)
+    return pool
+
+
+@pytest.fixture
+def start(folder: Path, pool: FakePool, tmp_path: Path) -> Iterator[Start]:
+    running: list[RunningPlugin] = []
+
+    def begin(options: Sequence[str] = ()) -> RunningPlugin:
+        running.append(RunningPlugin(folder, pool, tmp_path / f"log{len(running)}", options))
+        return running[-1]
+
+    yield begin
+    for plugin in running:
+        plugin.end()
+
+
+@pytest.fixture(params=["watcher", "classic"])
+def kubelet(request: pytest.FixtureRequest, folder: Path) -> Iterator[FakeKubelet]:
+    kubelet = FakeKubelet(folder, classic=request.param == "classic")
+    kubelet.start()
+    yield kubelet
+    kubelet.stop()
+
+
+def _way(kubelet: FakeKubelet) -> str:
+    return f"--registration={'classic' if kubelet.classic else 'watcher'}"
+
+
+def _wait_for(kubelet: FakeKubelet, units: int, plugin: RunningPlugin) -> None:
+    wait_until(lambda: kubelet.allocatable == units, plugin.log.read_text, 20)
+
+
+def test_units_of_the_pool_are_offered_and_handed_out(kubelet: FakeKubelet, start: Start) -> None:
+    plugin = start([_way(kubelet), "--overcommit=1.5"])
+    _wait_for(kubelet, 300, plugin)
+    answer = kubelet.allocate(["unit-0", "unit-299"], ["unit-7"])
+    assert len(answer.container_responses) == 2
+    assert not kubelet.options().pre_start_required
+    assert plugin.metric("allocated_units_total") == 3
+    assert plugin.metric('units{health="healthy"}') == 300
+    assert plugin.metric("streams") == 1
+    assert plugin.get("/readyz") == (200, "ok")
+    assert plugin.get("/healthz") == (200, "ok")
+    assert plugin.get("/")[0] == 404
+
+
+def test_a_unit_that_there_is_not_is_refused_in_words(kubelet: FakeKubelet, start: Start) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    with pytest.raises(grpc.RpcError) as refused:
+        kubelet.allocate(["unit-200"])
+    assert '"unit-200" is none of the 200 units of bitfusion.io/gpu that the pool has' in str(refused.value)
+    assert plugin.metric("refused_allocations_total") == 1
+
+
+def test_a_pool_that_is_away_offers_nothing_and_comes_back(
+    kubelet: FakeKubelet, start: Start, pool: FakePool
+) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    pool.is_away()
+    _wait_for(kubelet, 0, plugin)
+    assert kubelet.capacity == 200  # kept, unhealthy: pods that run keep their units
+    told = plugin.wait_for("the pool does not answer")
+    assert told["reason"] == "the client has ended with status 1: Error: no server in the pool answers"
+    pool.has(3)
+    _wait_for(kubelet, 300, plugin)
+    assert kubelet.registrations == 1  # all over one stream
+
+
+def test_a_pool_that_is_away_at_the_start_is_waited_for(
+    kubelet: FakeKubelet, start: Start, pool: FakePool
+) -> None:
+    pool.is_away()
+    plugin = start([_way(kubelet)])
+    plugin.wait_for("the pool does not answer")
+    wait_until(lambda: kubelet.endpoint, plugin.log.read_text)
+    assert kubelet.capacity == 0
+    pool.has(1)
+    _wait_for(kubelet, 100, plugin)
+
+
+def test_a_pool_that_shrinks_takes_its_last_units_away(
+    kubelet: FakeKubelet, start: Start, pool: FakePool
+) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    pool.has(1)
+    _wait_for(kubelet, 100, plugin)
+    assert kubelet.capacity == 100
+
+
+def test_a_kubelet_that_restarts_has_the_units_again(kubelet: FakeKubelet, start: Start) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    kubelet.stop()
+    kubelet.start()
+    _wait_for(kubelet, 200, plugin)
+
+
+def test_a_killed_plugin_is_replaced_by_the_next(kubelet: FakeKubelet, start: Start) -> None:
+    first = start([_way(kubelet)])
+    _wait_for(kubelet, 200, first)
+    first.kill()
+    _wait_for(kubelet, 0, first)
+    second = start([_way(kubelet)])
+    _wait_for(kubelet, 200, second)
+
+
+def test_a_plugin_that_was_forgotten_makes_itself_known(kubelet: FakeKubelet, start: Start) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    kubelet.forget()
+    _wait_for(kubelet, 200, plugin)
+    assert kubelet.registrations == 2
+
+
+def test_a_socket_that_was_removed_is_made_again(kubelet: FakeKubelet, start: Start, folder: Path) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    (folder / SOCKET).unlink()
+    plugin.wait_for("the socket is gone and is made again")
+    wait_until(lambda: kubelet.registrations == 2, plugin.log.read_text)
+    _wait_for(kubelet, 200, plugin)
+
+
+@pytest.mark.parametrize("ends", ["first", "second"])
+def test_of_two_plugins_one_serves_and_the_other_takes_over(folder: Path, start: Start, ends: str) -> None:
+    kubelet = FakeKubelet(folder)
+    kubelet.start()
+    try:
+        first = start()
+        _wait_for(kubelet, 200, first)
+        second = start()
+        first.wait_for("another plugin serves the kubelet; this one stands by")
+        _wait_for(kubelet, 200, second)
+        assert wait_until_settled(lambda: kubelet.registrations, 3.0) == 2  # no quarrel
+        assert first.get("/readyz") == (200, "ok")
+        left = second if ends == "first" else first
+        assert (first if ends == "first" else second).end() == 0
+        kubelet.forget()  # as it does on such an occasion
+        _wait_for(kubelet, 200, left)
+    finally:
+        kubelet.stop()
+
+
+def test_5000_units_reach_a_kubelet(kubelet: FakeKubelet, start: Start, pool: FakePool) -> None:
+    pool.has(50)
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 5000, plugin)
+    assert len(kubelet.allocate([f"unit-{n}" for n in range(5000)]).container_responses) == 1
+
+
+def test_a_fixed_number_of_units_asks_no_pool(kubelet: FakeKubelet, start: Start, pool: FakePool) -> None:
+    pool.is_away()
+    plugin = start([_way(kubelet), "--units=70"])
+    _wait_for(kubelet, 70, plugin)
+
+
+def test_a_refusal_of_the_kubelet_is_told(folder: Path, start: Start) -> None:
+    kubelet = FakeKubelet(folder, refuses="no handler registered for plugin type")
+    kubelet.start()
+    try:
+        plugin = start()
+        told = plugin.wait_for("the kubelet refuses the plugin")
+        assert told["reason"] == "no handler registered for plugin type"
+        assert plugin.get("/readyz") == (503, "not ready: the kubelet has not taken the plugin")
+    finally:
+        kubelet.stop()
+
+
+def test_without_a_kubelet_the_classic_way_tries_again(folder: Path, start: Start) -> None:
+    plugin = start(["--registration=classic"])
+    plugin.wait_for("the kubelet cannot be told of the plugin")
+    kubelet = FakeKubelet(folder, classic=True)
+    kubelet.start()
+    try:
+        _wait_for(kubelet, 200, plugin)
+    finally:
+        kubelet.stop()
+
+
+def test_sigterm_ends_it_in_order_with_a_stream_open_and_takes_its_socket_away(
+    kubelet: FakeKubelet, start: Start, folder: Path
+) -> None:
+    plugin = start([_way(kubelet)])
+    _wait_for(kubelet, 200, plugin)
+    assert plugin.end() == 0
+    assert plugin.said("ended")
+    assert {path.name for path in folder.iterdir()} <= {"kubelet.sock"}
+
+
+def test_sigterm_ends_it_while_the_pool_is_slow(start: Start, pool: FakePool) -> None:
+    pool.says("sleep 600")
+    plugin = start()
+    plugin.wait_for("serving")
+    assert plugin.end() == 0
+
+
+def test_a_folder_that_is_missing_is_told_in_one_line(start: Start, folder: Path) -> None:
+    plugin = start([f"--plugins-registry={folder}/none"])
+    assert plugin.process.wait(30) == 1
+    last = plugin.log.read_text().splitlines()[-1]
+    assert last.startswith(f"bitfusion-device-plugin: No socket can be made in {folder}/none: ")
+    assert "mount the kubelet's folder there" in last
+
+
+def test_a_client_that_is_missing_is_told_in_one_line(start: Start, tmp_path: Path) -> None:
+    plugin = start([f"--client={tmp_path}/nothing"])
+    assert plugin.process.wait(30) == 1
+    last = plugin.log.read_text().splitlines()[-1]
+    assert last.startswith("bitfusion-device-plugin: ")
+    assert f"{tmp_path}/nothing" in last
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        plugin = start([f"--monitoring-port={taken.getsockname()[1]}"])
+        assert plugin.process.wait(30) == 1
+    assert "cannot be opened: Address already in use" in plugin.log.read_text().splitlines()[-1]
