@@ -31,6 +31,7 @@ TOPICS = (
     "pool_service",
     "admission_throughput",
     "injector_throughput",
+    "device_plugin",
 )
 VERSIONS = ("jupyter_client", "ipykernel", "ipython", "pyzmq")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -32,6 +33,7 @@ class DeviceService:
 
     Attributes:
         streams: How many ListAndWatch calls are open: the kubelet knows of this plugin if it has one.
+        stream_closed: Set when one has ended: a kubelet that goes, in whatever way, closes it.
     """
 
     def __init__(self, units: OfferedUnits, metrics: PluginMetrics) -> None:
@@ -39,6 +41,7 @@ class DeviceService:
         self._metrics = metrics
         self.streams = 0
         self.closed_at: float | None = None  # time.monotonic() when the last stream ended
+        self.stream_closed = asyncio.Event()  # whoever waits for it clears it
 
     def handler(self) -> grpc.GenericRpcHandler:
         """For a gRPC server."""
@@ -69,6 +72,7 @@ class DeviceService:
             self.streams -= 1
             self._metrics.streams.set(self.streams)
             self.closed_at = time.monotonic()
+            self.stream_closed.set()
 
     async def _allocate(self, request: Any, context: Context) -> Any:
         begun = time.monotonic()

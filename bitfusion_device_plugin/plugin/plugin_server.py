@@ -14,7 +14,8 @@ from bitfusion_device_plugin.plugin.own_socket import OwnSocket
 from bitfusion_device_plugin.plugin.registration import SOCKET_NAME, Registration
 from notebook_controller_patch.cannot_start import CannotStart
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 0.5  # while no stream is open
+LOOK_WHILE_SERVED_S = 5.0  # whatever goes wrong then closes the stream, but for a socket that is removed
 LONGEST_PATIENCE_S = 10.0
 STOP_GRACE_S = 0.2
 ANSWER_S = 0.5
@@ -50,7 +51,7 @@ class PluginServer:
         try:
             await self._serve()
             while True:
-                await asyncio.sleep(LOOK_EVERY_S)
+                await self._pause()
                 try:
                     await self._look()
                 except CannotStart as error:  # the folder may come back
@@ -58,6 +59,18 @@ class PluginServer:
         finally:
             self._socket.remove()
             await self._stop_server()
+
+    async def _pause(self) -> None:
+        """Until it is time to look, or the kubelet has closed a stream."""
+        closed = self._service.stream_closed
+        timer = asyncio.get_running_loop().call_later(
+            LOOK_WHILE_SERVED_S if self._service.streams else LOOK_EVERY_S, closed.set
+        )
+        try:
+            await closed.wait()
+        finally:
+            timer.cancel()
+        closed.clear()
 
     async def _look(self) -> None:
         """Whether all is well, and if not, serve again."""
