@@ -7,7 +7,6 @@ controller one for ``/metrics``. Objects are never labels: their number is not b
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +16,8 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
+
+from bitfusion_client.version import VERSION
 
 # seconds; the apiserver gives a review 5 s, a usual one takes less than 1 ms
 REVIEW_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -36,7 +37,7 @@ def new_registry(info: str) -> CollectorRegistry:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     gauge = Gauge(info, "Always 1.", ("version",), registry=registry)
-    gauge.labels(version("kubeflow-bitfusion")).set(1)
+    gauge.labels(VERSION).set(1)
     return registry
 
 

@@ -11,10 +11,10 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Generic, NoReturn, TypeVar
 
 from bitfusion_client.errors import BitfusionError, UsageError, WrongInput
+from bitfusion_client.version import VERSION
 from notebook_controller_patch.settings_table import SettingsTable
 
 S = TypeVar("S")
@@ -70,7 +70,7 @@ class Program(Generic[S]):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        shown = f"{self.name} {version('kubeflow-bitfusion')}"
+        shown = f"{self.name} {VERSION}"
         parser.add_argument("--version", action="version", version=shown, help="show the version and end")
         groups = {name: parser.add_argument_group(name) for name in self.table.groups}
         for setting in self.table.rows:

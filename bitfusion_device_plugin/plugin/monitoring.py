@@ -1,77 +1,76 @@
-"""``/healthz``, ``/readyz`` and ``/metrics`` in a thread, by the standard library's server.
+"""``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP, in the loop that serves the kubelet.
 
 The other processes have tornado for their reviews and serve these with it, too; here it would be a tenth of
-the memory, for a request in fifteen seconds.
+the memory, for a request in fifteen seconds. One request a connection, each with a time limit as a whole, so
+that clients which say nothing, or little by little, keep nobody else from an answer.
 """
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Callable, Iterable
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-ANSWER_S = 5.0  # a client that sends or reads nothing for so long is cut off
-PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
-Start = Callable[[str, list[tuple[str, str]]], object]
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = ANSWER_S
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Probes are no news."""
-
-
-class _Server(WSGIServer):
-    """One request at a time: no crowd of clients takes more than one thread."""
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is none of ours."""
-
-
-class _DualStackServer(_Server):
-    address_family = socket.AF_INET6
-
-    def server_bind(self) -> None:
-        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+REQUEST_S = 5.0  # for all of a request to arrive, and for its answer to be taken
+LARGEST_REQUEST = 16 << 10
+MOST_CONNECTIONS = 64  # others are closed at once: a crowd takes no memory
+PLAIN = "text/plain; charset=utf-8"
 
 
 class Monitoring:
     """The listener; made, started and stopped by the process."""
 
     def __init__(self, not_ready: Callable[[], str], registry: CollectorRegistry) -> None:
-        """`not_ready`: what is missing, empty when nothing is; called in the thread."""
+        """`not_ready`: what is missing, empty when nothing is."""
         self._not_ready = not_ready
-        self._metrics = make_wsgi_app(registry)
-        self._server: WSGIServer | None = None
+        self._registry = registry
+        self._server: asyncio.Server | None = None
+        self._open = 0
 
-    def start(self, address: str, port: int) -> int:
+    async def start(self, address: str, port: int) -> int:
         """Listen; the port. Raises OSError."""
-        kind = _DualStackServer if ":" in address and socket.has_ipv6 else _Server
-        server = kind((address, port), _Handler)
-        server.set_app(self._answer)
-        self._server = server
-        # 2 s: it wakes so often to look whether it shall end, by default four times as often
-        threading.Thread(target=server.serve_forever, args=(2.0,), name="monitoring", daemon=True).start()
-        return int(server.server_address[1])
+        host = None if address == "::" else address  # None: all addresses of IPv6 and IPv4
+        self._server = await asyncio.start_server(self._serve, host, port, limit=LARGEST_REQUEST)
+        return int(self._server.sockets[0].getsockname()[1])
 
     def stop(self) -> None:
-        """Close the listener; the thread ends with the process."""
+        """Close the listener; answers under way end with the loop."""
         if self._server is not None:
-            self._server.socket.close()
+            self._server.close()
 
-    def _answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO")
-        if path == "/metrics":
-            return self._metrics(environ, start)  # type: ignore[no-any-return]  # not annotated there
-        if path not in ("/healthz", "/readyz"):
-            start("404 Not Found", PLAIN)
-            return [b"there are /healthz, /readyz and /metrics\n"]
-        missing = self._not_ready() if path == "/readyz" else ""
-        start("503 Service Unavailable" if missing else "200 OK", PLAIN)
-        return [(f"not ready: {missing}" if missing else "ok").encode()]
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        # Whatever is waited for below ends when the connection does.
+        limit = asyncio.get_running_loop().call_later(REQUEST_S, writer.transport.abort)
+        try:
+            if self._open <= MOST_CONNECTIONS:
+                writer.write(self._answer(await reader.readuntil(b"\r\n\r\n")))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass  # no request, too long a one, or gone: nobody to tell
+        finally:
+            limit.cancel()
+            self._open -= 1
+            writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        method, _, rest = request.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        status, kind, body = HTTPStatus.OK, PLAIN, b"ok"
+        if method not in ("GET", "HEAD"):
+            status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n"
+        elif path == "/metrics":
+            kind, body = CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        elif path == "/readyz":
+            missing = self._not_ready()
+            if missing:
+                status, body = HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {missing}".encode()
+        elif path != "/healthz":
+            status, body = HTTPStatus.NOT_FOUND, b"there are /healthz, /readyz and /metrics\n"
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + (b"" if method == "HEAD" else body)

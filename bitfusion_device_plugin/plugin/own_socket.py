@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -16,13 +17,12 @@ class OwnSocket:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / name
-        self._number = 0
         self._inode: int | None = None
 
     def hidden_path(self) -> Path:
         """A new name to bind; the kubelet's plugin watcher ignores names that begin with a dot."""
-        self._number += 1
-        return self.path.with_name(f".{self.path.name}.{os.getpid()}-{self._number}")
+        # not the process id: it is 1 in every container
+        return self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
 
     def show(self, hidden: Path) -> None:
         """Put what was bound there in its place. Raises OSError."""

@@ -47,15 +47,16 @@ class PluginServer:
         return "" if self._service.streams or self.stands_by else "the kubelet has not taken the plugin"
 
     async def run(self) -> None:
-        """Until it is cancelled; the socket is gone then. Raises CannotStart where none can be made."""
+        """Until it is cancelled; the socket is gone then.
+
+        Raises CannotStart where none can be made, later, too: a folder that was removed and made again is
+        another one than the container has mounted, and a new container gets the new one.
+        """
         try:
             await self._serve()
             while True:
                 await self._pause()
-                try:
-                    await self._look()
-                except CannotStart as error:  # the folder may come back
-                    log.error("the socket cannot be made", extra={"reason": error.user_message})
+                await self._look()
         finally:
             self._socket.remove()
             await self._stop_server()

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import os
 import signal
-from importlib.metadata import version
 from pathlib import Path
 
 from bitfusion_client.find_client import find_client
 from bitfusion_client.structured_logs import configure_logging
+from bitfusion_client.version import VERSION
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.monitoring import Monitoring
@@ -51,16 +51,17 @@ async def _run(settings: Settings) -> None:
     monitoring = Monitoring(server.not_ready, registry)
     work = [_pool_watch(settings, units, metrics).run(), server.run()]
     try:
-        port = monitoring.start(settings.bind, settings.monitoring_port)
+        port = await monitoring.start(settings.bind, settings.monitoring_port)
     except OSError as error:
         for coroutine in work:
             coroutine.close()
+        reason = os.strerror(error.errno or 0)  # asyncio's own words repeat the address
         raise CannotStart(
-            f"Port {settings.monitoring_port} of {settings.bind} cannot be opened: {error.strerror}",
+            f"Port {settings.monitoring_port} of {settings.bind} cannot be opened: {reason}",
             "end what uses it, or choose another port by --monitoring-port.",
         ) from None
     facts = {"monitoring_port": port, "registration": settings.registration}
-    log.info("serving", extra={"version": version("kubeflow-bitfusion"), **facts})
+    log.info("serving", extra={"version": VERSION, **facts})
     tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     stopping = asyncio.ensure_future(stop.wait())
     try:

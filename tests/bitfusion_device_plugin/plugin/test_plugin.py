@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -12,6 +14,7 @@ import pytest
 
 from tests.bitfusion_device_plugin.plugin.fake_kubelet import FakeKubelet
 from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until, wait_until_settled
 
 Start = Callable[..., RunningPlugin]
@@ -234,6 +237,45 @@ def test_a_folder_that_is_missing_is_told_in_one_line(start: Start, folder: Path
     last = plugin.log.read_text().splitlines()[-1]
     assert last.startswith(f"bitfusion-device-plugin: No socket can be made in {folder}/none: ")
     assert "mount the kubelet's folder there" in last
+
+
+def test_a_folder_that_vanishes_ends_it_so_that_its_container_starts_anew(start: Start, folder: Path) -> None:
+    registry = folder / "registry"
+    registry.mkdir()
+    plugin = start([f"--plugins-registry={registry}"])
+    wait_until((registry / SOCKET).exists, plugin.log.read_text, 20)
+    shutil.rmtree(registry)
+    assert plugin.process.wait(scaled(30)) == 1
+    assert f"No socket can be made in {registry}: " in plugin.log.read_text().splitlines()[-1]
+
+
+def test_silent_and_slow_clients_keep_nobody_from_an_answer(start: Start) -> None:
+    plugin = start()
+    port = plugin.wait_for("serving")["monitoring_port"]
+    address = ("127.0.0.1", int(str(port)))
+    with ExitStack() as stack:
+        for said in (b"", b"GET", b"GET /metrics HTTP/1.1\r\n") * 10:
+            client = stack.enter_context(socket.create_connection(address))
+            client.sendall(said)
+        assert plugin.get("/healthz") == (200, "ok")
+        client.settimeout(scaled(20))
+        assert client.recv(1) == b""  # is cut off
+    assert plugin.get("/healthz") == (200, "ok")
+
+
+def test_a_request_that_is_none_hurts_nobody(start: Start) -> None:
+    plugin = start()
+    port = plugin.wait_for("serving")["monitoring_port"]
+    for said in (b"\r\n\r\n", b"x" * 100_000, b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff \xff\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", int(str(port)))) as client:
+            client.settimeout(scaled(20))
+            try:
+                client.sendall(said)
+                client.recv(1 << 16)
+            except ConnectionError:
+                pass
+    assert plugin.get("/healthz") == (200, "ok")
+    assert plugin.get("/metrics?name=x")[0] == 200
 
 
 def test_a_client_that_is_missing_is_told_in_one_line(start: Start, tmp_path: Path) -> None:

@@ -63,11 +63,15 @@ def test_health_never_changes_against_the_last_answer(answers: list[bool], down:
         before = now
 
 
+def test_the_largest_pool_fits_into_a_message_that_the_kubelet_reads() -> None:
+    assert len(UnitDevices(LARGEST_UNITS, False).as_message()) < 4 << 20
+
+
 def test_names_are_the_same_after_every_start_and_growth_adds_some_behind() -> None:
-    few, many = UnitDevices(3, True).names(), UnitDevices(5000, True).names()
+    few, many = list(UnitDevices(3, True).names()), list(UnitDevices(5000, True).names())
     assert few == many[:3] == ["unit-0", "unit-1", "unit-2"]
     assert len(set(many)) == 5000
-    assert len(UnitDevices(LARGEST_UNITS).names()[-1]) <= LONGEST_DEVICE_ID
+    assert len(list(UnitDevices(LARGEST_UNITS).names())[-1]) <= LONGEST_DEVICE_ID
 
 
 @pytest.mark.parametrize(("healthy", "word"), [(True, "Healthy"), (False, "Unhealthy")])
