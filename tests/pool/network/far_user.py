@@ -89,6 +89,12 @@ class FarUser:
     def said(self, kind: type[Line]) -> list[Line]:
         return [line for line in self.lines if isinstance(line, kind)]
 
+    @property
+    def keeper(self) -> int:
+        """The process that keeps the lease; it may outlive the command until it has given its GPU back."""
+        assert self._process is not None
+        return keeper_of(self._process.pid)
+
     def kill(self) -> None:
         """SIGKILL of the program and of all that could give its GPU back."""
         process = self._process

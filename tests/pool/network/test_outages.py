@@ -18,9 +18,10 @@ import pytest
 
 from bitfusion_client.client_lines import BackInReach, OutOfReach, PoolLost
 from tests.pool.network.cutting_proxy import CuttingProxy, Side
-from tests.pool.network.far_user import NOTHING, PROXY, ROUTERS, FarUser
+from tests.pool.network.far_user import LIMIT_S, NOTHING, PROXY, ROUTERS, FarUser
 from tests.pool.service.tls_client import NetworkService
 from tests.support.machine import scaled
+from tests.support.processes import wait_until_gone
 from tests.support.waiting import wait_until
 
 POOL = """
@@ -102,11 +103,13 @@ def test_a_program_goes_on_and_gives_back_in_order_after(base: Path, stack: Exit
         if name != "cut":
             wait_for_connections(user, 2, name)
     assert {entry.entry_id for entry in service.entries()} == leases
+    keepers = [user.keeper for user in users.values()]
     for name, user in users.items():
         assert user.runs, name
         assert user.finish() == 128 + signal.SIGKILL, user.lines
         assert not user.said(PoolLost), name
     service.until_entries(0)
+    wait_until_gone(*keepers, limit_s=LIMIT_S)  # they hear of it over the proxies, which end with the test
 
 
 def test_a_service_that_is_started_anew_loses_no_lease(base: Path, stack: ExitStack) -> None:
@@ -121,8 +124,10 @@ def test_a_service_that_is_started_anew_loses_no_lease(base: Path, stack: ExitSt
         wait_for_connections(user, connections + 1, signal.Signals(number).name)
     assert [entry.entry_id for entry in service.entries()] == [entry.entry_id for entry in before]
     assert user.runs
+    keeper = user.keeper
     user.finish()
     service.until_entries(0)
+    wait_until_gone(keeper, limit_s=LIMIT_S)  # it hears of it over the proxy, which ends with the test
 
 
 # -- what it does not survive ------------------------------------------------------------------------
