@@ -27,6 +27,8 @@ ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a r
 LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs, for object selectors
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
 ADMISSION_IGNORE = "ignore"
+QUEUE_GATE = "bitfusion.io/queue"  # scheduling gate: the pod waits until its units of the pool are free
+QUEUE_CONDITION = "bitfusion.io/PoolUnits"  # of a pod: False while it waits, with why; True once its gate is lifted
 PODS_WEBHOOK = "pods.bitfusion.io"  # the injector's, as the API server names it when it does not answer
 
 
