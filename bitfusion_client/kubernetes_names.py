@@ -28,7 +28,7 @@ LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPU
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone
 ADMISSION_IGNORE = "ignore"
 QUEUE_GATE = "bitfusion.io/queue"  # scheduling gate: the pod waits until its units of the pool are free
-QUEUE_CONDITION = "bitfusion.io/PoolUnits"  # of a pod: False while it waits, with why; True once its gate is lifted
+QUEUE_CONDITION = "bitfusion.io/PoolUnits"  # of a pod: False while it waits, with why; True once lifted
 PODS_WEBHOOK = "pods.bitfusion.io"  # the injector's, as the API server names it when it does not answer
 
 
