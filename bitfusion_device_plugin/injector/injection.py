@@ -13,7 +13,12 @@ from typing import Any
 
 from bitfusion_client.carried_annotations import is_carried_annotation
 from bitfusion_client.errors import InvalidRequest, WrongKey
-from bitfusion_client.kubernetes_names import ANNOTATION_MANAGEMENT, RESOURCE_UNITS, is_size_resource
+from bitfusion_client.kubernetes_names import (
+    ANNOTATION_MANAGEMENT,
+    QUEUE_GATE,
+    RESOURCE_UNITS,
+    is_size_resource,
+)
 from bitfusion_client.notebook_request import is_left_alone
 from bitfusion_client.pod_contract import ANNOTATION_PATH, ANNOTATION_STATUS, STATUS_INJECTED
 from bitfusion_client.raw_objects import annotations_of, labels_of, mapping, text
@@ -33,6 +38,12 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # of a static pod; the kubele
 
 WRONG_SYSTEM = "has no Bitfusion client, which is a program for Linux"
 RUN_ON_LINUX = "Take the size out of the pod, or run it on Linux."
+PAST_THE_QUEUE = (
+    "goes around the scheduler, which keeps a pod waiting until its units of the Bitfusion pool are free"
+)
+CHOOSE_OTHERWISE = (
+    "Take it out, and choose the node by spec.nodeSelector (kubernetes.io/hostname) or by spec.affinity."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,7 @@ def _with_client(
     system = text(mapping(spec.get("os")).get("name"))
     if system not in ("", "linux"):
         raise WrongKey("spec.os.name", system, WRONG_SYSTEM, RUN_ON_LINUX, f"spec.os.name: {system}")
+    gates = _gates(spec) if settings.gates else {}
     client = request.client
     records = [
         Record(asking.name, asking.request, asking.units, client.kind, client.package)
@@ -105,8 +117,20 @@ def _with_client(
             "containers": containers,
             "initContainers": init,
             "volumes": with_volumes(_items(spec, "volumes"), records, settings),
+            **gates,
         },
     }
+
+
+def _gates(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Ours behind those of others. A gate can be set at a pod's creation only; later only be taken away."""
+    node = text(spec.get("nodeName"))
+    if node:
+        raise WrongKey("spec.nodeName", node, PAST_THE_QUEUE, CHOOSE_OTHERWISE, f"spec.nodeName: {node}")
+    present = _items(spec, "schedulingGates")
+    if any(gate.get("name") == QUEUE_GATE for gate in present):
+        return {}
+    return {"schedulingGates": [*present, {"name": QUEUE_GATE}]}
 
 
 def _container(

@@ -25,6 +25,8 @@ class InjectorSettings:
         gpu_memory_mib: Memory of one GPU of the pool, option ``--gpu-memory``; None where nobody has said.
             Without it a size by memory cannot be counted in units.
         volume_mib: Size limit of the client's volume for each container that asks; None: by the kind.
+        gates: Whether pods wait at the scheduling gate which `bitfusion-queue` lifts once they may have their
+            units.
     """
 
     clients: Sequence[ClientRule] = DEFAULT_CLIENTS
@@ -32,6 +34,7 @@ class InjectorSettings:
     client_image: str = CLIENT_IMAGE
     gpu_memory_mib: int | None = None
     volume_mib: int | None = None
+    gates: bool = False
 
     def volume_mib_for(self, kind: str) -> int:
         """The size limit for one container with this kind of client."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from bitfusion_client.client_images import ImageRule
 from bitfusion_device_plugin.injector.client_map import ClientRule, parse_clients
 from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_device_plugin.injector_process.gates import Gates
 from bitfusion_device_plugin.injector_process.pods_webhook import PodsWebhook
 from bitfusion_device_plugin.injector_process.settings import Settings
 from notebook_controller_patch.admission.owners import Owners
@@ -57,10 +58,11 @@ class Injector:
         self._images = ImageRulesFile(settings.images)
         for file in (self._clients, self._images):
             file.load()
-        self._in_force = self._read()
         api = connect(settings.kubeconfig)
         self._process = ServingProcess(settings, api)
         self._registry = new_registry("bitfusion_injector_info")
+        self._gates = Gates(api, settings.gates, self._registry)
+        self._in_force = self._read()
         self._election = Election(
             api,
             Candidate(settings.namespace, settings.name, replica_identity(), LEASE),
@@ -106,7 +108,7 @@ class Injector:
         self._certificate.join(1.0)
 
     def _refresh(self) -> None:
-        changed = [file.refresh() for file in (self._clients, self._images)]
+        changed = [part.refresh() for part in (self._clients, self._images, self._gates)]
         if any(changed):
             self._in_force = self._read()
 
@@ -118,6 +120,7 @@ class Injector:
             client_image=self._settings.client_image,
             gpu_memory_mib=self._settings.gpu_memory,
             volume_mib=self._settings.volume_limit,
+            gates=self._gates.on,
         )
 
 

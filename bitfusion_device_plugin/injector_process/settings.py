@@ -24,6 +24,7 @@ from notebook_controller_patch.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,
+    one_of,
     own_namespace,
     parse_text,
 )
@@ -31,6 +32,7 @@ from notebook_controller_patch.settings_table import (
 DEFAULT_NAME = "bitfusion-injector"
 DEFAULT_WEBHOOKS = "bitfusion-pod-injection"
 LONGEST_IMAGE = 512  # characters of a reference
+ON, OFF = "on", "off"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Settings(ServingSettings):
     client_image: str = CLIENT_IMAGE
     gpu_memory: int | None = None  # MiB
     volume_limit: int | None = None  # MiB
+    gates: bool = False
 
 
 def _image(text: str) -> str:
@@ -57,6 +60,10 @@ def _volume_limit(text: str) -> int:
         return parse_memory(text)
     except InvalidRequest as error:
         raise ValueError(error.allowed) from None
+
+
+def _on_or_off(text: str) -> bool:
+    return one_of(ON, OFF)(text) == ON
 
 
 def _gpu_memory(text: str) -> int:
@@ -110,6 +117,15 @@ TABLE = SettingsTable(
             "size limit of the volume with the client, such as 1Gi, for each container that asks. Default: "
             f"{format_mib(STAND_IN_MIB)}; with VMware's packages {format_mib(VMWARE_MIB)}",
             _volume_limit,
+        ),
+        Setting(
+            SERVING,
+            "gates",
+            "WORD",
+            "on: pods that ask wait at a scheduling gate until bitfusion-queue has free units of the pool "
+            "for them. It has to run, or they wait for ever. Before Kubernetes 1.27 there are no gates, and "
+            "none is written. Default: off",
+            _on_or_off,
         ),
         *certificate_rows("injector"),
         *PROCESS_ROWS,

@@ -437,6 +437,8 @@ def _merge(target: Any, change: Any) -> Any:
 
 def _parse(path: str) -> tuple[str, tuple[str, str]]:
     """The collection's cluster-wide path; namespace and name, empty where none is named."""
+    if path == "/version":
+        return path, ("", "")
     parts = path.strip("/").split("/")
     size = 2 if parts[0] == "api" else 3
     base, rest = parts[:size], parts[size:]

@@ -24,6 +24,11 @@ def status_object(code: int, reason: str = "", message: str = "") -> Object:
     return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
 
 
+def answered(body: Object) -> Fault:
+    """Answer with an object of the test's own, where the store has none."""
+    return lambda handler: handler.answer(200, body)
+
+
 def raw(*lines: bytes, then: Fault | None = None) -> Fault:
     """A watch that sends exactly this, then ends (or does `then`)."""
 

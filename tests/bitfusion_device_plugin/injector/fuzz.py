@@ -20,6 +20,7 @@ from collections import Counter
 
 import jsonpatch
 
+from bitfusion_client.kubernetes_names import QUEUE_GATE
 from bitfusion_client.raw_objects import annotations_of, limits_of, mapping, requests_of, size_limits_of, text
 from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
 from bitfusion_device_plugin.injector.pod_patch import difference
@@ -49,7 +50,8 @@ def check(one: Case, rng: Randomness, number: int = 0) -> str:
         return "unchanged"
     _check_foreign(one.pod, result)
     _check_asking(one, result)
-    validator = schema("pod-v1", KUBERNETES[number % len(KUBERNETES)])
+    versions = KUBERNETES[1:] if one.settings.gates else KUBERNETES  # the first has no gates
+    validator = schema("pod-v1", versions[number % len(versions)])
     outcome = "injected"
     if not validator.is_valid(result):
         error = next(validator.iter_errors(result))
@@ -99,6 +101,9 @@ def without_ours(pod: Object) -> Object:
         spec[name] = [
             one for one in spec.get(name) or () if one.get("name") not in ours or one.get("image") == "x"
         ]
+    given = spec.get("schedulingGates") or []
+    if isinstance(given, list):
+        spec["schedulingGates"] = [gate for gate in given if mapping(gate).get("name") != QUEUE_GATE]
     for container in spec["containers"]:
         mounts = container.get("volumeMounts")
         if isinstance(mounts, list) or mounts is None:
@@ -125,6 +130,11 @@ def without_ours(pod: Object) -> Object:
 
 def _check_asking(one: Case, after: Object) -> None:
     spec = after["spec"]
+    if one.settings.gates:
+        assert [gate.get("name") for gate in spec["schedulingGates"]].count(QUEUE_GATE) == 1
+        assert not text(spec.get("nodeName"))
+    else:
+        assert spec.get("schedulingGates") == one.pod["spec"].get("schedulingGates")
     assert after["metadata"]["annotations"][STATUS] == "injected"
     for key, value in annotations_of(one.pod).items():
         assert after["metadata"]["annotations"][key] == value or key in (one.notebook or {}) or key == STATUS

@@ -34,6 +34,7 @@ SETTINGS = (
     InjectorSettings(
         (ClientRule("ubuntu20", "*", "stand-in", "old:1"), ClientRule("ubuntu22", "*", "stand-in", "a"))
     ),
+    InjectorSettings(gpu_memory_mib=16160, gates=True),
 )
 NAMESPACES = ("ann", "ann", "ann", "ann", "", "kube-system", "ü")
 
@@ -129,6 +130,12 @@ FOREIGN_KEYS = (
 )
 VALUES = ("", "true", "x", "ü 日本 😀\n", "y" * 500, "null")
 ODD: tuple[Any, ...] = (None, [], {}, "", "text", 0, 1.5, True, [None], {"": None}, ["a", {"b": 1}], "\ud800")
+GATES: tuple[list[Any], ...] = (
+    [{"name": "example.com/x"}],
+    [{"name": "example.com/x"}, {"name": "example.com/y"}],
+    [{"name": "bitfusion.io/queue"}],
+    [],
+)
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -265,7 +272,7 @@ class Chooser:
         if self.chance(0.05):
             spec["os"] = {"name": self.pick(("linux", "linux", "windows"))}
         if self.chance(0.1):
-            spec["schedulingGates"] = [{"name": "example.com/x"}]
+            spec["schedulingGates"] = list(self.pick(GATES))
 
     def metadata(self) -> Object:
         """Name, labels and annotations."""
@@ -310,6 +317,8 @@ class Chooser:
             (spec, "initContainers"),
             (spec, "volumes"),
             (spec, "securityContext"),
+            (spec, "schedulingGates"),
+            (spec, "nodeName"),
             (spec["containers"], 0),
             (made["metadata"], "annotations"),
             (made["metadata"], "labels"),
@@ -362,6 +371,9 @@ class Chooser:
             ours["volumeMounts"].append({"name": "kube-api-access-x", "mountPath": "/var/run/secrets/x"})
         if self.chance(0.2):
             spec["volumes"].append({"name": "kube-api-access-x", "projected": {}})
+        given = spec.get("schedulingGates") or []
+        if isinstance(given, list) and self.chance(0.2):
+            spec["schedulingGates"] = [{"name": "example.com/late"}, *given]
         if self.chance(0.1):
             asking = spec["containers"][-1]
             asking["volumeMounts"] = [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
 from bitfusion_device_plugin.injector.pod_patch import difference
+from bitfusion_device_plugin.injector.settings import InjectorSettings
 from tests.bitfusion_device_plugin.injector.fuzz import check, run
 from tests.bitfusion_device_plugin.injector.pods import HALF, INJECTION, container, inject, pod
 from tests.bitfusion_device_plugin.injector.random_pods import random_case
@@ -44,7 +45,18 @@ ORDINARY = pod(
 )
 PLACES: list[tuple[Any, ...]] = [
     *((), ("metadata",), ("metadata", "annotations"), ("metadata", "labels"), ("spec",)),
-    *(("spec", name) for name in ("containers", "initContainers", "volumes", "securityContext", "os")),
+    *(
+        ("spec", name)
+        for name in (
+            "containers",
+            "initContainers",
+            "volumes",
+            "securityContext",
+            "os",
+            "schedulingGates",
+            "nodeName",
+        )
+    ),
     *(("spec", name, 0) for name in ("containers", "initContainers", "volumes")),
     *(("spec", "containers", 0, name) for name in ("name", "image", "resources", "command", "volumeMounts")),
     ("spec", "containers", 0, "resources", "limits"),
@@ -71,11 +83,12 @@ def test_anything_in_any_place_is_let_through_or_told_but_never_a_crash(
         inner[place[-1]] = value
     elif isinstance(value, dict):
         made = value
-    result = injected_pod(made, "ann")
-    if isinstance(result, Refusal):
-        assert len(result.message.splitlines()) == 1
-    else:
-        difference(made, result)
+    for gates in (False, True):
+        result = injected_pod(made, "ann", InjectorSettings(gates=gates))
+        if isinstance(result, Refusal):
+            assert len(result.message.splitlines()) == 1
+        else:
+            difference(made, result)
 
 
 ONCE = inject(ORDINARY)

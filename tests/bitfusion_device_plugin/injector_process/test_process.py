@@ -50,6 +50,7 @@ def test_the_defaults_are_what_the_manifests_name() -> None:
         webhook_configuration="bitfusion-pod-injection",
         client_image="kubeflow-bitfusion/client:0.1.0",
         gpu_memory=None,
+        gates=False,
     )
 
 
@@ -73,6 +74,7 @@ def test_the_memory_of_a_gpu_is_read_as_people_write_it() -> None:
             ["--client-image", "a b"],
             'Wrong setting --client-image="a b": must be an image without blanks, at most 512 characters',
         ),
+        (["--gates", "yes"], 'Wrong setting --gates="yes": must be one of on, off'),
         (["--clents", "1"], 'Unknown option "--clents"; bitfusion-injector --help lists all'),
         (
             [],
