@@ -16,7 +16,7 @@ TABLE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 DOCUMENTS = (
     *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md"),
     *("docs/network.md", "docs/injector.md"),
-    *("docs/kubeflow.md", "docs/spawner.md", "manifests/README.md"),
+    *("docs/kubeflow.md", "docs/seeing.md", "docs/spawner.md", "manifests/README.md"),
 )
 
 HEADING = re.compile(r"## \[.+\]\((\S+)\)")

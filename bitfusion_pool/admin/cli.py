@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from bitfusion_client.errors import BitfusionError, ClientFailed
+from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.certificate_command import add_certificate_parser, run_certificate
 from bitfusion_pool.admin.end import end_entry
@@ -21,6 +21,8 @@ from bitfusion_pool.inventory.servers import DEFAULT_DEVICE_NAME, DEFAULT_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+ASK_KUBECTL = ""  # --kubernetes without a file
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -65,6 +67,16 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("status", help="show GPUs, who holds them and who waits")
     show.add_argument("--json", action="store_true", help="the same for programs")
+    show.add_argument(
+        "--kubernetes",
+        nargs="?",
+        const=ASK_KUBECTL,
+        metavar="FILE",
+        help="what a cluster's pods count of the pool, beside who holds what: kubectl is asked, "
+        "or its output is read from FILE (-: standard input)",
+    )
+    show.add_argument("--context", metavar="NAME", help="passed on to kubectl")
+    show.add_argument("--kubeconfig", metavar="FILE", help="passed on to kubectl")
     make = commands.add_parser("init", help="create the pool's folder and an empty ledger")
     content = make.add_mutually_exclusive_group()
     content.add_argument("--config", metavar="FILE", help="copy this pool.toml into the folder")
@@ -103,6 +115,13 @@ def _count(text: str) -> int:
 
 
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    if options.kubernetes is not None:
+        # its parts cost the other commands an import
+        from bitfusion_pool.admin.kubernetes_status import kubernetes_status
+
+        return kubernetes_status(options, environ)
+    if options.context or options.kubeconfig:
+        raise UsageError("--context and --kubeconfig belong to status --kubernetes")
     with open_pool(environ) as pool:
         snapshot = pool.snapshot()
     return json.dumps(status_json(snapshot), indent=2) + "\n" if options.json else status_text(snapshot)

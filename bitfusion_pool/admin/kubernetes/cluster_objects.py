@@ -1,0 +1,191 @@
+"""Nodes, pods and quotas as far as they concern the pool, from raw Kubernetes objects of any shape. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.one_line import one_line
+from bitfusion_client.pod_contract import LABEL_NOTEBOOK
+from bitfusion_client.pod_units import unit_count, units_of
+from bitfusion_client.raw_objects import (
+    is_being_deleted,
+    labels_of,
+    mapping,
+    mappings,
+    metadata_of,
+    text,
+)
+
+QUEUE_ACCOUNT = "bitfusion-queue"
+"""The ServiceAccount of the program that lifts gates."""
+QUOTA_KEY = f"requests.{RESOURCE_UNITS}"
+
+RUNS, STARTS, ENDS = "runs", "starts", "ends"
+GATED, OTHER_GATE, UNPLACED = "waits at its gate", "waits at another gate", "waits for a node"
+WAITING_STATES = (GATED, OTHER_GATE, UNPLACED)
+FINISHED_PHASES = ("Succeeded", "Failed")
+
+_LONGEST_NAME = 253
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: the units that it offers, and the version of its kubelet, ``v1.34.4``."""
+
+    name: str
+    units: int
+    kubelet: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskingPod:
+    """A pod with units that has not finished.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        notebook: The Notebook that it belongs to; empty for other pods.
+        units: What it counts.
+        state: `RUNS`, `STARTS`, `ENDS` or one of `WAITING_STATES`.
+        node: Where it is; empty while it has no node.
+        why: Why it waits, in the queue's or the scheduler's words; empty where nobody says.
+        was_gated: Whether it has, or has had, the gate that the queue lifts.
+    """
+
+    namespace: str
+    name: str
+    notebook: str
+    units: int
+    state: str
+    node: str = ""
+    why: str = ""
+    was_gated: bool = True
+
+    @property
+    def counts(self) -> bool:
+        """Whether its units are taken: from the moment its gate is lifted to its end."""
+        return self.state not in (GATED, OTHER_GATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A ResourceQuota with units: used and allowed. `scoped`: it counts some pods of the namespace only."""
+
+    namespace: str
+    name: str
+    used: int
+    hard: int
+    scoped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """What concerns the pool, sorted by name. `queues`: the queue's ready pods, ``NAMESPACE/NAME``."""
+
+    nodes: tuple[Node, ...]
+    pods: tuple[AskingPod, ...]
+    quotas: tuple[Quota, ...]
+    queues: tuple[str, ...] = ()
+
+
+def cluster_objects(items: Iterable[object]) -> ClusterObjects:
+    """The objects of a list as `kubectl get … -o json` prints it; other kinds are skipped."""
+    nodes, pods, quotas, queues = [], [], [], []
+    for item in items:
+        raw = mapping(item)
+        kind = raw.get("kind")
+        if kind == "Node":
+            nodes.append(_node(raw))
+        elif kind == "ResourceQuota":
+            quota = _quota(raw)
+            if quota is not None:
+                quotas.append(quota)
+        elif kind == "Pod":
+            pod = asking_pod(raw)
+            if pod is not None:
+                pods.append(pod)
+            elif _is_ready_queue(raw):
+                queues.append(f"{_name(raw, 'namespace')}/{_name(raw, 'name')}")
+    return ClusterObjects(
+        tuple(sorted(nodes, key=lambda node: node.name)),
+        tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.notebook or pod.name, pod.name))),
+        tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
+        tuple(sorted(queues)),
+    )
+
+
+def asking_pod(raw: Mapping[str, Any]) -> AskingPod | None:
+    """A raw pod of any shape; None if it counts no units, or has finished."""
+    units = units_of(raw)
+    status = mapping(raw.get("status"))
+    if not units or status.get("phase") in FINISHED_PHASES:
+        return None
+    spec = mapping(raw.get("spec"))
+    node = one_line(text(spec.get("nodeName")), _LONGEST_NAME)
+    gates = [text(gate.get("name")) for gate in mappings(spec.get("schedulingGates"))]
+    conditions = {text(one.get("type")): one for one in mappings(status.get("conditions"))}
+    state, why = _state(raw, node, gates, conditions)
+    return AskingPod(
+        _name(raw, "namespace"),
+        _name(raw, "name"),
+        one_line(text(labels_of(raw).get(LABEL_NOTEBOOK)), _LONGEST_NAME),
+        units,
+        state,
+        node,
+        one_line(why, _LONGEST_REASON),
+        QUEUE_GATE in gates or QUEUE_CONDITION in conditions,
+    )
+
+
+def _state(
+    raw: Mapping[str, Any], node: str, gates: list[str], conditions: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str]:
+    if node:
+        if is_being_deleted(raw):
+            return ENDS, ""
+        return (RUNS if mapping(raw.get("status")).get("phase") == "Running" else STARTS), ""
+    if QUEUE_GATE in gates:
+        condition = conditions.get(QUEUE_CONDITION, {})
+        return GATED, text(condition.get("message")) or text(condition.get("reason"))
+    if gates:
+        return OTHER_GATE, ", ".join(gates)
+    scheduled = conditions.get("PodScheduled", {})
+    return UNPLACED, text(scheduled.get("message")) if scheduled.get("status") == "False" else ""
+
+
+def _node(raw: Mapping[str, Any]) -> Node:
+    status = mapping(raw.get("status"))
+    return Node(
+        _name(raw, "name"),
+        unit_count(mapping(status.get("allocatable")).get(RESOURCE_UNITS)),
+        one_line(text(mapping(status.get("nodeInfo")).get("kubeletVersion")), _LONGEST_NAME),
+    )
+
+
+def _quota(raw: Mapping[str, Any]) -> Quota | None:
+    spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
+    hard = mapping(spec.get("hard"))
+    if QUOTA_KEY not in hard:
+        return None
+    return Quota(
+        _name(raw, "namespace"),
+        _name(raw, "name"),
+        unit_count(mapping(status.get("used")).get(QUOTA_KEY)),
+        unit_count(hard[QUOTA_KEY]),
+        bool(spec.get("scopes") or spec.get("scopeSelector")),
+    )
+
+
+def _is_ready_queue(raw: Mapping[str, Any]) -> bool:
+    if mapping(raw.get("spec")).get("serviceAccountName") != QUEUE_ACCOUNT or is_being_deleted(raw):
+        return False
+    conditions = mappings(mapping(raw.get("status")).get("conditions"))
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _name(raw: Mapping[str, Any], field: str) -> str:
+    return one_line(text(metadata_of(raw).get(field)), _LONGEST_NAME)

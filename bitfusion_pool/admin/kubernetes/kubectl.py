@@ -1,0 +1,179 @@
+"""What the cluster's objects are: `kubectl` is asked, or its output is read from a file or standard input.
+
+`kubectl` knows every way to log in to a cluster, and the person who runs it may see what it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from bitfusion_client.errors import ClientFailed
+from bitfusion_client.one_line import one_line
+from bitfusion_client.raw_objects import mapping, text
+
+QUESTION = ("get", "nodes,pods,resourcequotas", "--all-namespaces", "-o", "json")
+LIMIT_S = 60.0
+MOST_BYTES = 64 << 20
+STDIN = "-"
+OF_ONE_NAMESPACE = "kubectl get nodes,pods,resourcequotas --namespace NAMESPACE -o json"
+
+_REQUEST_S = 30
+_END_S = 5.0  # from its last word to its end
+_AT_ONCE = 1 << 16
+_SHOWN_OF_STDERR = 2000
+
+
+class ClusterUnreadable(ClientFailed):
+    """The cluster's objects cannot be had; says why, and what to do."""
+
+    headline = "The cluster could not be read."
+
+
+def ask_kubectl(
+    context: str = "",
+    kubeconfig: str = "",
+    limit_s: float = LIMIT_S,
+    most_bytes: int = MOST_BYTES,
+    environ: Mapping[str, str] | None = None,
+) -> list[object]:
+    """All nodes, pods and quotas that there are, as raw objects, by `kubectl`.
+
+    Args:
+        context: Of its configuration; empty: the current one.
+        kubeconfig: Its configuration; empty: as it finds it.
+        limit_s: How long it may take.
+        most_bytes: How much it may print.
+        environ: Its environment; the process's.
+
+    Raises:
+        ClusterUnreadable: There is no `kubectl`, it failed, took too long or printed something else.
+    """
+    named = [f"--context={context}"] if context else []
+    named += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    words = ["kubectl", *named, *QUESTION, f"--request-timeout={_REQUEST_S}s"]
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environ
+            )
+        except OSError as error:
+            raise ClusterUnreadable(
+                "",
+                f"kubectl cannot be started: {error.strerror}",
+                "install kubectl, or let it run elsewhere: "
+                f"kubectl {' '.join(QUESTION)} | bitfusion-pool status --kubernetes -",
+            ) from None
+        with process:
+            try:
+                found = _read_output(process, limit_s, most_bytes)
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise _not_answered(limit_s) from None
+            except BaseException:
+                process.kill()
+                raise
+        errors.seek(0)
+        said = one_line(errors.read(_SHOWN_OF_STDERR).decode(errors="replace"))
+    if process.returncode:
+        raise ClusterUnreadable(
+            "",
+            f"kubectl failed: {said or f'exit status {process.returncode}'}",
+            "it needs to list nodes, pods and resourcequotas of all namespaces; "
+            "`kubectl auth can-i list pods --all-namespaces` tells whether you may",
+        )
+    return parse_list(found)
+
+
+def read_objects(path: str, most_bytes: int = MOST_BYTES) -> list[object]:
+    """The same, from a file with what `kubectl` printed; ``-`` is standard input.
+
+    Raises:
+        ClusterUnreadable: The file cannot be read, or has something else in it.
+    """
+    if path == STDIN:
+        return parse_list(_read_file(sys.stdin.buffer, most_bytes))
+    try:
+        with open(path, "rb") as file:
+            return parse_list(_read_file(file, most_bytes))
+    except OSError as error:
+        raise ClusterUnreadable(
+            "", f"{one_line(path)} cannot be read: {error.strerror}", "name a file with what kubectl printed"
+        ) from None
+
+
+def parse_list(found: bytes) -> list[object]:
+    """The objects of the list that `kubectl get … -o json` printed.
+
+    Raises:
+        ClusterUnreadable: It is no such list, is cut off, or nodes are missing in it.
+    """
+    again = f"give what this prints: kubectl {' '.join(QUESTION)}"
+    if not found.strip():
+        raise ClusterUnreadable("", "there is nothing in what kubectl printed", again)
+    try:
+        data = json.loads(found)
+    except RecursionError:
+        raise ClusterUnreadable("", "what kubectl printed is nested too deeply", again) from None
+    except ValueError:  # UnicodeDecodeError, too
+        raise ClusterUnreadable(
+            "", f"what kubectl printed is no JSON, or is cut off ({len(found):,} bytes)", again
+        ) from None
+    items = mapping(data).get("items")
+    if not isinstance(items, list):
+        kind = one_line(text(mapping(data).get("kind")), 60) or "something else"
+        raise ClusterUnreadable("", f"what kubectl printed is no list of objects, but {kind}", again)
+    if not any(mapping(item).get("kind") == "Node" for item in items):
+        raise ClusterUnreadable(
+            "", "there are no nodes in what kubectl printed, so it is not the whole of it", again
+        )
+    return items
+
+
+def _read_output(process: subprocess.Popen[bytes], limit_s: float, most_bytes: int) -> bytes:
+    if process.stdout is None:
+        raise RuntimeError("kubectl was started without a pipe")
+    fd, until, found = process.stdout.fileno(), time.monotonic() + limit_s, bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        while True:
+            left = until - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise _not_answered(limit_s)
+            part = os.read(fd, _AT_ONCE)
+            if not part:
+                return bytes(found)
+            found += part
+            if len(found) > most_bytes:
+                raise _too_much(most_bytes)
+
+
+def _read_file(file: BinaryIO, most_bytes: int) -> bytes:
+    found = file.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        raise _too_much(most_bytes)
+    return found
+
+
+def _not_answered(limit_s: float) -> ClusterUnreadable:
+    return ClusterUnreadable(
+        "",
+        f"kubectl has not answered within {limit_s:g} s",
+        "see what keeps it: kubectl get nodes --request-timeout=10s",
+    )
+
+
+def _too_much(most_bytes: int) -> ClusterUnreadable:
+    return ClusterUnreadable(
+        "",
+        f"kubectl printed more than {most_bytes >> 20} MiB, which is more than is read",
+        f"look at one namespace at a time: {OF_ONE_NAMESPACE} | bitfusion-pool status --kubernetes -",
+    )

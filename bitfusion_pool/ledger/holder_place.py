@@ -1,0 +1,57 @@
+"""Which notebook of a cluster a holder is: the namespace by its token, the notebook by what its client says.
+
+For metrics and for `bitfusion-pool status --kubernetes`. A token that the identity controller has issued is
+called ``ISSUER/NAMESPACE``, and nobody else can give such a name (`access.token_rules`). What a client says
+of its pod, ``NAMESPACE/NOTEBOOK`` as its host (`client.holder`), anybody may say: it is believed only as far
+as its namespace is the token's.
+"""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+
+if TYPE_CHECKING:
+    from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.ledger.entries import Entry, Holder
+
+CUT = "…"  # where a long name was cut
+
+
+@dataclass(frozen=True, slots=True)
+class HolderPlace:
+    """Where a holder is.
+
+    Attributes:
+        namespace: That of its token; empty for a user of the machine, and for a token of no namespace.
+        notebook: The notebook, or a pod that belongs to none, in this namespace; empty where the client names
+            none there. A name that ends with `CUT` is the beginning of one.
+        claimed: What the client says where its namespace is not the token's; else empty.
+    """
+
+    namespace: str
+    notebook: str = ""
+    claimed: str = ""
+
+
+def holder_place(holder: Holder) -> HolderPlace:
+    """The place of a holder, by its token's name and what its client says."""
+    issuer, separator, namespace = holder.user.rpartition("/")
+    if not holder.is_remote or not separator or not issuer:
+        return HolderPlace("")
+    claimed, separator, notebook = holder.host.partition("/")
+    if not separator:
+        return HolderPlace(namespace)
+    if claimed != namespace:
+        return HolderPlace(namespace, "", holder.host)
+    return HolderPlace(namespace, notebook)
+
+
+def gpus_held(entry: Entry, servers: tuple[Server, ...]) -> float:
+    """What a lease holds as GPUs: two halves are 1. A device that is no more counts as a whole one."""
+    sizes = {
+        (server.key, device.number): device.memory_mib for server in servers for device in server.devices
+    }
+    return sum(
+        share.memory_mib / max(sizes.get((share.server, share.number), 0), share.memory_mib, 1)
+        for share in entry.shares
+    )

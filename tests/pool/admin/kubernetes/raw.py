@@ -1,0 +1,110 @@
+"""Raw Kubernetes objects as `kubectl get -o json` prints them, and entries of a pool beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.request import GpuRequest
+from bitfusion_pool.inventory.placement import Share
+from bitfusion_pool.inventory.servers import Device, Server
+from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, REMOTE, WAITING, Entry, Holder
+from bitfusion_pool.ledger.snapshot import Snapshot, queue_positions
+
+SERVER = Server("gpu1", "gpu1.example", 56001, (Device(0, "V100", 16160), Device(1, "V100", 16160)))
+
+
+def node(name: str = "n1", units: object = "200", kubelet: str = "v1.34.4") -> dict[str, Any]:
+    status: dict[str, Any] = {"nodeInfo": {"kubeletVersion": kubelet}, "allocatable": {"cpu": "4"}}
+    if units is not None:
+        status["allocatable"][RESOURCE_UNITS] = units
+    return {"kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(
+    name: str = "mnist-0",
+    namespace: str = "team-a",
+    units: object = "50",
+    notebook: str = "mnist",
+    node: str = "n1",
+    phase: str = "Running",
+    gates: tuple[str, ...] = (),
+    message: str | None = None,
+    **metadata: Any,
+) -> dict[str, Any]:
+    """A pod; `message` is that of the queue's condition, without one if None while it has no gate of ours."""
+    conditions = []
+    if QUEUE_GATE in gates and message is not None:
+        conditions.append(
+            {"type": QUEUE_CONDITION, "status": "False", "reason": "WaitsForPool", "message": message}
+        )
+    elif QUEUE_GATE not in gates and message is None:
+        conditions.append({"type": QUEUE_CONDITION, "status": "True", "reason": "Lifted", "message": "kept"})
+    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"limits": {RESOURCE_UNITS: units}}}]}
+    if node:
+        spec["nodeName"] = node
+    if gates:
+        spec["schedulingGates"] = [{"name": gate} for gate in gates]
+    labels = {"notebook-name": notebook} if notebook else {}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, **metadata},
+        "spec": spec,
+        "status": {"phase": phase, "conditions": conditions},
+    }
+
+
+def gated(name: str = "big-0", message: str = "", **more: Any) -> dict[str, Any]:
+    notebook = name.removesuffix("-0")
+    return pod(
+        name, notebook=notebook, node="", phase="Pending", gates=(QUEUE_GATE,), message=message, **more
+    )
+
+
+def queue_pod(ready: str = "True", account: str = "bitfusion-queue", **metadata: Any) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "bitfusion-queue-7d9f", "namespace": "kubeflow", **metadata},
+        "spec": {"serviceAccountName": account, "containers": [{"name": "queue"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+def quota(
+    namespace: str = "team-a", used: object = "50", hard: object = "120", **spec: Any
+) -> dict[str, Any]:
+    key = f"requests.{RESOURCE_UNITS}"
+    return {
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus", "namespace": namespace},
+        "spec": {"hard": {key: hard}, **spec},
+        "status": {"hard": {key: hard}, "used": {key: used}},
+    }
+
+
+def entry(
+    user: str = "cluster/team-a",
+    host: str = "team-a/mnist",
+    mib: int = 8080,
+    state: str = HELD,
+    number: int = 1,
+    gpus: int = 1,
+    remote: bool = True,
+) -> Entry:
+    uid = FIRST_TOKEN_NAME - 1 if remote else 1000
+    shares = tuple(Share(SERVER.key, gpu, mib) for gpu in range(gpus)) if state == HELD else ()
+    return Entry(
+        *(number, f"id{number}", state, REMOTE, GpuRequest(gpus)),
+        Holder(f"{host}: x.ipynb", user, 7, host, uid),
+        *((SERVER.key,), 1000.0, 1001.0 if state == HELD else None, None, shares),
+    )
+
+
+def waiting(**more: Any) -> Entry:
+    return entry(state=WAITING, **more)
+
+
+def snapshot(*entries: Entry) -> Snapshot:
+    held = tuple(one for one in entries if one.state == HELD)
+    waits = tuple(one for one in entries if one.state == WAITING)
+    return Snapshot("/pool", 2000.0, 1.0, (SERVER,), held, waits, queue_positions(waits), {}, ())

@@ -1,0 +1,127 @@
+"""What is read from raw nodes, pods and quotas, of any shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_client.kubernetes_names import QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_pool.admin.kubernetes.cluster_objects import (
+    ENDS,
+    GATED,
+    OTHER_GATE,
+    RUNS,
+    STARTS,
+    UNPLACED,
+    AskingPod,
+    Quota,
+    asking_pod,
+    cluster_objects,
+)
+from tests.pool.admin.kubernetes.raw import gated, node, pod, queue_pod, quota
+
+
+def unplaced(message: str, status: str = "False") -> dict[str, Any]:
+    raw = pod(node="", phase="Pending")
+    raw["status"]["conditions"].append(
+        {"type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": message}
+    )
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "state", "why", "counts"),
+    [
+        (pod(), RUNS, "", True),
+        (pod(phase="Pending"), STARTS, "", True),
+        (pod(deletionTimestamp="2026-11-25T02:00:00Z"), ENDS, "", True),
+        (gated(message="position 1 of 2"), GATED, "position 1 of 2", False),
+        (pod(node="", phase="Pending", gates=("a.example/x",)), OTHER_GATE, "a.example/x", False),
+        (pod(node="", phase="Pending", gates=("a.example/x", QUEUE_GATE)), GATED, "", False),
+        (unplaced("2 Insufficient cpu."), UNPLACED, "2 Insufficient cpu.", True),
+        (unplaced("was placed", status="True"), UNPLACED, "", True),
+    ],
+)  # fmt: skip
+def test_the_state_of_a_pod(raw: dict[str, Any], state: str, why: str, counts: bool) -> None:
+    found = asking_pod(raw)
+    assert found is not None
+    assert (found.state, found.why, found.counts) == (state, why, counts)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [pod(phase="Succeeded"), pod(phase="Failed"), pod(units="0"), pod(units=[]), {"kind": "Pod"}, {}],
+    ids=["succeeded", "failed", "no units", "odd units", "empty pod", "empty"],
+)
+def test_what_counts_nothing_is_not_shown(raw: dict[str, Any]) -> None:
+    assert asking_pod(raw) is None
+
+
+def test_a_pod_without_the_label_of_a_notebook_has_none() -> None:
+    found = asking_pod(pod(name="train", notebook="", units=30))
+    assert found == AskingPod("team-a", "train", "", 30, RUNS, "n1")
+
+
+@pytest.mark.parametrize(
+    ("raw", "was_gated"),
+    [(pod(), True), (gated(), True), (pod(message="none"), False)],
+    ids=["lifted", "gated", "never"],
+)
+def test_whether_it_ever_had_the_gate(raw: dict[str, Any], was_gated: bool) -> None:
+    found = asking_pod(raw)
+    assert found is not None
+    assert found.was_gated is was_gated
+
+
+def test_control_characters_of_a_message_reach_no_terminal() -> None:
+    found = asking_pod(gated(message="\x1b[2Jgone\nnext " + "x" * 1000))
+    assert found is not None
+    assert found.why.startswith("\\x1b[2Jgone next x")
+    assert len(found.why) == 300
+
+
+def test_the_objects_are_sorted_and_of_the_kinds_that_concern_the_pool() -> None:
+    found = cluster_objects(
+        [
+            {"kind": "Secret", "metadata": {"name": "s"}},
+            node("n2", None),
+            node("n1", "5k"),
+            pod("b-0", notebook="b"),
+            pod("a-0", notebook="a"),
+            quota(hard="1k", used=50),
+            quota(namespace="a", hard=10, scopes=["BestEffort"]),
+            {"kind": "ResourceQuota", "spec": {"hard": {"cpu": "4"}}},
+            queue_pod(),
+            7,
+        ]
+    )
+    assert [(one.name, one.units) for one in found.nodes] == [("n1", 5000), ("n2", 0)]
+    assert [one.notebook for one in found.pods] == ["a", "b"]
+    assert found.quotas == (Quota("a", "gpus", 50, 10, True), Quota("team-a", "gpus", 50, 1000))
+    assert found.queues == ("kubeflow/bitfusion-queue-7d9f",)
+
+
+@pytest.mark.parametrize(
+    "raw", [queue_pod(ready="False"), queue_pod(account="default"), queue_pod(deletionTimestamp="now")]
+)
+def test_a_queue_that_is_not_ready_is_none(raw: dict[str, Any]) -> None:
+    assert cluster_objects([raw]).queues == ()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["kind", "metadata", "spec", "status", "containers", "conditions", "name",
+                         "schedulingGates", "hard", "used", "allocatable", "resources", "limits",
+                         RESOURCE_UNITS, f"requests.{RESOURCE_UNITS}", "type", "labels"]),
+        inner, max_size=6),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(["Pod", "Node", "ResourceQuota"]), JSON), max_size=4))
+def test_no_shape_of_an_object_is_an_error(objects: list[tuple[str, Any]]) -> None:
+    cluster_objects({**raw, "kind": kind} if isinstance(raw, dict) else raw for kind, raw in objects)

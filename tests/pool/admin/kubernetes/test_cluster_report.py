@@ -1,0 +1,113 @@
+"""Pods beside the pool: what a notebook holds, and who holds without a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
+from bitfusion_pool.admin.kubernetes.cluster_report import AtThePool, cluster_report, units_held
+from bitfusion_pool.ledger.entries import Entry
+from tests.pool.admin.kubernetes.raw import entry, gated, node, pod, queue_pod, quota, snapshot, waiting
+
+CLUSTER = [node(), node("n2"), queue_pod(), quota(), pod(), gated(units=200)]
+
+
+def report(items: list[Any], *entries: Entry) -> Any:
+    return cluster_report(cluster_objects(items), snapshot(*entries))
+
+
+def test_units_that_are_taken_free_and_waited_for() -> None:
+    found = report(CLUSTER)
+    assert (found.pool_units, found.taken, found.free) == (200, 50, 150)
+    assert (found.waiting, found.waiting_units, found.nodes, found.without_units) == (1, 200, 2, ())
+    assert found.unprotected == ()
+
+
+def test_a_pool_that_is_sold_twice_is_oversold() -> None:
+    found = report([node(units=100), pod("a-0", units=80), pod("b-0", units=80, node="n2")])
+    assert (found.taken, found.free) == (160, -60)
+
+
+def test_what_a_notebook_has_at_the_pool_stands_beside_its_pod() -> None:
+    found = report(CLUSTER, entry(), waiting(number=2), waiting(number=3))
+    assert [(row.pod.notebook, row.at_pool) for row in found.rows] == [
+        ("big", AtThePool()),
+        ("mnist", AtThePool(50, 1, 2)),
+    ]
+    assert found.unaccounted == ()
+
+
+@pytest.mark.parametrize(
+    ("mib", "gpus", "units"),
+    [
+        pytest.param(16160, 1, 100, id="whole"),
+        pytest.param(8080, 1, 50, id="half"),
+        pytest.param(8080, 2, 100, id="two halves"),
+        pytest.param(5979, 1, 37, id="37 %"),
+        pytest.param(323, 1, 2, id="2 %"),
+        pytest.param(5461, 1, 34, id="an amount of memory"),
+        pytest.param(99999, 1, 100, id="of a device that has shrunk"),
+    ],
+)
+def test_a_lease_in_units(mib: int, gpus: int, units: int) -> None:
+    assert units_held(entry(mib=mib, gpus=gpus), snapshot()) == units
+
+
+@pytest.mark.parametrize(
+    ("held", "place", "why"),
+    [
+        ([entry(mib=16160)], "team-a/mnist", "its pod counts 50 units"),
+        ([entry(), entry(number=2)], "team-a/mnist", "its pod counts 50 units"),
+        ([entry(host="team-a/gone")], "team-a/gone", "no pod with units is called so"),
+        ([entry(host="team-a/big")], "team-a/big", "its pod has no node yet, so it is somebody else"),
+        (
+            [entry(user="cluster/team-b")],
+            "team-b",
+            "says that it is team-a/mnist, with another namespace's token",
+        ),
+        (
+            [entry(host="laptop")],
+            "team-a",
+            "says no notebook: not one of the cluster's pods, or none with an injected client",
+        ),
+        ([entry(user="ada")], "", "a token of no namespace"),
+        ([entry(user="root", remote=False)], "", "a user of the pool's own machine"),
+    ],
+    ids=["more", "more together", "gone", "gated", "other namespace", "no notebook", "plain token", "local"],
+)
+def test_a_holder_that_no_pod_accounts_for(held: list[Entry], place: str, why: str) -> None:
+    (one,) = report(CLUSTER, *held).unaccounted
+    assert (one.place, one.why, one.holder) == (place, why, held[0].holder.user)
+
+
+def test_who_only_waits_holds_nothing_that_must_be_accounted_for() -> None:
+    assert report(CLUSTER, waiting(host="team-a/gone")).unaccounted == ()
+
+
+def test_two_issuers_of_one_namespace_are_added_up() -> None:
+    found = report(CLUSTER, entry(), entry(user="old/team-a", number=2))
+    assert [(one.holder, one.why) for one in found.unaccounted] == [
+        ("cluster/team-a", "its pod counts 50 units"),
+        ("old/team-a", "its pod counts 50 units"),
+    ]
+
+
+def test_a_name_that_the_service_has_cut_is_found_by_its_beginning() -> None:
+    notebook = "n" * 70
+    cut = f"team-a/{notebook}"[:59] + "…"
+    found = report([node(), queue_pod(), pod(notebook=notebook)], entry(host=cut))
+    assert (found.rows[0].at_pool, found.unaccounted) == (AtThePool(50, 1), ())
+
+
+def test_of_two_pods_of_a_notebook_the_one_on_a_node_holds() -> None:
+    old, new = pod(deletionTimestamp="now"), gated("mnist-0")
+    rows = report([node(), old, new], entry()).rows
+    assert [row.at_pool.held for row in rows if row.pod.node] == [50]
+
+
+def test_without_a_pool_its_half_is_missing() -> None:
+    found = cluster_report(cluster_objects(CLUSTER), None, "nobody is there")
+    assert {row.at_pool for row in found.rows} == {None}
+    assert (found.unaccounted, found.no_pool, found.free) == ((), "nobody is there", 150)

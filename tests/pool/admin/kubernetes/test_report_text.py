@@ -1,0 +1,107 @@
+"""The tables, word for word."""
+
+from __future__ import annotations
+
+from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
+from bitfusion_pool.admin.kubernetes.cluster_report import cluster_report
+from bitfusion_pool.admin.kubernetes.report_json import report_json
+from bitfusion_pool.admin.kubernetes.report_text import report_text
+from tests.pool.admin.kubernetes.raw import entry, gated, node, pod, queue_pod, quota, snapshot, waiting
+
+ITEMS = [
+    node(),
+    node("n2"),
+    queue_pod(),
+    quota(),
+    pod(),
+    gated(units=200, message="position 1 of 1: 150 of 200"),
+]
+EVERYTHING = """\
+Units of the pool: 200, 50 taken by pods, 150 free
+1 pod waiting at a gate for 200 units
+Protected against overselling by the queue, kubeflow/bitfusion-queue-7d9f
+
+┌───────────┬──────────┬───────┬───────────────────┬──────┬───────┬─────────┐
+│ Namespace │ Notebook │ Units │ State             │ Node │ holds │ waiting │
+├───────────┼──────────┼───────┼───────────────────┼──────┼───────┼─────────┤
+│ team-a    │ big      │   200 │ waits at its gate │      │       │         │
+│ team-a    │ mnist    │    50 │ runs              │ n1   │    50 │       1 │
+└───────────┴──────────┴───────┴───────────────────┴──────┴───────┴─────────┘
+
+team-a/big waits at its gate: position 1 of 1: 150 of 200
+
+┌───────────┬───────┬──────┬──────────┐
+│ Namespace │ Quota │ used │ of units │
+├───────────┼───────┼──────┼──────────┤
+│ team-a    │ gpus  │   50 │      120 │
+└───────────┴───────┴──────┴──────────┘
+
+Holders that no pod accounts for:
+┌────────────────┬─────────────┬───────┬────────┬────────────────────────────────┐
+│ Holder         │ Place       │ holds │ leases │ why                            │
+├────────────────┼─────────────┼───────┼────────┼────────────────────────────────┤
+│ cluster/team-a │ team-a/gone │   100 │      1 │ no pod with units is called so │
+└────────────────┴─────────────┴───────┴────────┴────────────────────────────────┘
+"""
+
+
+def test_everything_at_once() -> None:
+    pool = snapshot(entry(), waiting(number=2), entry(host="team-a/gone", mib=16160, number=3))
+    assert report_text(cluster_report(cluster_objects(ITEMS), pool)) == EVERYTHING
+
+
+def test_a_cluster_in_which_nobody_asks() -> None:
+    text = report_text(cluster_report(cluster_objects([node(units=None)]), None, "none is named"))
+    assert text == (
+        "Units of the pool: none, no node offers any; 0 taken by pods\n"
+        "Not protected against overselling:\n"
+        "  - no pod of the account bitfusion-queue is ready, so nobody lifts gates in order\n"
+        "\n"
+        "No pod asks for units of the pool.\n"
+        "\n"
+        "The pool itself was not asked who holds what: none is named\n"
+    )
+
+
+def test_an_oversold_pool_and_nodes_without_units_are_told() -> None:
+    items = [node(units=40), *(node(f"x{n}", None) for n in range(7)), queue_pod(), pod()]
+    lines = report_text(cluster_report(cluster_objects(items), snapshot())).splitlines()
+    assert lines[:2] == [
+        "Units of the pool: 40, 50 taken by pods, OVERSOLD BY 10",
+        "7 of 8 nodes offering no units: x0, x1, x2, x3, x4 and 2 more",
+    ]
+    assert lines[-1] == "Every lease of the pool is accounted for by a pod."
+
+
+def test_reasons_are_bounded() -> None:
+    items = [node(), *(gated(f"g{n:02}-0", message="full") for n in range(23))]
+    text = report_text(cluster_report(cluster_objects(items), snapshot()))
+    assert text.count("waits at its gate: full") == 20
+    assert "\nand 3 more\n" in text
+
+
+def test_the_same_for_programs() -> None:
+    data = report_json(cluster_report(cluster_objects(ITEMS), snapshot(entry())))
+    assert (data["pool_units"], data["free"], data["protected"], data["unprotected"]) == (200, 150, True, [])
+    assert data["pods"][1] == {
+        "namespace": "team-a",
+        "name": "mnist-0",
+        "notebook": "mnist",
+        "units": 50,
+        "state": "runs",
+        "counts": True,
+        "node": "n1",
+        "why": "",
+        "pool": {"held": 50, "leases": 1, "waiting": 0},
+    }
+    assert data["quotas"] == [
+        {"namespace": "team-a", "name": "gpus", "used": 50, "hard": 120, "scoped": False}
+    ]
+    assert (data["unaccounted"], data["no_pool"]) == ([], "")
+    (one,) = report_json(cluster_report(cluster_objects(ITEMS), snapshot(entry(user="ada"))))["unaccounted"]
+    assert one == {
+        "holder": "ada",
+        "place": "",
+        "pool": {"held": 50, "leases": 1, "waiting": 0},
+        "why": "a token of no namespace",
+    }
