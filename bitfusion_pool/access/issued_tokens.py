@@ -48,6 +48,7 @@ class Wanted:
         limits: A limit that is not named is the issuer's own.
         renew: Whether the name may have a token already, which stays in force.
         keep: The id of the secret that is in use, which is not ended to make room. May be empty.
+        lower: Whether a limit above the issuer's is lowered to it, where it would be refused otherwise.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Wanted:
     limits: Limits = NONE
     renew: bool = False
     keep: str = ""
+    lower: bool = False
 
 
 def issue(
@@ -66,7 +68,7 @@ def issue(
         NotIssued: It is not within the bounds, or the pool has too many tokens.
     """
     name = _whole_name(issuer, wanted.name)
-    limits = _within(bounds.limits, wanted.limits)
+    limits = _within(bounds.limits, wanted.limits, wanted.lower)
     life_s = wanted.life_s or bounds.longest_s
     if not 0 < life_s <= bounds.longest_s:
         raise NotIssued(
@@ -128,14 +130,23 @@ def _whole_name(issuer: str, name: str) -> str:
         raise NotIssued(str(error), "choose another name") from None
 
 
-def _within(most: Limits, wanted: Limits) -> Limits:
-    """The limits that are wanted, those of the issuer where none is; `NotIssued` if one is larger."""
+def _within(most: Limits, wanted: Limits, lower: bool) -> Limits:
+    """The limits that are wanted, those of the issuer where none is; `NotIssued` if one is larger.
+
+    With `lower` the issuer's own in its place.
+    """
     found = {}
     for field in fields(Limits):
         bound, asked = getattr(most, field.name), getattr(wanted, field.name)
-        if asked is not None and asked <= 0:
-            raise NotIssued(f"a limit is above 0, and {field.name} is {plain_number(asked)}", "ask for more")
+        if asked is not None and (asked < 0 or (not asked and field.name != "units")):
+            least = "at least" if field.name == "units" else "above"
+            raise NotIssued(
+                f"a limit is {least} 0, and {field.name} is {plain_number(asked)}", "ask for more"
+            )
         if bound is not None and asked is not None and asked > bound:
+            if lower:
+                found[field.name] = bound
+                continue
             raise NotIssued(
                 f"this issuer gives at most {field.name} {plain_number(bound)}, "
                 f"and {plain_number(asked)} were asked for",

@@ -8,12 +8,14 @@ from datetime import datetime, timezone
 
 from bitfusion_client.decimals import plain_number
 from bitfusion_client.errors import WrongSetting
+from bitfusion_client.kubernetes_sizes import UNITS_PER_GPU
 from bitfusion_client.shares import parse_share
 
 DAY_S = 86400
 DEFAULT_LIFETIME_S = 365 * DAY_S  # as the real client's token
 LONGEST_LIFETIME_S = 730 * DAY_S
 LARGEST_COUNT = 100_000
+LARGEST_UNITS = UNITS_PER_GPU * LARGEST_COUNT
 LONGEST_NAME = 63
 DEFAULT_ISSUED_LIFETIME_S = 30 * DAY_S
 DEFAULT_ISSUED_NAMES = 200
@@ -34,16 +36,25 @@ class Limits:
         share: The most of each GPU's memory that one request may ask for, above 0 and at most 1.
         leases: Leases and waiting requests together.
         waiting: Requests that wait.
+        units: Hundredths of a GPU of all its leases and waiting requests together; 0: it may take nothing.
+            Stored only where it is given: versions before it read the rest.
     """
 
     gpus: int | None = None
     share: float | None = None
     leases: int | None = None
     waiting: int | None = None
+    units: int | None = None
 
     def describe(self) -> str:
-        """For people: ``2 GPUs, 50 % of each, 4 leases``."""
-        words = {"gpus": "{} GPUs", "share": "{} % of each", "leases": "{} leases", "waiting": "{} waiting"}
+        """For people: ``2 GPUs, 50 % of each, 4 leases, 150 units``."""
+        words = {
+            "gpus": "{} GPUs",
+            "share": "{} % of each",
+            "leases": "{} leases",
+            "waiting": "{} waiting",
+            "units": "{} units",
+        }
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.share is not None:
             found["share"] = plain_number(round(self.share * 100, 4))
@@ -115,6 +126,14 @@ def parse_count(option: str, text: str) -> int:
     """A limit that counts something. Raises WrongSetting."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= LARGEST_COUNT):
         raise WrongSetting(option, text, f"must be a whole number from 1 to {LARGEST_COUNT}")
+    return int(text)
+
+
+def parse_units(option: str, text: str) -> int:
+    """A limit in hundredths of a GPU. Raises WrongSetting."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) <= LARGEST_UNITS):
+        allowed = f"must be a whole number from 0 to {LARGEST_UNITS}; {UNITS_PER_GPU} units are one GPU"
+        raise WrongSetting(option, text, allowed)
     return int(text)
 
 

@@ -66,7 +66,8 @@ class StoredToken:
     """What is kept of a token. Times are in seconds since the epoch; `revoked_at` is None until it is.
 
     `may_issue` is of an issuer's token. `issuer` is the name of the issuer's that issued it; empty if an
-    administrator did. The two are stored only where they say something: versions before them read the rest.
+    administrator did. The two, and limits in units, are stored only where they say something: versions before
+    them read the rest.
     """
 
     hash: str
@@ -178,6 +179,9 @@ class Tokens:
 
 def _row(token: StoredToken) -> dict[str, Any]:
     row = asdict(token)
+    for limits in (row["limits"], (row["may_issue"] or {}).get("limits", {})):
+        if limits.get("units") is None:
+            limits.pop("units", None)
     for name in ("may_issue", "issuer"):
         if not row[name]:
             del row[name]
@@ -235,6 +239,8 @@ def _limits(row: dict[str, Any]) -> Limits:
     for count in (limits.gpus, limits.leases, limits.waiting):
         if count is not None and (type(count) is not int or count < 1):
             raise ValueError
+    if limits.units is not None and (type(limits.units) is not int or limits.units < 0):
+        raise ValueError
     if limits.share is not None and not (type(limits.share) in (int, float) and 0 < limits.share <= 1):
         raise ValueError
     return limits

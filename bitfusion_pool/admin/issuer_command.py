@@ -26,12 +26,14 @@ from bitfusion_pool.access.token_rules import (
     parse_count,
     parse_lifetime,
     parse_limit_share,
+    parse_units,
     utc_time,
 )
 from bitfusion_pool.client.network_service import connect_to_first, services_of
 from bitfusion_pool.client.service_errors import nonsense, refused
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import Refused, TokenIssued, TokenList, TokensRevoked
+from bitfusion_pool.messages.token_values import NO_UNITS
 from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from bitfusion_pool.messages.token_values import IssuedToken
 
 M = TypeVar("M", bound="Message")
+LIMITS = ("gpus", "share", "leases", "waiting", "units")
 _MOST_PAGES = 20  # of a list
 
 
@@ -67,8 +70,12 @@ def read_limits(options: argparse.Namespace, prefix: str = "") -> Limits:
     for limit in ("gpus", "leases", "waiting"):
         text = given(limit)
         counts[limit] = None if text is None else parse_count(f"--{prefix}{limit}", text)
-    share = given("share")
-    return Limits(share=None if share is None else parse_limit_share(share), **counts)
+    share, units = given("share"), given("units")
+    return Limits(
+        share=None if share is None else parse_limit_share(share),
+        units=None if units is None else parse_units(f"--{prefix}units", units),
+        **counts,
+    )
 
 
 def run_for_issuer(options: argparse.Namespace, now: float) -> str:
@@ -100,9 +107,19 @@ def _issue(client: NetworkClient, options: argparse.Namespace) -> str:
         limits.share or 0.0,
         limits.leases or 0,
         limits.waiting or 0,
+        NO_UNITS if limits.units is None else limits.units,
+        getattr(options, "lower", False),
     )
     with _Issuer(client) as issuer:
         issued = issuer.ask(asked, TokenIssued)
+        if limits.units is not None and issued.row.units == NO_UNITS:
+            if options.action == "create":
+                issuer.ask(RevokeToken(options.name), TokensRevoked)
+            raise ClientFailed(
+                "",
+                f"the service of pool {issuer.place} is older than limits in units, and passed over --units",
+                "update the service first and ask again, or leave --units out",
+            )
     servers = [address for server in client.servers for address in server.addresses]
     if not folder:
         texts = dict(zip(FILES, (servers_text(servers), client_text(issued.token), authority), strict=True))
@@ -151,7 +168,13 @@ def asdict_row(row: IssuedToken) -> dict[str, Any]:
 
 
 def _limits(row: IssuedToken) -> Limits:
-    return Limits(row.gpus or None, row.share or None, row.leases or None, row.waiting or None)
+    return Limits(
+        row.gpus or None,
+        row.share or None,
+        row.leases or None,
+        row.waiting or None,
+        None if row.units == NO_UNITS else row.units,
+    )
 
 
 class _Issuer:
@@ -166,6 +189,11 @@ class _Issuer:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    @property
+    def place(self) -> str:
+        """Where the service is, for people."""
+        return self._connection.place
 
     def ask(self, message: Message, kind: type[M]) -> M:
         """The answer, which is of this kind."""

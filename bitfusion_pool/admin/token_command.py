@@ -32,7 +32,7 @@ from bitfusion_pool.access.token_rules import (
     utc_time,
 )
 from bitfusion_pool.admin.certificate_command import hosts_without_certificate
-from bitfusion_pool.admin.issuer_command import add_issuer_files, read_limits, run_for_issuer
+from bitfusion_pool.admin.issuer_command import LIMITS, add_issuer_files, read_limits, run_for_issuer
 from bitfusion_pool.admin.service_folder import service_folder
 from bitfusion_pool.text_table import box
 
@@ -57,6 +57,9 @@ def add_token_parser(commands: Any) -> None:
     create.add_argument("--share", metavar="F", help="the most of each GPU, such as 0.5")
     create.add_argument("--leases", metavar="N", help="leases and waiting requests together")
     create.add_argument("--waiting", metavar="N", help="waiting requests")
+    create.add_argument(
+        "--units", metavar="N", help="hundredths of a GPU of all its leases and waiting requests together"
+    )
     create.add_argument("--files", metavar="FOLDER", help="write servers.conf, client.yaml and ca.crt there")
     create.add_argument(
         "--server", metavar="HOST:PORT", action="append", help="where the service listens; repeatable"
@@ -73,6 +76,7 @@ def add_token_parser(commands: Any) -> None:
     for limit, text in (("gpus", "GPUs"), ("leases", "leases"), ("waiting", "waiting requests")):
         bounds.add_argument(f"--may-issue-{limit}", metavar="N", help=f"{text}, at most")
     bounds.add_argument("--may-issue-share", metavar="F", help="the most of each GPU, such as 0.5")
+    bounds.add_argument("--may-issue-units", metavar="N", help="hundredths of a GPU, at most")
     bounds.add_argument("--may-issue-for", metavar="TIME", help="a token's longest life (default: 30d)")
     bounds.add_argument(
         "--may-issue-names", metavar="N", help=f"names with a token (default: {DEFAULT_ISSUED_NAMES})"
@@ -87,8 +91,11 @@ def add_token_parser(commands: Any) -> None:
     renew.add_argument(
         "--expires", metavar="TIME", help="12h or 30d (default: as long as the issuer may say)"
     )
-    for limit in ("gpus", "share", "leases", "waiting"):
+    for limit in LIMITS:
         renew.add_argument(f"--{limit}", metavar="N", help="as of `create`")
+    renew.add_argument(
+        "--lower", action="store_true", help="lower limits to the issuer's own, which are refused otherwise"
+    )
     renew.add_argument("--files", metavar="FOLDER", help="write servers.conf, client.yaml and ca.crt there")
     renew.add_argument("--force", action="store_true", help="replace files that are there")
     renew.add_argument("--json", action="store_true", help="the new files, for programs")
@@ -165,7 +172,7 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float)
 
 def _read_bounds(options: argparse.Namespace, limits: Limits) -> IssuerBounds | None:
     """What an issuer's token allows, from its options."""
-    named = ("gpus", "leases", "waiting", "share", "for", "names")
+    named = (*LIMITS, "for", "names")
     given = [name for name in named if getattr(options, f"may_issue_{name}") is not None]
     if not options.issuer:
         if given:

@@ -183,6 +183,11 @@ def count_of_user(db: sqlite3.Connection, uid: int) -> dict[str, tuple[int, int]
     return {state: (entries, gpus) for state, entries, gpus in db.execute(statement, (uid,))}
 
 
+def entries_of_user(db: sqlite3.Connection, uid: int) -> list[Entry]:
+    """Every entry of a user, in the order of the queue."""
+    return _entries(db, "uid = ?", uid)
+
+
 def grant_entry(db: sqlite3.Connection, number: int, shares: Iterable[Share], now: float) -> None:
     """Turn a waiting entry into one that holds these shares."""
     for share in shares:

@@ -25,6 +25,7 @@ from bitfusion_pool.ledger.entry_table import (
     all_entries,
     count_of_user,
     count_states,
+    entries_of_user,
     insert_entry,
     read_entry,
     read_state,
@@ -287,6 +288,11 @@ class Ledger:
         """By state, how many entries a user has and how many GPUs they ask for."""
         with self._translated_errors():
             return count_of_user(self._db, uid)
+
+    def entries_of_user(self, uid: int) -> list[Entry]:
+        """All entries of a user in the order they came; may include some whose holders are dead."""
+        with self._translated_errors():
+            return entries_of_user(self._db, uid)
 
     def queue_position(self, entry: Entry, inside: str = "") -> QueuePosition:
         """The position of a waiting entry, and the entries ahead of it.

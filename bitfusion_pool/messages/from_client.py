@@ -36,6 +36,7 @@ from __future__ import annotations
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.ledger.entries import PROCESS
 from bitfusion_pool.messages.message import Message, parse_message
+from bitfusion_pool.messages.token_values import NO_UNITS
 
 if TYPE_CHECKING:
     from bitfusion_client.request import GpuRequest
@@ -159,6 +160,9 @@ class IssueToken(Message):
         renew: Whether the name may have a token already; that one stays good until its own end.
         keep: The id of the token of that name that is in use; see `access.issued_tokens`.
         gpus, share, leases, waiting: Limits of the name; 0: as the issuer's bounds are.
+        units: The same in hundredths of a GPU, where 0 is a limit; -1: as the issuer's bounds are. A service
+            before this limit passes over it: the answer says what the name has got.
+        lower: Whether limits above the issuer's bounds are lowered to them; they are refused otherwise.
     """
 
     TYPE = "issue_token"
@@ -170,6 +174,8 @@ class IssueToken(Message):
     share: float = 0.0
     leases: int = 0
     waiting: int = 0
+    units: int = NO_UNITS
+    lower: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+NO_UNITS = -1  # of a limit in units, of which 0 is one
 MOST_AT_ONCE = 256  # in one message; each has at most some 400 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A token in force. `name` is the whole one, times are in seconds since the epoch, no limit is 0."""
+    """A token in force. `name` is the whole one, times are in seconds since the epoch, no limit is 0.
+
+    Of `units`, where 0 is a limit, none is -1; a service before this limit leaves the field out.
+    """
 
     token_id: str
     name: str
@@ -24,6 +28,7 @@ class IssuedToken:
     share: float = 0.0
     leases: int = 0
     waiting: int = 0
+    units: int = NO_UNITS
 
 
 _FIELDS: dict[str, Callable[[object], object]] = {
@@ -35,6 +40,7 @@ _FIELDS: dict[str, Callable[[object], object]] = {
     "share": number,
     "leases": integer,
     "waiting": integer,
+    "units": integer,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Protocol
 
 from bitfusion_client.errors import PoolUnreadable
@@ -29,8 +30,8 @@ class Admission(Protocol):
     def admit(self, hello: Hello) -> Peer:
         """Who it is. Called once, and not again after a refusal. Raises Refusal."""
 
-    def look_again(self) -> None:
-        """Look whether who was admitted may stay.
+    def look_again(self) -> Peer:
+        """Who was admitted, with the limits that hold now. Called once somebody has been.
 
         Raises:
             Refusal: It may not.
@@ -53,8 +54,9 @@ class LocalAdmission:
         """See `Admission`."""
         return self._peer
 
-    def look_again(self) -> None:
+    def look_again(self) -> Peer:
         """See `Admission`."""
+        return self._peer
 
     def over(self) -> None:
         """See `Admission`."""
@@ -82,10 +84,11 @@ class TokenAdmission:
         self._strangers.leave(self._address)
         return peer
 
-    def look_again(self) -> None:
+    def look_again(self) -> Peer:
         """See `Admission`."""
-        if self._peer is not None:
-            self._tokens.look_again(self._peer)
+        assert self._peer is not None
+        self._peer = self._tokens.look_again(self._peer)
+        return self._peer
 
     def over(self) -> None:
         """See `Admission`."""
@@ -110,10 +113,11 @@ class PoolTokens:
         except PoolUnreadable as error:
             raise refusal_of(error) from None
 
-    def look_again(self, peer: Peer) -> None:
-        """Look whether the token of an open connection has ended. Raises Refusal and PoolUnreadable."""
-        if peer.token is not None:
-            _checked(self._file.tokens().allows(peer.token.token_id, time.time()))
+    def look_again(self, peer: Peer) -> Peer:
+        """Who is at an open connection, by its token as it is now. Raises Refusal and PoolUnreadable."""
+        if peer.token is None:
+            return peer
+        return replace(peer, token=_checked(self._file.tokens().allows(peer.token.token_id, time.time())))
 
 
 def _checked(answer: Grant | WrongToken) -> Grant:

@@ -21,7 +21,7 @@ from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import TokenIssued, TokenList, TokensRevoked
 from bitfusion_pool.messages.message import Message
-from bitfusion_pool.messages.token_values import MOST_AT_ONCE, IssuedToken
+from bitfusion_pool.messages.token_values import MOST_AT_ONCE, NO_UNITS, IssuedToken
 from bitfusion_pool.service.metrics import Metrics
 from bitfusion_pool.service.peer import Peer
 from bitfusion_pool.service.refusal import Refusal
@@ -97,7 +97,9 @@ class TokenIssuing:
             ) from None
 
     def _issue(self, message: IssueToken, issuer: Peer) -> Message:
-        wanted = Wanted(message.name, message.life_s, _limits(message), message.renew, message.keep)
+        wanted = Wanted(
+            message.name, message.life_s, _limits(message), message.renew, message.keep, message.lower
+        )
         made: list[tuple[str, StoredToken]] = []
 
         def change(tokens: Tokens) -> Tokens:
@@ -158,7 +160,11 @@ def _bounds(tokens: Tokens, issuer: Peer, now: float) -> IssuerBounds:
 
 def _limits(message: IssueToken) -> Limits:
     return Limits(
-        message.gpus or None, message.share or None, message.leases or None, message.waiting or None
+        message.gpus or None,
+        message.share or None,
+        message.leases or None,
+        message.waiting or None,
+        None if message.units == NO_UNITS else message.units,
     )
 
 
@@ -173,4 +179,5 @@ def _row(token: StoredToken) -> IssuedToken:
         limits.share or 0.0,
         limits.leases or 0,
         limits.waiting or 0,
+        NO_UNITS if limits.units is None else limits.units,
     )

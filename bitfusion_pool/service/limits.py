@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bitfusion_client.decimals import plain_number
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kubernetes_sizes import UNITS_PER_GPU
 from bitfusion_pool.ledger.entries import WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.message import encoded_size
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _MOST_FILTERS = 16
 _LONGEST_REQUEST = 2048  # bytes, as JSON
+_END_SOMETHING = "end something of yours first; `bitfusion smi` shows who holds what"
+_NOTHING_ALLOWED = "ask the administrator who set this limit for units"
+_ASK_FOR_LESS = "ask for less, GPUs times share at most {} %, or ask the administrator who set this limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,14 @@ class Limits:
         gpus: GPUs of all these together, whatever the shares.
         waiting: Requests that wait.
         of: Whose limits they are, for people.
+        units: Hundredths of a GPU of all these together; None means no limit, and 0 that nothing is allowed.
     """
 
     leases: int = 0
     gpus: int = 0
     waiting: int = 0
     of: str = "one user of this pool"
+    units: int | None = None
 
 
 def limits_of_token(own: TokenLimits, others: Limits) -> Limits:
@@ -48,6 +54,7 @@ def limits_of_token(own: TokenLimits, others: Limits) -> Limits:
         others.gpus if own.gpus is None else own.gpus,
         others.waiting if own.waiting is None else own.waiting,
         "the name of your token",
+        own.units,
     )
 
 
@@ -117,9 +124,20 @@ def check_limits(limits: Limits, counts: dict[str, tuple[int, int]], gpus: int) 
         raise _refused(limits, f"{limits.waiting} waiting requests, and you have {waiting}")
 
 
-def _refused(limits: Limits, what: str) -> Refusal:
-    return Refusal(
-        refusal_codes.OVER_LIMIT,
-        f"{limits.of} may have {what}",
-        "end something of yours first; `bitfusion smi` shows who holds what",
-    )
+def check_units(limits: Limits, taken: int, asked: int) -> None:
+    """Refuse a request for `asked` units of a user whose leases and requests have `taken`.
+
+    Raises:
+        Refusal: It is over the limit.
+    """
+    if limits.units is None or taken + asked <= limits.units:
+        return
+    found = f"{limits.units} units, {UNITS_PER_GPU} are one GPU, you have or wait for {taken}"
+    advice = _END_SOMETHING
+    if asked > limits.units:
+        advice = _ASK_FOR_LESS.format(limits.units) if limits.units else _NOTHING_ALLOWED
+    raise _refused(limits, f"{found}, and this request is for {asked}", advice)
+
+
+def _refused(limits: Limits, what: str, advice: str = _END_SOMETHING) -> Refusal:
+    return Refusal(refusal_codes.OVER_LIMIT, f"{limits.of} may have {what}", advice)

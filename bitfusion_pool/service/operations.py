@@ -35,10 +35,18 @@ from bitfusion_pool.messages.from_service import (
 )
 from bitfusion_pool.messages.message import PROTOCOL
 from bitfusion_pool.service.lease_secrets import LeaseSecrets
-from bitfusion_pool.service.limits import Limits, check_length, check_limits, check_share, limits_of_token
+from bitfusion_pool.service.limits import (
+    Limits,
+    check_length,
+    check_limits,
+    check_share,
+    check_units,
+    limits_of_token,
+)
 from bitfusion_pool.service.peer import Peer
 from bitfusion_pool.service.refusal import Refusal
 from bitfusion_pool.service.reservation_use import ReservationUse
+from bitfusion_pool.service.taken_units import units_of_entries, units_of_request
 
 _SNAPSHOT_S = 0.5  # so old may a snapshot be, as long as nothing changes
 _LONGEST_LABEL = 60
@@ -149,6 +157,11 @@ class PoolOperations:
             limits = limits_of_token(peer.token.limits, limits)
             self._check_devices(message, peer.token.limits.share)
         check_limits(limits, self.ledger.count_of_user(peer.uid), message.request.gpus)
+        if limits.units is not None:
+            # only names of tokens have such a limit, and get simulated devices only
+            servers = only_simulated(self.ledger.servers)
+            taken = units_of_entries(self.ledger.entries_of_user(peer.uid), servers)
+            check_units(limits, taken, units_of_request(message.request, servers))
         kind = REMOTE if peer.is_remote and message.kind == PROCESS else message.kind
         try:
             return self.ledger.submit(message.request, self._holder(message, peer), message.wait, kind)

@@ -75,7 +75,9 @@ class RemoteSession(Session):
             super().show_position(entry_id, refresh)
 
     def look_again(self) -> None:
-        """End the connection if its token has ended, or the use of reservations if its client says nothing.
+        """Take over the token's limits as they are now; end the connection if the token has ended.
+
+        The use of reservations ends, too, if the client says nothing.
 
         Raises:
             PoolUnreadable: The tokens cannot be read.
@@ -86,7 +88,7 @@ class RemoteSession(Session):
             if clock() >= use.over_at(self.heard_at):
                 self._end_use(entry_id)
         try:
-            self._admission.look_again()
+            self._peer = self._admission.look_again()
         except Refusal as refusal:
             self.refuse(refusal)
 

@@ -22,7 +22,7 @@ from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, Limits
 from bitfusion_pool.access.tokens import Grant, Refusal, Tokens, parse_tokens
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
-BOUNDS = IssuerBounds(Limits(gpus=2, share=0.5, leases=4), names=2, longest_s=3 * DAY_S)
+BOUNDS = IssuerBounds(Limits(gpus=2, share=0.5, leases=4, units=300), names=2, longest_s=3 * DAY_S)
 ANOTHER = "ask the administrator of this pool for an issuer with"
 
 
@@ -42,7 +42,7 @@ def test_a_token_is_below_the_issuers_name_with_its_bounds_where_nothing_is_said
     assert isinstance(grant, Grant)
     assert (grant.name, grant.limits, grant.expires_at) == (
         "cluster/team-a",
-        Limits(2, 0.5, 4),
+        Limits(2, 0.5, 4, units=300),
         NOW + 3 * DAY_S,
     )
     assert grant.may_issue is None
@@ -70,6 +70,12 @@ def test_what_is_stored_is_read_back_and_says_nothing_new_where_there_is_no_issu
             f"ask for less, or {ANOTHER} --may-issue-share",
         ),
         (Wanted("b", limits=Limits(gpus=-1)), "a limit is above 0, and gpus is -1", "ask for more"),
+        (Wanted("b", limits=Limits(units=-2)), "a limit is at least 0, and units is -2", "ask for more"),
+        (
+            Wanted("b", limits=Limits(units=301)),
+            "this issuer gives at most units 300, and 301 were asked for",
+            f"ask for less, or {ANOTHER} --may-issue-units",
+        ),
         (
             Wanted("b", life_s=4 * DAY_S),
             "this issuer's tokens last at most 3 days, and 4 days were asked for",
@@ -88,6 +94,19 @@ def test_what_is_beyond_the_bounds_is_refused(wanted: Wanted, message: str, next
     with pytest.raises(NotIssued) as caught:
         issued(tokens, wanted)
     assert (caught.value.message, caught.value.next_step) == (message, next_step)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (Limits(gpus=3, units=500), Limits(2, 0.5, 4, units=300)),
+        (Limits(units=50), Limits(2, 0.5, 4, units=50)),
+        (Limits(units=0, share=1.0), Limits(2, 0.5, 4, units=0)),
+    ],
+)
+def test_limits_above_the_issuers_are_lowered_where_that_is_asked_for(asked: Limits, given: Limits) -> None:
+    _, _, stored = issue(with_issuer(), "cluster", BOUNDS, Wanted("b", limits=asked, lower=True), NOW)
+    assert stored.limits == given
 
 
 @pytest.mark.parametrize("name", ["", "../b", "other/b", "cluster/b", "/b", "b/", "b\n", "x" * 64, "-b", "ä"])

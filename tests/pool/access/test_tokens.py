@@ -13,11 +13,13 @@ from bitfusion_pool.access import tokens as module
 from bitfusion_pool.access.token_rules import (
     DAY_S,
     LONGEST_LIFETIME_S,
+    IssuerBounds,
     Limits,
     parse_count,
     parse_expiry,
     parse_limit_share,
     parse_name,
+    parse_units,
 )
 from bitfusion_pool.access.token_text import PATTERN, is_token, new_token
 from bitfusion_pool.access.tokens import KEPT_S, Grant, Refusal, Tokens, WrongTokens, parse_tokens
@@ -135,6 +137,25 @@ def test_what_is_stored_holds_no_token_and_is_read_back() -> None:
         assert secret[7:30] not in stored
 
 
+def test_a_token_without_a_limit_in_units_is_stored_as_the_version_before_reads_it() -> None:
+    before = {"gpus", "share", "leases", "waiting"}
+    bounds = IssuerBounds(Limits(gpus=2))
+    for limits, may_issue in ((LIMITS, None), (Limits(), bounds)):
+        tokens, _ = Tokens().with_new("ada", NOW + DAY_S, limits, NOW, may_issue)
+        (row,) = json.loads(tokens.to_text())["tokens"]
+        assert set(row["limits"]) == before
+        assert set((row.get("may_issue") or {"limits": before})["limits"]) == before
+        assert parse_tokens(tokens.to_text()).all == tokens.all  # what that version has written
+
+
+@pytest.mark.parametrize("units", [0, 1, 150])
+def test_a_limit_in_units_is_kept_and_none_is_another_than_0(units: int) -> None:
+    bounds = IssuerBounds(Limits(units=units))
+    tokens, _ = Tokens().with_new("ada", NOW + DAY_S, Limits(units=units), NOW, bounds)
+    assert parse_tokens(tokens.to_text()).all == tokens.all
+    assert tokens.all[0].limits == Limits(units=units) != Limits()
+
+
 def changed(**values: object) -> str:
     data = json.loads(one()[0].to_text())
     data["tokens"][0].update(values)
@@ -156,6 +177,8 @@ TWICE = json.dumps({"format": 1, "tokens": json.loads(changed())["tokens"] * 2})
         (changed(hash="x" * 64), "its token number 1 is damaged"),
         (changed(hash="ab"), "its token number 1 is damaged"),
         (changed(name="a b"), "its token number 1 is damaged"),
+        (changed(limits={"units": -1}), "its token number 1 is damaged"),
+        (changed(limits={"units": "50"}), "its token number 1 is damaged"),
         (changed(expires_at="never"), "its token number 1 is damaged"),
         (changed(expires_at=1e300), "its token number 1 is damaged"),
         (changed(revoked_at=True), "its token number 1 is damaged"),
@@ -226,6 +249,15 @@ def test_a_limit_that_is_no_count_is_refused(text: str) -> None:
     assert parse_count("--gpus", "100000") == 100_000
 
 
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "5k", "10000001", "٣", "1" * 30])
+def test_units_that_are_no_whole_number_are_refused(text: str) -> None:
+    with pytest.raises(
+        WrongSetting, match="must be a whole number from 0 to 10000000; 100 units are one GPU"
+    ):
+        parse_units("--units", text)
+    assert [parse_units("--units", good) for good in ("0", "150", "10000000")] == [0, 150, 10_000_000]
+
+
 def test_a_share_is_a_fraction() -> None:
     assert parse_limit_share("0.25") == 0.25
     with pytest.raises(InvalidRequest, match=r"write --share 0\.5"):
@@ -238,6 +270,8 @@ def test_a_share_is_a_fraction() -> None:
         (Limits(), "no limits"),
         (LIMITS, "2 GPUs, 50 % of each, 4 leases, 1 waiting"),
         (Limits(share=0.125), "12.5 % of each"),
+        (Limits(units=150), "150 units"),
+        (Limits(gpus=2, units=0), "2 GPUs, 0 units"),
     ],
 )
 def test_limits_are_told(limits: Limits, told: str) -> None:

@@ -16,8 +16,12 @@ from pathlib import Path
 import pytest
 
 from bitfusion_pool.access.network_files import read_client_folder
-from bitfusion_pool.access.token_text import PATTERN
+from bitfusion_pool.access.token_text import PATTERN, new_token
 from bitfusion_pool.admin.cli import main
+from bitfusion_pool.messages.from_client import IssueToken, RevokeToken
+from bitfusion_pool.messages.from_service import TokenIssued, TokensRevoked
+from bitfusion_pool.messages.token_values import IssuedToken
+from tests.pool.client.fake_network_service import FakeNetworkService
 from tests.pool.service.tls_client import HOST, NetworkService
 
 TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -45,11 +49,13 @@ def issuer(network: NetworkService, place: Path) -> Path:
     done = administrate(
         network,
         *("create", "cluster", "--issuer", "--may-issue-gpus", "2", "--may-issue-share", "0.5"),
+        *("--may-issue-units", "300"),
         *("--may-issue-for", "36h", "--may-issue-names", "5"),
         *("--files", str(folder), "--server", f"{HOST}:{network.port}"),
     )
     assert (done.returncode, done.stderr) == (0, "")
-    told = rf"token for cluster, until {TIME}: issues tokens for 5 names and 36 hours: 2 GPUs, 50 % of each\n"
+    bounds = "2 GPUs, 50 % of each, 300 units"
+    told = rf"token for cluster, until {TIME}: issues tokens for 5 names and 36 hours: {bounds}\n"
     assert re.match(told, done.stdout)
     return folder
 
@@ -79,7 +85,7 @@ def test_files_of_a_new_token_are_what_a_client_reads(
     done = token(issuer, "create", "team-a", "--gpus", "1", "--expires", "12h", "--files", str(folder))
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(
-        rf"token [0-9a-f]{{12}} for cluster/team-a, until {TIME}: 1 GPUs, 50 % of each\n"
+        rf"token [0-9a-f]{{12}} for cluster/team-a, until {TIME}: 1 GPUs, 50 % of each, 300 units\n"
         r"wrote servers\.conf, client\.yaml \(it holds the token\) and ca\.crt to "
         rf"{re.escape(str(folder))}\n",
         done.stdout,
@@ -98,7 +104,7 @@ def test_a_program_gets_the_files_and_their_end_and_renews_lists_and_revokes(
     assert set(made) == {"name", "id", "created", "expires", "limits", "files"}
     assert (made["name"], made["limits"]) == (
         "cluster/team-b",
-        {"gpus": 2, "share": 0.5, "leases": None, "waiting": None},
+        {"gpus": 2, "share": 0.5, "leases": None, "waiting": None, "units": 300},
     )
     assert made["expires"] - made["created"] == 36 * 3600
     assert set(made["files"]) == {"servers.conf", "client.yaml", "ca.crt"}
@@ -120,6 +126,14 @@ def test_a_program_gets_the_files_and_their_end_and_renews_lists_and_revokes(
     ("words", "why"),
     [
         (("create", "x", "--gpus", "3", "--json"), "this issuer gives at most gpus 2, and 3 were asked for"),
+        (
+            ("create", "x", "--units", "301", "--json"),
+            "this issuer gives at most units 300, and 301 were asked",
+        ),
+        (
+            ("create", "x", "--units", "5k", "--json"),
+            'wrong setting --units="5k": must be a whole number from 0',
+        ),
         (("create", "x", "--expires", "2d", "--json"), "this issuer's tokens last at most 36 hours"),
         (("create", "x", "--expires", "soon", "--json"), "wrong setting --expires"),
         (("create", "a/b", "--json"), "must be at most 63 letters, digits"),
@@ -135,6 +149,48 @@ def test_a_mistake_has_its_sentence(issuer: Path, words: tuple[str, ...], why: s
     assert why in done.stderr
     assert done.stderr.startswith("Error: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_units_are_limited_for_a_name_and_lowered_on_request(issuer: Path) -> None:
+    made = json.loads(token(issuer, "create", "team-u", "--units", "0", "--json").stdout)
+    assert made["limits"]["units"] == 0
+    assert re.search(r"cluster/team-u .* 50 % of each, 0 units ", token(issuer, "list").stdout)
+    words = ("renew", "team-u", "--gpus", "9", "--units", "500", "--json")
+    assert "this issuer gives at most gpus 2, and 9 were asked for" in token(issuer, *words).stderr
+    lowered = json.loads(token(issuer, *words, "--lower").stdout)
+    assert (lowered["limits"]["gpus"], lowered["limits"]["units"]) == (2, 300)
+    assert token(issuer, "revoke", "team-u").returncode == 0
+
+
+@pytest.mark.parametrize("action", ["create", "renew"])
+def test_a_service_that_knows_no_units_is_told_and_its_token_goes_nowhere(
+    tmp_path: Path, action: str
+) -> None:
+    service = FakeNetworkService(tmp_path / "service")
+    row = IssuedToken("0123456789ab", "cluster/x", 0.0, 3600.0, gpus=2)  # as it answers: without the field
+    service.answer = lambda message: (
+        TokenIssued(new_token(), row)
+        if isinstance(message, IssueToken)
+        else TokensRevoked("cluster/x", 1)
+        if isinstance(message, RevokeToken)
+        else None
+    )
+    service.start()
+    try:
+        service.write_files(tmp_path)
+        done = token(tmp_path / ".bitfusion", action, "x", "--units", "50", "--json")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            f"Error: the service of pool {service.place} is older than limits in units, and passed over "
+            "--units. What to do: update the service first and ask again, or leave --units out\n"
+        )
+        # one that was made by this is ended; the tokens that a name had before are not
+        assert [type(one) for one in service.heard if isinstance(one, RevokeToken)] == [RevokeToken] * (
+            action == "create"
+        )
+        assert token(tmp_path / ".bitfusion", action, "x", "--json").returncode == 0
+    finally:
+        service.stop()
 
 
 def test_files_that_are_no_issuers_or_no_service_are_told(issuer: Path, tmp_path: Path) -> None:
@@ -155,6 +211,14 @@ def test_files_that_are_no_issuers_or_no_service_are_told(issuer: Path, tmp_path
         (("--may-issue-gpus", "2"), "--may-issue-gpus goes with --issuer"),
         (("--issuer", "--gpus", "2"), "an issuer holds no GPUs; what its names get is said by --may-issue-…"),
         (("--issuer", "--may-issue-gpus", "0"), 'wrong setting --may-issue-gpus="0": must be a whole number'),
+        (
+            ("--issuer", "--may-issue-units", "-1"),
+            'wrong setting --may-issue-units="-1": must be a whole number',
+        ),
+        (
+            ("--issuer", "--units", "50"),
+            "an issuer holds no GPUs; what its names get is said by --may-issue-…",
+        ),
         (("--issuer", "--may-issue-names", "501"), "must be a whole number from 1 to 500"),
         (("--issuer", "--may-issue-for", "900d"), "must be hours or days such as 12h or 30d, at most 730d"),
         (("--json",), "--json goes with --issuer-files"),

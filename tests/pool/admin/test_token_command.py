@@ -80,6 +80,7 @@ def test_tokens_are_listed_as_a_table_and_for_programs(client: PoolClient) -> No
     create(client, "ada", "--gpus", "2")
     create(client, "bob")
     client.admin("token", "revoke", "bob")
+    create(client, "eve", "--units", "150")
     table = client.admin("token", "list").stdout
     assert re.search(r"│ ada  │ [0-9a-f]{12} │ good    │ 20\S+Z │ 2 GPUs    │", table)
     assert re.search(r"│ bob  │ [0-9a-f]{12} │ revoked │ 20\S+Z │ no limits │", table)
@@ -87,7 +88,10 @@ def test_tokens_are_listed_as_a_table_and_for_programs(client: PoolClient) -> No
     assert [(row["name"], row["state"], row["limits"]["gpus"]) for row in rows] == [
         ("ada", "good", 2),
         ("bob", "revoked", None),
+        ("eve", "good", None),
     ]
+    assert [row["limits"]["units"] for row in rows] == [None, None, 150]
+    assert re.search(r"│ eve  │ [0-9a-f]{12} │ good    │ 20\S+Z │ 150 units │", table)
     assert set(rows[0]) == {"name", "id", "state", "created", "expires", "revoked", "limits"}
 
 

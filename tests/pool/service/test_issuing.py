@@ -37,6 +37,7 @@ from bitfusion_pool.messages.from_service import (
 )
 from bitfusion_pool.messages.message import Message
 from tests.pool.service.tls_client import NetworkService, TlsClient, half, refusal
+from tests.support.waiting import wait_until
 
 BOUNDS = IssuerBounds(Limits(gpus=1), names=3, longest_s=2 * DAY_S)
 
@@ -93,6 +94,46 @@ def test_a_lease_lives_through_a_renewal_and_belongs_to_the_new_token_too(
             assert refusal(after, half()).code == refusal_codes.OVER_LIMIT  # the limit is the name's
             again = after.come_back(granted, Granted)
             after.release(again)
+
+
+def test_a_changed_limit_in_units_holds_for_every_token_and_open_connection_of_the_name(
+    network: NetworkService,
+) -> None:
+    issuers = network.token("units", may_issue=IssuerBounds(Limits()))
+    with (
+        network.remote(issuers) as issuer,
+        network.remote((old := issuer.ask(IssueToken("team-a", units=100), TokenIssued)).token) as before,
+        network.remote(old.token) as waiting,
+    ):
+        assert old.row.units == 100
+        granted = before.ask(half(), Granted)
+        new = issuer.ask(IssueToken("team-a", renew=True, keep=old.row.token_id, units=50), TokenIssued)
+        with network.remote(new.token) as after:
+            assert "may have 50 units" in refusal(after, half()).message
+        # a connection from before has the new limit within a second
+        wait_until(lambda: refused_units(waiting), "the new limit", 20)
+        assert before.ask(Alive(), Alive) == Alive()  # what it holds goes on
+        issuer.ask(IssueToken("team-a", renew=True, keep=new.row.token_id, units=0), TokenIssued)
+        with network.remote(old.token) as third:
+            told = refusal(third, half())
+            assert told.message == (
+                "the name of your token may have 0 units, 100 are one GPU, you have or wait for 50, "
+                "and this request is for 50"
+            )
+            assert told.next_step == "ask the administrator who set this limit for units"
+        before.release(granted)
+
+
+def refused_units(client: TlsClient) -> bool:
+    """Whether another half of a GPU is over the limit; it is given back at once if not."""
+    client.send(half())
+    answer = client.receive()
+    if isinstance(answer, Granted):
+        client.release(answer)
+        return False
+    assert isinstance(answer, Refused)
+    assert "may have 50 units" in answer.message
+    return True
 
 
 def test_revoked_tokens_are_refused_and_no_longer_listed(
@@ -154,12 +195,13 @@ def test_nobody_else_issues(network: NetworkService, issuer: TlsClient, message:
     [
         (IssueToken("a", gpus=2), "this issuer gives at most gpus 1, and 2 were asked for"),
         (IssueToken("a", gpus=-1), "a limit is above 0, and gpus is -1"),
+        (IssueToken("a", units=-2), "a limit is at least 0, and units is -2"),
         (IssueToken("a", life_s=1e15), "this issuer's tokens last at most 2 days"),
         (IssueToken("../ada"), "must be at most 63 letters, digits and . _ @ -"),
         (IssueToken("other/ada"), "must be at most 63 letters, digits and . _ @ -"),
         (RevokeToken("other/ada"), "must be at most 63 letters, digits and . _ @ -"),
     ],
-    ids=["gpus", "negative", "life", "up", "foreign", "revoke"],
+    ids=["gpus", "negative", "units", "life", "up", "foreign", "revoke"],
 )
 def test_what_is_beyond_its_bounds_is_refused_and_it_stays_connected(
     issuer: TlsClient, message: Message, words: str
