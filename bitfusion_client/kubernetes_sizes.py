@@ -6,6 +6,8 @@ A size is spelled by exactly one of:
   the keys of VMware's device plugin.
 - A key that explains itself: ``bitfusion.io/gpu-50: 2`` (2 GPUs × 50 %), ``bitfusion.io/gpu-8gib: 1`` or
   ``bitfusion.io/gpu-8000mib: 1``. One key is all that a form can write.
+- Such a key that brings a number of GPUs along, which the value multiplies: ``bitfusion.io/gpu-3x50: 2`` is
+  6 GPUs × 50 %, ``bitfusion.io/gpu-3x100: 1`` 3 whole ones.
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ from __future__ import annotations
 from bitfusion_client.decimals import plain_number, shift_point
 from bitfusion_client.errors import InvalidRequest, WrongKey
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.kubernetes_keys import size_of_key, unknown_key
+from bitfusion_client.kubernetes_keys import allowed_count, size_of_key, size_prefix, unknown_key
 from bitfusion_client.kubernetes_names import (
     RESOURCE_AMOUNT,
     RESOURCE_MEMORY,
     RESOURCE_PERCENT,
-    SIZE_PREFIX,
     is_size_resource,
 )
 from bitfusion_client.quantities import (
@@ -52,10 +53,10 @@ def parse_sizes(limits: Mapping[str, object]) -> GpuRequest | None:
     An amount of 0 is refused: whoever wants no GPU leaves the key out.
     """
     given = {name: limits[name] for name in sorted(limits) if is_size_resource(name)}
-    sizes: dict[str, tuple[float | None, int | None]] = {}
+    sizes: dict[str, tuple[int, float | None, int | None]] = {}
     for name in given:
         if name not in (RESOURCE_PERCENT, RESOURCE_MEMORY):
-            size = (None, None) if name == RESOURCE_AMOUNT else size_of_key(name)
+            size = (1, None, None) if name == RESOURCE_AMOUNT else size_of_key(name)
             if size is None:
                 raise unknown_key(name, given[name])
             sizes[name] = size
@@ -72,31 +73,35 @@ def parse_sizes(limits: Mapping[str, object]) -> GpuRequest | None:
     if not asked:
         return None
     name = asked[0]
-    count = quantity_to_count(given[name], name)
-    partial, memory_mib = sizes[name]
+    each, partial, memory_mib = sizes[name]
+    gpus = each * _count(name, given[name])
     if RESOURCE_PERCENT in pair:
         partial = _percent(given[RESOURCE_PERCENT])
     elif RESOURCE_MEMORY in pair:
         memory_mib = _memory(given[RESOURCE_MEMORY])
     try:
-        return GpuRequest(count, partial, memory_mib)
+        return GpuRequest(gpus, partial, memory_mib)
     except InvalidRequest as error:
-        key = name if error.field == "gpus" else (pair or [name])[0]
+        if error.field == "gpus":
+            raise InvalidRequest(name, given[name], allowed_count(name)) from None
+        key = (pair or [name])[0]
         raise InvalidRequest(key, given[key], error.allowed) from None
 
 
-def format_size(request: GpuRequest) -> tuple[dict[str, str], bool]:
+def format_size(request: GpuRequest, each: int = 1) -> tuple[dict[str, str], bool]:
     """The limits that spell the size of a request with one key, and whether they say it exactly.
 
+    `each` are the GPUs that the key brings along, a divisor of the request's; the value is how often.
     A fraction of a percent is rounded up. Filters, servers and the time limit have no place in limits.
     """
-    amount = str(request.gpus)
+    amount = str(request.gpus // each)
+    prefix = size_prefix(each)
     if request.memory_mib is not None:
-        return {SIZE_PREFIX + format_mib(request.memory_mib).lower() + "b": amount}, True
+        return {prefix + format_mib(request.memory_mib).lower() + "b": amount}, True
     if request.partial is None:
-        return {RESOURCE_AMOUNT: amount}, True
+        return {RESOURCE_AMOUNT if each == 1 else prefix + "100": amount}, True
     whole, _, fraction = shift_point(plain_number(request.partial), 2).partition(".")
-    return {f"{SIZE_PREFIX}{int(whole) + bool(fraction)}": amount}, not fraction
+    return {f"{prefix}{int(whole) + bool(fraction)}": amount}, not fraction
 
 
 def units(request: GpuRequest, total_mib: int | None = None) -> int:
@@ -119,6 +124,13 @@ def units(request: GpuRequest, total_mib: int | None = None) -> int:
         allowed = f"must be at most {total_mib} MiB, the memory of one GPU"
         raise InvalidRequest("memory_mib", request.memory_mib, allowed, RESOURCE_MEMORY)
     return -(-request.memory_mib * request.gpus * UNITS_PER_GPU // total_mib)
+
+
+def _count(name: str, value: object) -> int:
+    try:
+        return quantity_to_count(value, name)
+    except InvalidRequest:
+        raise InvalidRequest(name, value, allowed_count(name)) from None
 
 
 def _percent(value: object) -> float:

@@ -6,9 +6,9 @@ Admission and the hook show it in the form's error bar, the reconciler in an Eve
 from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.kubernetes_keys import allowed_count
 from bitfusion_client.kubernetes_names import SIZE_PREFIX
 from bitfusion_client.quantities import parse_quantity
-from bitfusion_client.request_rules import ALLOWED_GPUS
 
 NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
 WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."
@@ -24,7 +24,7 @@ def refusal(error: InvalidRequest) -> str:
 
 
 def _hint(error: InvalidRequest) -> str:
-    if error.next_step or error.allowed != ALLOWED_GPUS:
+    if error.next_step or error.allowed != allowed_count(error.field):
         return error.next_step
     if isinstance(error.value, str) and error.value.rstrip().endswith("%"):
         return WHOLE_GPUS

@@ -2,8 +2,9 @@
 
 Facts of the form (1.4 to 1.11): it reads ``gpus.readOnly`` and, under ``gpus.value``, ``num``, ``vendor`` and
 ``vendors`` with ``limitsKey`` and ``uiName``. The numbers are fixed in its page. ``limits[vendor] = num`` is
-all its backend writes, so a size must be one key whose value is the number of GPUs. Its list of notebooks
-adds up ``int()`` of all configured keys: one that holds an amount of memory makes the whole list an error.
+all its backend writes, so a size must be one key whose value is the number that was picked. Its list of
+notebooks adds up ``int()`` of all configured keys: one that holds an amount of memory makes the whole list an
+error.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ NO_NUMBER = "none"
 ROOT = "spawnerFormDefaults"
 
 ALLOWED_GPUS = (
-    "must be left out: users pick the number beside the size; only the size with default: true preselects one"
+    "must be left out: users pick the number beside the size; only the size with default: true preselects "
+    "one. GPUs that belong to the size itself are its number"
 )
-ALLOWED_NUMBER = "must be 1, 2, 4 or 8, the numbers the form has"
+ALLOWED_NUMBER = "must be 1, 2, 4 or 8, the numbers the form has; any other one can be the size's own number"
 ALLOWED_BLOCK = (
     "is written in a way that cannot be replaced safely (braces, an anchor or an alias); write it as a block"
 )
@@ -69,7 +71,7 @@ def form_gpus(sizes: SizeList, existing: Document | None = None) -> FormGpus:
     _check_labels(sizes, others)
     num, vendor = had.num, had.vendor
     if sizes.default is not None:
-        num, vendor = str(sizes.default.request.gpus), sizes.default.key
+        num, vendor = str(sizes.default.preselected), sizes.default.key
     elif vendor and vendor not in [item["limitsKey"] for item in others]:
         num, vendor = NO_NUMBER, ""
     keys = {item["limitsKey"] for item in ours}
@@ -229,7 +231,7 @@ def _is_ours(vendor: dict[str, object]) -> bool:
 
 def _check_numbers(sizes: SizeList) -> None:
     for place, size in zip(sizes.places, sizes.sizes, strict=True):
-        gpus = size.request.gpus
+        gpus = size.preselected
         if not size.default and gpus != 1:
             raise WrongFile(sizes.source, f"{place}: gpus", gpus, ALLOWED_GPUS)
         if gpus not in NUMBERS:

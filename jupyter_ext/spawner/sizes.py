@@ -11,23 +11,24 @@ from importlib import resources
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes_names import GROUP
-from bitfusion_client.kubernetes_request import request_to_kubernetes
+from bitfusion_client.kubernetes_sizes import format_size
 from bitfusion_client.quantities import parse_memory
 from bitfusion_client.request import GpuRequest
-from bitfusion_client.request_rules import ALLOWED_GPUS
+from bitfusion_client.request_rules import ALLOWED_GPUS, MOST_GPUS
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import Document
 
 LONGEST_LABEL = 60
 LONGEST_KEY = 63  # of a resource name's part after the slash, as Kubernetes has it
 
-SIZE_FIELDS = ("label", "share", "memory", "default", "gpus")
+SIZE_FIELDS = ("label", "number", "share", "memory", "default", "gpus")
 VENDOR_FIELDS = ("label", "key")
 FILE_FIELDS = ("sizes", "other_vendors")
 
 ALLOWED_LABEL = f"must be one line of text, at most {LONGEST_LABEL} characters"
 ALLOWED_SHARE = "must be a whole number of percent from 1 % to 100 %"
 ALLOWED_MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
+ALLOWED_TOGETHER = f"makes more than {MOST_GPUS} GPUs with this size's number"
 ALLOWED_DEFAULT = "must be true or false"
 ALLOWED_ONE_DEFAULT = "can be true for one size only; so it is in "
 ALLOWED_EITHER = "cannot stand beside share: a size is either a share or an amount of memory"
@@ -41,16 +42,25 @@ ALLOWED_PAIR_KEY = (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size: what users read, and what they then ask for, with the number of GPUs as it is preselected."""
+    """One size: what users read, and what they then ask for, with the number of GPUs as it is preselected.
+
+    `number` of the GPUs belong to the size itself; the form's number, `preselected`, multiplies them.
+    """
 
     label: str
     request: GpuRequest
     default: bool = False
+    number: int = 1
 
     @property
     def key(self) -> str:
-        """The resource name that says this size by itself, ``bitfusion.io/gpu-50``."""
-        return next(iter(request_to_kubernetes(self.request).limits))
+        """The resource name that says this size by itself, ``bitfusion.io/gpu-50`` or ``gpu-3x50``."""
+        return next(iter(format_size(self.request, self.number)[0]))
+
+    @property
+    def preselected(self) -> int:
+        """The number in the form."""
+        return self.request.gpus // self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +145,20 @@ def _size(document: Document, place: str, index: int, entry: object) -> Size:
         if "share" in data:
             raise WrongFile(source, f"{place}: memory", memory, ALLOWED_EITHER)
         memory_mib = _memory(source, place, memory)
-    gpus = data.get("gpus", 1)
-    if not isinstance(gpus, int):
-        raise WrongFile(source, f"{place}: gpus", gpus, ALLOWED_GPUS)
+    number, gpus = (_count(source, place, name, data.get(name, 1)) for name in ("number", "gpus"))
+    if number * gpus > MOST_GPUS:
+        raise WrongFile(source, f"{place}: gpus", gpus, ALLOWED_TOGETHER)
     try:
-        request = GpuRequest(gpus, partial, memory_mib)
-    except InvalidRequest as error:
-        if error.field == "gpus":
-            raise WrongFile(source, f"{place}: gpus", gpus, ALLOWED_GPUS) from None
+        request = GpuRequest(number * gpus, partial, memory_mib)
+    except InvalidRequest:
         raise WrongFile(source, f"{place}: memory", memory, ALLOWED_MEMORY) from None
-    return Size(label, request, default)
+    return Size(label, request, default, number)
+
+
+def _count(source: str, place: str, field: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_GPUS:
+        raise WrongFile(source, f"{place}: {field}", value, ALLOWED_GPUS)
+    return value
 
 
 def _percent(source: str, place: str, share: object) -> int:

@@ -12,6 +12,9 @@ from bitfusion_client.kubernetes_sizes import units
 from bitfusion_client.request import GpuRequest
 from tests.client.size_words import AMOUNT, COUNT, KEYS, MEMORY, PERCENT, QUANTITY
 
+WRONG_NUMBERS = ("0x50", "x50", "3x0", "3x101", "1025x50", "9999999999999999x5", "3xgib", "3x50x2", "-3x50x")
+THREES = "must be a whole number from 1 to 341, each of 3 GPUs"
+
 
 @pytest.mark.parametrize(
     ("limits", "request_"),
@@ -27,6 +30,16 @@ from tests.client.size_words import AMOUNT, COUNT, KEYS, MEMORY, PERCENT, QUANTI
         ({"bitfusion.io/gpu-100": "1"}, GpuRequest(1, 1.0)),
         ({"bitfusion.io/gpu-8gib": "1"}, GpuRequest(memory_mib=8192)),
         ({"bitfusion.io/gpu-8000mib": "3"}, GpuRequest(3, memory_mib=8000)),
+        # a number in the key, which the value multiplies
+        ({"bitfusion.io/gpu-3x50": "1"}, GpuRequest(3, 0.5)),
+        ({"bitfusion.io/gpu-3x50": 2}, GpuRequest(6, 0.5)),
+        ({"bitfusion.io/gpu-3x8gib": "1"}, GpuRequest(3, memory_mib=8192)),
+        ({"bitfusion.io/gpu-3x8000mib": "1"}, GpuRequest(3, memory_mib=8000)),
+        ({"bitfusion.io/gpu-3x100": "1"}, GpuRequest(3)),
+        ({"bitfusion.io/gpu-3x100": "2"}, GpuRequest(6)),
+        ({"bitfusion.io/gpu-50x3": "1"}, GpuRequest(50, 0.03)),
+        ({"bitfusion.io/gpu-1024x1": "1"}, GpuRequest(1024, 0.01)),
+        ({"bitfusion.io/gpu-3x50": "341"}, GpuRequest(1023, 0.5)),
         ({"cpu": "500m", "memory": "1Gi", "bitfusion.io/gpu-50": "1"}, GpuRequest(1, 0.5)),
         # nothing asked for
         ({}, None),
@@ -127,7 +140,31 @@ def test_limits(limits: Any, request_: GpuRequest) -> None:
         ),
         *(
             ({f"bitfusion.io/gpu-{key}": "1"}, f"bitfusion.io/gpu-{key}", f"bitfusion.io/gpu-{key} {KEYS}")
-            for key in ("101", "gib", "foo", "0", "000", "8tib", "50-50")
+            for key in ("101", "gib", "foo", "0", "000", "8tib", "50-50", *WRONG_NUMBERS)
+        ),
+        (
+            {"bitfusion.io/gpu-3x50": "1", "bitfusion.io/gpu-50": "1"},
+            "bitfusion.io/gpu-50",
+            "bitfusion.io/gpu-50 is a second size beside bitfusion.io/gpu-3x50",
+        ),
+        (
+            {"bitfusion.io/gpu-3x50": "1", PERCENT: "50"},
+            PERCENT,
+            f"{PERCENT} is a second size beside bitfusion.io/gpu-3x50",
+        ),
+        *(
+            (
+                {"bitfusion.io/gpu-3x50": value},
+                "bitfusion.io/gpu-3x50",
+                f'Invalid value "{value}" for bitfusion.io/gpu-3x50: {THREES}',
+            )
+            for value in ("0", "342", "0.5", "two", "-1", "9" * 64, "9" * 65)
+        ),
+        (
+            {"bitfusion.io/gpu-3x999999999999999gib": "1"},
+            "bitfusion.io/gpu-3x999999999999999gib",
+            'Invalid value "1" for bitfusion.io/gpu-3x999999999999999gib: '
+            "must be a whole number of MiB, at least 1",
         ),
         (
             {"bitfusion.io/gpu-999999999999999gib": "1"},

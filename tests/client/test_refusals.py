@@ -12,6 +12,8 @@ from bitfusion_client.refusals import refusal
 
 AMOUNT = "bitfusion.io/gpu-amount"
 COUNT = "must be a whole number from 1 to 1024"
+THREE_HALVES = "bitfusion.io/gpu-3x50"
+THREES = "must be a whole number from 1 to 341, each of 3 GPUs"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,26 @@ COUNT = "must be a whole number from 1 to 1024"
         (
             {"bitfusion.io/gpu-x": "1"},
             "bitfusion.io/gpu-x is no size of Bitfusion; there are gpu-amount (with gpu-percent or "
-            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. "
+            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at "
+            "once: gpu-3x50. If the form offers this one, its administrator has to correct the list.",
+        ),
+        (
+            {THREE_HALVES: "0"},
+            f'Invalid value "0" for {THREE_HALVES}: {THREES}. '
+            "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+        ),
+        (
+            {THREE_HALVES: "400"},
+            f'Invalid value "400" for {THREE_HALVES}: {THREES}.',
+        ),
+        (
+            {THREE_HALVES: "0.5"},
+            f'Invalid value "0.5" for {THREE_HALVES}: {THREES}. '
+            "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+        ),
+        (
+            {"bitfusion.io/gpu-1x50": "1"},
+            "bitfusion.io/gpu-1x50 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? "
             "If the form offers this one, its administrator has to correct the list.",
         ),
         (

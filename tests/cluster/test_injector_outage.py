@@ -55,7 +55,8 @@ def test_notebooks_start_within_seconds_of_the_injectors_return(
     cluster: Cluster, injector: Installation, kubeflow: Kubeflow, seconds: float
 ) -> None:
     room = Room(cluster)
-    names = ["one", "two", "three"]
+    sizes = {"one": TWO, "two": TWO, "three": {"bitfusion.io/gpu-3x50": "1"}}
+    names = list(sizes)
     with (
         our_controller(cluster) as ours,
         cluster.node_stub(room.namespace),
@@ -63,8 +64,8 @@ def test_notebooks_start_within_seconds_of_the_injectors_return(
     ):
         injector.started().process.kill()
         deadline = Deadline(30)
-        for name in names:
-            room.create(name, limits=TWO)
+        for name, size in sizes.items():
+            room.create(name, limits=size)
         room.create("plain")
         unrelated(room)
         with pytest.raises(Refused, match=r'failed calling webhook "pods\.bitfusion\.io"'):
@@ -95,7 +96,8 @@ def test_notebooks_start_within_seconds_of_the_injectors_return(
         )
         # one notebook was tried at a time
         assert tried <= (time.monotonic() - began) / 4 + len(names)
-        limits = room.running_pod("one")["spec"]["containers"][0]["resources"]["limits"]
-        assert {name: size for name, size in limits.items() if "bitfusion" in name} == {
-            "bitfusion.io/gpu": "200"
-        }
+        for name, units in (("one", "200"), ("three", "150")):
+            limits = room.running_pod(name)["spec"]["containers"][0]["resources"]["limits"]
+            assert {key: size for key, size in limits.items() if "bitfusion" in key} == {
+                "bitfusion.io/gpu": units
+            }

@@ -33,6 +33,7 @@ SIZES = {
     "two GPUs": {"bitfusion.io/gpu-amount": "2"},
     "half a GPU": {"bitfusion.io/gpu-50": "1"},
     "8 GiB": {"bitfusion.io/gpu-8gib": "1"},
+    "three halves": {"bitfusion.io/gpu-3x50": "1"},
 }
 # By kubectl also in words that are no choice of the form; and the form of 1.4 to 1.6 posts a number.
 MORE_SIZES = {

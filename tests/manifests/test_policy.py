@@ -60,14 +60,33 @@ def test_policy_and_webhook_refuse_the_same_annotations(
 @pytest.mark.parametrize("name", LOOKALIKES)
 def test_policy_and_webhook_suggest_the_same_size(judge: Judge, name: str) -> None:
     body = notebook("nb", {f"bitfusion.io/{name}": "1"})
-    suggested = [
-        re.search(r"[dD]id you mean (\S+)\?", words or "")
-        for words in (judge.policy(body), judge.webhook(body))
-    ]
-    ours, theirs = (found and found[1] for found in suggested)
+    ours, theirs = suggested(judge.policy(body)), suggested(judge.webhook(body))
     assert ours == theirs
     if ours:
         assert judge.webhook(notebook("nb", {ours: "1"})) is None or ours.endswith(("percent", "memory"))
+
+
+def suggested(words: str | None) -> str | None:
+    """The key that a refusal says was meant."""
+    found = re.search(r"[dD]id you mean (\S+)\?", words or "")
+    return found and found[1]
+
+
+WORDS = (
+    *("1", "3", "0", "50", "100", "101", "8", "1024", "1025", "x", "x", "x", "X", "*", "×"),
+    *("gib", "mib", "Gi", "GB", "%", "-", "_", "half", "0.5"),
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=6).map("".join), st.sampled_from(["1", "341", "342", "1024"])
+)
+def test_policy_and_webhook_take_any_key_alike(judge: Judge, key: str, value: str) -> None:
+    body = notebook("nb", {GPU + key: value})
+    ours, theirs = judge.policy(body), judge.webhook(body)
+    assert (ours is None) == (theirs is None)
+    assert suggested(ours) == suggested(theirs)
 
 
 PARTS = st.dictionaries(
@@ -145,8 +164,20 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         (
             {f"{GPU}foo": "1"},
             '"bitfusion.io/gpu-foo" is not a Bitfusion size. There are bitfusion.io/gpu-amount (whole GPUs), '
-            "bitfusion.io/gpu-1 to gpu-100 (percent of each GPU), and memory of each GPU as in "
-            "bitfusion.io/gpu-8gib or gpu-8000mib.",
+            "bitfusion.io/gpu-1 to gpu-100 (percent of each GPU), memory of each GPU as in "
+            "bitfusion.io/gpu-8gib or gpu-8000mib, and 2 to 1024 GPUs at once as in gpu-3x50.",
+        ),
+        (
+            {f"{GPU}1x50": "1"},
+            '"bitfusion.io/gpu-1x50" is not a Bitfusion size. Did you mean bitfusion.io/gpu-50?',
+        ),
+        (
+            {f"{GPU}3x50": "0"},
+            "0 Bitfusion GPUs (bitfusion.io/gpu-3x50) cannot be had. Choose 1 or more, or no GPU at all.",
+        ),
+        (
+            {f"{GPU}3x50": "400"},
+            '"bitfusion.io/gpu-3x50" is 3 Bitfusion GPUs at once, of which there can be 1 to 341, not "400".',
         ),
         (
             {f"{GPU}050": "1"},

@@ -39,6 +39,10 @@ VMWARE = InjectorSettings((ClientRule("*", "*", "vmware", "packages:1", "p.deb")
         ({"bitfusion.io/gpu-8gib": "1"}, None, "51"),  # 8192 of 16160 MiB are 50.7 %
         ({"bitfusion.io/gpu-8gib": "2"}, None, "102"),
         ({"bitfusion.io/gpu-16160mib": "1"}, None, "100"),
+        ({"bitfusion.io/gpu-3x50": "1"}, None, "150"),
+        ({"bitfusion.io/gpu-3x50": "2"}, None, "300"),
+        ({"bitfusion.io/gpu-3x100": "1"}, None, "300"),
+        ({"bitfusion.io/gpu-2x8gib": "1"}, None, "102"),
     ],
 )
 def test_units_are_percent_times_gpus_rounded_up(sizes: Any, request_: str | None, units: str) -> None:

@@ -83,10 +83,17 @@ def of_notebook(room: Room, name: str, **fields: Any) -> Object:
     return made
 
 
-def test_a_pod_that_asks_gets_its_client_and_its_units(cluster: Cluster, injector: Injector) -> None:
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [(HALF, "50"), ({"bitfusion.io/gpu-3x50": "1"}, "150"), ({"bitfusion.io/gpu-3x100": "2"}, "600")],
+    ids=["half", "three halves", "twice three"],
+)
+def test_a_pod_that_asks_gets_its_client_and_its_units(
+    cluster: Cluster, injector: Injector, size: Object, wanted: str
+) -> None:
     room = Room(cluster)
-    made = create(room, pod(container(HALF)))
-    assert units(made) == "50"
+    made = create(room, pod(container(size)))
+    assert units(made) == wanted
     assert made["spec"]["initContainers"][0]["name"] == "bitfusion-client"
     assert made["metadata"]["annotations"]["auto-management/status"] == "injected"
 

@@ -124,6 +124,7 @@ def test_sizes_that_are_gone_from_the_list_are_told() -> None:
     assert [item["limitsKey"] for item in form.vendors] == ["a/b", "bitfusion.io/gpu-50"]
 
 
+THREES = "sizes:\n- {label: B, number: 3, share: 50 %, default: true}\n"
 DEFAULT_TWO = "sizes:\n- {label: B, share: 50 %, default: true, gpus: 2}\n"
 
 
@@ -139,6 +140,8 @@ DEFAULT_TWO = "sizes:\n- {label: B, share: 50 %, default: true, gpus: 2}\n"
         (HALF, '"2"', "bitfusion.io/gpu-25", ("none", "")),
         (HALF + "other_vendors: []", '"2"', "nvidia.com/gpu", ("none", "")),
         (DEFAULT_TWO, '"none"', '""', ("2", "bitfusion.io/gpu-50")),
+        (THREES, '"none"', '""', ("1", "bitfusion.io/gpu-3x50")),
+        (THREES.replace("default", "gpus: 4, default"), '"none"', '""', ("4", "bitfusion.io/gpu-3x50")),
         (DEFAULT_TWO, '"4"', "nvidia.com/gpu", ("2", "bitfusion.io/gpu-50")),
     ],
 )
@@ -269,11 +272,13 @@ def test_a_file_that_cannot_be_changed_safely_is_refused(config: str, message: s
         (
             "sizes:\n- {label: B, gpus: 2}",
             'sizes.yaml, size 1 (line 2): gpus "2" must be left out: users pick the number beside the size; '
-            "only the size with default: true preselects one",
+            "only the size with default: true preselects one. GPUs that belong to the size itself are its "
+            "number",
         ),
         (
             "sizes:\n- {label: B, gpus: 3, default: true}",
-            'sizes.yaml, size 1 (line 2): gpus "3" must be 1, 2, 4 or 8, the numbers the form has',
+            'sizes.yaml, size 1 (line 2): gpus "3" must be 1, 2, 4 or 8, the numbers the form has; any other '
+            "one can be the size's own number",
         ),
     ],
 )
@@ -287,6 +292,8 @@ def test_a_number_that_the_form_does_not_have_is_refused(sizes: str, message: st
             st.integers(1, 99).map(lambda share: f"share: {share} %"),
             st.integers(1, 4096).map(lambda mib: f"memory: {mib}Mi"),
             st.just("gpus: 1"),
+            st.integers(2, 1024).map(lambda number: f"number: {number}"),
+            st.integers(2, 1024).map(lambda number: f"number: {number}\n  share: 50"),
         ),
         min_size=1,
         max_size=8,

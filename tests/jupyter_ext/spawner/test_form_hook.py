@@ -47,6 +47,8 @@ ASKING = [
     (chosen("bitfusion.io/gpu-amount", 2), UBUNTU_22),
     (chosen("bitfusion.io/gpu-50", "1"), UBUNTU_22),
     (chosen("bitfusion.io/gpu-8gib", "4", image=OLD_IMAGE), UBUNTU_20),
+    (chosen("bitfusion.io/gpu-3x50", "1"), UBUNTU_22),
+    (chosen("bitfusion.io/gpu-3x8gib", "2"), UBUNTU_22),
     (
         chosen("bitfusion.io/gpu-50", "1", image="mirror.example/team/lab:v3"),
         {**INJECTED, "bitfusion-client/os": "centos8", "bitfusion-client/version": "401"},
@@ -74,8 +76,8 @@ THEIRS = [
 ]
 NO_SIZE = (
     "is no size of Bitfusion; there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
-    "(percent), gpu-8gib and gpu-8000mib. If the form offers this one, its administrator has to correct the "
-    "list."
+    "(percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at once: gpu-3x50. If the form offers this "
+    "one, its administrator has to correct the list."
 )
 REFUSED = [
     (
@@ -94,6 +96,16 @@ REFUSED = [
     (
         chosen("bitfusion.io/gpu-101", "1"),
         f"bitfusion.io/gpu-101 {NO_SIZE}",
+    ),
+    (
+        chosen("bitfusion.io/gpu-1x50", "1"),
+        "bitfusion.io/gpu-1x50 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? If the form offers "
+        "this one, its administrator has to correct the list.",
+    ),
+    (
+        chosen("bitfusion.io/gpu-512x50", "4"),
+        'Invalid value "4" for bitfusion.io/gpu-512x50: must be a whole number from 1 to 2, each of 512 '
+        "GPUs.",
     ),
     (
         chosen("bitfusion.io/gpu", "100"),  # the unit that is counted, never a request

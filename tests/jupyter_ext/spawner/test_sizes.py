@@ -67,6 +67,12 @@ def test_other_vendors_and_the_default_are_read() -> None:
         ("memory: 8 GiB", "gpu-8gib"),
         ("memory: 8000M", "gpu-7629mib"),
         ("memory: 1Ti", "gpu-1024gib"),
+        ("number: 1", "gpu-amount"),
+        ("number: 3", "gpu-3x100"),
+        ("number: 3\n  share: 50 %", "gpu-3x50"),
+        ("number: 3\n  share: 100 %", "gpu-3x100"),
+        ("number: 3\n  memory: 8Gi", "gpu-3x8gib"),
+        ("number: 1024\n  memory: 8000M", "gpu-1024x7629mib"),
     ],
 )
 def test_a_size_has_one_key_that_says_it(size: str, key: str) -> None:
@@ -82,7 +88,7 @@ SHARE = "must be a whole number of percent from 1 % to 100 %"
 MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
 LABEL = "must be one line of text, at most 60 characters"
 GPUS = "must be a whole number from 1 to 1024"
-FIELDS = "is no field; fields are label, share, memory, default, gpus"
+FIELDS = "is no field; fields are label, number, share, memory, default, gpus"
 MAPPING = "must be a mapping with these fields:"
 EITHER = "cannot stand beside share: a size is either a share or an amount of memory"
 ONE_DEFAULT = "can be true for one size only; so it is in size 1 (line 2)"
@@ -117,11 +123,22 @@ MISTAKES = {
     ONE + "gpus: two": f'{FIRST}: gpus "two" {GPUS}',
     ONE + "gpus: true": f'{FIRST}: gpus "true" {GPUS}',
     ONE + "gpus:": f"{FIRST}: gpus {GPUS}",
+    **{
+        ONE + f"number: {value}": f'{FIRST}: number "{shown}" {GPUS}'
+        for value, shown in (("0", "0"), ("1025", "1025"), ("1.5", "1.5"), ("3x", "3x"), ("true", "true"))
+    },
+    ONE + "number:": f"{FIRST}: number {GPUS}",
+    ONE + "gpus: 1025": f'{FIRST}: gpus "1025" {GPUS}',
+    ONE + "number: 400\n  gpus: 4": (f'{FIRST}: gpus "4" makes more than 1024 GPUs with this size\'s number'),
+    ONE + "number: 3\n  memory: 9Ei": f'{FIRST}: memory "9Ei" {MEMORY}',
+    ONE + "number: 3\n- label: C\n  number: 3\n  share: 100 %": (
+        f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-3x100; {ONCE}'
+    ),
     ONE + "default: 1": f'{FIRST}: default "1" must be true or false',
     ONE + "default: true\n- {label: C, share: 5, default: true}": f'{SECOND}: default "true" {ONE_DEFAULT}',
     ONE + "shares: 50 %": f'sizes.yaml, size 1 (line 3): "shares" {FIELDS}',
     ONE + "8: 8": f'{FIRST}: "8" {FIELDS}',
-    "sizes:\n- BITFUSION": f'{FIRST}: "BITFUSION" {MAPPING} label, share, memory, default, gpus',
+    "sizes:\n- BITFUSION": f'{FIRST}: "BITFUSION" {MAPPING} label, number, share, memory, default, gpus',
     "sizes:\n- share: 50 %": f"{FIRST} has no label",
     "sizes:\n- label: 8": f'{FIRST}: label "8" {LABEL}',
     "sizes:\n- label: yes": f'{FIRST}: label "true" {LABEL}',
@@ -203,9 +220,13 @@ SIZES: st.SearchStrategy[dict[str, object]] = st.one_of(
     st.integers(1, 100).map(lambda share: {"share": f"{share} %"}),
     st.integers(1, 1 << 20).map(lambda mib: {"memory": f"{mib}Mi"}),
 )
+NUMBERS: st.SearchStrategy[dict[str, object]] = st.one_of(
+    st.just({}), st.integers(1, 341).map(lambda number: {"number": number})
+)
+NUMBERED = st.builds(lambda size, number: {**size, **number}, SIZES, NUMBERS)
 
 
-@given(st.lists(st.tuples(LABELS, SIZES), min_size=1, max_size=6))
+@given(st.lists(st.tuples(LABELS, NUMBERED), min_size=1, max_size=6))
 def test_what_is_read_is_what_was_written(entries: list[tuple[str, dict[str, str]]]) -> None:
     data = {"sizes": [{"label": label, **size} for label, size in entries]}
     text = yaml.safe_dump(data, allow_unicode=True)
@@ -217,7 +238,7 @@ def test_what_is_read_is_what_was_written(entries: list[tuple[str, dict[str, str
     assert [size.label for size in sizes.sizes] == [label.strip() for label, _ in entries]
     for size in sizes.sizes:
         assert request_from_kubernetes({size.key: "3"}) == GpuRequest(
-            3, size.request.partial, size.request.memory_mib
+            3 * size.number, size.request.partial, size.request.memory_mib
         )
 
 
@@ -236,7 +257,18 @@ TREES = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["sizes", "other_vendors", "label", "share", "memory", "gpus", "default", "key", "x"]
+                [
+                    "sizes",
+                    "other_vendors",
+                    "label",
+                    "share",
+                    "memory",
+                    "number",
+                    "gpus",
+                    "default",
+                    "key",
+                    "x",
+                ]
             ),
             inner,
             max_size=4,

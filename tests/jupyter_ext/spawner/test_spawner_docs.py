@@ -34,7 +34,7 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_list_on_the_page_is_the_example() -> None:
-    listed, others = blocks("yaml")
+    listed, others, _ = blocks("yaml")
     assert yaml.safe_load(listed) == yaml.safe_load(example())
     uncommented = re.sub(r"^#(?=other_vendors:|-|  key)", "", example(), flags=re.MULTILINE)
     assert yaml.safe_load(others)["other_vendors"] == yaml.safe_load(uncommented)["other_vendors"][:1]
@@ -43,6 +43,11 @@ def test_the_list_on_the_page_is_the_example() -> None:
 def test_the_table_on_the_page_is_the_commands() -> None:
     sizes = parse_sizes(parse_document(example(), "sizes.yaml"))
     assert blocks("text")[0] == "\n".join(summary(sizes, form_gpus(sizes))[:-2]) + "\n"
+
+
+def test_sizes_with_a_number_are_shown_as_on_the_page() -> None:
+    sizes = parse_sizes(parse_document(example() + blocks("yaml")[2], "sizes.yaml"))
+    assert "\n" + blocks("text")[2] in "\n".join(summary(sizes, form_gpus(sizes)))
 
 
 def test_the_picture_shows_the_sizes_of_the_example() -> None:
@@ -112,6 +117,7 @@ def offered(cluster: Cluster) -> tuple[list[str], dict[str, object]]:
 
 
 OURS = ["BITFUSION", "BITFUSION 50 %", "BITFUSION 25 %", "BITFUSION 8 GiB"]
+NUMBERED = ["BITFUSION 3 × 50 %", "BITFUSION 3"]
 
 
 def test_the_page_can_be_followed_word_by_word(shell: Path, cluster: Cluster) -> None:
@@ -128,15 +134,15 @@ def test_the_page_can_be_followed_word_by_word(shell: Path, cluster: Cluster) ->
     assert offered(cluster)[0] == ["NVIDIA", "AMD", *OURS]
 
     with (shell / "sizes.yaml").open("a") as file:
-        file.write("other_vendors: []\n")
+        file.write(blocks("yaml")[2] + "other_vendors: []\n")
     run(shell, patched)
     vendors, container = offered(cluster)
-    assert vendors == OURS
+    assert vendors == [*OURS, *NUMBERED]
     assert "GUNICORN_CMD_ARGS" not in str(container)
 
     run(shell, hook)
     vendors, container = offered(cluster)
-    assert vendors == OURS
+    assert vendors == [*OURS, *NUMBERED]
     assert "--config /etc/bitfusion/bitfusion_form_hook.py" in str(container["env"])
 
     # taking it away again: Kubeflow's folder, without ours

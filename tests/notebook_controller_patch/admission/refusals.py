@@ -15,7 +15,7 @@ PERCENTS = "must be a whole number from 1 to 100."
 LIST = "If the form offers this one, its administrator has to correct the list."
 KNOWN = (
     "is no size of Bitfusion; there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
-    f"(percent), gpu-8gib and gpu-8000mib. {LIST}"
+    f"(percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at once: gpu-3x50. {LIST}"
 )
 
 # limits, annotations, and the message or what it begins with

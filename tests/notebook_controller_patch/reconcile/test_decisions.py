@@ -376,7 +376,8 @@ def test_what_waits_stays_told_while_there_is_no_statefulset() -> None:
         (
             {"bitfusion.io/gpu-500": "1"},
             "bitfusion.io/gpu-500 is no size of Bitfusion; there are gpu-amount (with gpu-percent or "
-            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib. If the form offers this one, "
+            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib, also for 2 to "
+            "1024 GPUs at once: gpu-3x50. If the form offers this one, "
             "its administrator has to correct the list.",
         ),
     ],
