@@ -29,6 +29,7 @@ ALLOWED_LABEL = f"must be one line of text, at most {LONGEST_LABEL} characters"
 ALLOWED_SHARE = "must be a whole number of percent from 1 % to 100 %"
 ALLOWED_MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
 ALLOWED_TOGETHER = f"makes more than {MOST_GPUS} GPUs with this size's number"
+ALLOWED_NUMBERED = "; write number in place of gpus to make it a size of its own"
 ALLOWED_DEFAULT = "must be true or false"
 ALLOWED_ONE_DEFAULT = "can be true for one size only; so it is in "
 ALLOWED_EITHER = "cannot stand beside share: a size is either a share or an amount of memory"
@@ -194,20 +195,23 @@ def _vendor(document: Document, index: int, entry: object) -> Vendor:
 def _check_together(
     document: Document, places: tuple[str, ...], sizes: tuple[Size, ...], vendors: tuple[Vendor, ...]
 ) -> None:
-    entries = [(place, size.label, size.key) for place, size in zip(places, sizes, strict=True)]
+    entries = [
+        (place, size.label, size.key, ALLOWED_NUMBERED if size.preselected > 1 else "")
+        for place, size in zip(places, sizes, strict=True)
+    ]
     for index, vendor in enumerate(vendors):
         place = _place(document, "other vendor", "other_vendors", index)
-        entries.append((place, vendor.label, vendor.key))
+        entries.append((place, vendor.label, vendor.key, ""))
     labels: dict[str, str] = {}
     keys: dict[str, str] = {}
-    for place, label, key in entries:
+    for place, label, key, advice in entries:
         read = as_read(label)
         if read in labels:
             allowed = f"is the label of {labels[read]} too; users could not tell them apart"
             raise WrongFile(document.source, f"{place}: label", label, allowed)
         if key in keys:
             same = "the same size as" if key.startswith(GROUP) else "the same key as"
-            allowed = f"has {same} {keys[key]}: {key}; the form can offer it once"
+            allowed = f"has {same} {keys[key]}: {key}; the form can offer it once{advice}"
             raise WrongFile(document.source, f"{place}:", label, allowed)
         labels[read] = keys[key] = place
     defaults = [place for place, size in zip(places, sizes, strict=True) if size.default]

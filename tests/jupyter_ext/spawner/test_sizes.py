@@ -151,6 +151,10 @@ MISTAKES = {
     ONE + "memory: 8Gi\n- label: C\n  memory: 8192Mi": (
         f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-8gib; {ONCE}'
     ),
+    ONE + "share: 50 %\n- {label: C, share: 50 %, gpus: 3}": (
+        f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-50; {ONCE}; '
+        "write number in place of gpus to make it a size of its own"
+    ),
     ONE + "gpus: 1\n- label: C\n  share: 100 %": (
         f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-amount; {ONCE}'
     ),
