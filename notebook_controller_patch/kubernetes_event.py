@@ -14,7 +14,13 @@ _LONGEST_PREFIX = 200  # of the object's name in the Event's, which may have 253
 
 
 def event_object(
-    about: Mapping[str, str], kind: str, reason: str, message: str, component: str, replica: str = ""
+    about: Mapping[str, str],
+    kind: str,
+    reason: str,
+    message: str,
+    component: str,
+    replica: str = "",
+    one_for_its_reason: bool = False,
 ) -> dict[str, Any]:
     """The Event to be created, in the namespace of what it is about.
 
@@ -28,8 +34,9 @@ def event_object(
         message: For people; shortened where it is too long.
         component: Which of our programs says it.
         replica: Which of its replicas.
+        one_for_its_reason: The name does not follow from the message, for one whose numbers change.
     """
-    content = "\0".join((about["uid"], reason, message))
+    content = "\0".join((about["uid"], reason, *(() if one_for_its_reason else (message,))))
     name = f"{about['name'][:_LONGEST_PREFIX]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if len(message) > LONGEST_MESSAGE:

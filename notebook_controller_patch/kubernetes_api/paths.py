@@ -5,6 +5,8 @@ from __future__ import annotations
 NOTEBOOKS = "/apis/kubeflow.org/v1/notebooks"  # of all namespaces
 STATEFULSETS = "/apis/apps/v1/statefulsets"  # of all namespaces
 NAMESPACES = "/api/v1/namespaces"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"  # of all namespaces
 EVENTS = "/api/v1/events"  # of all namespaces
 
 

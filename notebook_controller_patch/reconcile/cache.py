@@ -44,6 +44,10 @@ class Cache(Generic[R]):
         """The keys of all records, as of now."""
         return list(self._records)
 
+    def records(self) -> list[R]:
+        """All records, as of now."""
+        return list(self._records.values())
+
     def __len__(self) -> int:
         return len(self._records)
 

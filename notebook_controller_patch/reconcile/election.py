@@ -41,12 +41,15 @@ class LeaseTimes:
         renew_within: How long its holder leads after its last renewal.
         retry: Pause between two rounds.
         timeout: Of one request: to connect, and between two pieces of the answer.
+        long_over: A replica that has just started takes a Lease at once whose last renewal is so many
+            durations old by its own clock. Infinite: it always waits, as for a holder whose clock is behind.
     """
 
     duration: float = 7.0
     renew_within: float = 5.0
     retry: float = 1.0
     timeout: Timeout = (1.5, 2.5)
+    long_over: float = LONG_OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ class Election:
             self._seen, self._seen_at = seen, now
         duration = spec.get("leaseDurationSeconds")
         seconds = float(duration) if isinstance(duration, (int, float)) else self._times.duration
-        if is_first and self._now() - _seconds_of(renewed, self._now()) >= LONG_OVER * seconds:
+        if is_first and self._now() - _seconds_of(renewed, self._now()) >= self._times.long_over * seconds:
             return True
         return now - self._seen_at >= seconds
 

@@ -1,0 +1,183 @@
+"""Carries out what is decided: keeps units, lifts gates, takes back, sends back. One thread, one term.
+
+Nothing here waits for another pod: a request that fails is tried again later, and what it may have done
+counts until the cache shows otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bitfusion_device_plugin.queue import metrics as m
+from bitfusion_device_plugin.queue import words
+from bitfusion_device_plugin.queue.context import TIMEOUT, NotLeading, QueueContext
+from bitfusion_device_plugin.queue.decisions import Decision, Knowledge, decide
+from bitfusion_device_plugin.queue.pending_writes import PendingWrites
+from bitfusion_device_plugin.queue.pod_patches import delete_options, keep_patch, lift_patch, wait_patch
+from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
+from bitfusion_device_plugin.queue.pool_units import NodeUnits, pool_size
+from bitfusion_device_plugin.queue.stuck_pods import StuckPods
+from bitfusion_device_plugin.queue.teller import Teller
+from notebook_controller_patch.kubernetes_api.errors import (
+    ApiError,
+    ApiFailure,
+    Conflict,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
+from notebook_controller_patch.kubernetes_api.paths import pod_path
+from notebook_controller_patch.kubernetes_event import NORMAL, WARNING
+from notebook_controller_patch.reconcile.cache import Cache
+
+MOST_LIFTS = 16  # in one step, so that every few are decided anew
+SOON_S = 0.5  # until the next look while something is under way
+LATER_S = 10.0
+LONGEST_PAUSE_S = 60.0  # that a server's Retry-After is believed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What the watches fill."""
+
+    pods: Cache[QueuedPod]
+    nodes: Cache[NodeUnits]
+
+
+class QueueLeader:
+    """Made anew for each term, so that nothing is carried over but what stands in the pods.
+
+    Args:
+        gates: Whether the cluster has scheduling gates; without them pods are only counted.
+    """
+
+    def __init__(self, context: QueueContext, caches: Caches, teller: Teller, gates: bool = True) -> None:
+        self._context = context
+        self._caches = caches
+        self._teller = teller
+        self._gates = gates
+        self._pending = PendingWrites()
+        self._stuck = StuckPods(context.stuck_after_s)
+        self._paused_until = 0.0
+
+    def step(self) -> float:
+        """Look at everything once and do what is to be done; seconds to the next look at the latest.
+
+        Raises NotLeading.
+        """
+        context, now = self._context, self._context.clock()
+        if not context.leading():
+            raise NotLeading
+        pods = self._caches.pods.records()
+        pool = pool_size(self._caches.nodes.records())
+        context.accounts.look(pods, now)
+        if not self._gates:
+            self._show(pods, pool, decide(pods, pool))
+            return LATER_S
+        self._pending.settle(pods)
+        known = Knowledge(self._pending.reserved(), self._stuck.look(pods, now), self._pending.refused(now))
+        decision = decide(pods, pool, known)
+        self._show(pods, pool, decision)
+        self._teller.waits(decision.waits)
+        if now >= self._paused_until:
+            self._perform(decision)
+        under_way = self._pending.waits() or self._stuck.any() or decision.keep or decision.lift
+        return SOON_S if under_way else LATER_S
+
+    def _show(self, pods: list[QueuedPod], pool: int, decision: Decision) -> None:
+        shown = self._context.metrics
+        shown.pool.set(pool)
+        shown.taken.set(decision.taken)
+        shown.waiting.set(decision.waiting)
+        unqueued = (pod.state in (PodState.LIFTED, PodState.BOUND) and not pod.has_queued for pod in pods)
+        shown.unqueued.set(sum(unqueued))
+
+    def _perform(self, decision: Decision) -> None:
+        for pod in decision.take_back:
+            self._try(m.TAKE_BACK, pod, self._take_back)
+        for pod in (*decision.lift, *decision.keep)[:MOST_LIFTS]:
+            if pod.state is PodState.KEPT:
+                self._try(m.LIFT, pod, self._lift)
+            else:
+                self._try(m.KEEP, pod, self._keep)
+        for pod in decision.send_back:
+            self._try(m.SEND_BACK, pod, self._send_back)
+        for pod in decision.holders_up:
+            self._teller.announce(pod, WARNING, words.holds_up(pod.units, pod.refusal))
+
+    def _try(self, step: str, pod: QueuedPod, act: Callable[[QueuedPod], None]) -> None:
+        """One request, or two, and what its end means for the next. Raises NotLeading."""
+        context, now = self._context, self._context.clock()
+        if now < self._paused_until or not self._pending.may_try(pod, now):
+            return
+        if not context.leading():
+            raise NotLeading
+        self._pending.begin(pod, reserves=step == m.KEEP)
+        result = m.DONE
+        error: ApiFailure | None = None
+        try:
+            act(pod)
+        except (Conflict, NotFound) as failure:
+            result, error = m.CONFLICT, failure
+            self._pending.conflicts(pod, context.clock())
+        except TooManyRequests as failure:
+            result, error = m.ERROR, failure
+            self._paused_until = context.clock() + min(failure.retry_after or 1.0, LONGEST_PAUSE_S)
+            self._pending.lost(pod, context.clock())
+        except ApiError as failure:
+            result, error = m.ERROR, failure
+            if isinstance(failure, ServerError):
+                self._pending.lost(pod, context.clock())
+            else:
+                self._pending.refuse(pod, failure.message or str(failure), context.clock())
+        except ApiFailure as failure:
+            result, error = m.ERROR, failure
+            self._pending.lost(pod, context.clock())
+        else:
+            self._pending.done(pod, context.clock())
+        context.metrics.writes.labels(step, result).inc()
+        if error is not None:
+            level = logging.DEBUG if result == m.CONFLICT else logging.WARNING
+            log.log(level, "tried again later", extra={**_fields(pod), "step": step, "error": str(error)})
+
+    def _keep(self, pod: QueuedPod) -> None:
+        """Keep the pod's units, and lift its gate at once."""
+        context = self._context
+        operations = keep_patch(pod, words.lifted(pod.units), context.now())
+        kept = queued_pod(context.api.patch(_status_path(pod), operations, timeout=TIMEOUT))
+        if kept is None or kept.uid != pod.uid or kept.state is not PodState.KEPT:
+            return  # somebody else was at it: the cache will show
+        self._pending.landed(pod, kept)
+        # Asked anew, after the answer: this is what a successor relies on (see `decisions.py`).
+        if not context.leading():
+            raise NotLeading
+        self._lift(kept)
+
+    def _lift(self, pod: QueuedPod) -> None:
+        self._context.api.patch(pod_path(*pod.key), lift_patch(pod), timeout=TIMEOUT)
+        log.info("gate lifted", extra={**_fields(pod), "units": pod.units})
+        self._teller.announce(pod, NORMAL, words.lifted(pod.units))
+
+    def _take_back(self, pod: QueuedPod) -> None:
+        context = self._context
+        # In the end the teller says why it waits; here the resourceVersion is what matters.
+        said = words.waits_again(pod.units)
+        context.api.patch(_status_path(pod), wait_patch(pod, said, context.now()), timeout=TIMEOUT)
+        log.info("units taken back", extra={**_fields(pod), "units": pod.units})
+
+    def _send_back(self, pod: QueuedPod) -> None:
+        self._context.api.delete(pod_path(*pod.key), delete_options(pod), timeout=TIMEOUT)
+        log.info("sent to the end of the queue", extra={**_fields(pod), "scheduler": pod.refusal})
+        self._teller.announce(pod, WARNING, words.sent_back(pod.units, pod.refusal))
+
+
+def _status_path(pod: QueuedPod) -> str:
+    return f"{pod_path(*pod.key)}/status"
+
+
+def _fields(pod: QueuedPod) -> dict[str, str]:
+    return {"namespace": pod.namespace, "pod": pod.name}

@@ -1,0 +1,96 @@
+"""Prometheus metrics of the queue. Notebooks are labels of two of them, in a number that is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
+
+DONE, CONFLICT, ERROR = "done", "conflict", "error"
+KEEP, LIFT, TAKE_BACK, SEND_BACK, TELL, EVENT = "keep", "lift", "take_back", "send_back", "tell", "event"
+# seconds: from a free pool to a notebook that waits for a day
+WAIT_BUCKETS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+
+class QueueMetrics:
+    """What the leader sees and does; a replica that does not lead shows zeros."""
+
+    def __init__(self, registry: CollectorRegistry, accounts: UnitAccounts) -> None:
+        self.pool = Gauge(
+            "bitfusion_queue_pool_units",
+            "Units of the pool: the largest allocatable bitfusion.io/gpu of any node. 0: it is away.",
+            registry=registry,
+        )
+        self.taken = Gauge(
+            "bitfusion_queue_taken_units",
+            "Units of pods whose gate is lifted or that never had one, until they are gone or finished.",
+            registry=registry,
+        )
+        self.waiting = Gauge(
+            "bitfusion_queue_waiting_pods", "Pods that wait at their gate, for any reason.", registry=registry
+        )
+        self.unqueued = Gauge(
+            "bitfusion_queue_unqueued_pods",
+            "Pods with units that count and whose gate was never lifted by the queue: made before it was "
+            "installed, or past the injector. While it is not 0, more units can be taken than there are.",
+            registry=registry,
+        )
+        self.protected = Gauge(
+            "bitfusion_queue_protected",
+            "1: the cluster has scheduling gates (Kubernetes 1.27 or newer). 0 on the leader: it has not, "
+            "and the pool is not protected against overselling.",
+            registry=registry,
+        )
+        self.leader = Gauge(
+            "bitfusion_queue_leader", "1 on the replica that holds the Lease.", registry=registry
+        )
+        self.writes = Counter(
+            "bitfusion_queue_writes",
+            "Requests that write, by step (keep, lift, take_back, send_back, tell, event) and result (done, "
+            "conflict, error).",
+            ("step", "result"),
+            registry=registry,
+        )
+        self.wait = Histogram(
+            "bitfusion_queue_wait_seconds",
+            "From a pod's creation to its gate lifted.",
+            buckets=WAIT_BUCKETS,
+            registry=registry,
+        )
+        registry.register(_Accounts(accounts))
+
+    def clear(self) -> None:
+        """What this replica saw holds no more: it does not lead."""
+        for gauge in (self.pool, self.taken, self.waiting, self.unqueued, self.protected):
+            gauge.set(0)
+
+
+class _Accounts(Collector):
+    """Read in one piece when it is asked for: a gauge that is set label by label shows half of a change."""
+
+    def __init__(self, accounts: UnitAccounts) -> None:
+        self._accounts = accounts
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Both families."""
+        labels = ("namespace", "notebook")
+        held = GaugeMetricFamily(
+            "bitfusion_queue_held_units",
+            "Units that a notebook's pods hold; notebook is empty for pods outside of notebooks.",
+            labels=labels,
+        )
+        for holder, units in self._accounts.held.items():
+            held.add_metric(holder, units)
+        yield held
+        seconds = CounterMetricFamily(
+            "bitfusion_queue_unit_seconds",
+            "Units times seconds that a notebook's pods have held them while this replica led.",
+            labels=labels,
+        )
+        for holder, total in self._accounts.seconds.items():
+            seconds.add_metric(holder, total)
+        yield seconds

@@ -1,0 +1,145 @@
+"""One term of leadership: the watches of pods and nodes, the thread that decides, the thread that tells."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import datetime, timezone
+
+from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
+from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
+from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
+from bitfusion_device_plugin.queue.pool_units import NodeUnits, node_units
+from bitfusion_device_plugin.queue.server_version import VERSION_PATH, has_gates, server_version
+from bitfusion_device_plugin.queue.teller import Teller
+from notebook_controller_patch.kubernetes_api.errors import ApiFailure
+from notebook_controller_patch.kubernetes_api.paths import NODES, PODS
+from notebook_controller_patch.metrics import WatchMetrics
+from notebook_controller_patch.reconcile.cache import Cache
+from notebook_controller_patch.reconcile.list_watch import ListWatch
+from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
+
+BATCH_S = 0.05  # that changes are collected for, so that a thousand pods at once are a few steps …
+BATCH_SHARE = 4  # … and so many times as long as the last step took: deciding takes a fifth of a core at most
+RETRY_S = 1.0
+PAGE = 200  # pods in one page of a list: they are larger than Notebooks
+_WAITED = (PodState.GATED, PodState.KEPT)
+_LET_GO = (PodState.LIFTED, PodState.BOUND)
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+log = logging.getLogger(__name__)
+
+
+class Term:
+    """Made anew for each term. The lists begin after the leadership has begun, which safety rests on."""
+
+    def __init__(self, context: QueueContext, watch_metrics: WatchMetrics, limits: WatchLimits) -> None:
+        self._context = context
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._pods: Cache[QueuedPod] = Cache(self._pod_changed)
+        self._nodes: Cache[NodeUnits] = Cache(lambda old, new: self._wake.set())
+        pods = WatchedResource("pods", PODS, queued_pod)
+        nodes = WatchedResource("nodes", NODES, node_units)
+        self._watches = (
+            ListWatch(context.api, pods, self._pods, watch_metrics, limits),
+            ListWatch(context.api, nodes, self._nodes, watch_metrics, limits),
+        )
+        self._teller = Teller(context, self._pods)
+        self._threads = (
+            threading.Thread(target=self._run, name="queue", daemon=True),
+            threading.Thread(target=self._teller.work, name="teller", daemon=True),
+        )
+
+    def start(self) -> None:
+        """Watch, and work once all pods and nodes are known; returns at once."""
+        for watch in self._watches:
+            watch.start()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more; does not wait."""
+        self._stopping.set()
+        self._wake.set()
+        self._teller.stop()
+        for watch in self._watches:
+            watch.stop()
+
+    def join(self, seconds: float) -> None:
+        """Wait up to `seconds` for the threads, after `stop`."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for watch in self._watches:
+            watch.join(max(0.0, deadline - time.monotonic()))
+
+    def retry_now(self) -> None:
+        """The API server answers again."""
+        for watch in self._watches:
+            watch.retry_now()
+        self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            self._lead()
+        finally:  # by the thread that shows them, so that nothing is shown afterwards
+            self._context.metrics.clear()
+            self._context.accounts.end()
+
+    def _lead(self) -> None:
+        while not (self._pods.wait_synced(0.2) and self._nodes.wait_synced(0.2)):
+            if self._stopping.is_set():
+                return
+        gates = self._has_gates()
+        leader = QueueLeader(self._context, Caches(self._pods, self._nodes), self._teller, gates)
+        while not self._stopping.is_set():
+            self._wake.clear()
+            began = time.monotonic()
+            try:
+                next_s = leader.step()
+            except NotLeading:
+                next_s = RETRY_S  # its end is told by the election, which may also have renewed in time
+            except Exception:  # nobody else would lift anything
+                log.exception("the queue did not move")
+                next_s = RETRY_S
+            self._stopping.wait(max(BATCH_S, BATCH_SHARE * (time.monotonic() - began)))
+            self._wake.wait(next_s)
+
+    def _has_gates(self) -> bool:
+        """Whether the cluster has gates; asked until it is answered, once a term."""
+        while not self._stopping.is_set():
+            try:
+                version = server_version(self._context.api.get(VERSION_PATH))
+                break
+            except ApiFailure as error:
+                log.warning("the cluster's version is not known yet", extra={"error": str(error)})
+                self._stopping.wait(RETRY_S)
+        else:
+            return False
+        gates = has_gates(version)
+        self._context.metrics.protected.set(gates)
+        shown = ".".join(map(str, version)) if version else "unknown"
+        if not gates:
+            log.warning(
+                "not protected against overselling: this Kubernetes has no scheduling gates, pods are only "
+                "counted",
+                extra={"version": shown, "needed": "1.27"},
+            )
+        else:
+            log.info("lifting gates", extra={"version": shown, "pods": len(self._pods)})
+        return gates
+
+    def _pod_changed(self, old: QueuedPod | None, new: QueuedPod | None) -> None:
+        self._wake.set()
+        same = old is not None and new is not None and old.uid == new.uid
+        if same and old.state in _WAITED and new.state in _LET_GO:  # type: ignore[union-attr]  # not None
+            self._context.metrics.wait.observe(self._age(new))  # type: ignore[arg-type]  # not None
+
+    def _age(self, pod: QueuedPod) -> float:
+        try:
+            created = datetime.strptime(pod.created, _TIME).replace(tzinfo=timezone.utc)
+        except ValueError:
+            return 0.0
+        return max(0.0, self._context.now() - created.timestamp())

@@ -1,0 +1,64 @@
+"""Who holds how many units, and has held how many for how long: by notebook, with a bound on their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
+
+Holder = tuple[str, str]  # namespace, notebook; the latter is empty for pods outside of notebooks
+MOST_HOLDERS = 2000
+OTHERS: Holder = ("", "others")
+IDLE_S = 600.0  # after which a notebook that holds nothing may be forgotten: several scrapes long
+
+_COUNTS = (PodState.KEPT, PodState.LIFTED, PodState.BOUND)
+
+
+class UnitAccounts:
+    """Used by one thread that writes; `held` and `seconds` are replaced or grow, and may be read by others.
+
+    Args:
+        most: Holders that are told apart. Beyond them the longest idle one is forgotten; if none is idle,
+            the new one counts as `OTHERS`.
+    """
+
+    def __init__(self, most: int = MOST_HOLDERS) -> None:
+        self._most = most
+        self._at: float | None = None
+        self._last_held: dict[Holder, float] = {}
+        self.held: dict[Holder, int] = {}
+        self.seconds: dict[Holder, float] = {}
+
+    def look(self, pods: Iterable[QueuedPod], now: float) -> None:
+        """Count what was held since the last look, and who holds units now (monotonic seconds)."""
+        passed = 0.0 if self._at is None else max(0.0, now - self._at)
+        self._at = now
+        seconds = dict(self.seconds)
+        for holder, units in self.held.items():
+            seconds[holder] = seconds.get(holder, 0.0) + units * passed
+            self._last_held[holder] = now
+        held: dict[Holder, int] = {}
+        for pod in pods:
+            if pod.state in _COUNTS:
+                holder = self._slot((pod.namespace, pod.notebook), seconds, now)
+                held[holder] = held.get(holder, 0) + pod.units
+                self._last_held[holder] = now
+        self.held, self.seconds = held, seconds
+
+    def end(self) -> None:
+        """Nothing is counted any more until the next look: another replica leads."""
+        self._at = None
+        self.held = {}
+
+    def _slot(self, holder: Holder, seconds: dict[Holder, float], now: float) -> Holder:
+        if holder in seconds:
+            return holder
+        if len(seconds) >= self._most and OTHERS in seconds:
+            idle = min(self._last_held, key=lambda one: self._last_held[one])
+            if now - self._last_held[idle] < IDLE_S or idle == OTHERS:
+                return OTHERS
+            del self._last_held[idle], seconds[idle]
+        elif len(seconds) >= self._most - 1:
+            holder = OTHERS
+        seconds[holder] = 0.0
+        return holder

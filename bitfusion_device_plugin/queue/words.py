@@ -1,0 +1,90 @@
+"""What people are told about a pod: why it waits at its gate, and what becomes of it. Pure.
+
+In the pod's condition, in Events, and so in Kubeflow's form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bitfusion_device_plugin.queue import names
+
+POOL = "the Bitfusion pool"
+_MOST_GATES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A reason for programs, which changes with the meaning only, and a message for people."""
+
+    reason: str
+    message: str
+
+
+def waits(units: int, taken: int, pool: int, position: int, waiting: int) -> Words:
+    """It stands in line for `units`."""
+    place = f"position {position} of {waiting}"
+    if not pool:
+        away = "no node offers any: the pool is away, or its device plugin does not run"
+        return Words(names.POOL_AWAY, f"Waits for {_units(units)} of {POOL}, and {away}; {place}.")
+    return Words(
+        names.WAITS,
+        f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken; {place} in the queue.",
+    )
+
+
+def too_large(units: int, pool: int) -> Words:
+    """It can never be placed with the pool as it is."""
+    return Words(
+        names.TOO_LARGE,
+        f"Asks for {_units(units)}, and {POOL} has {pool} in all: choose a smaller size, or wait until the "
+        "pool has grown. It holds up nobody.",
+    )
+
+
+def other_gates(gates: Sequence[str]) -> Words:
+    """Somebody else's gates hold it, too."""
+    shown = ", ".join(gates[:_MOST_GATES]) + (", …" if len(gates) > _MOST_GATES else "")
+    return Words(names.OTHER_GATES, f"Is held by {shown}; then it takes its place in the queue for {POOL}.")
+
+
+def refused(why: str) -> Words:
+    """The API server does not let us lift its gate; `why` in its words."""
+    return Words(
+        names.REFUSED,
+        f"Its turn for {POOL} has come, and the API server refuses to lift its gate, which is tried again: "
+        f"{why}",
+    )
+
+
+def waits_again(units: int) -> Words:
+    """Its units were kept, and there are fewer than were thought."""
+    return Words(names.WAITS, f"Waits again for {_units(units)} of {POOL}, which has become smaller.")
+
+
+def lifted(units: int) -> Words:
+    """Its units are kept for it."""
+    return Words(names.LIFTED, f"{_units(units)} of {POOL} are kept for it; its gate is lifted.")
+
+
+def sent_back(units: int, refusal: str) -> Words:
+    """It was deleted, and its controller makes it anew, at the end of the queue."""
+    return Words(
+        names.SENT_BACK,
+        f"No node can take it, and others wait for its {_units(units)} of {POOL}: it goes to the end of the "
+        f"queue. The scheduler says: {refusal}",
+    )
+
+
+def holds_up(units: int, refusal: str) -> Words:
+    """No node takes it, others wait, and nothing would make it anew."""
+    return Words(
+        names.HOLDS_UP,
+        f"No node can take it, and others wait for its {_units(units)} of {POOL}. Nothing would make it "
+        f"anew, so it is not deleted: delete it, or make room for it. The scheduler says: {refusal}",
+    )
+
+
+def _units(units: int) -> str:
+    return "1 unit" if units == 1 else f"{units} units"
