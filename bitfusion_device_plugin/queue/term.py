@@ -11,10 +11,10 @@ from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
 from bitfusion_device_plugin.queue.pool_units import NodeUnits, node_units
-from bitfusion_device_plugin.queue.server_version import VERSION_PATH, has_gates, server_version
 from bitfusion_device_plugin.queue.teller import Teller
 from notebook_controller_patch.kubernetes_api.errors import ApiFailure
 from notebook_controller_patch.kubernetes_api.paths import NODES, PODS
+from notebook_controller_patch.kubernetes_api.server_version import knows_gates, server_version
 from notebook_controller_patch.metrics import WatchMetrics
 from notebook_controller_patch.reconcile.cache import Cache
 from notebook_controller_patch.reconcile.list_watch import ListWatch
@@ -111,14 +111,14 @@ class Term:
         """Whether the cluster has gates; asked until it is answered, once a term."""
         while not self._stopping.is_set():
             try:
-                version = server_version(self._context.api.get(VERSION_PATH))
+                version = server_version(self._context.api)
                 break
             except ApiFailure as error:
                 log.warning("the cluster's version is not known yet", extra={"error": str(error)})
                 self._stopping.wait(RETRY_S)
         else:
             return False
-        gates = has_gates(version)
+        gates = knows_gates(version)
         self._context.metrics.protected.set(gates)
         shown = ".".join(map(str, version)) if version else "unknown"
         if not gates:

@@ -155,7 +155,6 @@ class FakeApi:
         self.ending = threading.Event()
         self.bookmark_every_s: float | None = None
         self.token: str | None = None
-        self.server_version: Object = {"major": "1", "minor": "34"}
         self._collections: dict[str, _Collection] = {}
         self._planned: list[_Planned] = []
         self._lock = threading.RLock()
@@ -262,9 +261,6 @@ class FakeApi:
         arrived: bool = True,
     ) -> None:
         """`arrived=False`: a fault goes on as if it were none; the request was noted before."""
-        if path == "/version":
-            handler.answer(200, self.server_version)
-            return
         collection, key = _parse(path)
         verb = method.lower()
         if verb == GET and key[1] == "":
