@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError, UsageError
-from jupyter_ext.spawner import form_command
+from jupyter_ext.spawner import form_command, profiles_command, workspacekind_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kubeflow-bitfusion", description="Bitfusion GPUs in the forms that start notebooks."
     )
-    commands = parser.add_subparsers(required=True, metavar="form")
-    form_command.add_to(commands)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in (form_command, profiles_command, workspacekind_command):
+        command.add_to(commands)
     return parser

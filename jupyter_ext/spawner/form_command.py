@@ -11,18 +11,17 @@ from bitfusion_client.client_images import ANY, CLIENT_LISTS, default_rules, par
 from bitfusion_client.errors import UsageError
 from bitfusion_client.kubernetes_names import GROUP
 from jupyter_ext.spawner import kustomize
+from jupyter_ext.spawner.command_output import STDOUT, columns, deliver
 from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
 from jupyter_ext.spawner.hook_bundle import hook_file
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
-from jupyter_ext.spawner.written_files import without_mark, write_files
+from jupyter_ext.spawner.written_files import without_mark
 from jupyter_ext.spawner.yaml_document import Document, parse_document, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bitfusion_client.client_images import ImageRule
-
-STDOUT = "-"
 
 DESCRIPTION = """\
 GPU sizes for Kubeflow's notebook form. Reads a short list of sizes and writes the `gpus` part of
@@ -104,15 +103,7 @@ def run(options: argparse.Namespace) -> int:
         }
     else:
         files = {options.output: config if config is not None else hook or ""}
-    if options.output == STDOUT and not options.kustomize:
-        sys.stdout.write(files[STDOUT])
-        sys.stdout.flush()
-        talk = sys.stderr
-    else:
-        changed = write_files(files, options.force)
-        talk = sys.stdout
-        for path in files:
-            print(f"{'wrote' if path in changed else 'unchanged:'} {path}", file=talk)
+    talk = deliver(files, options.force)
     if sizes is not None and form is not None:
         print("\n" + "\n".join(summary(sizes, form)), file=talk)
     return 0
@@ -129,9 +120,8 @@ def summary(sizes: SizeList, form: FormGpus) -> list[str]:
         if key == form.vendor:
             meaning += f"   <- preselected, number {form.num}"
         rows.append((label, key, meaning))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = ["What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:", ""]
-    lines += [f"  {row[0]:{widths[0]}}   {row[1]:{widths[1]}}   {row[2]}" for row in rows]
+    lines += columns(rows)
     if not any(not str(vendor["limitsKey"]).startswith(GROUP) for vendor in form.vendors):
         lines += ["", "No other vendors: to keep yours give --config, or other_vendors in the list."]
     if form.read_only:

@@ -1,0 +1,105 @@
+"""`kubeflow-bitfusion workspacekind`: from ``sizes.yaml`` to a WorkspaceKind of Kubeflow Notebooks v2."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from bitfusion_client.errors import UsageError
+from bitfusion_client.quantities import parse_quantity
+from jupyter_ext.spawner.command_output import columns, deliver
+from jupyter_ext.spawner.preset_options import add_preset_options, check_preset_options
+from jupyter_ext.spawner.presets import WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets
+from jupyter_ext.spawner.sizes import parse_sizes
+from jupyter_ext.spawner.workspace_kind import (
+    DEFAULT_NAME,
+    DEFAULT_TITLE,
+    kind_text,
+    preset_id,
+    preset_name,
+    workspace_kind,
+)
+from jupyter_ext.spawner.yaml_document import read_document
+
+LONGEST_TITLE = 128  # as v2 has it
+LONGEST_QUANTITY = 20
+
+ALLOWED_NAME = "--name must be small letters, digits and -, at most 63, with a letter or digit at both ends"
+ALLOWED_TITLE = f"--title must be one line of 2 to {LONGEST_TITLE} characters"
+
+DESCRIPTION = """\
+GPU sizes for Kubeflow Notebooks v2. Reads a short list of sizes and writes a WorkspaceKind, JupyterLab in one
+image, with a pod configuration for each size and number of GPUs."""
+
+EXAMPLES = """\
+examples:
+  kubeflow-bitfusion workspacekind sizes.yaml --image registry.example.com/team/notebook:1.0
+  kubeflow-bitfusion workspacekind sizes.yaml --image team/notebook:1.0 --numbers 1,2 --cpu 2 --memory 8Gi"""
+
+_is_name = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the parser of `kubeflow-bitfusion`."""
+    parser = commands.add_parser(
+        "workspacekind",
+        help="GPU sizes for Kubeflow Notebooks v2",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_preset_options(parser)
+    parser.add_argument(
+        "--name", default=DEFAULT_NAME, help="of the WorkspaceKind in the cluster (default: %(default)s)"
+    )
+    parser.add_argument("--title", default=DEFAULT_TITLE, help="what users read (default: %(default)s)")
+    parser.add_argument("--cpu", metavar="AMOUNT", help="what every notebook asks for, such as 2 or 500m")
+    parser.add_argument("--memory", metavar="AMOUNT", help="what every notebook asks for, such as 8Gi")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0; raises BitfusionError, OSError. Nothing is written unless all of it can be."""
+    check_preset_options(options)
+    _check(options)
+    sizes = parse_sizes(read_document(options.sizes))
+    requests = {name: value for name in ("cpu", "memory") if (value := getattr(options, name))}
+    kind = workspace_kind(sizes, options.image, options.numbers, options.name, options.title, requests)
+    talk = deliver({options.output: kind_text(kind, sizes.source)}, options.force)
+    print("\n" + "\n".join(summary(presets(sizes, options.numbers))), file=talk)
+    return 0
+
+
+def summary(groups: Sequence[Sequence[Preset]]) -> list[str]:
+    """Lines of a table: what a user will see, and what it means."""
+    all_presets = [preset for group in groups for preset in group]
+    preselected = not any(preset.size.default for preset in all_presets)
+    rows = [("Pod configuration", "Its id", "In the container's limits", "What it means")]
+    rows.append((WITHOUT_GPUS, WITHOUT_GPUS_ID, "", "<- preselected" if preselected else ""))
+    for preset in all_presets:
+        limit = f"{preset.size.key}: {preset.number}"
+        meaning = preset.request.describe()
+        meaning += "   <- preselected" if preset.size.default and preset.preselected else ""
+        rows.append((preset_name(preset), preset_id(preset), limit, meaning))
+    return ["What users will see when they create a Workspace of this kind:", "", *columns(rows)]
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not _is_name(options.name):
+        raise UsageError(f"{ALLOWED_NAME}: {options.name[:80]!r}")
+    if not 2 <= len(options.title.strip()) <= LONGEST_TITLE or not options.title.isprintable():
+        raise UsageError(f"{ALLOWED_TITLE}: {options.title[:80]!r}")
+    for name, such_as in (("cpu", "2 or 500m"), ("memory", "8Gi")):
+        value = getattr(options, name)
+        if value is not None and not _is_amount(value):
+            raise UsageError(
+                f"--{name} must be an amount as Kubernetes has it, such as {such_as}: {value[:40]!r}"
+            )
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return len(text) <= LONGEST_QUANTITY and parse_quantity(text)[0] > 0
+    except ValueError:
+        return False

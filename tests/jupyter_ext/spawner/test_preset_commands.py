@@ -1,0 +1,252 @@
+"""`kubeflow-bitfusion profiles` and `workspacekind` as an admin calls them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jupyter_ext import cli
+from jupyter_ext.spawner.sizes import example
+from jupyter_ext.spawner.written_files import without_mark
+
+IMAGE = ("--image", "registry.example.com/team/notebook:1.0")
+COMMANDS = ("profiles", "workspacekind")
+Run = Callable[..., "Result"]
+
+
+class Result:
+    def __init__(self, status: int, output: str, errors: str) -> None:
+        self.status, self.output, self.errors = status, output, errors
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the admin's list, where the command runs."""
+    (tmp_path / "sizes.yaml").write_text(example(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> Result:
+        try:
+            status = cli.main(list(arguments))
+        except SystemExit as ended:  # argparse
+            status = int(str(ended.code))
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return call
+
+
+def test_profiles_are_printed_and_below_them_what_users_see(run: Run) -> None:
+    result = run("profiles", "sizes.yaml", *IMAGE)
+    assert result.status == 0
+    values = yaml.safe_load(result.output)["singleuser"]["profileList"]
+    assert [profile["display_name"] for profile in values] == [
+        "No GPU",
+        "BITFUSION",
+        "BITFUSION 50 %",
+        "BITFUSION 25 %",
+        "BITFUSION 8 GiB",
+    ]
+    assert result.errors.splitlines() == [
+        "",
+        "What users will see when they start a server:",
+        "",
+        "  Profile           Number       Key in the container's limits   One of it",
+        "  No GPU                                                         <- preselected",
+        "  BITFUSION         1, 2, 4, 8   bitfusion.io/gpu-amount         1 GPU",
+        "  BITFUSION 50 %    1, 2, 4, 8   bitfusion.io/gpu-50             1 GPU × 50 %",
+        "  BITFUSION 25 %    1, 2, 4, 8   bitfusion.io/gpu-25             1 GPU × 25 %",
+        "  BITFUSION 8 GiB   1, 2, 4, 8   bitfusion.io/gpu-8gib           1 GPU × 8192 MiB",
+    ]
+
+
+def test_a_kind_is_printed_and_below_it_what_users_see(run: Run, place: Path) -> None:
+    (place / "sizes.yaml").write_text(
+        "sizes:\n- {label: BITFUSION 50 %, share: 50 %, default: true, gpus: 2}\n"
+    )
+    result = run(
+        "workspacekind", "sizes.yaml", *IMAGE, "--numbers", "1,2", "--name", "mine", "--title", "Mine"
+    )
+    assert result.status == 0
+    kind = yaml.safe_load(result.output)
+    assert (kind["metadata"], kind["spec"]["spawner"]["displayName"]) == ({"name": "mine"}, "Mine")
+    assert result.errors.splitlines() == [
+        "",
+        "What users will see when they create a Workspace of this kind:",
+        "",
+        "  Pod configuration    Its id      In the container's limits   What it means",
+        "  No GPU               no-gpu",
+        "  1 × BITFUSION 50 %   gpu-50-x1   bitfusion.io/gpu-50: 1      1 GPU × 50 %",
+        "  2 × BITFUSION 50 %   gpu-50-x2   bitfusion.io/gpu-50: 2      2 GPUs × 50 %   <- preselected",
+    ]
+
+
+def test_a_profile_that_is_preselected_and_another_number_are_told(run: Run, place: Path) -> None:
+    (place / "sizes.yaml").write_text("sizes:\n- {label: B, share: 50 %, default: true, gpus: 2}\n")
+    result = run("profiles", "sizes.yaml", *IMAGE, "--numbers", "1", "--any-number")
+    assert result.errors.splitlines()[-2:] == [
+        "  No GPU",
+        "  B         1, 2, another   bitfusion.io/gpu-50             1 GPU × 50 %   <- preselected, number 2",
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_is_written_once_and_never_over_the_admins_own(run: Run, place: Path, command: str) -> None:
+    arguments = (command, "sizes.yaml", *IMAGE, "--output", "new.yaml")
+    result = run(*arguments)
+    assert (result.status, result.errors) == (0, "")
+    assert result.output.startswith("wrote new.yaml\n\nWhat users will see")
+    written = (place / "new.yaml").read_text(encoding="utf-8")
+    assert run(command, "sizes.yaml", *IMAGE).output == without_mark(written)
+    assert run(*arguments).output.startswith("unchanged: new.yaml\n")
+    (place / "new.yaml").write_text(written.replace("BITFUSION", "MINE"), encoding="utf-8")
+    result = run(*arguments)
+    assert (result.status, result.output) == (1, "")
+    assert result.errors == (
+        "kubeflow-bitfusion: new.yaml was not written by this command, or was edited since: "
+        "nothing was written (--force replaces it)\n"
+    )
+    assert run(*arguments, "--force").status == 0
+    assert (place / "new.yaml").read_text(encoding="utf-8") == written
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give a list of sizes; `kubeflow-bitfusion form --example` prints a list to start with"),
+        (["sizes.yaml"], "give --image IMAGE: the notebook image that has the Bitfusion kernel"),
+        (
+            ["sizes.yaml", "--image", "a b"],
+            "--image must be a reference like registry.example.com/team/notebook:1.0, 2 to 512 characters "
+            "without blanks: 'a b'",
+        ),
+    ],
+)
+def test_what_is_missing_is_told(run: Run, command: str, arguments: list[str], problem: str) -> None:
+    result = run(command, *arguments)
+    assert (result.status, result.output) == (2, "")
+    assert result.errors == f"kubeflow-bitfusion: {problem}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "image", ["n", "-n", "{username}/nb", "team/nb:", "team/nb\n", "a" * 513, "é/nb", "/nb"]
+)
+def test_no_image(run: Run, command: str, image: str) -> None:
+    result = run(command, "sizes.yaml", f"--image={image}")
+    assert (result.status, result.output) == (2, "")
+    assert "--image must be a reference" in result.errors
+    assert len(result.errors) < 250
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_wrong_numbers(run: Run, command: str) -> None:
+    result = run(command, "sizes.yaml", *IMAGE, "--numbers", "1,two")
+    assert (result.status, result.output) == (2, "")
+    assert result.errors.endswith(
+        "argument --numbers: must be whole numbers from 1 to 1024, joined by commas, each once and 16 at "
+        "most: '1,two'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (
+            ["--name", "My_Kind"],
+            "--name must be small letters, digits and -, at most 63, with a letter or digit at both ends: "
+            "'My_Kind'",
+        ),
+        (["--name", "a" * 64], f"… at both ends: {'a' * 64!r}"),
+        (["--title", "J"], "--title must be one line of 2 to 128 characters: 'J'"),
+        (["--title", "J\nK"], "--title must be one line of 2 to 128 characters: 'J\\nK'"),
+        (["--title", "J" * 129], "--title must be one line of 2 to 128 characters: "),
+        (["--cpu", "two"], "--cpu must be an amount as Kubernetes has it, such as 2 or 500m: 'two'"),
+        (["--cpu", "0"], "--cpu must be an amount as Kubernetes has it, such as 2 or 500m: '0'"),
+        (["--memory", "8GB"], "--memory must be an amount as Kubernetes has it, such as 8Gi: '8GB'"),
+        (["--memory", "-8Gi"], "--memory must be an amount as Kubernetes has it, such as 8Gi: '-8Gi'"),
+        (["--memory", "9" * 5000], "--memory must be an amount as Kubernetes has it, such as 8Gi: '9999"),
+    ],
+)
+def test_a_kind_that_v2_would_refuse(run: Run, arguments: list[str], problem: str) -> None:
+    option, value = arguments
+    result = run("workspacekind", "sizes.yaml", *IMAGE, f"{option}={value}")
+    assert (result.status, result.output) == (2, "")
+    assert problem.removeprefix("…") in result.errors
+    assert len(result.errors) < 300
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            b"sizes:\n- {label: B, share: 101 %}",
+            'sizes.yaml, size 1 (line 2): share "101 %" must be a whole number of percent from 1 % to 100 %',
+        ),
+        (
+            b"sizes:\n- {label: A, share: 50 %}\n- {label: B, share: 50 %}",
+            'sizes.yaml, size 2 (line 3): "B" has the same size as size 1 (line 2): bitfusion.io/gpu-50; '
+            "the form can offer it once",
+        ),
+        (
+            b"sizes:\n- {label: No GPU}",
+            'sizes.yaml, size 1 (line 2): label "No GPU" is what the choice without GPUs is called; '
+            "users could not tell them apart",
+        ),
+        (b"sizes:\n- {label: B\xe9}", "sizes.yaml: is not text in UTF-8"),
+    ],
+)
+def test_a_wrong_list_is_one_line_and_nothing_is_written(
+    run: Run, place: Path, command: str, content: bytes, problem: str
+) -> None:
+    (place / "sizes.yaml").write_bytes(content)
+    result = run(command, "sizes.yaml", *IMAGE, "--output", "new.yaml")
+    assert (result.status, result.output) == (1, "")
+    assert result.errors == f"kubeflow-bitfusion: {problem}\n"
+    assert not (place / "new.yaml").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_not_there_is_named(run: Run, command: str) -> None:
+    result = run(command, "none.yaml", *IMAGE)
+    assert (result.status, result.errors) == (1, "kubeflow-bitfusion: none.yaml: No such file or directory\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_pyyaml_it_says_what_to_install(
+    run: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    result = run(command, "sizes.yaml", *IMAGE)
+    assert result.status == 1
+    assert result.errors == (
+        "kubeflow-bitfusion: PyYAML is missing, which reads and checks these files.\n"
+        "What to do: pip install 'kubeflow-bitfusion[form]'\n"
+    )
+
+
+def test_the_help_of_all_names_each_command(run: Run) -> None:
+    result = run("--help")
+    assert result.status == 0
+    for name in ("form", *COMMANDS):
+        assert f"\n    {name}" in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_what_can_be_done(run: Run, command: str) -> None:
+    result = run(command, "--help")
+    assert result.status == 0
+    assert (
+        f"kubeflow-bitfusion {command} sizes.yaml --image registry.example.com/team/notebook:1.0"
+        in result.output
+    )
