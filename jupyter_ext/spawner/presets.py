@@ -53,8 +53,8 @@ class Preset:
 def presets(sizes: SizeList, numbers: Sequence[int] = NUMBERS) -> tuple[tuple[Preset, ...], ...]:
     """Of each size, in the list's order, the presets in ascending number.
 
-    A size whose key says the number itself is offered once; for the others the number that is preselected for
-    them is offered beside `numbers`.
+    A size that is several GPUs by itself is offered as it is, the others in each of `numbers`; and what is
+    preselected is offered in any case.
 
     Raises WrongFile: there are too many, or a size has the label of the choice without GPUs.
     """
@@ -82,14 +82,15 @@ def parse_numbers(text: str) -> tuple[int, ...]:
 
 
 def says_number(size: Size) -> bool:
-    """Whether the size's key itself is of several GPUs, so that no number stands beside it."""
-    return _meaning(size, 1).gpus > 1
+    """Whether the size is several GPUs by itself, so that no other number is offered for it."""
+    return size.number > 1
 
 
 def _of_size(size: Size, numbers: Sequence[int]) -> tuple[Preset, ...]:
-    own = size.request.gpus // _meaning(size, 1).gpus
-    offered = [own] if says_number(size) else sorted({*numbers, own})
-    return tuple(Preset(size, number, _meaning(size, number), number == own) for number in offered)
+    offered = sorted({*((1,) if says_number(size) else numbers), size.preselected})
+    return tuple(
+        Preset(size, number, _meaning(size, number), number == size.preselected) for number in offered
+    )
 
 
 def _meaning(size: Size, number: int) -> GpuRequest:

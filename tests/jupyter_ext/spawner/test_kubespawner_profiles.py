@@ -12,6 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from bitfusion_client.pod_contract import LABEL_NOTEBOOK
+from bitfusion_client.this_pod import ThisPod
 from bitfusion_device_plugin.injector.settings import InjectorSettings
 from jupyter_ext.spawner.kubespawner_profiles import helm_values, hub_configuration, profile_list
 from jupyter_ext.spawner.presets import NUMBERS, presets
@@ -138,6 +140,12 @@ def test_the_pod_of_each_choice_is_served_by_the_injector(served: Mapping[str, A
     assert pod["metadata"]["labels"]["bitfusion.io/requested"] == "true"
 
 
+def test_the_pool_shows_the_pod_of_the_user(served: Mapping[str, Any]) -> None:
+    metadata = served["pods"][2]["metadata"]
+    notebook = metadata["labels"].get(LABEL_NOTEBOOK, "")
+    assert ThisPod(metadata["name"], HUB, notebook, "notebook", "", "").place == "jupyterhub/jupyter-ada"
+
+
 def test_the_page_shows_every_size_and_number(served: Mapping[str, Any]) -> None:
     page = served["page"]
     for group in presets(SIZES):
@@ -165,3 +173,15 @@ def test_the_hub_refuses_another_number_where_none_may_be_written(tmp_path: Path
     (shown,) = re.findall(r"<h3>(A.*)</h3>", answer["page"])
     assert html.unescape(shown) == ODD
     assert "<b>" not in shown
+
+
+def test_a_size_of_several_gpus_has_no_number_beside_it(tmp_path: Path) -> None:
+    sizes = listed("sizes:\n- {label: B 3 × 50 %, share: 50 %, number: 3}")
+    _, three = profile_list(sizes, IMAGE, any_number=True)
+    assert (three["slug"], three["description"]) == ("gpu-3x50", "3 GPUs × 50 %")
+    assert "profile_options" not in three
+    configuration = tmp_path / "jupyterhub_config.py"
+    configuration.write_text(hub_configuration(profile_list(sizes, IMAGE), "sizes.yaml"))
+    (pod,) = spawned(configuration, [{"profile": "gpu-3x50"}], tmp_path)["pods"]
+    (container,) = inject(pod, namespace=HUB)["spec"]["containers"]
+    assert container["resources"]["limits"] == {"bitfusion.io/gpu": "150"}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.kubernetes_names import RESOURCE_AMOUNT
 from bitfusion_client.request import GpuRequest
-from jupyter_ext.spawner import presets as presets_module
-from jupyter_ext.spawner.presets import ALLOWED_NUMBERS, Preset, parse_numbers, presets, says_number
+from jupyter_ext.spawner.presets import ALLOWED_NUMBERS, Preset, parse_numbers, presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import parse_document
@@ -41,18 +38,13 @@ def test_the_number_of_the_default_is_offered_and_preselected() -> None:
     assert sum(preset.preselected for preset in group) == 1
 
 
-def test_a_key_that_says_its_number_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as one of 3 GPUs × 50 %; which keys there are is decided elsewhere."""
-
-    def parse(limits: dict[str, str]) -> GpuRequest:
-        ((_, number),) = limits.items()
-        return GpuRequest(3 * int(number), 0.5)
-
-    monkeypatch.setattr(presets_module, "parse_limits", parse)
-    sizes = listed("sizes:\n- {label: B}")
-    three = replace(sizes, sizes=(replace(sizes.sizes[0], request=GpuRequest(3, 0.5)),))
-    assert says_number(three.sizes[0])
-    assert presets(three) == ((Preset(three.sizes[0], 1, GpuRequest(3, 0.5), True),),)
+def test_a_size_of_several_gpus_is_offered_as_it_is() -> None:
+    sizes = listed("sizes:\n- {label: B, share: 50 %, number: 3}")
+    assert presets(sizes) == ((Preset(sizes.sizes[0], 1, GpuRequest(3, 0.5), True),),)
+    assert presets(sizes)[0][0].limits == {"bitfusion.io/gpu-3x50": "1"}
+    sizes = listed("sizes:\n- {label: B, share: 50 %, number: 3, default: true, gpus: 2}")
+    assert [preset.request.gpus for preset in presets(sizes)[0]] == [3, 6]
+    assert [preset.preselected for preset in presets(sizes)[0]] == [False, True]
 
 
 def test_a_size_may_not_be_called_as_the_choice_without_gpus() -> None:

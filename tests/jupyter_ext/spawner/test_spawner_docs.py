@@ -1,10 +1,9 @@
-"""docs/spawner.md, followed word by word on a cluster; pictures and samples are what the command makes."""
+"""docs/spawner.md on Kubeflow's form, followed word by word on a cluster; samples are the command's."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,12 +18,12 @@ from jupyter_ext.spawner.form_config import form_gpus
 from jupyter_ext.spawner.sizes import example, parse_sizes
 from jupyter_ext.spawner.yaml_document import parse_document
 from tests.cluster.cluster import Cluster
+from tests.jupyter_ext.spawner.doc_shell import put_commands, run
 from tests.jupyter_ext.spawner.kubeflow_manifests import write_manifests
-from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8").partition("\n## JupyterHub\n")[0]
 NAMESPACE = "/api/v1/namespaces/kubeflow"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/kubeflow/deployments"
 
@@ -63,14 +62,7 @@ def test_the_picture_shows_the_sizes_of_the_example() -> None:
 @pytest.fixture
 def shell(tmp_path: Path, cluster: Cluster) -> Iterator[Path]:
     """A folder with Kubeflow's manifests, where both commands are on PATH; and a namespace for the form."""
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    python = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
-    kubectl = [str(cluster.binaries.path("kubectl")), "--kubeconfig", str(cluster.kubeconfig)]
-    for name, command in (("kubeflow-bitfusion", python), ("kubectl", kubectl)):
-        path = commands / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
-        path.chmod(0o755)
+    put_commands(tmp_path / "bin", cluster)
     place = tmp_path / "manifests"
     for version in ("1.7", "1.10"):
         write_manifests(place, version)
@@ -85,25 +77,6 @@ def shell(tmp_path: Path, cluster: Cluster) -> Iterator[Path]:
     finally:
         cluster.client.delete(NAMESPACE)
         wait_until(lambda: not cluster.client.exists(NAMESPACE), limit_s=40)
-
-
-def run(place: Path, commands: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        **os.environ,
-        "PATH": f"{place.parent / 'bin'}:/usr/bin:/bin",
-        "PYTHONPATH": str(ROOT),
-        "HOME": str(place.parent),
-    }
-    done = subprocess.run(
-        ["/bin/bash", "-euo", "pipefail", "-c", commands],
-        cwd=place,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=scaled(50),
-    )
-    assert done.returncode == 0, commands + done.stdout + done.stderr
-    return done
 
 
 def offered(cluster: Cluster) -> tuple[list[str], dict[str, object]]:

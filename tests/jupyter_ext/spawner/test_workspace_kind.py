@@ -9,7 +9,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_client.pod_contract import ANNOTATION_STATUS
+from bitfusion_client.pod_contract import ANNOTATION_STATUS, LABEL_NOTEBOOK
+from bitfusion_client.this_pod import ThisPod
 from bitfusion_device_plugin.injector.settings import InjectorSettings
 from jupyter_ext.spawner.presets import presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
@@ -146,9 +147,24 @@ def test_without_gpus_the_pod_is_left_as_it_is() -> None:
     assert inject(pod) == pod
 
 
+def test_the_pool_shows_the_pod_of_the_workspace() -> None:
+    metadata = workspace_pod(KIND, "gpu-50-x1")["metadata"]
+    notebook = metadata["labels"].get(LABEL_NOTEBOOK, "")
+    assert ThisPod(metadata["name"], "ann", notebook, "main", "", "").place == "ann/ws-mine-x7k2p-0"
+
+
 def test_annotations_of_a_workspace_reach_the_injector() -> None:
     request = {"bitfusion.io/request": "-n 3 -p 0.25"}
     (container,) = inject(workspace_pod(KIND, "gpu-50-x1", annotations=request))["spec"]["containers"]
     assert container["resources"]["limits"]["bitfusion.io/gpu"] == "75"
     left_alone = inject(workspace_pod(KIND, "gpu-50-x1", annotations={"auto-management/bitfusion": "none"}))
     assert ANNOTATION_STATUS not in left_alone["metadata"]["annotations"]
+
+
+def test_a_size_of_several_gpus_is_one_pod_configuration() -> None:
+    kind = workspace_kind(listed("sizes:\n- {label: B 3 × 50 %, share: 50 %, number: 3}"), IMAGE)
+    _, three = kind["spec"]["podTemplate"]["options"]["podConfig"]["values"]
+    assert three["id"] == "gpu-3x50-x1"
+    assert three["spawner"]["labels"] == [{"key": "gpu", "value": "3x0.5"}]
+    (container,) = inject(workspace_pod(kind, "gpu-3x50-x1"))["spec"]["containers"]
+    assert container["resources"]["limits"] == {"bitfusion.io/gpu": "150"}
