@@ -177,6 +177,18 @@ def states(db: sqlite3.Connection) -> dict[str, str]:
     return dict(db.execute("SELECT entry_id, state FROM entries").fetchall())
 
 
+def usage_columns(db: sqlite3.Connection) -> list[tuple[str, str, str, str, int, float, float | None]]:
+    """Id, state, user, host, uid and the times of request and grant of every entry."""
+    return db.execute("SELECT entry_id, state, user, host, uid, asked, granted FROM entries").fetchall()
+
+
+def shares_held(db: sqlite3.Connection) -> list[tuple[str, str, int, int]]:
+    """Of every share: the id of its entry, server key, device number, MiB."""
+    return db.execute(
+        "SELECT entry_id, server, device, shares.memory_mib FROM shares JOIN entries ON number = entry"
+    ).fetchall()
+
+
 def count_of_user(db: sqlite3.Connection, uid: int) -> dict[str, tuple[int, int]]:
     """How many entries a user has in each state, and how many GPUs they ask for."""
     statement = "SELECT state, count(*), sum(gpus) FROM entries WHERE uid = ? GROUP BY state"

@@ -11,6 +11,8 @@ from __future__ import annotations
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
 
@@ -46,12 +48,19 @@ def holder_place(holder: Holder) -> HolderPlace:
     return HolderPlace(namespace, notebook)
 
 
-def gpus_held(entry: Entry, servers: tuple[Server, ...]) -> float:
-    """What a lease holds as GPUs: two halves are 1. A device that is no more counts as a whole one."""
-    sizes = {
-        (server.key, device.number): device.memory_mib for server in servers for device in server.devices
-    }
-    return sum(
-        share.memory_mib / max(sizes.get((share.server, share.number), 0), share.memory_mib, 1)
-        for share in entry.shares
-    )
+def device_sizes(servers: Iterable[Server]) -> dict[tuple[str, int], int]:
+    """The MiB of every device, by server key and number."""
+    return {(server.key, gpu.number): gpu.memory_mib for server in servers for gpu in server.devices}
+
+
+def gpu_part(sizes: Mapping[tuple[str, int], int], server: str, number: int, memory_mib: int) -> float:
+    """Which part of a GPU a share is, from 0 to 1, by the sizes of the devices.
+
+    Of a device that is no more, or that shrank below what is leased of it, a share is the whole.
+    """
+    return memory_mib / max(sizes.get((server, number), 0), memory_mib, 1)
+
+
+def gpus_held(entry: Entry, sizes: Mapping[tuple[str, int], int]) -> float:
+    """What a lease holds as GPUs: two halves are 1."""
+    return sum(gpu_part(sizes, share.server, share.number, share.memory_mib) for share in entry.shares)

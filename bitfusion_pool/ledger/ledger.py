@@ -30,7 +30,9 @@ from bitfusion_pool.ledger.entry_table import (
     read_entry,
     read_state,
     set_expiry,
+    shares_held,
     states,
+    usage_columns,
 )
 from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
 from bitfusion_pool.ledger.liveness import clock
@@ -283,6 +285,16 @@ class Ledger:
         """The state of every entry by its id; may include some whose holders are dead."""
         with self._translated_errors():
             return states(self._db)
+
+    def usage_columns(self) -> list[tuple[str, str, str, str, int, float, float | None]]:
+        """Id, state, user, host, uid, times of request and grant of every entry, those of `states`."""
+        with self._translated_errors():
+            return usage_columns(self._db)
+
+    def shares_held(self) -> list[tuple[str, str, int, int]]:
+        """Of every share that is leased: the id of its entry, server key, device number, MiB."""
+        with self._translated_errors():
+            return shares_held(self._db)
 
     def count_of_user(self, uid: int) -> dict[str, tuple[int, int]]:
         """By state, how many entries a user has and how many GPUs they ask for."""

@@ -11,7 +11,8 @@
   are gone; ``remote_leases``: those of clients on other machines; ``timed_event``
 - ``found_devices``: what is handed out without a pool.toml; ``device_readings``: what others use of real
   devices; ``card_reader``: one reading; ``process_users``: whose a process on a card is
-- ``metrics``: what Prometheus reads
+- ``metrics``: what Prometheus reads; ``pool_census``: one look at the ledger for it and for who is told what;
+  ``holder_usage``: who holds what over time
 
 One thread runs everything, in turns of a few milliseconds.
 """

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from bitfusion_client.errors import BitfusionError
 from bitfusion_pool.ledger.entries import HELD
-from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.service.timed_event import wait_at_most
 
 _log = logging.getLogger(__name__)
@@ -35,12 +34,10 @@ class Watched(Protocol):
 class EntryWatch:
     """Knows the session of every entry that has one. `run` must be running."""
 
-    def __init__(
-        self, ledger: Ledger, loop: asyncio.AbstractEventLoop, counted: Callable[[Mapping[str, str]], None]
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, states: Callable[[], Mapping[str, str]], loop: asyncio.AbstractEventLoop) -> None:
+        """`states` reads the state of every entry by its id."""
+        self._states = states
         self._loop = loop
-        self._counted = counted
         self._sessions: dict[str, Watched] = {}
         self._is_due = False
         self._positions_due = asyncio.Event()
@@ -68,11 +65,10 @@ class EntryWatch:
     def _tell(self) -> None:
         self._is_due = False
         try:
-            states = self._ledger.states()
+            states = self._states()
         except BitfusionError as error:
             _log.error("ledger cannot be read", extra={"reason": str(error)})
             return
-        self._counted(states)
         for entry_id, session in list(self._sessions.items()):
             state = states.get(entry_id)
             if state is None:

@@ -1,23 +1,48 @@
-"""Prometheus metrics of a service. Every name begins with ``bitfusion_pool_``; users are never labels.
+"""Prometheus metrics of a service. Every name begins with ``bitfusion_pool_``.
 
-Without a port nobody reads them, and `Metrics` counts nothing; prometheus-client is then not needed.
+Holders are labels within the bounds of `holder_usage`, users of the machine only where its administrator
+wants them to be (docs/decisions/0108-holders-in-metrics.md). Without a port nobody reads them, and `Metrics`
+counts nothing; prometheus-client is then not needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
+from bitfusion_pool.service.holder_usage import NOBODY, HolderUsage, Row, Seen
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
 
+MIB = 1 << 20
+HOLDER_LABELS = ("holder", "namespace", "notebook")
 WAIT_BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
+
+
+class ServerCapacity(NamedTuple):
+    """A server's GPUs; `free_gpus` counts the free part of each. A device that shrank has nothing free."""
+
+    server: str
+    gpus: int
+    free_gpus: float
+    memory_mib: int
+    free_mib: int
 
 
 class Metrics:
     """What happens in a service, told to nobody."""
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether `usage` is to be called."""
+        return False
+
+    def usage(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
+        """The ledger has changed: its entries, and what each server has free."""
 
     def connections(self, count: int) -> None:
         """So many clients are connected."""
@@ -50,8 +75,12 @@ class Metrics:
 class PrometheusMetrics(Metrics):
     """The same, counted on a registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, holders: str = NOBODY) -> None:
+        """`holders`: whose GPUs are told apart, in the words of `holder_usage`."""
         from prometheus_client import Counter, Gauge, Histogram
+
+        self._usage = UsageCollector(holders)
+        registry.register(self._usage)
 
         self._connections = Gauge(
             "bitfusion_pool_connections", "Clients that are connected.", registry=registry
@@ -96,6 +125,15 @@ class PrometheusMetrics(Metrics):
             registry=registry,
         )
 
+    @property
+    def wants_usage(self) -> bool:
+        """See `Metrics`."""
+        return True
+
+    def usage(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
+        """See `Metrics`."""
+        self._usage.update(entries, servers)
+
     def connections(self, count: int) -> None:
         """See `Metrics`."""
         self._connections.set(count)
@@ -133,3 +171,79 @@ class PrometheusMetrics(Metrics):
     def tokens(self, action: str, count: int = 1) -> None:
         """See `Metrics`."""
         self._tokens.labels(action).inc(count)
+
+
+class UsageCollector:
+    """Who holds what, and what is free, made when Prometheus asks: GPU-seconds go on between two changes.
+
+    The service's loop updates it, and the thread that serves metrics reads it.
+    """
+
+    def __init__(self, holders: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`holders`: as in `PrometheusMetrics`."""
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._with_holders = holders != NOBODY
+        self._usage = HolderUsage(holders, clock())
+        self._servers: Sequence[ServerCapacity] = ()
+
+    def update(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
+        """See `Metrics.usage`."""
+        with self._lock:
+            self._usage.update(entries, self._clock())
+            self._servers = servers
+
+    def describe(self) -> Iterable[Metric]:
+        """The names, for the registry: asked before there is anything."""
+        return self._families([], (), 0.0)
+
+    def collect(self) -> Iterable[Metric]:
+        """All samples as they are now."""
+        with self._lock:
+            now = self._clock()
+            rows = self._usage.rows(now) if self._with_holders else []
+            servers, all_gpu_seconds = self._servers, self._usage.all_gpu_seconds(now)
+        return self._families(rows, servers, all_gpu_seconds)
+
+    def _families(
+        self, rows: Sequence[Row], servers: Sequence[ServerCapacity], all_gpu_seconds: float
+    ) -> Iterable[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        total = CounterMetricFamily(
+            "bitfusion_pool_gpu_seconds", "GPUs x share x seconds that were leased, of everybody together."
+        )
+        total.add_metric((), all_gpu_seconds)
+        yield total
+        for name, text, column in HOLDER_GAUGES:
+            gauge = GaugeMetricFamily(f"bitfusion_pool_{name}", text, labels=HOLDER_LABELS)
+            for row in rows:
+                gauge.add_metric(row.key, getattr(row, column))
+            yield gauge
+        for name, text, column in HOLDER_COUNTERS:
+            counter = CounterMetricFamily(f"bitfusion_pool_{name}", text, labels=HOLDER_LABELS)
+            for row in rows:
+                counter.add_metric(row.key, getattr(row, column))
+            yield counter
+        for name, text, value in CAPACITY_GAUGES:
+            gauge = GaugeMetricFamily(f"bitfusion_pool_{name}", text, labels=("server",))
+            for server in servers:
+                gauge.add_metric((server.server,), value(server))
+            yield gauge
+
+
+HOLDER_GAUGES = (
+    ("holder_gpus", "GPUs that a holder has, a half as 0.5.", "gpus"),
+    ("holder_waiting", "Requests of a holder that wait.", "waiting"),
+)
+HOLDER_COUNTERS = (
+    ("holder_gpu_seconds", "GPUs x share x seconds that a holder has had.", "gpu_seconds"),
+    ("holder_grants", "Requests of a holder that were granted.", "grants"),
+    ("holder_wait_seconds", "Seconds that the granted requests of a holder had waited.", "wait_seconds"),
+)
+CAPACITY_GAUGES: tuple[tuple[str, str, Callable[[ServerCapacity], float]], ...] = (
+    ("gpus", "GPUs of a server.", lambda server: server.gpus),
+    ("free_gpus", "GPUs of a server that are free, a free half as 0.5.", lambda server: server.free_gpus),
+    ("memory_bytes", "GPU memory of a server.", lambda server: server.memory_mib * MIB),
+    ("free_memory_bytes", "GPU memory of a server that is free.", lambda server: server.free_mib * MIB),
+)

@@ -40,6 +40,7 @@ from bitfusion_pool.service.listener import Listener
 from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
 from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.peer import Peer
+from bitfusion_pool.service.pool_census import PoolCensus
 from bitfusion_pool.service.queued_request import QueuedRequest
 from bitfusion_pool.service.refusal_log import RefusalLog
 from bitfusion_pool.service.remote_leases import RemoteLeases
@@ -73,7 +74,7 @@ def serve(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
         with Ledger(environ) as ledger:
             ledger.serve_fairly(settings.fair)
             choose_devices(ledger, environ, settings.gpus)
-            metrics = _metrics(settings.metrics_port)
+            metrics = _metrics(settings)
             asyncio.run(_serve(settings, environ, ledger, metrics, adopted))
     finally:
         os.close(lock)
@@ -101,7 +102,7 @@ class Service:
         self._certificate: ServiceCertificate | None = None
         self._tokens_told = False  # the log says that they cannot be read
         self._turns = Turns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
-        self.entry_watch = EntryWatch(ledger, loop, metrics.entries)
+        self.entry_watch = EntryWatch(PoolCensus(ledger, metrics).states, loop)
         limits = Limits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
         times = LeaseTimes(settings.closed_s, settings.silent_s, settings.heartbeat_s)
         try:
@@ -245,6 +246,7 @@ async def _serve(
             "entries": ledger.check_integrity(),
         },
     )
+    service.entry_watch.changed()  # metrics show who holds what before anything happens
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -272,7 +274,8 @@ def _lock_folder(folder: str) -> int:
         raise unreadable(folder, error) from None
 
 
-def _metrics(port: int) -> Metrics:
+def _metrics(settings: ServiceSettings) -> Metrics:
+    address, port = settings.metrics_address, settings.metrics_port
     if not port:
         return Metrics()
     try:
@@ -284,9 +287,10 @@ def _metrics(port: int) -> Metrics:
             "pip install 'kubeflow-bitfusion[service]'",
         ) from None
     registry = CollectorRegistry()
-    metrics = PrometheusMetrics(registry)
+    metrics = PrometheusMetrics(registry, settings.metrics_holders)
     try:
-        start_http_server(port, "127.0.0.1", registry)
+        start_http_server(port, address, registry)
     except OSError as error:
-        raise ClientFailed("", f"cannot serve metrics at port {port}: {error.strerror}") from None
+        why = error.strerror or str(error)
+        raise ClientFailed("", f"cannot serve metrics at {address} port {port}: {why}") from None
     return metrics

@@ -19,6 +19,7 @@ from bitfusion_client.structured_logs import FORMATS
 from bitfusion_pool.access.addresses import Address, parse_address
 from bitfusion_pool.own_files import read_text, trusted_path
 from bitfusion_pool.service.found_devices import AUTO, CHOICES
+from bitfusion_pool.service.holder_usage import EVERYBODY, NOBODY, TOKENS
 
 PREFIX = "BITFUSION_POOL_"
 DEFAULT_FILE = "/etc/bitfusion-pool/service.toml"
@@ -54,6 +55,8 @@ class ServiceSettings:
     heartbeat_s: float = 5.0
     kept_s: float = 15.0
     metrics_port: int = 0
+    metrics_address: str = "127.0.0.1"
+    metrics_holders: str = TOKENS
     log_format: str = "json"
     log_level: str = "info"
 
@@ -124,6 +127,13 @@ def listen_address(text: str) -> Address:
     except ValueError:
         raise ValueError(allowed) from None
     return found
+
+
+def _ip_address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("must be an address such as 127.0.0.1, 0.0.0.0 or ::") from None
 
 
 def _seconds(text: str) -> float:
@@ -246,8 +256,22 @@ TABLE = (
     Setting(
         "metrics_port",
         "PORT",
-        "serve Prometheus metrics at this port of 127.0.0.1; 0: nowhere. Needs the extra service. Default: 0",
+        "serve Prometheus metrics at this port of metrics_address; 0: nowhere. Needs the extra service. "
+        "Default: 0",
         _whole(0, 65535, "must be a port, 1 to 65535, or 0 for none"),
+    ),
+    Setting(
+        "metrics_address",
+        "ADDRESS",
+        "the machine's address for them, which whoever reaches it may read; 0.0.0.0: all. Default: 127.0.0.1",
+        _ip_address,
+    ),
+    Setting(
+        "metrics_holders",
+        "WHICH",
+        "whose GPUs they tell apart: tokens (by the name of their token, users of this machine counted "
+        "together), all (users by name, too), none. Default: tokens",
+        _one_of(TOKENS, EVERYBODY, NOBODY),
     ),
     Setting("log_format", "FORMAT", "json, or text for people. Default: json", _one_of(*FORMATS)),
     Setting("log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", _one_of(*LOG_LEVELS)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitfusion_pool.admin.kubernetes.cluster_objects import AskingPod, ClusterObjects, Quota
 from bitfusion_pool.admin.kubernetes.protection import unprotected
 from bitfusion_pool.ledger.entries import Entry
-from bitfusion_pool.ledger.holder_place import CUT, HolderPlace, gpus_held, holder_place
+from bitfusion_pool.ledger.holder_place import CUT, HolderPlace, device_sizes, gpus_held, holder_place
 from bitfusion_pool.ledger.snapshot import Snapshot
 
 UNITS_OF_GPU = 100
@@ -113,9 +113,9 @@ def cluster_report(objects: ClusterObjects, snapshot: Snapshot | None, no_pool: 
     )
 
 
-def units_held(entry: Entry, snapshot: Snapshot) -> int:
+def units_held(entry: Entry, sizes: Mapping[tuple[str, int], int]) -> int:
     """A lease in units, parts rounded up: memory is leased in whole MiB, rounded down."""
-    return math.ceil(round(gpus_held(entry, snapshot.servers) * UNITS_OF_GPU, 6))
+    return math.ceil(round(gpus_held(entry, sizes) * UNITS_OF_GPU, 6))
 
 
 def _match(
@@ -142,7 +142,8 @@ def _match(
 def _holders(snapshot: Snapshot) -> dict[tuple[str, HolderPlace, bool], AtThePool]:
     """What each has, by name, place and whether it came over the network."""
     found: dict[tuple[str, HolderPlace, bool], AtThePool] = {}
-    have = [(entry, AtThePool(units_held(entry, snapshot), 1)) for entry in snapshot.held]
+    sizes = device_sizes(snapshot.servers)
+    have = [(entry, AtThePool(units_held(entry, sizes), 1)) for entry in snapshot.held]
     have += [(entry, AtThePool(waiting=1)) for entry in snapshot.waiting]
     for entry, has in have:
         key = entry.holder.user, holder_place(entry.holder), entry.holder.is_remote

@@ -48,7 +48,7 @@ class Client:
         times = LeaseTimes(15.0, 120.0, 5.0)
         operations = PoolOperations(ledger, LeaseSecrets(b"key"), Limits(), "test", times, lambda: None)
         operations.once_known = self.held.append
-        entry_watch = EntryWatch(ledger, loop, lambda states: None)
+        entry_watch = EntryWatch(ledger.states, loop)
         self.session = Session(
             cast(Connection, self),
             LocalAdmission(Peer(os.getuid(), "ada", os.getpid()), ConnectionCounts(9, 9)),

@@ -143,7 +143,7 @@ def test_a_client_that_does_not_come_back_loses_its_place(client: PoolClient) ->
 
 async def _nobody_comes(ledger: Ledger) -> None:
     loop = asyncio.get_running_loop()
-    entry_watch = EntryWatch(ledger, loop, lambda states: None)
+    entry_watch = EntryWatch(ledger.states, loop)
     operations = PoolOperations(
         ledger, LeaseSecrets(b"key"), Limits(), "pool", LeaseTimes(15, 120, 5), entry_watch.changed
     )

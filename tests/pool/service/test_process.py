@@ -175,11 +175,45 @@ def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
             with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=scaled(10)) as answer:
                 text = answer.read().decode()
         assert "bitfusion_pool_leases 1.0" in text
+        assert 'bitfusion_pool_holder_gpus{holder="(users)",namespace="",notebook=""} 2.0' in text
+        assert 'bitfusion_pool_free_gpus{server="127.0.0.1:56001"} 0.0' in text
         assert 'bitfusion_pool_refusals_total{code="bad_message"} 1.0' in text
         assert 'bitfusion_pool_wait_seconds_bucket{le="0.01"} 1.0' in text
     finally:
         running.end()
         return_port(port)
+
+
+def test_metrics_are_served_before_anything_happens_at_the_address_that_is_named(base: Path) -> None:
+    from urllib.request import urlopen
+
+    port = free_port()
+    running = RunningService(
+        base, "--metrics-port", str(port), "--metrics-address", "127.0.0.2", "--metrics-holders", "all"
+    ).start()
+    try:
+
+        def shown() -> str:
+            with urlopen(f"http://127.0.0.2:{port}/metrics", timeout=scaled(10)) as answer:
+                return str(answer.read().decode())
+
+        wait_until(lambda: 'bitfusion_pool_gpus{server="127.0.0.1:56001"} 2.0' in shown(), "metrics")
+    finally:
+        running.end()
+        return_port(port)
+
+
+def test_an_address_that_is_not_the_machines_is_told(base: Path) -> None:
+    port = free_port()
+    done = serve(
+        *("--dir", str(base / "pool"), "serve", "--socket", str(base / "socket")),
+        *("--metrics-port", str(port), "--metrics-address", "203.0.113.1"),
+    )
+    return_port(port)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"Error: cannot serve metrics at 203.0.113.1 port {port}: Cannot assign requested address\n",
+    )
 
 
 def test_the_unit_lets_the_service_open_nvidias_devices() -> None:

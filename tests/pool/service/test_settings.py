@@ -51,6 +51,8 @@ def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Pa
         ("messages_per_user", "many", "must be a whole number, at least 1"),
         ("connections", "²", "must be a whole number, at least 1"),
         ("metrics_port", "70000", "must be a port, 1 to 65535, or 0 for none"),
+        ("metrics_address", "localhost", "must be an address such as 127.0.0.1, 0.0.0.0 or ::"),
+        ("metrics_holders", "users", "must be one of tokens, all, none"),
         ("listen", "example.org:56001", LISTEN),
         ("listen", ":0", LISTEN),
         ("listen", "[::1", LISTEN),

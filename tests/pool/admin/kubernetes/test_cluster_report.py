@@ -9,7 +9,18 @@ import pytest
 from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
 from bitfusion_pool.admin.kubernetes.cluster_report import AtThePool, cluster_report, units_held
 from bitfusion_pool.ledger.entries import Entry
-from tests.pool.admin.kubernetes.raw import entry, gated, node, pod, queue_pod, quota, snapshot, waiting
+from bitfusion_pool.ledger.holder_place import device_sizes
+from tests.pool.admin.kubernetes.raw import (
+    SERVER,
+    entry,
+    gated,
+    node,
+    pod,
+    queue_pod,
+    quota,
+    snapshot,
+    waiting,
+)
 
 CLUSTER = [node(), node("n2"), queue_pod(), quota(), pod(), gated(units=200)]
 
@@ -52,7 +63,7 @@ def test_what_a_notebook_has_at_the_pool_stands_beside_its_pod() -> None:
     ],
 )
 def test_a_lease_in_units(mib: int, gpus: int, units: int) -> None:
-    assert units_held(entry(mib=mib, gpus=gpus), snapshot()) == units
+    assert units_held(entry(mib=mib, gpus=gpus), device_sizes([SERVER])) == units
 
 
 @pytest.mark.parametrize(
