@@ -24,8 +24,8 @@ QUEUE_ACCOUNT = "bitfusion-queue"
 QUOTA_KEY = f"requests.{RESOURCE_UNITS}"
 
 RUNS, STARTS, ENDS = "runs", "starts", "ends"
+KEPT = "gets its units"  # the queue keeps them for it, and lifts its gate next
 GATED, OTHER_GATE, UNPLACED = "waits at its gate", "waits at another gate", "waits for a node"
-WAITING_STATES = (GATED, OTHER_GATE, UNPLACED)
 FINISHED_PHASES = ("Succeeded", "Failed")
 
 _LONGEST_NAME = 253
@@ -50,10 +50,10 @@ class AskingPod:
         name: Its name.
         notebook: The Notebook that it belongs to; empty for other pods.
         units: What it counts.
-        state: `RUNS`, `STARTS`, `ENDS` or one of `WAITING_STATES`.
+        state: `RUNS`, `STARTS`, `ENDS`, `KEPT`, `GATED`, `OTHER_GATE` or `UNPLACED`.
         node: Where it is; empty while it has no node.
         why: Why it waits, in the queue's or the scheduler's words; empty where nobody says.
-        was_gated: Whether it has, or has had, the gate that the queue lifts.
+        was_gated: Whether it has the queue's gate, or the queue has lifted it.
     """
 
     namespace: str
@@ -67,7 +67,7 @@ class AskingPod:
 
     @property
     def counts(self) -> bool:
-        """Whether its units are taken: from the moment its gate is lifted to its end."""
+        """Whether its units are taken: from the moment they are kept for it to its end."""
         return self.state not in (GATED, OTHER_GATE)
 
 
@@ -137,7 +137,7 @@ def asking_pod(raw: Mapping[str, Any]) -> AskingPod | None:
         state,
         node,
         one_line(why, _LONGEST_REASON),
-        QUEUE_GATE in gates or QUEUE_CONDITION in conditions,
+        QUEUE_GATE in gates or _are_kept(conditions),
     )
 
 
@@ -148,6 +148,8 @@ def _state(
         if is_being_deleted(raw):
             return ENDS, ""
         return (RUNS if mapping(raw.get("status")).get("phase") == "Running" else STARTS), ""
+    if QUEUE_GATE in gates and _are_kept(conditions):
+        return KEPT, ""
     if QUEUE_GATE in gates:
         condition = conditions.get(QUEUE_CONDITION, {})
         return GATED, text(condition.get("message")) or text(condition.get("reason"))
@@ -155,6 +157,11 @@ def _state(
         return OTHER_GATE, ", ".join(gates)
     scheduled = conditions.get("PodScheduled", {})
     return UNPLACED, text(scheduled.get("message")) if scheduled.get("status") == "False" else ""
+
+
+def _are_kept(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the queue says that the pod's units are kept for it (docs/decisions, 0100)."""
+    return conditions.get(QUEUE_CONDITION, {}).get("status") == "True"
 
 
 def _node(raw: Mapping[str, Any]) -> Node:

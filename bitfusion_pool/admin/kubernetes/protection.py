@@ -33,8 +33,7 @@ def unprotected(objects: ClusterObjects) -> tuple[str, ...]:
     ungated = [f"{pod.namespace}/{pod.name}" for pod in objects.pods if pod.counts and not pod.was_gated]
     if ungated:
         more = f" and {len(ungated) - _SHOWN} more" if len(ungated) > _SHOWN else ""
-        have = "has units and has" if len(ungated) == 1 else "have units and have"
-        reasons.append(f"{', '.join(ungated[:_SHOWN])}{more} {have} never had the gate")
+        reasons.append(f"the queue never lifted the gate of {', '.join(ungated[:_SHOWN])}{more}")
     return tuple(reasons)
 
 

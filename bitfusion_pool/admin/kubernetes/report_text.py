@@ -70,7 +70,7 @@ def _at_pool(has: AtThePool) -> tuple[str, str]:
 
 def _reasons(report: ClusterReport) -> str:
     told = [row.pod for row in report.rows if row.pod.why]
-    lines = [f"{_called(pod)} {pod.state}: {pod.why}" for pod in told[:_MOST_REASONS]]
+    lines = [f"{_called(pod)}: {pod.why}" for pod in told[:_MOST_REASONS]]
     if len(told) > _MOST_REASONS:
         lines.append(f"and {len(told) - _MOST_REASONS} more")
     return "".join(f"{line}\n" for line in lines)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.request import GpuRequest
+from bitfusion_device_plugin.queue.words import waits
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
 from bitfusion_pool.ledger.ledger import Ledger
 from tests.pool.admin.kubernetes.raw import gated, node, pod, queue_pod, quota
@@ -20,7 +21,7 @@ from tests.support.machine import scaled
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WHY = "position 1 of 1: 100 units asked for, 50 of 200 are free"
+WHY = waits(100, 150, 200, 1, 1).message
 ITEMS = [
     node("node-1"),
     node("node-2"),

@@ -32,7 +32,10 @@ def pod(
     message: str | None = None,
     **metadata: Any,
 ) -> dict[str, Any]:
-    """A pod; `message` is that of the queue's condition, without one if None while it has no gate of ours."""
+    """A pod; without a gate it has been lifted by the queue, unless `message` is given.
+
+    With the queue's gate `message` is why it waits, in its condition; None: it has no condition yet.
+    """
     conditions = []
     if QUEUE_GATE in gates and message is not None:
         conditions.append(
@@ -54,7 +57,7 @@ def pod(
     }
 
 
-def gated(name: str = "big-0", message: str = "", **more: Any) -> dict[str, Any]:
+def gated(name: str = "big-0", message: str | None = "", **more: Any) -> dict[str, Any]:
     notebook = name.removesuffix("-0")
     return pod(
         name, notebook=notebook, node="", phase="Pending", gates=(QUEUE_GATE,), message=message, **more

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.kubernetes_names import QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
 from bitfusion_pool.admin.kubernetes.cluster_objects import (
     ENDS,
     GATED,
+    KEPT,
     OTHER_GATE,
     RUNS,
     STARTS,
@@ -32,6 +33,13 @@ def unplaced(message: str, status: str = "False") -> dict[str, Any]:
     return raw
 
 
+def kept() -> dict[str, Any]:
+    """Its units are kept, and its gate is lifted by the next request."""
+    raw = gated(message=None)
+    raw["status"]["conditions"] = [{"type": QUEUE_CONDITION, "status": "True", "reason": "Lifted"}]
+    return raw
+
+
 @pytest.mark.parametrize(
     ("raw", "state", "why", "counts"),
     [
@@ -41,6 +49,7 @@ def unplaced(message: str, status: str = "False") -> dict[str, Any]:
         (gated(message="position 1 of 2"), GATED, "position 1 of 2", False),
         (pod(node="", phase="Pending", gates=("a.example/x",)), OTHER_GATE, "a.example/x", False),
         (pod(node="", phase="Pending", gates=("a.example/x", QUEUE_GATE)), GATED, "", False),
+        (kept(), KEPT, "", True),
         (unplaced("2 Insufficient cpu."), UNPLACED, "2 Insufficient cpu.", True),
         (unplaced("was placed", status="True"), UNPLACED, "", True),
     ],
@@ -65,12 +74,19 @@ def test_a_pod_without_the_label_of_a_notebook_has_none() -> None:
     assert found == AskingPod("team-a", "train", "", 30, RUNS, "n1")
 
 
+def taken_away() -> dict[str, Any]:
+    """Somebody else has removed the gate of a pod that waited."""
+    raw = pod(message="none")
+    raw["status"]["conditions"] = [{"type": QUEUE_CONDITION, "status": "False", "reason": "WaitsForPool"}]
+    return raw
+
+
 @pytest.mark.parametrize(
     ("raw", "was_gated"),
-    [(pod(), True), (gated(), True), (pod(message="none"), False)],
-    ids=["lifted", "gated", "never"],
+    [(pod(), True), (gated(), True), (kept(), True), (pod(message="none"), False), (taken_away(), False)],
+    ids=["lifted", "gated", "kept", "never", "taken away by somebody"],
 )
-def test_whether_it_ever_had_the_gate(raw: dict[str, Any], was_gated: bool) -> None:
+def test_whether_the_queue_held_it_back(raw: dict[str, Any], was_gated: bool) -> None:
     found = asking_pod(raw)
     assert found is not None
     assert found.was_gated is was_gated

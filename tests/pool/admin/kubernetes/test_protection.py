@@ -24,10 +24,10 @@ OLD = "this is Kubernetes 1.26 by its nodes, and there are no scheduling gates b
         ([node(kubelet="v1.26.15"), queue_pod()], (OLD,)),
         ([node()], (NO_QUEUE,)),
         ([node(kubelet="v1.26.15")], (OLD, NO_QUEUE)),
-        ([node(), queue_pod(), pod(message="")], ("team-a/mnist-0 has units and has never had the gate",)),
+        ([node(), queue_pod(), pod(message="")], ("the queue never lifted the gate of team-a/mnist-0",)),
         (
             [node(), queue_pod(), *(pod(f"p-{n}", message="none") for n in range(5))],
-            ("team-a/p-0, team-a/p-1, team-a/p-2 and 2 more have units and have never had the gate",),
+            ("the queue never lifted the gate of team-a/p-0, team-a/p-1, team-a/p-2 and 2 more",),
         ),
     ],
 )
