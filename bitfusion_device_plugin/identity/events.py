@@ -1,6 +1,7 @@
 """Events about a namespace, in that namespace: `kubectl get events` shows its users why they have no access.
 
-Kinds: identity ready, Role missing, foreign Secret, pool or its files not usable, limits that are wrong.
+Kinds: identity ready, Role missing, foreign Secret, pool or its files not usable, limits that are wrong, or
+more than the pool's issuer gives.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bitfusion_client.decimals import plain_number
 from bitfusion_client.pod_contract import IDENTITY_SECRET
+from bitfusion_device_plugin.identity.limits import KINDS, Limits, limits_text
 from bitfusion_device_plugin.identity.names import DEFAULT_NAME, role_command
 from bitfusion_device_plugin.identity.records import NamespaceRecord
 from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
@@ -69,8 +72,21 @@ def refused(why: str) -> NamespaceEvent:
 
 
 def wrong_limits(problems: tuple[str, ...]) -> NamespaceEvent:
-    """Annotations that are wrong; the defaults hold in their place."""
+    """Annotations that are wrong, where the defaults hold, and limits that are more than is allowed."""
     return NamespaceEvent(WARNING, "BitfusionIdentityWrongLimits", "; ".join(problems))
+
+
+def limits_lowered(asked: Limits, given: Limits) -> NamespaceEvent:
+    """The pool's issuer may not give as much; `asked` has at least the kinds of `given`."""
+    wanted = {kind: asked[kind] for kind in given}
+    options = " ".join(f"--may-issue-{kind} {plain_number(asked[kind])}" for kind in KINDS if kind in given)
+    return NamespaceEvent(
+        WARNING,
+        "BitfusionIdentityLimitsLowered",
+        f"This namespace may have {limits_text(wanted)} of the Bitfusion pool, and the pool's issuer gives "
+        f"at most {limits_text(given)}, which holds. For more, the pool's administrator makes an issuer with "
+        f"{options}, and Secret {IDENTITY_SECRET} is deleted here: it is made anew within ten minutes.",
+    )
 
 
 def event_body(namespace: NamespaceRecord, event: NamespaceEvent, reporter: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from bitfusion_device_plugin.identity.decisions import Decision, Step, decide
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits, limits_text, namespace_limits
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
+from bitfusion_device_plugin.identity.quotas import NamespaceQuotas
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord, SecretRecord
 from bitfusion_device_plugin.identity.sources import IdentitySource, NoIdentity, fingerprint_of
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
@@ -33,6 +34,12 @@ log = logging.getLogger(__name__)
 EVERYTHING: Key = ("", "")
 LOOK_AGAIN_S = 600.0
 _LONGEST_WAIT_S = 86400.0
+MOST_CHANGES, SETTLE_S = 2, 120.0
+"""So many changes of its limits reach a namespace's token at once, and no more in so many seconds.
+
+The pool keeps three secrets of a name in force, and pods see a new one after up to 90 s: a fourth would end
+the secret that they have.
+"""
 QUOTA = "exceeded quota"  # as the API server says it; another 403 is a missing Role
 
 
@@ -68,6 +75,8 @@ class _Known:
     undelivered: dict[str, tuple[str, Identity]] = field(default_factory=dict)
     """Identities that were issued and could not be written, by namespace, and what they were made of."""
     told: dict[str, tuple[str, str]] = field(default_factory=dict)
+    changes: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """When a token was replaced because its limits or the pool's files had changed; the last few."""
 
 
 class NotLeading(Exception):
@@ -80,12 +89,20 @@ class Keeper:
     Args:
         context: See there.
         namespaces: All that are opted in.
+        quotas: What ResourceQuotas allow.
         queue: Keys of namespaces, as the cache has them; `EVERYTHING` for all and for what is left over.
     """
 
-    def __init__(self, context: KeeperContext, namespaces: Cache[NamespaceRecord], queue: WorkQueue) -> None:
+    def __init__(
+        self,
+        context: KeeperContext,
+        namespaces: Cache[NamespaceRecord],
+        quotas: NamespaceQuotas,
+        queue: WorkQueue,
+    ) -> None:
         self._context = context
         self._namespaces = namespaces
+        self._quotas = quotas
         self._queue = queue
         self._secrets = NamespaceSecret(context.api, context.manager)
         self._known = _Known()
@@ -120,7 +137,8 @@ class Keeper:
         if namespace.is_ending:  # nothing is asked for there any more, and nothing is due
             self._known.renewals.pop(name, None)
             return decide(namespace, None, "", None, context.clock())
-        limits, problems = namespace_limits(dict(namespace.limits), context.rules)
+        quota = self._quotas.units(name)
+        limits, problems = namespace_limits(dict(namespace.limits), context.rules, quota)
         if problems:
             self._tell(namespace, events.wrong_limits(problems))
         wanted = fingerprint_of([context.source.fingerprint(), limits_text(limits)])
@@ -132,11 +150,29 @@ class Keeper:
             self._set_state(name, metrics.FOREIGN)
         elif decision.step is Step.NOTHING:
             self._set_state(name, metrics.READY, decision.again_at)
+        elif decision.step is Step.UPDATE and secret is not None and secret.wanted != wanted:
+            self._change(namespace, secret, wanted, limits, decision)
         else:
             self._write(namespace, secret, wanted, limits, decision)
         return decision
 
     # --- one namespace ---------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        namespace: NamespaceRecord,
+        secret: SecretRecord,
+        wanted: str,
+        limits: Limits,
+        decision: Decision,
+    ) -> None:
+        name, now = namespace.name, self._context.clock()
+        recent = tuple(at for at in self._known.changes.get(name, ()) if now - SETTLE_S < at <= now)
+        if len(recent) >= MOST_CHANGES:
+            self._queue.add(namespace.key, recent[-MOST_CHANGES] + SETTLE_S - now)
+            return
+        self._write(namespace, secret, wanted, limits, decision)
+        self._known.changes[name] = (*recent, now)
 
     def _write(
         self,
@@ -159,7 +195,9 @@ class Keeper:
             "identity written",
             extra={"namespace": name, "reason": decision.why, "token": identity.token_id},
         )
-        self._tell(namespace, events.ready(limits_text(limits)))
+        if identity.lowered:
+            self._tell(namespace, events.limits_lowered(limits, identity.lowered))
+        self._tell(namespace, events.ready(limits_text({**limits, **identity.lowered})))
         self._set_state(name, metrics.READY, identity.renew_at)
 
     def _identity(self, name: str, secret: SecretRecord | None, wanted: str, limits: Limits) -> Identity:
@@ -196,7 +234,10 @@ class Keeper:
                 "identity taken back", extra={"namespace": name, "reason": decision.why, "tokens": count}
             )
         known = self._known
-        for kept in (known.states, known.renewals, known.undelivered, known.told, known.in_force or {}):
+        for kept in (
+            *(known.states, known.renewals, known.undelivered, known.told, known.changes),
+            known.in_force or {},
+        ):
             kept.pop(name, None)
         self._show()
         return decision

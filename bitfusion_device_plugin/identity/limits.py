@@ -1,4 +1,9 @@
-"""How much of the pool a namespace may have: its annotations, within what the administrator set. Pure."""
+"""How much of the pool a namespace may have: quota and annotations, within what the administrator set. Pure.
+
+The limit in units follows from the namespace's ResourceQuota of ``requests.bitfusion.io/gpu``: what its pods
+may ask for together is what its programs may take together. It is not divided by the device plugin's
+overcommit factor: a pod that the quota lets in must be able to take what it asked for, if only after a wait.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,11 @@ from bitfusion_client.decimals import plain_number
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.one_line import shown_value
 from bitfusion_client.shares import parse_share
-from bitfusion_device_plugin.identity.names import LIMIT_PREFIX
+from bitfusion_device_plugin.identity.names import LIMIT_PREFIX, QUOTA_KEY
 
 LARGEST_COUNT = 100_000  # as the pool has it
-KINDS = ("gpus", "share", "leases", "waiting")
+LARGEST_UNITS = 10_000_000
+KINDS = ("gpus", "share", "leases", "waiting", "units")
 Limits = Mapping[str, float]
 """By kind; one that is missing is the issuer's own. A share is above 0 and at most 1."""
 
@@ -25,9 +31,12 @@ class LimitRules:
     most: tuple[tuple[str, float], ...] = ()
 
 
-def namespace_limits(annotations: Mapping[str, str], rules: LimitRules) -> tuple[Limits, tuple[str, ...]]:
-    """The limits of a namespace, and what is wrong with its annotations, for a person.
+def namespace_limits(
+    annotations: Mapping[str, str], rules: LimitRules, quota: int | None = None
+) -> tuple[Limits, tuple[str, ...]]:
+    """The limits of a namespace, and what is wrong with its annotations or quota, for a person.
 
+    `quota` is what its ResourceQuotas allow in units, None if none says anything; an annotation can lower it.
     A wrong value counts as absent, one that is too large as the largest: no namespace loses its access to the
     pool by a slip of the pen.
     """
@@ -38,6 +47,11 @@ def namespace_limits(annotations: Mapping[str, str], rules: LimitRules) -> tuple
         name = f"{LIMIT_PREFIX}{kind}"
         bound = most.get(kind)
         wanted = default.get(kind, bound)
+        if kind == "units" and quota is not None:
+            if bound is not None and quota > bound:
+                most_allowed = f"the token's limit is at most {plain_number(bound)}"
+                problems.append(f"the quota of {QUOTA_KEY} is {quota}, and {most_allowed}")
+            wanted = bound = min(quota, LARGEST_UNITS if bound is None else bound)
         if name in annotations:
             try:
                 wanted = PARSERS[kind](annotations[name].strip())
@@ -65,6 +79,13 @@ def parse_count(text: str) -> float:
     return float(text)
 
 
+def parse_units(text: str) -> float:
+    """A limit in hundredths of a GPU. Raises ValueError: what is allowed."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 8 and int(text) <= LARGEST_UNITS):
+        raise ValueError(f"must be a whole number from 0 to {LARGEST_UNITS}; 100 units are one GPU")
+    return float(text)
+
+
 def parse_limit_share(text: str) -> float:
     """The share of a GPU. Raises ValueError: what is allowed."""
     try:
@@ -78,4 +99,5 @@ PARSERS: Mapping[str, Callable[[str], float]] = {
     "share": parse_limit_share,
     "leases": parse_count,
     "waiting": parse_count,
+    "units": parse_units,
 }

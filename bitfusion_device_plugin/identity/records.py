@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -88,6 +88,8 @@ class Identity:
     token_id: str = ""
     renew_at: float | None = None
     expires_at: float | None = None
+    lowered: Mapping[str, float] = field(default_factory=dict)
+    """Limits by kind that the pool's issuer has lowered to its own."""
 
     def __repr__(self) -> str:
         return f"Identity({self.token_id})"  # never the files

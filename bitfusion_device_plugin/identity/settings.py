@@ -50,6 +50,7 @@ def _limit_rows() -> tuple[Setting, ...]:
         "share": ("F", "of each GPU, such as 0.5"),
         "leases": ("N", "leases and waiting requests together"),
         "waiting": ("N", "waiting requests"),
+        "units": ("N", "hundredths of a GPU of all its leases and waiting requests together"),
     }
     rows = []
     for kind in KINDS:

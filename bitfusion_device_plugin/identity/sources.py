@@ -68,7 +68,7 @@ class IssuerSource:
 
     def identity(self, namespace: str, limits: Limits, keep: str) -> Identity:
         """See `IdentitySource`."""
-        words = ["renew", namespace, "--json", *(("--keep", keep) if keep else ())]
+        words = ["renew", namespace, "--json", "--lower", *(("--keep", keep) if keep else ())]
         for kind in KINDS:
             if kind in limits:
                 words += [f"--{kind}", plain_number(limits[kind])]
@@ -78,12 +78,13 @@ class IssuerSource:
             files = {key: str(found["files"][key]) for key in KEYS}
             life_s = float(found["expires"]) - float(found["created"])
             token_id = str(found["id"])
+            lowered = _lowered(limits, found["limits"]) if limits else {}
         except (KeyError, TypeError, ValueError):
             raise NoIdentity("the answer of bitfusion-pool is not one of this version") from None
         if any(len(text) > LARGEST_FILE for text in files.values()):
             raise NoIdentity("the answer of bitfusion-pool is too long")
         # by our own clock, whatever the pool's says
-        return Identity(files, token_id, asked_at + life_s * RENEW_AFTER, asked_at + life_s)
+        return Identity(files, token_id, asked_at + life_s * RENEW_AFTER, asked_at + life_s, lowered)
 
     def revoke(self, namespace: str) -> int:
         """See `IdentitySource`."""
@@ -128,6 +129,18 @@ class IssuerSource:
         if len(done.stdout) > LARGEST_ANSWER:
             raise NoIdentity("the answer of bitfusion-pool is too long")
         return done.stdout.decode(errors="replace")
+
+
+def _lowered(asked: Limits, given: Mapping[str, Any]) -> dict[str, float]:
+    """The limits that are not as they were asked for. Raises ValueError: one is missing, or is larger."""
+    found = {}
+    for kind, most in asked.items():
+        limit = float(given[kind])
+        if limit > most:
+            raise ValueError
+        if limit < most:
+            found[kind] = limit
+    return found
 
 
 class FilesSource:

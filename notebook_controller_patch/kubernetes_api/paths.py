@@ -8,6 +8,7 @@ NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"  # of all namespaces
 EVENTS = "/api/v1/events"  # of all namespaces
+RESOURCE_QUOTAS = "/api/v1/resourcequotas"  # of all namespaces
 
 
 def notebook_path(namespace: str, name: str) -> str:

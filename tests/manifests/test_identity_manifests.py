@@ -71,6 +71,8 @@ def test_the_controller_has_no_right_to_any_secret_of_the_cluster(
     assert rights(objects, "ClusterRole") == {
         ("", "namespaces", "", "list"),
         ("", "namespaces", "", "watch"),
+        ("", "resourcequotas", "", "list"),
+        ("", "resourcequotas", "", "watch"),
         ("", "events", "", "create"),
     }
     leases = "coordination.k8s.io", "leases"

@@ -203,9 +203,10 @@ def token_in(secret: dict[str, Any]) -> str:
 
 
 def home_of(secret: dict[str, Any], folder: Path) -> dict[str, str]:
-    """An environment whose home has the three files of the Secret."""
+    """An environment whose home has the three files of the Secret, and in which nothing else names a pool."""
     identity = folder / ".bitfusion"
     identity.mkdir(mode=0o700, parents=True)
     for name, text in files(secret).items():
         (identity / name).write_text(text)
-    return {**os.environ, "HOME": str(folder), "BITFUSION_PYTHON": sys.executable}
+    others = {name: value for name, value in os.environ.items() if not name.startswith("BITFUSION_POOL")}
+    return {**others, "HOME": str(folder), "BITFUSION_PYTHON": sys.executable}

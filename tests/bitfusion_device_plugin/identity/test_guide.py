@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.bitfusion_device_plugin.identity.running_identity import RunningIdentity, running_identity
+from bitfusion_pool.access.token_file import read_tokens
+from tests.bitfusion_device_plugin.identity.running_identity import (
+    RunningIdentity,
+    running_identity,
+    token_id,
+)
 from tests.cluster.cluster import Cluster
 from tests.cluster.guide import ACCESS, NAMESPACE, POOL, PROFILE, Reader, blocks
 from tests.manifests.installed import namespaces
@@ -27,7 +32,7 @@ def identity(cluster: Cluster) -> Iterator[RunningIdentity]:
 def test_a_namespace_is_opted_in_looked_at_and_opted_out(
     cluster: Cluster, identity: RunningIdentity, tmp_path: Path
 ) -> None:
-    limits, look, opt_out = blocks(ACCESS)
+    limits, quota, look, opt_out = blocks(ACCESS)
     reader = Reader(cluster, tmp_path)
     shutil.copytree(identity.issuer, reader.folder / "cluster")
     reader.run(blocks(POOL)[-1])
@@ -42,6 +47,11 @@ def test_a_namespace_is_opted_in_looked_at_and_opted_out(
     identity.until_secret(PROFILE)
     assert "Limits: gpus 2, share 0.5." in identity.until_event(PROFILE, "Ready")
     reader.run(look)
+    before = identity.until_secret(PROFILE)
+    reader.run(quota)
+    identity.until_secret(PROFILE, but=token_id(before))
+    tokens = read_tokens(str(identity.pool.folder)).all
+    assert {one.limits.units for one in tokens if one.name == f"cluster/{PROFILE}"} == {150}
     assert f"cluster/{PROFILE}" in identity.names_in_force()
     reader.run(opt_out)
     wait_until(lambda: f"cluster/{PROFILE}" not in identity.names_in_force(), limit_s=30)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bitfusion_pool.messages import refusal_codes
+from bitfusion_pool.messages.from_client import Alive
 from bitfusion_pool.messages.from_service import Granted, Refused
 from tests.bitfusion_device_plugin.identity.running_identity import (
     SECRET,
@@ -73,6 +75,51 @@ def test_limits_are_those_of_the_annotations_and_at_most_the_administrators(
     identity.until_secret(namespace, but=first)
     words = identity.until_event(namespace, "WrongLimits")
     assert words == "bitfusion.io/limit-gpus is 9, and at most 2 is allowed"
+
+
+def test_a_quota_is_the_tokens_limit_and_a_change_reaches_every_token_within_seconds(
+    identity: RunningIdentity, namespace: str, tmp_path: Path
+) -> None:
+    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    hard = {"requests.bitfusion.io/gpu": "100"}
+    identity.cluster.client.create(quotas, {"metadata": {"name": "gpus"}, "spec": {"hard": hard}})
+    identity.opt_in(namespace, annotations={"bitfusion.io/limit-gpus": "2"})
+    before = identity.until_secret(namespace)
+    assert "Limits: gpus 2, units 100." in identity.until_event(namespace, "Ready")
+    environ = home_of(before, tmp_path)
+    with identity.pool.remote(token_in(before)) as client:
+        granted = client.ask(half(), Granted)
+        assert run(environ, "-p", "0.5").returncode == 0
+        refused = run(environ, "-p", "0.51")
+        assert refused.returncode != 0
+        assert (
+            "the name of your token may have 100 units, 100 are one GPU, you have or wait for 50, "
+            "and this request is for 51"
+        ) in refused.stdout + refused.stderr
+        for units, words in (("50", "may have 50 units"), ("0", "may have 0 units")):
+            changed_at = time.monotonic()
+            merged = {"spec": {"hard": {"requests.bitfusion.io/gpu": units}}}
+            identity.cluster.client.merge(f"{quotas}/gpus", merged)
+            after = identity.until_secret(namespace, but=token_id(before))
+            print(f"quota {units}: in the token {time.monotonic() - changed_at:.1f} s after the change")
+            for secret in (before, after):  # the older token has the new limit, too
+                home = home_of(secret, tmp_path / f"{units} {token_id(secret)}")
+                done = run(home, "-p", "0.01")
+                assert words in done.stdout + done.stderr
+            before = after
+        assert client.ask(Alive(), Alive) == Alive()  # what is held already goes on
+        client.release(granted)
+
+
+def run(environ: dict[str, str], *size: str) -> subprocess.CompletedProcess[str]:
+    """The client's command, as in a pod with these files."""
+    return subprocess.run(
+        [COMMAND, "run", "-n", "1", *size, "--", "true"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=scaled(30),
+    )
 
 
 def test_a_missing_role_is_told_with_its_cure_and_cured_by_it(

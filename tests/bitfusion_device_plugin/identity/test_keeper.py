@@ -11,9 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from bitfusion_device_plugin.identity.decisions import Step
-from bitfusion_device_plugin.identity.keeper import EVERYTHING, Keeper, KeeperContext, NotLeading
+from bitfusion_device_plugin.identity.keeper import EVERYTHING, SETTLE_S, Keeper, KeeperContext, NotLeading
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
+from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, QuotaRecord
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord
 from bitfusion_device_plugin.identity.sources import NoIdentity
 from notebook_controller_patch.reconcile.cache import Cache
@@ -37,6 +38,7 @@ class Pool:
         self.known: dict[str, frozenset[str]] | None = {}
         self.fails: Exception | None = None
         self.now = NOW
+        self.most_units = 1000.0
 
     def fingerprint(self) -> str:
         return self.files
@@ -46,7 +48,8 @@ class Pool:
         self.asked.append((namespace, limits, keep))
         number = len(self.asked)
         files = {"servers.conf": self.files, "client.yaml": f"token {number}", "ca.crt": "PEM"}
-        return Identity(files, f"id{number}", self.now + 200, self.now + 300)
+        lowered = {"units": self.most_units} if limits.get("units", 0) > self.most_units else {}
+        return Identity(files, f"id{number}", self.now + 200, self.now + 300, lowered)
 
     def revoke(self, namespace: str) -> int:
         self._fail()
@@ -71,6 +74,7 @@ class Room:
         self.leading = True
         self.registry = CollectorRegistry()
         self.namespaces: Cache[NamespaceRecord] = Cache()
+        self.quotas = NamespaceQuotas(lambda namespace: None)
         self.queue = WorkQueue(first_delay=1000.0, longest_delay=1000.0)
         self.keeper = Keeper(
             KeeperContext(
@@ -85,12 +89,17 @@ class Room:
                 lambda: self.pool.now,
             ),
             self.namespaces,
+            self.quotas,
             self.queue,
         )
         self.opt_in()
 
     def opt_in(self, *limits: tuple[str, str]) -> None:
         self.namespaces.put(NamespaceRecord("a", "uid-a", False, limits))
+
+    def allow(self, units: int, name: str = "gpus") -> None:
+        """The administrator sets a quota."""
+        self.quotas.cache.put(QuotaRecord("a", name, units))
 
     def opt_out(self) -> None:
         self.namespaces.remove(("", "a"))
@@ -317,3 +326,73 @@ def test_a_wrong_limit_is_told_and_the_most_holds(room: Room) -> None:
         "BitfusionIdentityWrongLimits",
         "bitfusion.io/limit-gpus is 99, and at most 4 is allowed",
     )
+
+
+def test_a_quota_is_the_tokens_limit_and_a_changed_one_reaches_it(room: Room) -> None:
+    room.allow(150)
+    room.work()
+    assert room.pool.asked[-1] == ("a", {"gpus": 4.0, "units": 150.0}, "")
+    assert "Limits: gpus 4, units 150." in room.events()[-1][1]
+    room.work()
+    assert len(room.pool.asked) == 1
+    room.allow(0)
+    room.work()
+    assert room.pool.asked[-1] == ("a", {"gpus": 4.0, "units": 0.0}, "id1")
+    assert room.token() == "token 2"
+    room.quotas.cache.remove(("a", "gpus"))
+    room.work()
+    assert room.pool.asked[-1][1] == {"gpus": 4.0}
+
+
+def test_a_quota_above_what_the_issuer_gives_is_lowered_told_and_renewed_all_the_same(room: Room) -> None:
+    room.pool.most_units = 200.0
+    room.allow(300)
+    room.work()
+    assert room.events() == [
+        (
+            "BitfusionIdentityLimitsLowered",
+            "This namespace may have units 300 of the Bitfusion pool, and the pool's issuer gives "
+            "at most units 200, which holds. For more, the pool's administrator makes an issuer with "
+            "--may-issue-units 300, and Secret bitfusion-client is deleted here: it is made anew within ten "
+            "minutes.",
+        ),
+        (
+            "BitfusionIdentityReady",
+            "Secret bitfusion-client lets this namespace use the Bitfusion pool. Limits: gpus 4, units 200.",
+        ),
+    ]
+    assert room.state("ready") == 1
+    room.pool.now += 200
+    room.work()
+    assert (room.token(), len(room.events())) == ("token 2", 2)
+    # what the Event advises
+    room.pool.most_units = 300.0
+    room.api.remove(SECRETS, "a", NAME)
+    room.keeper.work_on(EVERYTHING)
+    room.work()
+    assert "Limits: gpus 4, units 300." in room.events()[-1][1]
+
+
+def test_a_quota_that_is_changed_all_the_time_ends_no_secret_that_pods_still_have(room: Room) -> None:
+    """The pool keeps three secrets of a name: the first is still in force after two changes."""
+    room.work()
+    for units in (100, 200, 300, 400):
+        room.allow(units)
+        room.work()
+    assert [limits.get("units") for _, limits, _ in room.pool.asked] == [None, 100.0, 200.0]
+    room.pool.now += SETTLE_S
+    room.work()
+    assert room.pool.asked[-1][1]["units"] == 400.0
+    assert room.token() == "token 4"
+
+
+def test_what_is_put_off_is_done_once_the_time_has_come(room: Room) -> None:
+    room.work()
+    for units in (100, 200):
+        room.allow(units)
+        room.work()
+    room.pool.now += SETTLE_S - 0.2
+    room.allow(300)
+    room.work()
+    assert room.token() == "token 3"
+    assert room.queue.get(5) == ("", "a")

@@ -33,6 +33,7 @@ def answering(folder: Path, answer: object) -> IssuerSource:
 
 def test_an_identity_is_renewed_after_two_thirds_of_its_life_by_our_own_clock(folder: Path) -> None:
     found = answering(folder, ANSWER).identity("team-a", {}, "")
+    assert found.lowered == {}
     assert (found.files, found.token_id, found.renew_at, found.expires_at) == (FILES, "id1", 1200.0, 1300.0)
 
 
@@ -40,10 +41,36 @@ def test_the_command_gets_names_and_limits_and_no_secret(folder: Path) -> None:
     told = folder / "words"
     asked = source(folder, f'echo "$@" > {told}; env >> {told}; exit 1')
     with pytest.raises(NoIdentity):
-        asked.identity("team-a", {"gpus": 2.0, "share": 0.5}, "id0")
+        asked.identity("team-a", {"gpus": 2.0, "share": 0.5, "units": 0.0}, "id0")
     words, *environment = told.read_text().splitlines()
-    assert words == f"token renew team-a --json --keep id0 --gpus 2 --share 0.5 --issuer-files {folder}"
+    assert words == (
+        f"token renew team-a --json --lower --keep id0 --gpus 2 --share 0.5 --units 0 --issuer-files {folder}"
+    )
     assert {line.partition("=")[0] for line in environment} <= {"PATH", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
+
+
+@pytest.mark.parametrize(
+    ("given", "lowered"),
+    [
+        ({"gpus": 2, "share": None, "units": 300}, {}),
+        ({"gpus": 2, "share": None, "units": 150}, {"units": 150.0}),
+        ({"gpus": 1, "share": 0.5, "units": 0}, {"gpus": 1.0, "units": 0.0}),
+    ],
+)
+def test_what_the_issuer_gives_less_of_is_known(
+    folder: Path, given: dict[str, float | None], lowered: dict[str, float]
+) -> None:
+    asked = answering(folder, {**ANSWER, "limits": given})
+    assert asked.identity("team-a", {"gpus": 2.0, "units": 300.0}, "").lowered == lowered
+
+
+@pytest.mark.parametrize("given", [None, {}, {"units": None}, {"units": 301}, {"gpus": 1}])
+def test_a_token_without_the_limit_that_was_asked_for_is_handed_to_nobody(
+    folder: Path, given: dict[str, float | None] | None
+) -> None:
+    answer = ANSWER if given is None else {**ANSWER, "limits": given}
+    with pytest.raises(NoIdentity, match="the answer of bitfusion-pool is not one of this version"):
+        answering(folder, answer).identity("team-a", {"units": 300.0}, "")
 
 
 def test_tokens_in_force_are_known_by_namespace(folder: Path) -> None:
