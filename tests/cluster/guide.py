@@ -36,6 +36,7 @@ IMAGES, POOL, INSTALL, NAMESPACE = (
 )
 FORM, UNITS, NOTEBOOK, CELL = "5. The form", "6. Units", "7. A notebook", "8. The first GPU cell"
 VMWARE = "With VMware's product"
+WAITING, NO_QUEUE = "Waiting for units", "Without the queue again"
 ACCESS = "Who may use the pool"
 REMOVE, REMOVE_TRIAL = "Remove", "What was there to try things out"
 

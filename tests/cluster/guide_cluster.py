@@ -121,7 +121,10 @@ def ours(cluster: Cluster) -> list[str]:
     """What of this project is in the cluster outside of the user's namespace."""
     found = cluster.kubectl("get", _CLUSTER_KINDS, "-l", _OURS, "-o", "name", "--ignore-not-found")
     inside = cluster.kubectl(
-        *("get", "all,configmaps,secrets,leases,roles,rolebindings,networkpolicies,serviceaccounts"),
+        *(
+            "get",
+            "all,configmaps,secrets,leases,roles,rolebindings,networkpolicies,serviceaccounts,poddisruptionbudgets",
+        ),
         *("-n", SYSTEM, "-o", "name", "--ignore-not-found"),
     )
     return [*found.split(), *(name for name in inside.split() if "bitfusion" in name)]

@@ -15,7 +15,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster import kept_images, units
@@ -448,9 +448,19 @@ def full_name(name: str) -> str:
 @contextlib.contextmanager
 def cluster_with_node(control_plane: Binaries, node_binaries: Binaries) -> Iterator[Node]:
     """A cluster of its own with a scheduler and one node, for `with`."""
-    cluster = Cluster.start(control_plane, nodes=[NODE_NAME])
+    with cluster_with_nodes(control_plane, node_binaries) as (node,):
+        yield node
+
+
+@contextlib.contextmanager
+def cluster_with_nodes(
+    control_plane: Binaries, node_binaries: Binaries, others: Sequence[str] = ()
+) -> Iterator[list[Node]]:
+    """The same with nodes of these names behind the first; each has a box of its own."""
+    cluster = Cluster.start(control_plane, nodes=[NODE_NAME, *others])
     try:
-        with scheduled_node(cluster, node_binaries) as node:
-            yield node
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(scheduled_node(cluster, node_binaries))
+            yield [first, *(stack.enter_context(Node(cluster, node_binaries, name)) for name in others)]
     finally:
         cluster.end()

@@ -1,4 +1,4 @@
-"""The fixtures `cluster` and `node`: a real Kubernetes, and one in which pods really run.
+"""The fixtures `cluster`, `node` and `two_nodes`: a real Kubernetes, and ones in which pods really run.
 
 Each is started once a test process, lazily, for every test that names it. Under pytest-xdist one worker in
 three has a cluster, as tests on it wait most of their time, and runs whole files: what a file's fixtures
@@ -42,8 +42,8 @@ def needs_cluster(item: pytest.Item) -> bool:
 
 
 def needs_node(item: pytest.Item) -> bool:
-    """Whether the test, or a fixture of it, uses the fixture `node`."""
-    return "node" in getattr(item, "fixturenames", ())
+    """Whether the test, or a fixture of it, uses the fixture `node` or `two_nodes`."""
+    return not {"node", "two_nodes"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -177,6 +177,20 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
         if pods := running.pod_starts_s:
             line += f", a pod {statistics.median(pods):.1f} s after its creation (median of {len(pods)})"
         pytestconfig.stash[_lines_key].append(line)
+
+
+@pytest.fixture(scope="module")
+def two_nodes(pytestconfig: pytest.Config) -> Iterator[list[Node]]:
+    """Two nodes in a cluster of their own, for the tests of one file.
+
+    Skipped where they cannot run, with one line that says why; with CI=true that is a failure.
+    """
+    _leave_out_without(pytestconfig, "node")
+    from tests.cluster.node import cluster_with_nodes
+
+    built = pytestconfig.stash[_built_key]
+    with cluster_with_nodes(built["cluster"], built["node"], ["n2"]) as running:
+        yield running
 
 
 def _leave_out_without(config: pytest.Config, fixture: str) -> None:

@@ -30,6 +30,7 @@ from tests.cluster.guide import (
     INSTALL,
     NAMES,
     NAMESPACE,
+    NO_QUEUE,
     NOTEBOOK,
     POOL,
     PROFILE,
@@ -38,6 +39,7 @@ from tests.cluster.guide import (
     REMOVE_TRIAL,
     UNITS,
     VMWARE,
+    WAITING,
     Reader,
     blocks,
     matches,
@@ -52,7 +54,7 @@ from tests.manifests.stand_in import StandIn
 STORY = (IMAGES, INSTALL, "Verify", "Settings", "The policy", "Upgrade", REMOVE)
 CERT_MANAGER = (IMAGES, INSTALL, "cert-manager", REMOVE)
 STANDALONE = ("Without the Kubeflow platform", REMOVE)
-ON_A_NODE = (POOL, NAMESPACE, FORM, UNITS, NOTEBOOK, CELL, VMWARE, REMOVE_TRIAL)
+ON_A_NODE = (POOL, NAMESPACE, FORM, UNITS, NOTEBOOK, CELL, VMWARE, WAITING, NO_QUEUE, REMOVE_TRIAL)
 IDENTITY = (ACCESS,)  # run by tests/bitfusion_device_plugin/identity/test_guide.py
 
 

@@ -21,6 +21,7 @@ from tests.cluster.guide import (
     IMAGES,
     INSTALL,
     NAMESPACE,
+    NO_QUEUE,
     NOTEBOOK,
     POOL,
     PROFILE,
@@ -29,6 +30,7 @@ from tests.cluster.guide import (
     ROOT,
     UNITS,
     VMWARE,
+    WAITING,
     Block,
     Reader,
     blocks,
@@ -88,6 +90,7 @@ def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tm
             done = reader.shell(command.strip("`"))
             assert done.returncode == 0, f"{command}\n{done.stdout}"
         reader.run(stop)
+        reader.follow(WAITING)
         cluster.kubectl("label", "namespace", PROFILE, "bitfusion.io/identity-")
         secret = f"/api/v1/namespaces/{PROFILE}/secrets/bitfusion-client"
         wait_until(lambda: not cluster.client.exists(secret), "the Secret of the namespace gone", 60)
@@ -143,6 +146,10 @@ def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> Non
     printed = reader.run(look)
     for line in ("a client of the test\n", *FILES.values()):
         assert line in printed
+    reader.run(blocks(WAITING)[0])
+    reader.follow(NO_QUEUE)
+    left = [name for name in ours(node.cluster) if "bitfusion-queue" in name]
+    assert left == []
     reader.shell("kubectl -n $PROFILE delete notebook bitfusion-sample")
     reader.follow(REMOVE)
 

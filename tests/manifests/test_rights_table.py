@@ -15,9 +15,9 @@ NOT_WITH = "not with cert-manager"
 Right = tuple[str, str, str, str, str]
 
 
-def table(process: str) -> dict[Right, str]:
-    """Scope, API group, resource, name and verb of each right in the guide, and what it is for."""
-    section = GUIDE.read_text().partition(f"\n{HEADINGS[process]}\n")[2].partition("\n## ")[0]
+def table(heading: str) -> dict[Right, str]:
+    """Scope, API group, resource, name and verb of each right in that section, and what it is for."""
+    section = GUIDE.read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     first = section.partition("\n| where")[2].partition("\n\n")[0]
     rows = [line.strip("| ").split("|") for line in f"| where{first}".splitlines() if line.startswith("| ")]
     header, *cells = [[cell.strip() for cell in row] for row in rows]
@@ -41,7 +41,7 @@ def test_the_guide_lists_exactly_the_rights_that_are_given(
 ) -> None:
     expected = {
         right
-        for right, reason in table(process).items()
+        for right, reason in table(HEADINGS[process]).items()
         if overlay != "cert-manager" or NOT_WITH not in reason
     }
     assert set(rules(overlays[overlay], process)) == expected
@@ -49,5 +49,5 @@ def test_the_guide_lists_exactly_the_rights_that_are_given(
 
 @each_process
 def test_every_right_has_a_reason(process: str) -> None:
-    for right, reason in table(process).items():
+    for right, reason in table(HEADINGS[process]).items():
         assert len(reason) > 20, right

@@ -1,0 +1,136 @@
+"""Two kubelets that both report one pool of 100 units, and notebooks of 50: it is never sold twice.
+
+pytest -m long -s tests/bitfusion_device_plugin/queue/test_queue_on_two_nodes.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bitfusion_device_plugin.queue.on_two_nodes import POOL, STUCK_AFTER_S, TwoNodes, queued_cluster
+from tests.bitfusion_device_plugin.queue.units_over_time import UnitsOverTime
+from tests.cluster.node import Node
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+NOTEBOOKS = 20
+LEADER_KILLED_AFTER = (4, 12)  # notebooks that have run
+APISERVER_KILLED_AFTER = 8
+TAKEN = "Waits for 50 units of the Bitfusion pool: 100 of 100 are taken; position 1 of 1 in the queue."
+
+
+@pytest.fixture(scope="module")
+def installed(two_nodes: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoNodes]:
+    with queued_cluster(two_nodes, tmp_path_factory.mktemp("queue")) as found:
+        yield found
+
+
+@pytest.fixture
+def queued(installed: TwoNodes) -> Iterator[TwoNodes]:
+    """With a leader, and without notebooks before and after a test."""
+    installed.leader()
+    yield installed
+    installed.clear()
+
+
+def test_the_third_of_three_halves_waits_for_the_pool_and_starts_when_one_stops(queued: TwoNodes) -> None:
+    with UnitsOverTime(queued.cluster) as units:
+        for name in ("first", "second"):
+            queued.make(name)
+            queued.wait_running(name)
+        queued.make("third")
+        wait_until(
+            lambda: (queued.condition("third") or {}).get("message") == TAKEN,
+            lambda: queued.told("third"),
+            30,
+        )
+        condition = queued.condition("third")
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("False", "WaitsForPool")
+        wait_until(lambda: queued.events("third").get("BitfusionWaitsForPool") == TAKEN, "the Event", 30)
+        pod = queued.room.running_pod("third")
+        assert pod["spec"]["schedulingGates"] == [{"name": "bitfusion.io/queue"}]
+        assert "nodeName" not in pod["spec"]
+
+        queued.stop("first")
+        wait_until(lambda: queued.room.pod("first") is None, "the first is gone", 60)
+        gone = time.monotonic()
+        queued.wait_running("third")
+        print(f"\nthe third runs {time.monotonic() - gone:.1f} s after the pod of the first was gone")
+        condition = queued.condition("third")
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("True", "Lifted")
+        nodes = {queued.room.running_pod(name)["spec"]["nodeName"] for name in ("second", "third")}
+        print(f"on {' and '.join(sorted(nodes))}; most units at once: {units.peak}")
+        assert units.peak.lifted == POOL
+
+
+def test_twenty_at_once_never_exceed_the_pool_whoever_is_killed(queued: TwoNodes) -> None:
+    names = [f"nb-{number:02}" for number in range(NOTEBOOKS)]
+    done: list[str] = []
+    killed: list[str] = []
+    began = time.monotonic()
+    with UnitsOverTime(queued.cluster) as units:
+        for name in names:
+            queued.make(name)
+        while len(done) < NOTEBOOKS:
+            (name, *_) = wait_until(
+                lambda: [each for each in queued.running() if each not in done],
+                lambda: queued.told(names[len(done)]),
+                120,
+            )
+            done.append(name)
+            if len(done) in LEADER_KILLED_AFTER:
+                leader = queued.leader()
+                leader.process.kill()
+                queued.stop(name)  # units come free while nobody leads
+                leader.process.start()
+                killed.append(f"leader after {len(done)}")
+            elif len(done) == APISERVER_KILLED_AFTER:
+                queued.cluster.apiserver.kill()
+                queued.cluster.apiserver.start()
+                killed.append(f"API server after {len(done)}")
+                queued.stop(name)
+            else:
+                queued.stop(name)
+        took = time.monotonic() - began
+        print(
+            f"\n{NOTEBOOKS} notebooks of 50 units one after another in {took:.0f} s; killed: "
+            f"{', '.join(killed)}; most units at once in {units.changes} events: {units.peak}"
+        )
+        assert len(killed) == 3
+        assert units.peak.lifted <= POOL
+        assert units.peak.bound == POOL  # and it was used to its end
+
+
+def test_one_that_no_node_takes_holds_up_nobody_and_its_event_says_why(queued: TwoNodes) -> None:
+    with UnitsOverTime(queued.cluster) as units:
+        queued.make("big", cpu="1000")
+        wait_until(
+            lambda: (queued.condition("big") or {}).get("status") == "True", lambda: queued.told("big"), 30
+        )
+        queued.make("small")
+        queued.wait_running("small")
+        queued.make("last")
+        began = time.monotonic()
+        queued.wait_running("last")
+        print(
+            f"\nthe last runs after {time.monotonic() - began:.1f} s, with --stuck-after={STUCK_AFTER_S}; "
+            f"most units at once: {units.peak}"
+        )
+        wait_until(lambda: "BitfusionSentBack" in queued.events("big"), lambda: queued.told("big"), 30)
+        event = queued.events("big")["BitfusionSentBack"]
+        print(event)
+        assert "Insufficient cpu" in event
+        assert "it goes to the end of the queue" in event
+        # It waits behind the others now, and has lost nothing but its place.
+        wait_until(
+            lambda: (queued.condition("big") or {}).get("reason") == "WaitsForPool",
+            lambda: queued.told("big"),
+            30,
+        )
+        assert units.peak.lifted <= POOL
