@@ -14,7 +14,7 @@ from notebook_controller_patch.metrics import FAILED, AdmissionMetrics, Reconcil
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = yaml.safe_load((ROOT / "manifests" / "samples" / "alerts.yaml").read_text())
-(GROUP,) = SAMPLE["spec"]["groups"]
+GROUP, *_ = SAMPLE["spec"]["groups"]  # the others: test_pool_alerts.py
 RULES: list[dict[str, Any]] = GROUP["rules"]
 METRIC = re.compile(r"(bitfusion_\w+)(?:\{(\w+)=\"(\w+)\"\})?")
 

@@ -1,0 +1,45 @@
+"""The alerts of pool, queue and plugin are PromQL over metrics that there are; docs/seeing.md lists them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from tests.manifests.test_metrics_docs import documented
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
+SAMPLE = yaml.safe_load((ROOT / "manifests" / "samples" / "alerts.yaml").read_text())
+_, *GROUPS = SAMPLE["spec"]["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+ELSEWHERE = ("kube_job_", "kube_cronjob_")
+"""Metrics of kube-state-metrics."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_an_alert_asks_for_what_there_is(rule: dict[str, Any]) -> None:
+    promql_parser.parse(rule["expr"])
+    known = documented()
+    named = re.findall(r"\b((?:bitfusion|kube)_\w+)", rule["expr"])
+    assert named
+    labels = {"instance", "job_name"}
+    for name in named:
+        metric = re.sub(r"_(bucket|sum|count)$", "", name)
+        assert name.startswith(ELSEWHERE) or name in known or metric in known
+        labels |= known.get(name, known.get(metric, frozenset()))
+    used = re.findall(r"(\w+)=~?\"", rule["expr"]) + re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))
+    assert set(used) <= labels
+
+
+def test_the_page_lists_the_same_alerts() -> None:
+    rows = dict(re.findall(r"^\| `(Bitfusion\w+)` \| `(.+?)`(?: for \d+ minutes)? \|", PAGE, re.MULTILINE))
+    assert rows == {rule["alert"]: rule["expr"] for rule in RULES}
+    for rule in RULES:
+        row = PAGE.split(f"`{rule['alert']}`")[1].partition("\n")[0]
+        minutes = re.search(r"` for (\d+) minutes \|", row)
+        assert (minutes and f"{minutes[1]}m") == rule.get("for")
