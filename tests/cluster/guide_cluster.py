@@ -18,6 +18,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.guide import PROFILE, Build, Reader
 from tests.cluster.image_builder import build
 from tests.cluster.image_files import BuiltImage
+from tests.cluster.installation import DEVICE_PLUGIN
 from tests.cluster.node import Node, full_name
 from tests.cluster.notebooks import PROFILE as PROFILE_LABELS
 from tests.cluster.other_webhooks import pod_webhook
@@ -32,7 +33,7 @@ POOL_HOST = "bitfusion-pool.bitfusion-pool.svc"
 _POOL_PODS = "/api/v1/namespaces/bitfusion-pool/pods"
 _OURS = "app.kubernetes.io/part-of=kubeflow-bitfusion"
 _CLUSTER_KINDS = (
-    "mutatingwebhookconfigurations,clusterrolebindings,clusterroles,priorityclasses,"
+    "namespaces,mutatingwebhookconfigurations,clusterrolebindings,clusterroles,priorityclasses,"
     "validatingadmissionpolicybindings,validatingadmissionpolicies"
 )
 
@@ -79,7 +80,7 @@ def volume(cluster: Cluster, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def pool_has_a_name(cluster: Cluster) -> Iterator[None]:
-    """Pods of Kubeflow's and of the user's namespace know the pool's Service by its name."""
+    """Pods of these namespaces know the pool's Service by its name: Kubeflow's, the user's, the plugin's."""
 
     def aliased(pod: Object) -> Object:
         ready = cluster.client.get(_POOL_PODS, labelSelector="app.kubernetes.io/name=bitfusion-pool")
@@ -88,10 +89,9 @@ def pool_has_a_name(cluster: Cluster) -> Iterator[None]:
             pod["spec"]["hostAliases"] = [{"ip": address, "hostnames": [POOL_HOST]}]
         return pod
 
-    with (
-        pod_webhook(cluster, f"names-in-{SYSTEM}", SYSTEM, aliased),
-        pod_webhook(cluster, f"names-in-{PROFILE}", PROFILE, aliased),
-    ):
+    with ExitStack() as stack:
+        for namespace in (SYSTEM, PROFILE, DEVICE_PLUGIN):
+            stack.enter_context(pod_webhook(cluster, f"names-in-{namespace}", namespace, aliased))
         yield
 
 

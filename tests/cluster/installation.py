@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.cluster import units
 from tests.cluster.api_client import Object, Refused
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, KubectlFailed
 from tests.cluster.node import Node
 from tests.cluster.notebook_controller import STOPPED
 from tests.cluster.pods import SECURITY
@@ -29,12 +29,15 @@ from tests.support.waiting import wait_until
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 SYSTEM = "kubeflow"
-"""The namespace in which Kubeflow's overlay puts everything."""
+"""The namespace in which Kubeflow's overlay puts everything but the device plugin."""
+DEVICE_PLUGIN = "bitfusion-device-plugin"
+"""The device plugin's namespace."""
 IMAGES = ("client", "notebook-controller", "notebook")
 NOTEBOOK_IMAGE = "kubeflow-bitfusion/notebook:0.1.0"
 UNITS = 200
 """As many as the pool's two GPUs are, in hundredths."""
 _OVERLAYS = (MANIFESTS / "overlays" / "kubeflow", MANIFESTS / "identity" / "kubeflow")
+_DEVICE_PLUGIN = MANIFESTS / "device-plugin" / "kubeflow"
 _DEPLOYMENTS = ("bitfusion-notebook-controller", "bitfusion-injector", "bitfusion-identity")
 
 PROFILE = {
@@ -64,10 +67,10 @@ def installed(node: Node, done: Done = lambda step: None) -> Iterator[Installati
         pool = stack.enter_context(PoolService(cluster, node.host_address))
         done("pool of two GPUs serves")
         _wait_for_all_units(cluster)
-        node.offer_units(UNITS)
-        stack.callback(node.offer_units, 0)
         stack.enter_context(_manifests(cluster, pool))
         done("controller, injector and identity run")
+        stack.enter_context(_device_plugin(node))
+        done(f"device plugin offers {UNITS} units")
         stack.enter_context(cluster.notebook_controller("1.8"))
         yield Installation(node, pool)
 
@@ -101,6 +104,33 @@ def _manifests(cluster: Cluster, pool: PoolService) -> Iterator[None]:
         for overlay in reversed(_OVERLAYS):
             cluster.kubectl("delete", "--ignore-not-found", "-k", str(overlay), limit_s=120)
         cluster.kubectl("delete", "--ignore-not-found", "namespace", SYSTEM, limit_s=120)
+
+
+@contextmanager
+def _device_plugin(node: Node) -> Iterator[None]:
+    cluster = node.cluster
+    cluster.kubectl("apply", "-k", str(_DEVICE_PLUGIN))
+    try:
+        rollout = ("rollout", "status", "daemonset/bitfusion-device-plugin", "--timeout=170s")
+        try:
+            cluster.kubectl("-n", DEVICE_PLUGIN, *rollout, limit_s=180)
+        except KubectlFailed as failed:
+            raise AssertionError(f"{failed}\n{_told(cluster, DEVICE_PLUGIN)}") from None
+        units.wait_for(cluster.client, node.name, UNITS)
+        yield
+    finally:
+        cluster.kubectl("delete", "--ignore-not-found", "-k", str(_DEVICE_PLUGIN), limit_s=120)
+        units.wait_for(cluster.client, node.name, 0)
+
+
+def _told(cluster: Cluster, namespace: str) -> str:
+    """What the pods of a namespace and its Events say: for failures."""
+    parts = [
+        cluster.try_kubectl("-n", namespace, "describe", "pods"),
+        cluster.try_kubectl("-n", namespace, "get", "events", "--sort-by=.lastTimestamp"),
+        cluster.try_kubectl("-n", namespace, "logs", "daemonset/bitfusion-device-plugin", "--tail=40"),
+    ]
+    return "\n\n".join((part.stdout or part.stderr)[-6000:] for part in parts)
 
 
 class Installation:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster import kept_images, units
+from tests.cluster import kept_images
 from tests.cluster.binaries import Binaries, Say
 from tests.cluster.box import Box, cgroup_roots
 from tests.cluster.cluster import Cluster, LeftBehind, fetch
@@ -27,6 +27,7 @@ from tests.cluster.debian_packages import packages_folder, unpacked, why_no_pack
 from tests.cluster.images import Image, small_image, write_archive
 from tests.cluster.keys import SERVICE_ADDRESS, write_kubeconfig
 from tests.cluster.made_once import user_cache
+from tests.cluster.units import UnitsWithoutPool
 from tests.support.machine import scaled
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
@@ -38,6 +39,8 @@ NODE_NAME = "n1"
 PAUSE = "localhost/kubeflow-bitfusion-test/pause:1"
 SMALL = "localhost/kubeflow-bitfusion-test/small:1"
 """An image of every node: busybox, and `/bin/sh`."""
+PLUGINS_REGISTRY = "/var/lib/kubelet/plugins_registry"
+"""Where its kubelet looks for plugins, as its programs and manifests see it."""
 _DIGEST_LABEL = "kubeflow-bitfusion.test/digest"
 _KUBELET_PORT = 10250
 _HEALTH_PORT = 10248
@@ -103,6 +106,7 @@ class Node:
         self._box = Box(cluster, name, self._environment())
         self.folder = self._box.folder
         self._kubelet = binaries.path("kubelet")
+        self._units = UnitsWithoutPool(cluster, name, self.plugins_registry)
         self._program: dict[str, Component] = {}
 
     def start(self) -> Node:
@@ -124,6 +128,9 @@ class Node:
             self.import_image(small, PAUSE)
             self.import_image(small, SMALL)
             self.kubelet.start()
+            # Where manifests expect it, whose kubelet has another root folder.
+            self._box.run("mkdir", "-p", PLUGINS_REGISTRY)
+            self._box.run("mount", "--bind", str(self.plugins_registry), PLUGINS_REGISTRY)
             wait_until(self._schedulable, "the node takes pods", 60)
         except BaseException:
             self.end()
@@ -133,6 +140,7 @@ class Node:
 
     def end(self) -> None:
         """End every process and container of it, whatever state it is in; raises LeftBehind if that fails."""
+        self._units.end()
         for component in reversed(list(self._program.values())):
             component.kill()
         left = self._box.end()
@@ -263,8 +271,13 @@ class Node:
         return {each.name: each for each in every}
 
     def offer_units(self, count: int) -> None:
-        """Let the node offer so many bitfusion.io/gpu units, as a device plugin would; 0 takes them away."""
-        units.offer(self.cluster.client, self.name, count)
+        """Let the node offer so many bitfusion.io/gpu units, of no pool; 0 takes them away."""
+        self._units.offer(count)
+
+    @property
+    def plugins_registry(self) -> Path:
+        """Where its kubelet looks for plugins, as this machine sees it."""
+        return self.folder / "kubelet" / "plugins_registry"
 
     @property
     def _root(self) -> Path:

@@ -118,6 +118,12 @@ CLIENT = """\
 # As the product's, it looks for its files at home and in /etc/bitfusion/tls.
 case $1 in
 version) echo "a client of the test" ;;
+list_gpus)
+  cat ~/.bitfusion/client.yaml /etc/bitfusion/tls/ca.crt > /dev/null || exit 1
+  echo "- server 0 [203.0.113.7:56001]: running 0 tasks"
+  echo "   |- GPU 0: free memory 16160 MiB / 16160 MiB"
+  echo "   |- GPU 1: free memory 16160 MiB / 16160 MiB"
+  ;;
 health) cat ~/.bitfusion/servers.conf ~/.bitfusion/client.yaml /etc/bitfusion/tls/ca.crt ;;
 esac
 """
@@ -133,13 +139,17 @@ def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> Non
     (reader.folder / "vmware").mkdir()
     for name, text in FILES.items():
         (reader.folder / "vmware" / name).write_text(text)
-    client, issuer, configuration, look = blocks(VMWARE)
+    client, issuer, configuration, device_plugin, look = blocks(VMWARE)
+    write_device_plugin, *offer = blocks(UNITS)
     reader.run(client)
     bring_images(node, reader)
     reader.run(issuer)
     reader.follow(INSTALL)
     reader.run(configuration)
-    reader.follow(NAMESPACE, UNITS, NOTEBOOK)
+    reader.follow(NAMESPACE)
+    for block in (write_device_plugin, device_plugin, *offer):
+        reader.run(block)
+    reader.follow(NOTEBOOK)
     pod = node.cluster.client.get(POD)
     names = [each["name"] for each in pod["spec"]["initContainers"]]
     assert names == ["bitfusion-client", "bitfusion-packages"]

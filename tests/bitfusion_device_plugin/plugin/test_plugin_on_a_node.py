@@ -46,7 +46,7 @@ def pool(tmp_path: Path) -> FakePool:
 @pytest.fixture
 def start(own_node: Node, pool: FakePool, tmp_path: Path) -> Iterator[Start]:
     running: list[RunningPlugin] = []
-    folder = own_node.folder / "kubelet" / "plugins_registry"
+    folder = own_node.plugins_registry
 
     def begin(options: Sequence[str] = ()) -> RunningPlugin:
         running.append(RunningPlugin(folder, pool, tmp_path / f"log{len(running)}", options))
