@@ -1,16 +1,19 @@
-"""What the real KubeSpawner makes of a list of profiles: pods, and the page on which a user chooses.
+"""What the real KubeSpawner makes of a list of profiles: pods, and the pages that a user sees.
 
 A program of its own, since JupyterHub looks for a cluster when it makes a spawner, and imports for a second.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 from tests.support.machine import scaled
 
@@ -29,16 +32,19 @@ NO_CLUSTER = {
 """A kubeconfig: the spawner reads one, and calls nobody for a manifest."""
 
 
-def spawned(configuration: Path, choices: Sequence[Choice], folder: Path) -> dict[str, Any]:
-    """``pods``, one for each choice (or the words of its refusal), and ``page``, as the hub shows it.
+def spawned(
+    configuration: Path, choices: Sequence[Choice], folder: Path, events: Sequence[object] = ()
+) -> dict[str, Any]:
+    """``pods``, ``page`` and ``told`` of a hub.
 
-    `configuration` is a file like ``jupyterhub_config.py``.
+    One pod for each choice, or the words of its refusal; the page on which users choose; and what the page of
+    a start tells of raw Events of the namespace. `configuration` is a file like ``jupyterhub_config.py``.
     """
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(json.dumps(NO_CLUSTER))
     done = subprocess.run(
         [sys.executable, "-W", "error", __file__, str(configuration)],
-        input=json.dumps(list(choices)),
+        input=json.dumps({"choices": list(choices), "events": list(events)}),
         env={
             "KUBECONFIG": str(kubeconfig),
             "HOME": str(folder),
@@ -54,7 +60,7 @@ def spawned(configuration: Path, choices: Sequence[Choice], folder: Path) -> dic
     return answer
 
 
-async def _answer(configuration: str, choices: list[Choice]) -> dict[str, Any]:
+async def _answer(configuration: str, choices: list[Choice], events: list[Any]) -> dict[str, Any]:
     from jinja2 import Template
     from jupyterhub.objects import Hub, Server
     from jupyterhub.orm import Spawner as SpawnerRow
@@ -84,12 +90,15 @@ async def _answer(configuration: str, choices: list[Choice]) -> dict[str, Any]:
     async with ApiClient() as client:
         pods = [await pod(client, choice) for choice in choices]
     one = spawner({})
+    one._start_watching_events = AsyncMock()
+    one._start_future = asyncio.get_running_loop().create_future()
+    one._start_future.set_result(None)
+    with patch.object(KubeSpawner, "event_reflector", SimpleNamespace(events=events)):
+        told = [message["message"] async for message in one.progress()]
     # JupyterHub renders what the spawner has rendered
     page = Template(one._render_options_form(one.profile_list)).render()
-    return {"pods": pods, "page": page}
+    return {"pods": pods, "page": page, "told": told}
 
 
 if __name__ == "__main__":
-    import asyncio
-
-    print(json.dumps(asyncio.run(_answer(sys.argv[1], json.load(sys.stdin)))))
+    print(json.dumps(asyncio.run(_answer(sys.argv[1], **json.load(sys.stdin)))))

@@ -15,10 +15,14 @@ import yaml
 from bitfusion_client.pod_contract import LABEL_NOTEBOOK
 from bitfusion_client.this_pod import ThisPod
 from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_device_plugin.queue.events import event_about, event_body
+from bitfusion_device_plugin.queue.pod_states import queued_pod
+from bitfusion_device_plugin.queue.words import waits
 from jupyter_ext.spawner.kubespawner_profiles import helm_values, hub_configuration, profile_list
 from jupyter_ext.spawner.presets import NUMBERS, presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.yaml_document import parse_document
+from notebook_controller_patch.kubernetes_event import NORMAL
 from tests.bitfusion_device_plugin.injector.pods import inject
 from tests.jupyter_ext.spawner.hub_pods import Choice, spawned
 
@@ -173,6 +177,23 @@ def test_the_hub_refuses_another_number_where_none_may_be_written(tmp_path: Path
     (shown,) = re.findall(r"<h3>(A.*)</h3>", answer["page"])
     assert html.unescape(shown) == ODD
     assert "<b>" not in shown
+
+
+def test_a_user_who_waits_for_units_reads_why_on_the_hubs_page(tmp_path: Path) -> None:
+    configuration = tmp_path / "jupyterhub_config.py"
+    configuration.write_text(hub_configuration(profile_list(SIZES, IMAGE), "sizes.yaml"))
+    waiting = waits(units=100, taken=150, pool=200, position=1, waiting=2)
+
+    def event(name: str) -> Any:
+        pod = {"metadata": {"namespace": HUB, "name": name, "uid": f"uid-{name}"}}
+        asking = {"name": "notebook", "resources": {"limits": {"bitfusion.io/gpu": "100"}}}
+        queued = queued_pod({**pod, "spec": {"containers": [asking]}})
+        assert queued is not None
+        return event_body(event_about(queued, None), NORMAL, waiting, "bitfusion-queue-0")
+
+    events = [event("jupyter-ada"), event("jupyter-grace")]
+    (told,) = spawned(configuration, [], tmp_path, events)["told"]
+    assert told.endswith(f"[Normal] {waiting.message}")
 
 
 def test_a_size_of_several_gpus_has_no_number_beside_it(tmp_path: Path) -> None:
