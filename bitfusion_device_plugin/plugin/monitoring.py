@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from bitfusion_device_plugin.plugin.metric_text import CONTENT_TYPE
 
 REQUEST_S = 5.0  # for all of a request to arrive, and for its answer to be taken
 LARGEST_REQUEST = 16 << 10
@@ -22,10 +22,10 @@ PLAIN = "text/plain; charset=utf-8"
 class Monitoring:
     """The listener; made, started and stopped by the process."""
 
-    def __init__(self, not_ready: Callable[[], str], registry: CollectorRegistry) -> None:
-        """`not_ready`: what is missing, empty when nothing is."""
+    def __init__(self, not_ready: Callable[[], str], metrics: Callable[[], bytes]) -> None:
+        """`not_ready`: what is missing, empty when nothing is. `metrics`: the body of ``/metrics``."""
         self._not_ready = not_ready
-        self._registry = registry
+        self._metrics = metrics
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -62,7 +62,7 @@ class Monitoring:
         if method not in ("GET", "HEAD"):
             status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n"
         elif path == "/metrics":
-            kind, body = CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            kind, body = CONTENT_TYPE, self._metrics()
         elif path == "/readyz":
             missing = self._not_ready()
             if missing:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
+import os
 import time
+from pathlib import Path
 
 import grpc.aio
 
 from bitfusion_device_plugin.plugin.device_service import DeviceService
+from bitfusion_device_plugin.plugin.messages import DEVICE_PLUGIN, DevicePluginOptions, Empty
 from bitfusion_device_plugin.plugin.own_socket import OwnSocket
-from bitfusion_device_plugin.plugin.registration import SOCKET_NAME, Registration
+from bitfusion_device_plugin.plugin.registration import OWN_CONNECTION, SOCKET_NAME, Registration
 from notebook_controller_patch.cannot_start import CannotStart
 
 LOOK_EVERY_S = 0.5  # while no stream is open
 LOOK_WHILE_SERVED_S = 5.0  # whatever goes wrong then closes the stream, but for a socket that is removed
 LONGEST_PATIENCE_S = 10.0
 STOP_GRACE_S = 0.2
-ANSWER_S = 0.5
+ANSWER_S = 2.0  # of another plugin; one that hangs is taken for gone
+LONGEST_SOCKET_PATH = 107  # bytes: sockaddr_un has 108, the last one is 0
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +79,7 @@ class PluginServer:
     async def _look(self) -> None:
         """Whether all is well, and if not, serve again."""
         if not self._socket.is_there():
-            others = await asyncio.to_thread(_answers, str(self._socket.path))
-            if others:
+            if await _is_served(self._socket.path):
                 if not self.stands_by:
                     log.info("another plugin serves the kubelet; this one stands by")
                 self.stands_by = True
@@ -97,11 +99,17 @@ class PluginServer:
     async def _serve(self) -> None:
         """A new server behind the name. Raises CannotStart."""
         await self._stop_server()
+        hidden = self._socket.hidden_path()
+        if len(os.fsencode(hidden)) > LONGEST_SOCKET_PATH:
+            raise CannotStart(
+                f"No socket can be made in {self._registration.folder}: its path {hidden} has "
+                f"{len(os.fsencode(hidden))} bytes, and at most {LONGEST_SOCKET_PATH} are possible",
+                "mount the kubelet's folder at a shorter path.",
+            )
         server = grpc.aio.server(
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 16 << 20)]
         )
         server.add_generic_rpc_handlers((self._service.handler(), *self._registration.handlers()))
-        hidden = self._socket.hidden_path()
         try:
             server.add_insecure_port(f"unix:{hidden}")
             await server.start()
@@ -128,12 +136,18 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else "") or " ".join(str(error).split())
 
 
-def _answers(path: str) -> bool:
-    """Whether somebody accepts connections at a socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(ANSWER_S)
+async def _is_served(path: Path) -> bool:
+    """Whether a device plugin answers at a socket, in time; one that hangs still accepts connections."""
+    if not os.path.lexists(path):
+        return False
+    async with grpc.aio.insecure_channel(f"unix:{path}", options=OWN_CONNECTION) as channel:
+        options = channel.unary_unary(
+            f"/{DEVICE_PLUGIN}.DevicePlugin/GetDevicePluginOptions",
+            Empty.SerializeToString,
+            DevicePluginOptions.FromString,
+        )
         try:
-            probe.connect(path)
-        except OSError:
+            await options(Empty(), timeout=ANSWER_S)
+        except grpc.aio.AioRpcError:
             return False
         return True

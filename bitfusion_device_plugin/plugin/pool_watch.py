@@ -10,10 +10,13 @@ from collections.abc import Awaitable, Callable
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.pool_health import PoolHealth
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer
+from bitfusion_device_plugin.plugin.steady_size import SteadySize
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits, UnitDevices
 
-QUICK_S = 1.0
-"""After a probe that contradicts what is offered the next comes sooner, so that three take seconds."""
+DOUBT_S = 1.0
+"""After an answer that contradicts what is offered the next comes sooner, so that three take seconds."""
+RETURN_S = 0.5
+"""The same while the pool is away: that it is back is to be known soon."""
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +31,21 @@ class PoolWatch:
         health: PoolHealth,
         metrics: PluginMetrics,
         every_s: float,
+        away_every_s: float,
     ) -> None:
+        """`every_s` between two looks at a pool that answers, `away_every_s` at one that does not."""
         self._ask, self._units, self._health, self._metrics = ask, units, health, metrics
-        self._every_s = every_s
+        self._size = SteadySize(health.down_after)
+        self._every_s, self._away_every_s = every_s, away_every_s
         self._problem = ""
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            settled = self.saw(await self._ask())
-            await asyncio.sleep(self._every_s if settled else min(self._every_s, QUICK_S))
+            await asyncio.sleep(self.saw(await self._ask()))
 
-    def saw(self, answer: PoolAnswer) -> bool:
-        """Take an answer over; whether it is what is offered already, or is from now on.
+    def saw(self, answer: PoolAnswer) -> float:
+        """Take an answer over; the seconds until the next one is wanted.
 
         A pool that is away keeps its last size, unhealthy: running pods keep the units that they have.
         """
@@ -50,9 +55,13 @@ class PoolWatch:
         if answer.problem and answer.problem != self._problem:
             log.warning("the pool does not answer", extra={"reason": answer.problem})
         self._problem = answer.problem
-        count = self._units.devices.count if answer.units is None else answer.units
+        count = self._size.units if answer.units is None else self._size.saw(answer.units, healthy)
         devices = UnitDevices(count, healthy)
         if self._units.offer(devices):
             self._metrics.offered(devices)
             log.info("units offered", extra={"units": devices.offered, "of": devices.count})
-        return answered == healthy
+        if answered and answer.units == count and healthy:
+            return self._every_s
+        if healthy:
+            return min(self._every_s, DOUBT_S)
+        return min(self._every_s, RETURN_S if answered else self._away_every_s)

@@ -26,7 +26,6 @@ from bitfusion_device_plugin.plugin.registration import (
 from bitfusion_device_plugin.plugin.settings import CLASSIC, Settings
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits
 from notebook_controller_patch.cannot_start import CannotStart
-from notebook_controller_patch.metrics import new_registry
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +43,10 @@ async def _run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    registry = new_registry("bitfusion_device_plugin_info")
-    metrics = PluginMetrics(registry)
+    metrics = PluginMetrics()
     units = OfferedUnits()
     server = PluginServer(DeviceService(units, metrics), _registration(settings, metrics))
-    monitoring = Monitoring(server.not_ready, registry)
+    monitoring = Monitoring(server.not_ready, metrics.text)
     work = [_pool_watch(settings, units, metrics).run(), server.run()]
     try:
         port = await monitoring.start(settings.bind, settings.monitoring_port)
@@ -93,7 +91,7 @@ def _pool_watch(settings: Settings, units: OfferedUnits, metrics: PluginMetrics)
         async def ask() -> PoolAnswer:
             return PoolAnswer(fixed, "", 0.0)
 
-    return PoolWatch(ask, units, health, metrics, settings.probe_every)
+    return PoolWatch(ask, units, health, metrics, settings.probe_every, settings.probe_away_every)
 
 
 def _registration(settings: Settings, metrics: PluginMetrics) -> Registration:

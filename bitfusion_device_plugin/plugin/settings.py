@@ -31,6 +31,7 @@ class Settings:
     overcommit: float = 1.0
     probe_every: float = 15.0
     probe_limit: float = 10.0
+    probe_away_every: float = 1.0
     unhealthy_after: int = 3
     healthy_after: int = 2
     registration: str = WATCHER
@@ -109,9 +110,16 @@ TABLE = SettingsTable(
         ),
         Setting(
             POOL,
+            "probe_away_every",
+            "SECONDS",
+            "how often a pool is asked that does not answer; every node does. Default: 1",
+            _number(0.1, 3600, "seconds"),
+        ),
+        Setting(
+            POOL,
             "unhealthy_after",
             "N",
-            "no answer so many times in a row: new pods get no units. Default: 3",
+            "no answer so many times in a row: new pods get no units; a smaller pool: fewer. Default: 3",
             _count(1, 100),
         ),
         Setting(

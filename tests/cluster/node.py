@@ -92,8 +92,13 @@ def prepare_packages(say: Say) -> None:
 class Node:
     """One running node; `start` makes it and `end` ends it with everything that runs on it."""
 
-    def __init__(self, cluster: Cluster, binaries: Binaries, name: str = NODE_NAME) -> None:
-        """Of a cluster that was started with this name among its `nodes`; `binaries` are those of NODE."""
+    def __init__(
+        self, cluster: Cluster, binaries: Binaries, name: str = NODE_NAME, status_every_s: int = 2
+    ) -> None:
+        """Of a cluster that was started with this name among its `nodes`; `binaries` are those of NODE.
+
+        Its kubelet writes the node's status every `status_every_s`; a kubelet's default is 10.
+        """
         self.cluster = cluster
         self.name = name
         self.start_s = 0.0
@@ -106,6 +111,7 @@ class Node:
         self._box = Box(cluster, name, self._environment())
         self.folder = self._box.folder
         self._kubelet = binaries.path("kubelet")
+        self._status_every_s = status_every_s
         self._units = UnitsWithoutPool(cluster, name, self.plugins_registry)
         self._program: dict[str, Component] = {}
 
@@ -379,7 +385,7 @@ BinaryName = {json.dumps(str(self._packages / "usr/sbin/runc"))}
             "imageGCHighThresholdPercent": 100,
             "localStorageCapacityIsolation": True,
             "makeIPTablesUtilChains": False,
-            "nodeStatusUpdateFrequency": "2s",
+            "nodeStatusUpdateFrequency": f"{self._status_every_s}s",
             "podLogsDir": str(folder / "pod-logs"),
             "registerNode": True,
             "resolvConf": "",

@@ -9,8 +9,9 @@ removes every socket when it starts.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from bitfusion_device_plugin.plugin.messages import (
     RegistrationStatus,
     RegistrationStatusResponse,
 )
+from tests.support.machine import scaled
 
 LOOK_S = 0.02
 CALL_S = 10.0
@@ -36,6 +38,20 @@ CALL_S = 10.0
 def _channel(path: Path) -> Any:
     """A connection of its own: gRPC would share one with the socket that had this name before."""
     return grpc.insecure_channel(f"unix:{path}", options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+@contextmanager
+def unread_stream(path: Path) -> Iterator[Iterator[Any]]:
+    """A ListAndWatch call of a client that reads no message before it is asked for the next one."""
+    with _channel(path) as channel:
+        watch = channel.unary_stream(
+            "/v1beta1.DevicePlugin/ListAndWatch", Empty.SerializeToString, ListAndWatchResponse.FromString
+        )
+        stream = watch(Empty(), timeout=scaled(60))
+        try:
+            yield stream
+        finally:
+            stream.cancel()
 
 
 class Endpoint:

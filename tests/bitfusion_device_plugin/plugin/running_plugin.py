@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.machine import scaled
@@ -46,7 +47,15 @@ class FakePool:
 class RunningPlugin:
     """One process, ended by `end` in any case."""
 
-    def __init__(self, folder: Path, pool: FakePool, log: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pool: FakePool,
+        log: Path,
+        options: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environ` is added to this process's."""
         self.log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -61,6 +70,7 @@ class RunningPlugin:
                     *options,
                 ],
                 cwd=_ROOT,
+                env={**os.environ, **(environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
 import pytest
 
-from tests.bitfusion_device_plugin.plugin.fake_kubelet import FakeKubelet
+from tests.bitfusion_device_plugin.plugin.fake_kubelet import FakeKubelet, unread_stream
 from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until, wait_until_settled
@@ -39,8 +39,8 @@ def pool(tmp_path: Path) -> FakePool:
 def start(folder: Path, pool: FakePool, tmp_path: Path) -> Iterator[Start]:
     running: list[RunningPlugin] = []
 
-    def begin(options: Sequence[str] = ()) -> RunningPlugin:
-        running.append(RunningPlugin(folder, pool, tmp_path / f"log{len(running)}", options))
+    def begin(options: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> RunningPlugin:
+        running.append(RunningPlugin(folder, pool, tmp_path / f"log{len(running)}", options, environ))
         return running[-1]
 
     yield begin
@@ -124,6 +124,59 @@ def test_a_pool_that_shrinks_takes_its_last_units_away(
     assert kubelet.capacity == 100
 
 
+def test_a_pool_that_comes_back_is_seen_soon_however_seldom_it_is_asked(
+    kubelet: FakeKubelet, start: Start, pool: FakePool
+) -> None:
+    pool.is_away()
+    plugin = start([_way(kubelet), "--probe-every=3600"])
+    plugin.wait_for("the pool does not answer")
+    pool.has(2)
+    _wait_for(kubelet, 200, plugin)
+
+
+def test_a_kubelet_that_does_not_read_misses_what_was_replaced(
+    folder: Path, start: Start, pool: FakePool
+) -> None:
+    """And keeps nothing from others: another reader has every change."""
+    kubelet = FakeKubelet(folder)
+    kubelet.start()
+    try:
+        pool.has(900)  # a message of 2 MB, which gRPC does not send ahead
+        plugin = start()
+        _wait_for(kubelet, 90_000, plugin)
+        with unread_stream(folder / SOCKET) as stream:
+            wait_until(lambda: plugin.metric("streams") == 2, plugin.log.read_text)
+            for gpus in range(901, 913):
+                pool.has(gpus)
+                _wait_for(kubelet, 100 * gpus, plugin)
+            read: list[int] = []
+            while not read or read[-1] != 91_200:
+                read.append(len(next(stream).devices))
+        assert len(read) < 8  # of 13
+        wait_until(lambda: plugin.metric("streams") == 1, plugin.log.read_text)
+    finally:
+        kubelet.stop()
+
+
+def test_it_needs_no_folder_for_temporary_files(kubelet: FakeKubelet, start: Start, tmp_path: Path) -> None:
+    """So a full one does no harm."""
+    plugin = start([_way(kubelet)], {"TMPDIR": str(tmp_path / "none"), "HOME": str(tmp_path / "none")})
+    _wait_for(kubelet, 200, plugin)
+    assert plugin.get("/readyz") == (200, "ok")
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_told_in_one_line(start: Start, folder: Path) -> None:
+    long = folder / ("x" * (107 - len(str(folder)) - len(SOCKET) - 1))
+    long.mkdir()
+    plugin = start([f"--plugins-registry={long}"])
+    assert plugin.process.wait(scaled(30)) == 1
+    last = plugin.log.read_text().splitlines()[-1]
+    told = f"bitfusion-device-plugin: No socket can be made in {long}: its path {long}/.{SOCKET}."
+    assert last.startswith(told)
+    assert "bytes, and at most 107 are possible" in last
+    assert "mount the kubelet's folder at a shorter path" in last
+
+
 def test_a_kubelet_that_restarts_has_the_units_again(kubelet: FakeKubelet, start: Start) -> None:
     plugin = start([_way(kubelet)])
     _wait_for(kubelet, 200, plugin)
@@ -174,6 +227,24 @@ def test_of_two_plugins_one_serves_and_the_other_takes_over(folder: Path, start:
         assert (first if ends == "first" else second).end() == 0
         kubelet.forget()  # as it does on such an occasion
         _wait_for(kubelet, 200, left)
+    finally:
+        kubelet.stop()
+
+
+def test_a_plugin_that_hangs_is_replaced(folder: Path, start: Start, tmp_path: Path) -> None:
+    """Its socket still accepts connections, and nobody answers."""
+    kubelet = FakeKubelet(folder)
+    kubelet.start()
+    try:
+        plugin = start()
+        _wait_for(kubelet, 200, plugin)
+        with socket.socket(socket.AF_UNIX) as hanging:
+            hanging.bind(str(folder / ".hangs"))
+            hanging.listen()
+            (folder / ".hangs").rename(folder / SOCKET)
+            plugin.wait_for("the socket is gone and is made again")
+            _wait_for(kubelet, 200, plugin)
+        assert not plugin.said("another plugin serves the kubelet; this one stands by")
     finally:
         kubelet.stop()
 

@@ -17,7 +17,8 @@ import pytest
 from bitfusion_client.quantities import quantity_to_count
 from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
 from tests.cluster.binaries import CONTROL_PLANE, NODE, binaries
-from tests.cluster.node import Node, cluster_with_node
+from tests.cluster.cluster import Cluster
+from tests.cluster.node import NODE_NAME, Node, cluster_with_node
 from tests.cluster.pods import Pods
 from tests.support.processes import read_process
 from tests.support.waiting import wait_until
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 SLEEP = "exec /bin/busybox sleep 100000"
 LIMIT_S = 60.0  # for what takes 4 s on a calm machine
+AS_INSTALLED = ("--probe-every=15", "--probe-away-every=1")  # the plugin's own defaults
 Start = Callable[..., RunningPlugin]
 
 
@@ -49,7 +51,8 @@ def start(own_node: Node, pool: FakePool, tmp_path: Path) -> Iterator[Start]:
     folder = own_node.plugins_registry
 
     def begin(options: Sequence[str] = ()) -> RunningPlugin:
-        running.append(RunningPlugin(folder, pool, tmp_path / f"log{len(running)}", options))
+        log = tmp_path / f"log{len(running)}"
+        running.append(RunningPlugin(folder, pool, log, [*AS_INSTALLED, *options]))
         return running[-1]
 
     yield begin
@@ -121,11 +124,12 @@ def test_a_pool_that_goes_and_comes_back(
 ) -> None:
     before = _container(pod)
     pool.is_away()
-    _wait_for(own_node, 0, first)
+    print(f"pool gone, asked every 15 s: {_wait_for(own_node, 0, first):.1f} s")
     pool.has(2)
     print(f"pool back: {_wait_for(own_node, 200, first):.1f} s")
     pool.has(50)
-    print(f"5,000 units: {_wait_for(own_node, 5000, first):.1f} s")
+    wait_until(lambda: first.metric('units{health="healthy"}') == 5000, first.log.read_text, LIMIT_S)
+    print(f"5,000 units, from when the plugin knew: {_wait_for(own_node, 5000, first):.1f} s")
     assert _container(pod) == before
 
 
@@ -180,3 +184,45 @@ def test_killed_shims_give_the_container_again_with_its_units(own_node: Node, po
     print(f"shims killed, the container runs again: {time.monotonic() - began:.1f} s")
     assert _container(pod)[0] != identity
     assert _allocatable(own_node) == 200
+
+
+@pytest.fixture
+def usual_node(node: Node) -> Iterator[Node]:
+    """One whose kubelet writes the node's status as seldom as every kubelet, unless it is told otherwise."""
+    cluster = Cluster.start(binaries(parts=CONTROL_PLANE), nodes=[NODE_NAME])
+    try:
+        with Node(cluster, binaries(parts=NODE), status_every_s=10) as own:
+            yield own
+    finally:
+        cluster.end()
+
+
+def test_with_the_kubelets_own_times(usual_node: Node, pool: FakePool, tmp_path: Path) -> None:
+    def start(name: str) -> RunningPlugin:
+        return RunningPlugin(usual_node.plugins_registry, pool, tmp_path / name, AS_INSTALLED)
+
+    plugin = start("first")
+    try:
+        seen = {"plugin started": _wait_for(usual_node, 200, plugin)}
+        pool.is_away()
+        seen["pool gone, asked every 15 s"] = _wait_for(usual_node, 0, plugin)
+        pool.has(2)
+        seen["pool back"] = _wait_for(usual_node, 200, plugin)
+        plugin.kill()
+        seen["plugin killed"] = _wait_for(usual_node, 0, plugin)
+        plugin = start("second")
+        seen["plugin started again"] = _wait_for(usual_node, 200, plugin)
+        known = plugin.metric('registrations_total{result="registered"}')
+        usual_node.kubelet.restart()
+        began = time.monotonic()
+        wait_until(
+            lambda: plugin.metric('registrations_total{result="registered"}') > known,
+            plugin.log.read_text,
+            LIMIT_S,
+        )
+        _wait_for(usual_node, 200, plugin)
+        seen["kubelet restarted"] = time.monotonic() - began
+    finally:
+        plugin.end()
+    for what, seconds in seen.items():
+        print(f"status every 10 s: {what}: {seconds:.1f} s")

@@ -1,0 +1,41 @@
+"""What docs/kubeflow.md says of the device plugin's options and metrics is what there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from bitfusion_device_plugin.plugin.metrics import PluginMetrics
+from bitfusion_device_plugin.plugin.settings import TABLE, Settings
+
+GUIDE = Path(__file__).parents[3] / "docs" / "kubeflow.md"
+
+
+def _rows(head: str) -> dict[str, str]:
+    """By their first cell; those of the table with this head under the plugin's heading."""
+    section = GUIDE.read_text().partition("\n### The device plugin\n")[2].partition("\n### ")[0]
+    table = section.partition(f"\n| {head} |")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith("| `")]
+    return {row[0]: row[1] for row in rows}
+
+
+def test_every_option_is_in_the_guide_with_its_default() -> None:
+    rows = _rows("option")
+    named = [option for first in rows for option in re.findall(r"`(--[\w-]+)`", first)]
+    assert sorted(named) == sorted(setting.option for setting in TABLE.rows)
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
+    for first, text in rows.items():
+        for setting in TABLE.rows:
+            default = defaults[setting.name]
+            if f"`{setting.option}`" in first and isinstance(default, (int, float)):
+                assert f"{default:g}" in text.partition("Default: ")[2], setting.option
+
+
+def test_every_metric_is_in_the_guide_with_its_label() -> None:
+    rows = {first.strip("`"): text for first, text in _rows("metric").items()}
+    metrics = {metric.name: metric for metric in PluginMetrics().all}
+    assert rows.keys() == metrics.keys()
+    for name, metric in metrics.items():
+        if metric.label:
+            assert metric.label in rows[name], name
