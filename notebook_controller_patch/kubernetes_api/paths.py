@@ -1,4 +1,4 @@
-"""Paths (URLs) in the Kubernetes API: Notebooks, StatefulSets, pods, Events, Leases, Secrets, webhooks."""
+"""Paths (URLs) in the Kubernetes API: Notebooks, pods and their owners, Events, Leases, Secrets, webhooks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def pod_path(namespace: str, name: str) -> str:
 def events_path(namespace: str) -> str:
     """The Events of a namespace."""
     return f"/api/v1/namespaces/{namespace}/events"
+
+
+def cron_job_path(namespace: str, name: str) -> str:
+    """One CronJob."""
+    return f"/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}"
 
 
 def leases_path(namespace: str) -> str:

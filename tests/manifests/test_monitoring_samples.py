@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
+
+from bitfusion_device_plugin.health_check.cli import PROGRAM
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 SAMPLES = MANIFESTS / "samples" / "monitoring"
@@ -14,6 +17,7 @@ DEPLOYMENTS = [
     MANIFESTS / "base" / "controller",
     MANIFESTS / "base" / "injector",
     MANIFESTS / "identity" / "base",
+    MANIFESTS / "device-plugin" / "base",
     MANIFESTS / "samples" / "pool",
 ]
 
@@ -31,7 +35,7 @@ def in_folder(folder: Path) -> list[dict[str, Any]]:
 def test_the_pod_monitor_finds_each_program_and_its_policy_lets_it_in(folder: Path) -> None:
     (monitor,) = objects(SAMPLES / "pod-monitor.yaml")
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    (deployment,) = (one for one in in_folder(folder) if one["kind"] == "Deployment")
+    (deployment,) = (one for one in in_folder(folder) if one["kind"] in ("Deployment", "DaemonSet"))
     ports = [
         port["name"]
         for container in deployment["spec"]["template"]["spec"]["containers"]
@@ -59,3 +63,41 @@ def test_the_sample_pool_serves_metrics_where_its_port_is() -> None:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (port,) = (one["containerPort"] for one in container["ports"] if one["name"] == "http-monitoring")
     assert {f"--metrics-port={port}", "--metrics-address=0.0.0.0"} <= set(container["args"])
+
+
+HEALTH_CHECK = SAMPLES / "health-check"
+
+
+@pytest.mark.parametrize("version", ["1.25", "1.34", "1.37"])
+def test_the_health_checks_objects_fit_the_schemas(version: str) -> None:
+    found = [one for one in in_folder(HEALTH_CHECK) if one["kind"] != "Kustomization"]
+    assert {one["kind"] for one in found} == {
+        *("CronJob", "NetworkPolicy", "Role", "RoleBinding", "ServiceAccount"),
+    }
+    for one in found:
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_the_health_check_runs_with_the_devices_plugins_token_and_no_more() -> None:
+    (job,) = objects(HEALTH_CHECK / "cron-job.yaml")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == [PROGRAM.name]
+    settings = PROGRAM.settings_of(container["args"], {"BITFUSION_HEALTH_CHECK_NAMESPACE": "a"})
+    assert settings.cron_job == job["metadata"]["name"]
+    assert settings.limit < job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+    assert [one["name"] for one in container["env"]] == ["BITFUSION_HEALTH_CHECK_NAMESPACE", "HOME"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"]
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    assert mounted == {one["name"] for one in pod["volumes"]} == {"identity", "tmp"}
+    plugin = objects(MANIFESTS / "device-plugin" / "base" / "daemon-set.yaml")[0]["spec"]["template"]["spec"]
+    (secret,) = (one["secret"] for one in plugin["volumes"] if "secret" in one)
+    assert pod["volumes"][0]["secret"]["secretName"] == secret["secretName"]
+    home = yaml.safe_load((MANIFESTS / "device-plugin" / "base" / "kustomization.yaml").read_text())
+    own = yaml.safe_load((HEALTH_CHECK / "kustomization.yaml").read_text())
+    assert own["namespace"] == home["namespace"]

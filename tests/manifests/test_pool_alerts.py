@@ -27,7 +27,7 @@ def test_an_alert_asks_for_what_there_is(rule: dict[str, Any]) -> None:
     known = documented()
     named = re.findall(r"\b((?:bitfusion|kube)_\w+)", rule["expr"])
     assert named
-    labels = {"instance", "job_name"}
+    labels = {"instance", "cronjob"}
     for name in named:
         metric = re.sub(r"_(bucket|sum|count)$", "", name)
         assert name.startswith(ELSEWHERE) or name in known or metric in known

@@ -1,0 +1,24 @@
+"""The command `bitfusion-health-check`."""
+
+from __future__ import annotations
+
+from bitfusion_device_plugin.health_check.settings import TABLE, Settings, read_settings
+from notebook_controller_patch.program import Program
+
+DESCRIPTION = """\
+Runs `bitfusion health` once and prints its report. The result is an Event on a CronJob, and the exit status:
+0 where no check is FATAL, 1 where one is or the pool could not be checked."""
+EPILOG = f"""\
+Each option can be given in the environment: --limit is {TABLE.prefix}LIMIT.
+Options win."""
+
+
+def _run(settings: Settings) -> None:
+    # The client of the cluster takes a third of a second to import: not for --help.
+    from bitfusion_device_plugin.health_check.process import run
+
+    run(settings)
+
+
+PROGRAM = Program("bitfusion-health-check", DESCRIPTION, EPILOG, TABLE, read_settings, _run)
+main = PROGRAM.main

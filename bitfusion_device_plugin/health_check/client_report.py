@@ -1,0 +1,122 @@
+"""Runs `bitfusion health` and passes its report on as it comes, so that the job's log has it in its words."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bitfusion_client.one_line import one_line
+
+LONGEST_REPORT = 1 << 20
+"""Bytes that are kept and shown: a server has some two thousand."""
+_LONGEST_WORDS = 1 << 14  # of standard error
+_AT_ONCE = 1 << 16
+_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReport:
+    """What the client printed to standard output, and how it failed, in one line; empty: it did not."""
+
+    text: str
+    problem: str
+
+
+def run_health(
+    client: Sequence[str],
+    limit_s: float,
+    show: Callable[[bytes], None],
+    environ: Mapping[str, str] | None = None,
+    longest: int = LONGEST_REPORT,
+) -> ClientReport:
+    """One run. Never raises for what the client does; it and all that it has started have ended then.
+
+    Args:
+        client: The command, to which ``health`` is added.
+        limit_s: How long it may take.
+        show: Gets every piece of the report as it comes.
+        environ: The client's environment; the process's.
+        longest: Bytes of the report.
+    """
+    try:
+        process = subprocess.Popen(
+            [*client, "health"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # what it has started can be ended with it
+            env=environ,
+        )
+    except OSError as error:
+        return ClientReport("", f"{client[0]} cannot be started: {error.strerror}")
+    kept: dict[str, bytearray] = {"report": bytearray(), "words": bytearray()}
+    try:
+        problem = _read(process, kept, time.monotonic() + limit_s, show, longest)
+        if problem is None:
+            problem = f"the client has not answered within {limit_s:g} s"
+        elif not problem:
+            problem = _how_it_ended(process, bytes(kept["words"]))
+    finally:
+        _end(process)
+    return ClientReport(kept["report"].decode(errors="replace"), problem)
+
+
+def _read(
+    process: subprocess.Popen[bytes],
+    kept: dict[str, bytearray],
+    until: float,
+    show: Callable[[bytes], None],
+    longest: int,
+) -> str | None:
+    """Read both pipes to their end: empty; what is wrong with the report; or None: it took too long."""
+    bounds = {"report": longest, "words": _LONGEST_WORDS}
+    with selectors.DefaultSelector() as selector:
+        for pipe, name in ((process.stdout, "report"), (process.stderr, "words")):
+            if pipe is not None:
+                selector.register(pipe, selectors.EVENT_READ, name)
+        while selector.get_map():
+            left = until - time.monotonic()
+            ready = selector.select(left) if left > 0 else []
+            if not ready:
+                return None
+            for key, _ in ready:
+                data = os.read(key.fd, _AT_ONCE)
+                if not data:
+                    selector.unregister(key.fileobj)
+                    continue
+                room = bounds[key.data] - len(kept[key.data])
+                kept[key.data] += data[:room]
+                if key.data == "report":
+                    show(data[:room])
+                    if len(data) > room:
+                        return f"its report is longer than {longest >> 10} KiB"
+    return ""
+
+
+def _how_it_ended(process: subprocess.Popen[bytes], words: bytes) -> str:
+    try:
+        status = process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        return "the client has ended its report and goes on"
+    if not status:
+        return ""
+    lines = [line for line in words.decode(errors="replace").splitlines() if line.strip()]
+    said = f": {one_line(lines[-1])}" if lines else ""
+    return f"`bitfusion health` has ended with status {status}{said}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what still runs of it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # all of them have ended
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
