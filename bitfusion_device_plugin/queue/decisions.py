@@ -44,10 +44,11 @@ class Decision:
 
     Attributes:
         take_back: Their units are kept, and do not fit.
-        lift: Their units are kept: their gates are to be removed.
+        lift: Their units are kept, or they ask for none: their gates are to be removed.
         keep: Their units are to be kept, and then their gates removed.
         send_back: To be deleted, so that they come back at the end of the queue.
-        waits: What the pods are told that stay at their gate, in the order of the queue, by uid.
+        waits: What the pods are told that stay at their gate, in the order of the queue, by uid; then those
+            whose units are taken back.
         holders_up: Who holds up others and is not deleted, with what is said of it.
         taken: Units that count, those of `lift` and `keep` among them.
         waiting: Pods that stay at their gate, whatever the reason.
@@ -69,13 +70,14 @@ def decide(pods: Iterable[QueuedPod], pool: int, known: Knowledge | None = None)
     placed: list[QueuedPod] = []
     kept: list[QueuedPod] = []
     gated: list[QueuedPod] = []
+    idle: list[QueuedPod] = []
     for pod in pods:
         if pod.state in (PodState.LIFTED, PodState.BOUND):
             placed.append(pod)
         elif pod.state is PodState.KEPT or (pod.state is PodState.GATED and pod.uid in known.reserved):
             kept.append(pod)
         elif pod.state is PodState.GATED:
-            gated.append(pod)
+            (gated if pod.units else idle).append(pod)
     kept.sort(key=_order)
     gated.sort(key=_order)
     taken = sum(pod.units for pod in placed) + sum(pod.units for pod in kept)
@@ -93,11 +95,14 @@ def decide(pods: Iterable[QueuedPod], pool: int, known: Knowledge | None = None)
         taken += pod.units
     waiting = queue[len(keep) :]
     for position, pod in enumerate(waiting, 1):
-        waits[pod.uid] = words.waits(pod.units, taken, pool, position, len(waiting))
+        waits[pod.uid] = words.waits(pod.units, taken, pool, position, len(waiting), waiting[0].units)
+    for pod in take_back:
+        why = known.refused.get(pod.uid)
+        waits[pod.uid] = words.waits_again(pod.units, taken, pool) if why is None else words.refused(why)
     send_back, holders_up = _stuck(placed, waiting, pool - taken, known.stuck) if pool else ((), ())
     return Decision(
         take_back=take_back,
-        lift=lift,
+        lift=(*idle, *lift),
         keep=tuple(keep),
         send_back=send_back,
         waits=waits,

@@ -7,8 +7,10 @@ counts until the cache shows otherwise.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue import words
@@ -20,13 +22,17 @@ from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued
 from bitfusion_device_plugin.queue.pool_units import NodeUnits, pool_size
 from bitfusion_device_plugin.queue.stuck_pods import StuckPods
 from bitfusion_device_plugin.queue.teller import Teller
+from bitfusion_device_plugin.queue.words import Words
 from notebook_controller_patch.kubernetes_api.errors import (
     ApiError,
     ApiFailure,
     Conflict,
+    Forbidden,
+    NoAnswer,
     NotFound,
     ServerError,
     TooManyRequests,
+    Unauthorized,
 )
 from notebook_controller_patch.kubernetes_api.paths import pod_path
 from notebook_controller_patch.kubernetes_event import NORMAL, WARNING
@@ -36,6 +42,8 @@ MOST_LIFTS = 16  # in one step, so that every few are decided anew
 SOON_S = 0.5  # until the next look while something is under way
 LATER_S = 10.0
 LONGEST_PAUSE_S = 60.0  # that a server's Retry-After is believed
+PAUSE_S = 1.0
+NO_RIGHT = r" cannot (patch|delete) resource "  # as the API server's authorizer words it
 
 log = logging.getLogger(__name__)
 
@@ -75,17 +83,21 @@ class QueueLeader:
         pods = self._caches.pods.records()
         pool = pool_size(self._caches.nodes.records())
         context.accounts.look(pods, now)
+        shown = context.metrics
+        shown.protected.set(self._gates)
+        shown.last_look.set(context.now())
         if not self._gates:
-            self._show(pods, pool, decide(pods, pool))
+            self._show(pods, pool, decide(pods, 0))
             return LATER_S
         self._pending.settle(pods)
         known = Knowledge(self._pending.reserved(), self._stuck.look(pods, now), self._pending.refused(now))
         decision = decide(pods, pool, known)
+        shown.stuck.set(len(known.stuck))
         self._show(pods, pool, decision)
         self._teller.waits(decision.waits)
         if now >= self._paused_until:
             self._perform(decision)
-        under_way = self._pending.waits() or self._stuck.any() or decision.keep or decision.lift
+        under_way = self._pending.waits(now) or self._stuck.any() or decision.keep or decision.lift
         return SOON_S if under_way else LATER_S
 
     def _show(self, pods: list[QueuedPod], pool: int, decision: Decision) -> None:
@@ -98,9 +110,9 @@ class QueueLeader:
 
     def _perform(self, decision: Decision) -> None:
         for pod in decision.take_back:
-            self._try(m.TAKE_BACK, pod, self._take_back)
+            self._try(m.TAKE_BACK, pod, partial(self._take_back, decision.waits[pod.uid]))
         for pod in (*decision.lift, *decision.keep)[:MOST_LIFTS]:
-            if pod.state is PodState.KEPT:
+            if pod.state is PodState.KEPT or not pod.units:
                 self._try(m.LIFT, pod, self._lift)
             else:
                 self._try(m.KEEP, pod, self._keep)
@@ -109,8 +121,11 @@ class QueueLeader:
         for pod in decision.holders_up:
             self._teller.announce(pod, WARNING, words.holds_up(pod.units, pod.refusal))
 
-    def _try(self, step: str, pod: QueuedPod, act: Callable[[QueuedPod], None]) -> None:
-        """One request, or two, and what its end means for the next. Raises NotLeading."""
+    def _try(self, step: str, pod: QueuedPod, act: Callable[[QueuedPod], bool]) -> None:
+        """One request, or two, and what its end means for the next; `act` is whether it was as expected.
+
+        Raises NotLeading.
+        """
         context, now = self._context, self._context.clock()
         if now < self._paused_until or not self._pending.may_try(pod, now):
             return
@@ -120,59 +135,81 @@ class QueueLeader:
         result = m.DONE
         error: ApiFailure | None = None
         try:
-            act(pod)
+            as_expected = act(pod)
         except (Conflict, NotFound) as failure:
             result, error = m.CONFLICT, failure
             self._pending.conflicts(pod, context.clock())
-        except TooManyRequests as failure:
-            result, error = m.ERROR, failure
-            self._paused_until = context.clock() + min(failure.retry_after or 1.0, LONGEST_PAUSE_S)
-            self._pending.lost(pod, context.clock())
-        except ApiError as failure:
-            result, error = m.ERROR, failure
-            if isinstance(failure, ServerError):
-                self._pending.lost(pod, context.clock())
-            else:
-                self._pending.refuse(pod, failure.message or str(failure), context.clock())
         except ApiFailure as failure:
             result, error = m.ERROR, failure
-            self._pending.lost(pod, context.clock())
+            if _is_about_the_pod(failure):
+                self._pending.refuse(pod, getattr(failure, "message", "") or str(failure), context.clock())
+            else:
+                if isinstance(failure, (NoAnswer, ServerError)):
+                    self._pending.lost(pod, context.clock())
+                self._pause(getattr(failure, "retry_after", None) or PAUSE_S)
+        except NotLeading:
+            context.metrics.writes.labels(step, m.ERROR).inc()
+            raise
         else:
-            self._pending.done(pod, context.clock())
+            if as_expected:
+                self._pending.done(pod, context.clock())
+            else:
+                result = m.CONFLICT
+                self._pending.conflicts(pod, context.clock())
         context.metrics.writes.labels(step, result).inc()
         if error is not None:
             level = logging.DEBUG if result == m.CONFLICT else logging.WARNING
             log.log(level, "tried again later", extra={**_fields(pod), "step": step, "error": str(error)})
 
-    def _keep(self, pod: QueuedPod) -> None:
+    def _pause(self, seconds: float) -> None:
+        """Send nothing for a while: the requests for the other pods would end as this one has."""
+        self._paused_until = self._context.clock() + min(seconds, LONGEST_PAUSE_S)
+
+    def _keep(self, pod: QueuedPod) -> bool:
         """Keep the pod's units, and lift its gate at once."""
         context = self._context
         operations = keep_patch(pod, words.lifted(pod.units), context.now())
         kept = queued_pod(context.api.patch(_status_path(pod), operations, timeout=TIMEOUT))
         if kept is None or kept.uid != pod.uid or kept.state is not PodState.KEPT:
-            return  # somebody else was at it: the cache will show
+            return False  # somebody else was at it: the cache will show
         self._pending.landed(pod, kept)
         # Asked anew, after the answer: this is what a successor relies on (see `decisions.py`).
         if not context.leading():
             raise NotLeading
-        self._lift(kept)
+        return self._lift(kept)
 
-    def _lift(self, pod: QueuedPod) -> None:
-        self._context.api.patch(pod_path(*pod.key), lift_patch(pod), timeout=TIMEOUT)
+    def _lift(self, pod: QueuedPod) -> bool:
+        left = queued_pod(self._context.api.patch(pod_path(*pod.key), lift_patch(pod), timeout=TIMEOUT))
+        if pod.units and (left is None or left.uid != pod.uid or left.gate_index >= 0):
+            return False
         log.info("gate lifted", extra={**_fields(pod), "units": pod.units})
-        self._teller.announce(pod, NORMAL, words.lifted(pod.units))
+        if pod.units:
+            self._teller.announce(pod, NORMAL, words.lifted(pod.units))
+        return True
 
-    def _take_back(self, pod: QueuedPod) -> None:
+    def _take_back(self, said: Words, pod: QueuedPod) -> bool:
         context = self._context
-        # In the end the teller says why it waits; here the resourceVersion is what matters.
-        said = words.waits_again(pod.units)
         context.api.patch(_status_path(pod), wait_patch(pod, said, context.now()), timeout=TIMEOUT)
         log.info("units taken back", extra={**_fields(pod), "units": pod.units})
+        return True
 
-    def _send_back(self, pod: QueuedPod) -> None:
+    def _send_back(self, pod: QueuedPod) -> bool:
         self._context.api.delete(pod_path(*pod.key), delete_options(pod), timeout=TIMEOUT)
         log.info("sent to the end of the queue", extra={**_fields(pod), "scheduler": pod.refusal})
         self._teller.announce(pod, WARNING, words.sent_back(pod.units, pod.refusal))
+        return True
+
+
+def _is_about_the_pod(failure: ApiFailure) -> bool:
+    """Whether a webhook, a policy or the API itself does not want this pod written to.
+
+    No answer, 401, 429 and 5xx say nothing about it; nor does a role that is missing, or that a server which
+    has just started has not read yet.
+    """
+    if not isinstance(failure, ApiError) or isinstance(failure, (ServerError, TooManyRequests, Unauthorized)):
+        return False
+    no_right = isinstance(failure, Forbidden) and re.search(NO_RIGHT, failure.message)
+    return not no_right
 
 
 def _status_path(pod: QueuedPod) -> str:

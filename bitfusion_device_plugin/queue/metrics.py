@@ -27,7 +27,8 @@ class QueueMetrics:
         )
         self.taken = Gauge(
             "bitfusion_queue_taken_units",
-            "Units of pods whose gate is lifted or that never had one, until they are gone or finished.",
+            "Units that are kept for pods at their gate, or held by pods without it, until they are gone or "
+            "finished.",
             registry=registry,
         )
         self.waiting = Gauge(
@@ -43,6 +44,17 @@ class QueueMetrics:
             "bitfusion_queue_protected",
             "1: the cluster has scheduling gates (Kubernetes 1.27 or newer). 0 on the leader: it has not, "
             "and the pool is not protected against overselling.",
+            registry=registry,
+        )
+        self.stuck = Gauge(
+            "bitfusion_queue_stuck_pods",
+            "Pods whose gate is lifted and for which no node has been found for --stuck-after. Those that "
+            "their controller makes anew go to the end of the queue if others wait; the rest hold them up.",
+            registry=registry,
+        )
+        self.last_look = Gauge(
+            "bitfusion_queue_last_look_timestamp_seconds",
+            "When the leader last looked at all pods, as Unix time; over a minute ago: it does not work.",
             registry=registry,
         )
         self.leader = Gauge(
@@ -65,7 +77,7 @@ class QueueMetrics:
 
     def clear(self) -> None:
         """What this replica saw holds no more: it does not lead."""
-        for gauge in (self.pool, self.taken, self.waiting, self.unqueued, self.protected):
+        for gauge in (self.pool, self.taken, self.waiting, self.unqueued, self.protected, self.stuck):
             gauge.set(0)
 
 

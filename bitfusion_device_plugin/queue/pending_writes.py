@@ -1,8 +1,8 @@
 """Own writes that the cache does not show yet: which pods' units are reserved, and when to try again.
 
 An entry ends when the cache shows the pod with another resourceVersion than those that were tested: then
-either our write has landed, and the cache shows it, or it never can. A refusal ends a reservation at once,
-unless a request before it stayed without an answer.
+either our write has landed, and the cache shows it, or it never can. A refusal ends a reservation at once:
+units whose keeping was never answered are followed by no lift.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PASSED_OVER_S = 60.0  # … for so long
 class _Pending:
     versions: set[str]  # two where a gate was removed from the pod that keeping its units had answered with
     reserves: bool = False
-    uncertain: bool = False
+    landed: bool = False  # the units are kept, so a gate may be lifted yet by a request under way
     not_before: float = 0.0
 
 
@@ -65,9 +65,9 @@ class PendingWrites:
         one = self._pending.get(pod.uid)
         return one is None or pod.resource_version not in one.versions or now >= one.not_before
 
-    def waits(self) -> bool:
+    def waits(self, now: float) -> bool:
         """Whether anything is to be looked at again soon."""
-        return bool(self._pending or self._refusals)
+        return bool(self._pending) or any(now < one.until for one in self._refusals.values())
 
     def begin(self, pod: QueuedPod, reserves: bool = False) -> None:
         """A request is about to be sent. `reserves`: it keeps units, which count from now on."""
@@ -79,7 +79,7 @@ class PendingWrites:
         """Units have been kept, by the server's answer; the pod, which is `now_is`, is written to again."""
         one = self._pending.get(pod.uid)
         if one is not None:
-            one.uncertain = True
+            one.landed = True
             one.versions.add(now_is.resource_version)
 
     def done(self, pod: QueuedPod, now: float) -> None:
@@ -101,8 +101,7 @@ class PendingWrites:
         one = self._pending.get(pod.uid)
         if one is not None:
             one.not_before = now + self._delay(pod.uid)
-            if not one.uncertain:
-                one.reserves = False
+            one.reserves &= one.landed
         known = self._refusals.setdefault(pod.uid, _Refusals())
         known.count += 1
         known.why = why
@@ -112,7 +111,6 @@ class PendingWrites:
     def _wait(self, pod: QueuedPod, now: float, seconds: float) -> None:
         one = self._pending.get(pod.uid)
         if one is not None:
-            one.uncertain = True
             one.not_before = now + seconds
 
     def _delay(self, uid: str) -> float:

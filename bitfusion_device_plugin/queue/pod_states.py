@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE
@@ -20,11 +21,17 @@ from bitfusion_client.raw_objects import (
 )
 
 FINISHED_PHASES = ("Succeeded", "Failed")
-REMADE_KINDS = ("StatefulSet", "ReplicaSet", "ReplicationController", "Job")
-"""Controllers of Kubernetes' own that make a deleted pod anew. Others may take it for a failure, as workflow
-engines do, so their pods are not deleted."""
+REMADE_KINDS = (
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "ReplicaSet"),
+    ("v1", "ReplicationController"),
+)
+"""Controllers that make a deleted pod anew. Others take it for a failure, a Job as a step towards its
+``backoffLimit``, so their pods are not deleted."""
 DEFAULT_SCHEDULER = "default-scheduler"
 LONGEST_REFUSAL = 400  # characters of the scheduler's words that are kept
+LONGEST_TOLD = 1024  # of what our condition says, which tenants might write, too
+MOST_GATES = 5  # of somebody else's that are kept by name
 _UNPLACED = ("Unschedulable", "SchedulerError")
 
 
@@ -65,6 +72,7 @@ class QueuedPod:
     gate_index: int = -1
     """Where our gate stands in ``spec.schedulingGates``; -1 if it does not."""
     other_gates: tuple[str, ...] = ()
+    """The first `MOST_GATES` gates of others, and ``…`` for more."""
     leaving: bool = False
     """Whether somebody has deleted it already."""
     remade: bool = False
@@ -93,13 +101,15 @@ class QueuedPod:
 
 
 def queued_pod(raw: Mapping[str, Any]) -> QueuedPod | None:
-    """The queue's view of a raw pod of any shape; None if it asks for no units."""
+    """The queue's view of a raw pod of any shape; None if it asks for no units and is not at our gate."""
     units = units_of(raw)
-    if not units:
+    if not units and not mapping(raw.get("spec")).get("schedulingGates"):
         return None
     metadata, spec, status = metadata_of(raw), mapping(raw.get("spec")), mapping(raw.get("status"))
     # Not by `mappings`: what is no object must keep its place, or the index would be wrong.
     gates = [text(mapping(gate).get("name")) for gate in _items(spec.get("schedulingGates"))]
+    if not units and QUEUE_GATE not in gates:
+        return None
     conditions = _items(status.get("conditions"))
     told = _told(conditions)
     state = _state(spec, status, gates, told)
@@ -113,7 +123,7 @@ def queued_pod(raw: Mapping[str, Any]) -> QueuedPod | None:
         units=units,
         state=state,
         gate_index=gates.index(QUEUE_GATE) if QUEUE_GATE in gates else -1,
-        other_gates=tuple(name for name in gates if name != QUEUE_GATE),
+        other_gates=_named(name for name in gates if name != QUEUE_GATE),
         leaving=is_being_deleted(raw),
         remade=_is_remade(metadata),
         notebook=text(mapping(notebook_owner(raw)).get("name")) or text(labels_of(raw).get("notebook-name")),
@@ -121,6 +131,11 @@ def queued_pod(raw: Mapping[str, Any]) -> QueuedPod | None:
         conditions=len(conditions) if waits else 0,
         told=told,
     )
+
+
+def _named(gates: Iterable[str]) -> tuple[str, ...]:
+    first = tuple(islice(gates, MOST_GATES + 1))
+    return (*first[:MOST_GATES], "…") if len(first) > MOST_GATES else first
 
 
 def _items(value: object) -> list[object]:
@@ -144,17 +159,17 @@ def _told(conditions: list[object]) -> Told | None:
         if condition.get("type") == QUEUE_CONDITION:
             return Told(
                 index,
-                text(condition.get("status")),
-                text(condition.get("reason")),
-                text(condition.get("message")),
-                text(condition.get("lastTransitionTime")),
+                *(
+                    text(condition.get(name))[:LONGEST_TOLD]
+                    for name in ("status", "reason", "message", "lastTransitionTime")
+                ),
             )
     return None
 
 
 def _is_remade(metadata: Mapping[str, Any]) -> bool:
     return any(
-        owner.get("controller") is True and owner.get("kind") in REMADE_KINDS
+        owner.get("controller") is True and (owner.get("apiVersion"), owner.get("kind")) in REMADE_KINDS
         for owner in mappings(metadata.get("ownerReferences"))
     )
 

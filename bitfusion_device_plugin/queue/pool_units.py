@@ -8,7 +8,7 @@ from typing import Any
 
 from bitfusion_client.kubernetes_names import RESOURCE_UNITS
 from bitfusion_client.pod_units import unit_count
-from bitfusion_client.raw_objects import mapping, metadata_of, text
+from bitfusion_client.raw_objects import mapping, mappings, metadata_of, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,16 @@ class NodeUnits:
 
 
 def node_units(raw: Mapping[str, Any]) -> NodeUnits | None:
-    """What a raw node of any shape offers; None if it offers nothing. Quantities such as ``5k`` are read."""
-    units = unit_count(mapping(mapping(raw.get("status")).get("allocatable")).get(RESOURCE_UNITS))
+    """What a raw node of any shape offers; None if it offers nothing. Quantities such as ``5k`` are read.
+
+    A node that is not ready offers nothing: it says for ever what it said last, which the pool may have been
+    long ago.
+    """
+    status = mapping(raw.get("status"))
+    for condition in mappings(status.get("conditions")):
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            return None
+    units = unit_count(mapping(status.get("allocatable")).get(RESOURCE_UNITS))
     return NodeUnits(text(metadata_of(raw).get("name")), units) if units else None
 
 

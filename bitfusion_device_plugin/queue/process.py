@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import signal
 import threading
 import time
@@ -58,9 +57,9 @@ class QueueProcess:
             settings.stuck_after,
             leading=lambda: self._election.leading,
         )
-        # Two leaders for a second would be harmless elsewhere; here a Lease is never taken from a holder
-        # whose clock is behind. A machine that was suspended must know that time has passed.
-        times = LeaseTimes(long_over=math.inf)
+        # Two leaders for a second would be harmless elsewhere. And a machine that was suspended must know
+        # that time has passed.
+        times = LeaseTimes(patient=True)
         self._election = Election(
             self._api,
             Candidate(settings.namespace, settings.name, replica, times),
@@ -115,6 +114,8 @@ class QueueProcess:
             term, self._term = self._term, None
         if term is not None:
             term.stop()
+        self._metrics.clear()
+        self._context.accounts.end()
 
     def _retry_watches(self) -> None:
         with self._lock:

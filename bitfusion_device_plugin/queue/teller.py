@@ -22,15 +22,18 @@ from notebook_controller_patch.kubernetes_api.errors import (
     ApiError,
     ApiFailure,
     Conflict,
+    Forbidden,
+    NotFound,
     ServerError,
     TooManyRequests,
+    Unauthorized,
 )
 from notebook_controller_patch.kubernetes_api.paths import events_path, notebook_path, pod_path
 from notebook_controller_patch.kubernetes_event import WARNING
 from notebook_controller_patch.reconcile.cache import Cache
 from notebook_controller_patch.reconcile.rate_limiter import RateLimiter
 
-WRITES_PER_SECOND = 10.0  # conditions and Events together
+WRITES_PER_SECOND = 10.0  # pods told something; each takes four requests at most
 FIRST_REFRESH_S = 5.0  # between two messages of the first in the queue with one reason …
 REFRESH_PER_PLACE_S = 0.5  # … and so much longer for each place behind it
 EVENT_AGAIN_S = 1800.0  # the API server forgets Events after an hour
@@ -39,6 +42,9 @@ LOOK_S = 1.0
 MOST_ANNOUNCED = 1000
 MOST_TRIES = 3  # to send an Event about a pod that does not wait
 LONGEST_PAUSE_S = 60.0
+
+# Not found: an Event that was there a moment ago. Or a namespace, whose pods are gone in a moment.
+_PASSING = (NotFound, ServerError, TooManyRequests, Unauthorized)
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +80,7 @@ class Teller:
         self._stopping = threading.Event()
         self._wanted: Mapping[str, Words] = {}
         self._announced: deque[_Announced] = deque(maxlen=MOST_ANNOUNCED)
-        self._heard: dict[str, str] = {}  # by uid, the last reason that was announced
+        self._heard: dict[str, tuple[str, float]] = {}  # by uid, the last reason that was announced, and when
         self._said: dict[str, _Said] = {}
         self._abouts: dict[str, Mapping[str, str]] = {}
 
@@ -86,13 +92,15 @@ class Teller:
                 self._change.notify()
 
     def announce(self, pod: QueuedPod, kind: str, words: Words) -> None:
-        """Send one Event about a pod, unless the last one that was announced about it has the same reason."""
+        """Send one Event about a pod, unless the last one was of the same reason and not long ago."""
+        now = self._context.clock()
         with self._change:
-            if self._heard.get(pod.uid) == words.reason:
+            reason, at = self._heard.get(pod.uid, ("", now))
+            if reason == words.reason and now - at < EVENT_AGAIN_S:
                 return
             if len(self._heard) > 2 * MOST_ANNOUNCED:
                 self._heard.clear()
-            self._heard[pod.uid] = words.reason
+            self._heard[pod.uid] = (words.reason, now)
             self._announced.append(_Announced(pod, kind, words))
             self._change.notify()
 
@@ -206,7 +214,7 @@ class Teller:
         except ApiFailure as error:
             result = m.ERROR
             self._failed(pod, error)
-            if not isinstance(error, ApiError) or isinstance(error, (ServerError, TooManyRequests)):
+            if not isinstance(error, ApiError) or isinstance(error, _PASSING):
                 return False
         finally:
             context.metrics.writes.labels(m.EVENT, result).inc()
@@ -215,18 +223,15 @@ class Teller:
     def _about(self, pod: QueuedPod) -> Mapping[str, str]:
         """Whose Event it is: the Notebook's where there is one, else the pod's. Raises ApiFailure."""
         about = self._abouts.get(pod.uid)
-        if about is None:
-            notebook = None
-            if pod.notebook:
-                try:
-                    notebook = self._context.api.get(
-                        notebook_path(pod.namespace, pod.notebook), timeout=TIMEOUT
-                    )
-                except ServerError:
-                    raise
-                except ApiError:
-                    pass  # none of that name, no Kubeflow, or no right to look
-            about = self._abouts[pod.uid] = event_about(pod, notebook)
+        if about is not None:
+            return about
+        notebook = None
+        if pod.notebook:
+            try:
+                notebook = self._context.api.get(notebook_path(pod.namespace, pod.notebook), timeout=TIMEOUT)
+            except (NotFound, Forbidden):
+                return event_about(pod, None)  # none of that name, no Kubeflow, or no right yet
+        about = self._abouts[pod.uid] = event_about(pod, notebook)
         return about
 
     def _may_write(self) -> bool:

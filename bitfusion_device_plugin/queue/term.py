@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
@@ -35,8 +36,13 @@ class Term:
     """Made anew for each term. The lists begin after the leadership has begun, which safety rests on."""
 
     def __init__(self, context: QueueContext, watch_metrics: WatchMetrics, limits: WatchLimits) -> None:
-        self._context = context
+        leads = context.leading
         self._stopping = threading.Event()
+        # Of the term, not of the replica: what hangs in a request while another one leads must send nothing
+        # when this replica leads again, in its next term. (Where `leading` turns False and True again without
+        # an end of the term, the Lease was renewed by its resourceVersion: nobody else has led.)
+        context = replace(context, leading=lambda: not self._stopping.is_set() and leads())
+        self._context = context
         self._wake = threading.Event()
         self._pods: Cache[QueuedPod] = Cache(self._pod_changed)
         self._nodes: Cache[NodeUnits] = Cache(lambda old, new: self._wake.set())
@@ -48,7 +54,7 @@ class Term:
         )
         self._teller = Teller(context, self._pods)
         self._threads = (
-            threading.Thread(target=self._run, name="queue", daemon=True),
+            threading.Thread(target=self._lead, name="queue", daemon=True),
             threading.Thread(target=self._teller.work, name="teller", daemon=True),
         )
 
@@ -81,30 +87,26 @@ class Term:
             watch.retry_now()
         self._wake.set()
 
-    def _run(self) -> None:
-        try:
-            self._lead()
-        finally:  # by the thread that shows them, so that nothing is shown afterwards
-            self._context.metrics.clear()
-            self._context.accounts.end()
-
     def _lead(self) -> None:
         while not (self._pods.wait_synced(0.2) and self._nodes.wait_synced(0.2)):
             if self._stopping.is_set():
                 return
-        gates = self._has_gates()
-        leader = QueueLeader(self._context, Caches(self._pods, self._nodes), self._teller, gates)
+        leader: QueueLeader | None = None
         while not self._stopping.is_set():
             self._wake.clear()
-            began = time.monotonic()
+            began = time.thread_time()
             try:
+                if leader is None:
+                    caches = Caches(self._pods, self._nodes)
+                    leader = QueueLeader(self._context, caches, self._teller, self._has_gates())
                 next_s = leader.step()
             except NotLeading:
                 next_s = RETRY_S  # its end is told by the election, which may also have renewed in time
             except Exception:  # nobody else would lift anything
                 log.exception("the queue did not move")
                 next_s = RETRY_S
-            self._stopping.wait(max(BATCH_S, BATCH_SHARE * (time.monotonic() - began)))
+            # Of its own work only: a server that is slow is not waited for once more.
+            self._stopping.wait(max(BATCH_S, BATCH_SHARE * (time.thread_time() - began)))
             self._wake.wait(next_s)
 
     def _has_gates(self) -> bool:
@@ -119,7 +121,6 @@ class Term:
         else:
             return False
         gates = knows_gates(version)
-        self._context.metrics.protected.set(gates)
         shown = ".".join(map(str, version)) if version else "unknown"
         if not gates:
             log.warning(

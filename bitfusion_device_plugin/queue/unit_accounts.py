@@ -18,8 +18,8 @@ class UnitAccounts:
     """Used by one thread that writes; `held` and `seconds` are replaced or grow, and may be read by others.
 
     Args:
-        most: Holders that are told apart. Beyond them the longest idle one is forgotten; if none is idle,
-            the new one counts as `OTHERS`.
+        most: Holders that are told apart. Beyond them those that have been idle for long are forgotten, and
+            new ones count as `OTHERS`.
     """
 
     def __init__(self, most: int = MOST_HOLDERS) -> None:
@@ -37,10 +37,12 @@ class UnitAccounts:
         for holder, units in self.held.items():
             seconds[holder] = seconds.get(holder, 0.0) + units * passed
             self._last_held[holder] = now
+        if len(seconds) >= self._most:
+            self._forget_idle(seconds, now)
         held: dict[Holder, int] = {}
         for pod in pods:
-            if pod.state in _COUNTS:
-                holder = self._slot((pod.namespace, pod.notebook), seconds, now)
+            if pod.state in _COUNTS and pod.units:
+                holder = self._slot((pod.namespace, pod.notebook), seconds)
                 held[holder] = held.get(holder, 0) + pod.units
                 self._last_held[holder] = now
         self.held, self.seconds = held, seconds
@@ -50,15 +52,13 @@ class UnitAccounts:
         self._at = None
         self.held = {}
 
-    def _slot(self, holder: Holder, seconds: dict[Holder, float], now: float) -> Holder:
-        if holder in seconds:
-            return holder
-        if len(seconds) >= self._most and OTHERS in seconds:
-            idle = min(self._last_held, key=lambda one: self._last_held[one])
-            if now - self._last_held[idle] < IDLE_S or idle == OTHERS:
-                return OTHERS
-            del self._last_held[idle], seconds[idle]
-        elif len(seconds) >= self._most - 1:
-            holder = OTHERS
-        seconds[holder] = 0.0
+    def _slot(self, holder: Holder, seconds: dict[Holder, float]) -> Holder:
+        if holder not in seconds:
+            if len(seconds) >= self._most - (OTHERS not in seconds):
+                holder = OTHERS
+            seconds.setdefault(holder, 0.0)
         return holder
+
+    def _forget_idle(self, seconds: dict[Holder, float], now: float) -> None:
+        for holder in [one for one, last in self._last_held.items() if now - last >= IDLE_S]:
+            del self._last_held[holder], seconds[holder]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from bitfusion_device_plugin.queue import names
 
 POOL = "the Bitfusion pool"
-_MOST_GATES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +21,16 @@ class Words:
     message: str
 
 
-def waits(units: int, taken: int, pool: int, position: int, waiting: int) -> Words:
-    """It stands in line for `units`."""
+def waits(units: int, taken: int, pool: int, position: int, waiting: int, first: int) -> Words:
+    """It stands in line for `units`; the first in line waits for `first`."""
     place = f"position {position} of {waiting}"
     if not pool:
         away = "no node offers any: the pool is away, or its device plugin does not run"
         return Words(names.POOL_AWAY, f"Waits for {_units(units)} of {POOL}, and {away}; {place}.")
+    order = f", whose first asks for {first}" if position > 1 and taken + units <= pool else ""
     return Words(
         names.WAITS,
-        f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken; {place} in the queue.",
+        f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken; {place} in the queue{order}.",
     )
 
 
@@ -39,13 +39,13 @@ def too_large(units: int, pool: int) -> Words:
     return Words(
         names.TOO_LARGE,
         f"Asks for {_units(units)}, and {POOL} has {pool} in all: choose a smaller size, or wait until the "
-        "pool has grown. It holds up nobody.",
+        "pool has grown. Others do not wait for it.",
     )
 
 
 def other_gates(gates: Sequence[str]) -> Words:
     """Somebody else's gates hold it, too."""
-    shown = ", ".join(gates[:_MOST_GATES]) + (", …" if len(gates) > _MOST_GATES else "")
+    shown = ", ".join(gates)
     return Words(names.OTHER_GATES, f"Is held by {shown}; then it takes its place in the queue for {POOL}.")
 
 
@@ -58,14 +58,15 @@ def refused(why: str) -> Words:
     )
 
 
-def waits_again(units: int) -> Words:
-    """Its units were kept, and there are fewer than were thought."""
-    return Words(names.WAITS, f"Waits again for {_units(units)} of {POOL}, which has become smaller.")
+def waits_again(units: int, taken: int, pool: int) -> Words:
+    """Its units were kept, and do not fit: the pool has become smaller, or somebody came past the queue."""
+    numbers = f"{taken} of {pool} are taken, those that were kept for it among them"
+    return Words(names.WAITS, f"Waits again for {_units(units)} of {POOL}: {numbers}.")
 
 
 def lifted(units: int) -> Words:
     """Its units are kept for it."""
-    return Words(names.LIFTED, f"{_units(units)} of {POOL} are kept for it; its gate is lifted.")
+    return Words(names.LIFTED, f"{_units(units)} of {POOL} {'is' if units == 1 else 'are'} kept for it.")
 
 
 def sent_back(units: int, refusal: str) -> Words:

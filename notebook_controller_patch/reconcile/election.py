@@ -41,15 +41,16 @@ class LeaseTimes:
         renew_within: How long its holder leads after its last renewal.
         retry: Pause between two rounds.
         timeout: Of one request: to connect, and between two pieces of the answer.
-        long_over: A replica that has just started takes a Lease at once whose last renewal is so many
-            durations old by its own clock. Infinite: it always waits, as for a holder whose clock is behind.
+        patient: Waits for the duration also where nobody seems to hold the Lease: one that looks
+            `LONG_OVER` by the holder's clock, or that is gone, since somebody may have deleted it. For those
+            whom a second of two leaders would harm.
     """
 
     duration: float = 7.0
     renew_within: float = 5.0
     retry: float = 1.0
     timeout: Timeout = (1.5, 2.5)
-    long_over: float = LONG_OVER
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,8 @@ class Election:
         try:
             lease = self._api.get(self._path, timeout=self._times.timeout)
         except NotFound:
+            if self._times.patient and not self._expired("", {}, ""):
+                return
             self._acquired, self._transitions = _now(), 0
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
@@ -216,7 +219,8 @@ class Election:
             self._seen, self._seen_at = seen, now
         duration = spec.get("leaseDurationSeconds")
         seconds = float(duration) if isinstance(duration, (int, float)) else self._times.duration
-        if is_first and self._now() - _seconds_of(renewed, self._now()) >= self._times.long_over * seconds:
+        long_over = self._now() - _seconds_of(renewed, self._now()) >= LONG_OVER * seconds
+        if is_first and long_over and not self._times.patient:
             return True
         return now - self._seen_at >= seconds
 

@@ -57,6 +57,8 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: _Server
+    body: Any = None
+    """Of the request that is served now, for faults that serve it later."""
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass
@@ -90,7 +92,8 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length) if length else b""
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
-        self.server.api.serve(self, self.command, parts.path, query, json.loads(body) if body else None)
+        self.body = json.loads(body) if body else None
+        self.server.api.serve(self, self.command, parts.path, query, self.body)
 
     def answer(self, code: int, body: object, headers: dict[str, str] | None = None) -> None:
         text = json.dumps(body).encode()

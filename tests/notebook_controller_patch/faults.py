@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,32 @@ def stall(handler: Handler) -> None:
     """Say nothing more, and keep the connection open, until the server ends."""
     handler.server.api.ending.wait(60)
     handler.close_connection = True
+
+
+def after(happened: threading.Event, then: Callable[[], None] = lambda: None) -> Fault:
+    """Serve the request as if nothing were wrong, but only once something has happened; then do something.
+
+    Until then nobody is told anything; `then` is called before the answer is sent.
+    """
+
+    def serve_late(handler: Handler) -> None:
+        happened.wait(60)
+        api = handler.server.api
+        answer = handler.answer
+
+        def told(code: int, body: object, headers: dict[str, str] | None = None) -> None:
+            then()
+            answer(code, body, headers)
+
+        handler.answer = told  # type: ignore[method-assign]  # of this one request
+        try:
+            api.serve(
+                handler, handler.command, handler.path.partition("?")[0], {}, handler.body, arrived=False
+            )
+        finally:
+            handler.answer = answer  # type: ignore[method-assign]
+
+    return serve_late
 
 
 def bookmark(version: int) -> bytes:

@@ -19,7 +19,7 @@ def raw_pod(
     gates: tuple[str, ...] = (GATE,),
     node: str = "",
     phase: str = "Pending",
-    owner: str | None = "StatefulSet",
+    owner: str | None = "apps/v1 StatefulSet",
     notebook: str = "",
     **spec: Any,
 ) -> Object:
@@ -32,7 +32,9 @@ def raw_pod(
         "labels": {"notebook-name": notebook} if notebook else {},
     }
     if owner is not None:
-        metadata["ownerReferences"] = [{"kind": owner, "name": name, "uid": "u", "controller": True}]
+        version, _, kind = owner.partition(" ")
+        reference = {"apiVersion": version, "kind": kind, "name": name, "uid": "u", "controller": True}
+        metadata["ownerReferences"] = [reference]
     return {
         "kind": "Pod",
         "metadata": metadata,

@@ -80,6 +80,19 @@ def test_a_pod_is_told_what_it_waits_for_and_its_place() -> None:
     )
 
 
+def test_who_waits_behind_a_large_one_is_told_so() -> None:
+    decision = decide([pod("p", 60, BOUND), pod("q", 50), pod("r", 40, created=1)], 100)
+    assert decision.waits["r"].message == (
+        "Waits for 40 units of the Bitfusion pool: 60 of 100 are taken; position 2 of 2 in the queue, whose "
+        "first asks for 50."
+    )
+
+
+def test_a_pod_at_the_gate_without_units_is_let_go_even_if_the_pool_is_away() -> None:
+    assert names(decide([pod("p", 0)], 0).lift) == ["p"]
+    assert names(decide([pod("p", 0), pod("o", 200, BOUND)], 100).lift) == ["p"]
+
+
 @pytest.mark.parametrize(
     ("waiting", "known", "reason", "message"),
     [
@@ -88,13 +101,13 @@ def test_a_pod_is_told_what_it_waits_for_and_its_place() -> None:
             Knowledge(),
             "LargerThanPool",
             "Asks for 101 units, and the Bitfusion pool has 100 in all: choose a smaller size, or wait until "
-            "the pool has grown. It holds up nobody.",
+            "the pool has grown. Others do not wait for it.",
         ),
         (
-            pod("p", other_gates=tuple("abcdef")),
+            pod("p", other_gates=("a", "b", "…")),
             Knowledge(),
             "OtherGates",
-            "Is held by a, b, c, d, e, …; then it takes its place in the queue for the Bitfusion pool.",
+            "Is held by a, b, …; then it takes its place in the queue for the Bitfusion pool.",
         ),
         (
             pod("p"),
@@ -130,6 +143,10 @@ def test_what_is_kept_and_does_not_fit_is_taken_back_from_the_end_and_nothing_is
     assert (names(decision.take_back), lifted(decision)) == (["q"], [])
     shrunk = decide([pod("o", 80, BOUND), *kept], 100)
     assert names(shrunk.take_back) == ["q", "p"]
+    assert shrunk.waits["q"].message == (
+        "Waits again for 60 units of the Bitfusion pool: 200 of 100 are taken, those that were kept for it "
+        "among them."
+    )
 
 
 def test_what_will_never_be_lifted_is_taken_back_and_holds_up_nobody_that_fits_beside_it() -> None:
@@ -138,6 +155,7 @@ def test_what_will_never_be_lifted_is_taken_back_and_holds_up_nobody_that_fits_b
     assert (names(decision.take_back), lifted(decision)) == (["p"], ["q", "r"])
     refused = decide(kept[1:], 100, Knowledge(refused={"q": "no"}))
     assert names(refused.take_back) == ["q"]
+    assert refused.waits["q"].reason == "LiftRefused"
 
 
 STUCK = Knowledge(stuck={"s": 300.0, "t": 400.0, "u": 500.0})

@@ -38,8 +38,10 @@ def test_the_state_of_a_pod(raw: Object, state: PodState) -> None:
     assert seen(raw).state is state
 
 
-def test_a_pod_without_units_is_not_kept() -> None:
-    assert queued_pod(raw_pod("p", units=0)) is None
+def test_a_pod_without_units_is_not_kept_unless_it_stands_at_our_gate() -> None:
+    assert queued_pod(raw_pod("p", units=0, gates=())) is None
+    assert queued_pod(raw_pod("p", units=0, gates=("other",))) is None
+    assert seen(raw_pod("p", units=0)).units == 0
     assert queued_pod({"spec": {"containers": [{}]}}) is None
 
 
@@ -48,6 +50,17 @@ def test_our_gate_is_found_among_others_and_odd_ones() -> None:
     pod["spec"]["schedulingGates"] = ["odd", {"name": "other/gate"}, {"name": GATE}]
     found = seen(pod)
     assert (found.gate_index, found.other_gates) == (2, ("", "other/gate"))
+
+
+def test_of_many_gates_of_others_a_few_are_kept_by_name() -> None:
+    found = seen(raw_pod("p", gates=(*(f"g{number}" for number in range(2000)), GATE)))
+    assert (found.gate_index, found.other_gates) == (2000, ("g0", "g1", "g2", "g3", "g4", "…"))
+
+
+def test_of_a_long_condition_the_beginning_is_kept() -> None:
+    found = seen(with_conditions(raw_pod("p"), {**TOLD, "message": "m" * 100_000, "reason": "r" * 100_000}))
+    assert found.told is not None
+    assert (len(found.told.message), len(found.told.reason)) == (1024, 1024)
 
 
 def test_our_condition_is_found_at_its_place() -> None:
@@ -87,7 +100,15 @@ def test_a_pod_at_its_gate_or_on_a_node_is_not_refused_by_a_scheduler() -> None:
 
 @pytest.mark.parametrize(
     ("owner", "remade"),
-    [("StatefulSet", True), ("ReplicaSet", True), ("Job", True), ("Workflow", False), (None, False)],
+    [
+        ("apps/v1 StatefulSet", True),
+        ("apps/v1 ReplicaSet", True),
+        ("v1 ReplicationController", True),
+        ("batch/v1 Job", False),  # counts a deleted pod as a failed one
+        ("argoproj.io/v1alpha1 Workflow", False),
+        ("example.org/v1 StatefulSet", False),
+        (None, False),
+    ],
 )
 def test_only_controllers_that_make_pods_anew_have_them_deleted(owner: str | None, remade: bool) -> None:
     assert seen(raw_pod("p", owner=owner)).remade is remade

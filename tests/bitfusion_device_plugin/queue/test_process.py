@@ -118,7 +118,7 @@ def test_pods_start_in_order_while_their_units_are_free_and_are_told_why_they_wa
     assert (kept["status"], kept["reason"], kept["message"]) == (
         "True",
         "Lifted",
-        "50 units of the Bitfusion pool are kept for it; its gate is lifted.",
+        "50 units of the Bitfusion pool are kept for it.",
     )
     wait_until(lambda: len(room.events()) == 3, room.events)
     assert room.events() == [

@@ -134,6 +134,30 @@ def test_a_replica_that_starts_after_an_outage_of_all_waits_for_nobody(
     assert election.leading is leads
 
 
+PATIENT = LeaseTimes(duration=60, renew_within=40, retry=0.1, timeout=(20, 20), patient=True)
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["a lease that looks long over", "no lease at all"])
+def test_a_patient_replica_waits_for_a_holder_that_nobody_sees(api: FakeApi, missing: bool) -> None:
+    now = 100.0
+    if not missing:
+        expired_lease(api, 90_000.0)
+    election = Election(
+        api.client(),
+        Candidate("kubeflow", "lease", "new", PATIENT),
+        LeaderCallbacks(ignore, ignore),
+        lambda: now,
+        lambda: NOW,
+    )
+    for passed in (0.0, 6.9):
+        now = 100.0 + passed * (60 / 7 if missing else 1)  # a missing lease says no duration: our own
+        election.attempt()
+        assert not election.leading
+    now = 200.0
+    election.attempt()
+    assert election.leading
+
+
 def test_one_whose_clock_goes_wrong_takes_the_lease_once_at_most(api: FakeApi) -> None:
     expired_lease(api, 1.0)
     election = Election(

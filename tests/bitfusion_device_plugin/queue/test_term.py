@@ -1,0 +1,307 @@
+"""One term of leadership over an API server that misbehaves: refusals, outages, an end in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bitfusion_device_plugin.queue.context import QueueContext
+from bitfusion_device_plugin.queue.metrics import QueueMetrics
+from bitfusion_device_plugin.queue.term import Term
+from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
+from notebook_controller_patch.metrics import WatchMetrics
+from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+from tests.bitfusion_device_plugin.queue.pods import GATE, raw_node, raw_pod, scheduled
+from tests.notebook_controller_patch.fake_api import DELETE, LIST, PATCH, POST, WATCH, FakeApi
+from tests.notebook_controller_patch.faults import Fault, after, answered, reset, status
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
+PODS, NODES, EVENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/events"
+PATH = "/api/v1/namespaces/a/pods/"
+LIMITS = WatchLimits(page=2, page_pause=0.0, first_delay=0.05, longest_delay=0.2)
+
+
+class Room:
+    """A pool of 100 units; `terms` are started by a test, and ended at the end."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.leads = True
+        self.registry = CollectorRegistry()
+        self.accounts = UnitAccounts()
+        self.metrics = QueueMetrics(self.registry, self.accounts)
+        self._watch_metrics = WatchMetrics(self.registry)
+        self.client = self.api.client()
+        self.terms: list[Term] = []
+        self.api.put(NODES, raw_node("n1", "100"))
+
+    def begin(self, stuck_after_s: float = 300.0) -> Term:
+        context = QueueContext(
+            self.client, self.metrics, self.accounts, "replica", stuck_after_s, leading=lambda: self.leads
+        )
+        term = Term(context, self._watch_metrics, LIMITS)
+        self.terms.append(term)
+        term.start()
+        return term
+
+    def close(self) -> None:
+        for term in self.terms:
+            term.stop()
+        self.api.close()
+        for term in self.terms:
+            term.join(scaled(10))
+        self.client.close()
+
+    def make(self, *pods: dict[str, Any]) -> None:
+        for pod in pods:
+            self.api.put(PODS, pod)
+
+    def lifted(self) -> list[str]:
+        return sorted(
+            one["metadata"]["name"]
+            for one in self.api.objects(PODS)
+            if not any(gate["name"] == GATE for gate in one["spec"].get("schedulingGates", []))
+        )
+
+    def until_lifted(self, *names: str) -> None:
+        wait_until(lambda: self.lifted() == sorted(names), self.lifted, 20)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+    def events(self) -> dict[str, dict[str, Any]]:
+        return {one["reason"]: one for one in self.api.objects(EVENTS)}
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    made = Room()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+FORBIDDEN = (
+    'pods "p" is forbidden: User "x" cannot patch resource "pods/status" in API group "" in namespace "a"'
+)
+
+
+WEBHOOK = "admission webhook x denied the request: no"
+
+
+@pytest.mark.parametrize("path", [PATH + "p/status", PATH + "p"], ids=["to keep units", "to lift the gate"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(reset, id="RST"),
+        pytest.param(status(500), id="500"),
+        pytest.param(status(503), id="503"),
+        pytest.param(status(403, "Forbidden", WEBHOOK), id="403 of a webhook"),
+        pytest.param(status(403, "Forbidden", FORBIDDEN), id="403 of a role"),
+        pytest.param(status(401, "Unauthorized"), id="401"),
+        pytest.param(status(429, Retry_After="1"), id="429"),
+        pytest.param(status(409, "Conflict", "modified"), id="409"),
+        pytest.param(status(404, "NotFound"), id="404"),
+        pytest.param(answered({"kind": "Status"}), id="nonsense"),
+    ],
+)
+def test_a_request_that_fails_is_made_again_and_nothing_is_sold_twice(
+    room: Room, fault: Fault, path: str
+) -> None:
+    room.api.misbehave(fault, PATCH, path)
+    room.make(raw_pod("p", 60), raw_pod("q", 60, created=1))
+    room.begin()
+    room.until_lifted("p")
+    wait_until(lambda: room.value("bitfusion_queue_taken_units") == 60)
+    room.api.remove(PODS, "a", "p")
+    room.until_lifted("q")
+
+
+def test_what_is_refused_for_good_does_not_hold_up_the_others_and_is_told(room: Room) -> None:
+    room.api.misbehave(status(403, "Forbidden", WEBHOOK), PATCH, PATH + "p", times=1000)
+    room.make(raw_pod("p", 60), raw_pod("q", 60, created=1))
+    room.begin()
+    room.until_lifted("q")
+    wait_until(lambda: "BitfusionLiftRefused" in room.events(), room.events)
+    assert WEBHOOK in room.events()["BitfusionLiftRefused"]["message"]
+
+
+def test_a_role_that_is_missing_is_no_pods_fault(room: Room) -> None:
+    room.api.misbehave(status(403, "Forbidden", FORBIDDEN), PATCH, PATH + "p", times=5)
+    room.make(raw_pod("p", 60), raw_pod("q", 60, created=1))
+    room.begin()
+    room.until_lifted("p")  # in its turn
+
+
+def test_a_term_that_has_ended_lifts_nothing_when_its_replica_leads_again(room: Room) -> None:
+    released, served = threading.Event(), threading.Event()
+    room.api.misbehave(after(released, served.set), PATCH, PATH + "p/status")
+    room.make(raw_pod("p", 60))
+    term = room.begin()
+    wait_until(lambda: room.api.count(PATCH, path=PATH + "p/status"))
+    term.stop()  # somebody else leads; and this replica again
+    released.set()
+    assert served.wait(scaled(10))
+    term.join(scaled(10))
+    assert room.api.count(PATCH, path=PATH) == 1
+    assert room.lifted() == []
+    room.begin()
+    room.until_lifted("p")  # whose units it finds kept
+
+
+def test_a_new_term_shows_its_own_figures_while_a_thread_of_the_one_before_still_hangs(room: Room) -> None:
+    released = threading.Event()
+    room.api.misbehave(after(released), PATCH, PATH + "p/status")
+    room.make(raw_pod("p", 60))
+    first = room.begin()
+    wait_until(lambda: room.api.count(PATCH))
+    first.stop()
+    room.begin()
+    room.until_lifted("p")
+    released.set()
+    first.join(scaled(10))
+    wait_until(lambda: room.value("bitfusion_queue_taken_units") == 60)
+    assert room.value("bitfusion_queue_protected") == 1
+
+
+def test_one_slow_request_does_not_put_the_queue_to_sleep(room: Room) -> None:
+    released = threading.Event()
+    room.api.misbehave(after(released), PATCH, PATH + "p/status")
+    room.make(raw_pod("p", 30), raw_pod("q", 30, created=1))
+    room.begin()
+    wait_until(lambda: room.api.count(PATCH))
+    threading.Timer(2.0, released.set).start()
+    assert released.wait(scaled(20))
+    wait_until(lambda: room.lifted() == ["p", "q"], room.lifted, 5)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(lambda api: api.end_watches(), id="watches cut"),
+        pytest.param(lambda api: (api.compact(), api.end_watches()), id="410"),
+        pytest.param(
+            lambda api: (api.misbehave(status(500), LIST, times=3), api.compact(), api.end_watches()),
+            id="500",
+        ),
+        pytest.param(lambda api: (api.misbehave(reset, WATCH, times=5), api.end_watches()), id="RST"),
+    ],
+)
+def test_watches_that_break_hold_up_nobody_for_long(room: Room, cut: Callable[[FakeApi], object]) -> None:
+    room.begin()
+    room.make(raw_pod("p", 60))
+    room.until_lifted("p")
+    cut(room.api)
+    room.make(raw_pod("q", 60, created=1))
+    room.api.remove(PODS, "a", "p")
+    room.until_lifted("q")
+
+
+@pytest.mark.parametrize("version", [{"major": "1", "minor": "26+"}, {"major": "1", "minor": "20"}])
+def test_without_gates_pods_are_only_counted_and_the_log_says_so_once(
+    room: Room, version: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    room.api.misbehave(answered(version), path="/version", times=10)
+    room.make(raw_pod("p", 60, gates=(), node="n1"), raw_pod("q", 30))
+    room.begin()
+    wait_until(lambda: room.value("bitfusion_queue_taken_units") == 60)
+    assert room.value("bitfusion_queue_protected") == 0
+    (said,) = [one for one in caplog.records if one.message.startswith("not protected against overselling")]
+    assert said.levelname == "WARNING"
+    assert room.api.count(PATCH, POST, DELETE) == 0
+
+
+def test_the_version_is_asked_for_until_it_is_answered(room: Room) -> None:
+    room.api.misbehave(status(500), path="/version", times=2)
+    room.make(raw_pod("p"))
+    room.begin()
+    room.until_lifted("p")
+
+
+def test_pods_that_came_past_the_queue_count_and_are_shown(room: Room) -> None:
+    room.make(raw_pod("p", 60, gates=(), node="n1", phase="Running"), raw_pod("q", 60))
+    room.begin()
+    wait_until(lambda: room.value("bitfusion_queue_unqueued_pods") == 1)
+    wait_until(lambda: room.value("bitfusion_queue_waiting_pods") == 1)
+    assert room.lifted() == ["p"]
+
+
+def test_thousands_of_other_pods_are_not_kept(room: Room) -> None:
+    for number in range(50):
+        room.make(raw_pod(f"other-{number}", 0, gates=()))
+    room.make(raw_pod("p", 200))
+    room.begin()
+    wait_until(lambda: room.value("bitfusion_queue_waiting_pods") == 1)
+    assert room.value("bitfusion_watch_objects", resource="pods") == 1
+
+
+def no_node(room: Room, name: str, words: str = "0/1 nodes are available: 1 Insufficient cpu.") -> None:
+    """As the scheduler writes it."""
+    pod = room.api.object(PODS, "a", name)
+    assert pod is not None
+    conditions = [one for one in pod["status"]["conditions"] if one["type"] != "PodScheduled"]
+    pod["status"]["conditions"] = [scheduled("Unschedulable", words), *conditions]
+    room.api.put(PODS, pod)
+
+
+def test_a_pod_that_no_node_takes_is_deleted_while_others_wait_and_the_schedulers_words_are_told(
+    room: Room,
+) -> None:
+    room.make(raw_pod("p", 60))
+    room.begin(stuck_after_s=1.0)
+    room.until_lifted("p")
+    no_node(room, "p")
+    wait_until(lambda: room.value("bitfusion_queue_stuck_pods") == 1)
+    assert room.lifted() == ["p"]  # nobody waits
+    room.make(raw_pod("q", 60, created=1))
+    room.until_lifted("q")
+    assert room.api.object(PODS, "a", "p") is None
+    wait_until(lambda: "BitfusionSentBack" in room.events())
+    told = room.events()["BitfusionSentBack"]
+    assert (told["type"], told["message"]) == (
+        "Warning",
+        "No node can take it, and others wait for its 60 units of the Bitfusion pool: it goes to the end of "
+        "the queue. The scheduler says: 0/1 nodes are available: 1 Insufficient cpu.",
+    )
+
+
+def test_a_pod_that_nothing_would_make_anew_is_not_deleted_and_its_owner_is_told(room: Room) -> None:
+    room.make(raw_pod("p", 60, owner=None))
+    room.begin(stuck_after_s=1.0)
+    room.until_lifted("p")
+    no_node(room, "p")
+    room.make(raw_pod("q", 60, created=1))
+    wait_until(lambda: "BitfusionHoldsUpOthers" in room.events(), limit_s=20)
+    told = room.events()["BitfusionHoldsUpOthers"]["message"]
+    assert "Nothing would make it anew, so it is not deleted: delete it, or make room for it." in told
+    assert room.lifted() == ["p"]
+    room.api.remove(PODS, "a", "p")  # as the message says
+    room.until_lifted("q")
+
+
+def test_a_pod_that_finds_its_node_at_the_last_moment_is_not_deleted(room: Room) -> None:
+    room.make(raw_pod("p", 60))
+    room.begin(stuck_after_s=1.0)
+    room.until_lifted("p")
+    bound = threading.Event()
+
+    def bind(handler: Any) -> None:
+        pod = room.api.object(PODS, "a", "p")
+        assert pod is not None
+        pod["spec"]["nodeName"] = "n1"
+        room.api.put(PODS, pod)
+        bound.set()
+        after(bound)(handler)
+
+    room.api.misbehave(bind, DELETE, PATH + "p")
+    no_node(room, "p")
+    room.make(raw_pod("q", 60, created=1))
+    assert bound.wait(scaled(20))
+    wait_until(lambda: room.value("bitfusion_queue_writes_total", step="send_back", result="conflict") == 1)
+    assert room.api.object(PODS, "a", "p") is not None
