@@ -186,6 +186,29 @@ def test_killed_shims_give_the_container_again_with_its_units(own_node: Node, po
     assert _allocatable(own_node) == 200
 
 
+def test_the_classic_way(own_node: Node, pool: FakePool, tmp_path: Path) -> None:
+    """In the folder of the kubelet's registration socket, which it empties when it starts."""
+    folder = Path(f"/proc/{own_node.first_pid}/root/var/lib/kubelet/device-plugins")
+    options = [*AS_INSTALLED, "--registration=classic"]
+    plugin = RunningPlugin(folder, pool, tmp_path / "log", options)
+    try:
+        _wait_until_known(plugin)
+        _wait_for(own_node, 200, plugin)
+        known = plugin.metric('registrations_total{result="registered"}')
+        own_node.kubelet.restart()
+        began = time.monotonic()
+        wait_until(
+            lambda: plugin.metric('registrations_total{result="registered"}') > known,
+            plugin.log.read_text,
+            LIMIT_S,
+        )
+        _wait_until_known(plugin)
+        _wait_for(own_node, 200, plugin)
+        print(f"classic: kubelet restarted: {time.monotonic() - began:.1f} s after it was ready")
+    finally:
+        plugin.end()
+
+
 @pytest.fixture
 def usual_node(node: Node) -> Iterator[Node]:
     """One whose kubelet writes the node's status as seldom as every kubelet, unless it is told otherwise."""
