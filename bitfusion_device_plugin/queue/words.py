@@ -21,13 +21,13 @@ class Words:
     message: str
 
 
-def waits(units: int, taken: int, pool: int, position: int, waiting: int, first: int) -> Words:
-    """It stands in line for `units`; the first in line waits for `first`."""
+def waits(units: int, taken: int, pool: int, position: int, waiting: int, first: int = 0) -> Words:
+    """It stands in line for `units`; the first in line waits for `first`, which is told who could pass it."""
     place = f"position {position} of {waiting}"
     if not pool:
         away = "no node offers any: the pool is away, or its device plugin does not run"
         return Words(names.POOL_AWAY, f"Waits for {_units(units)} of {POOL}, and {away}; {place}.")
-    order = f", whose first asks for {first}" if position > 1 and taken + units <= pool else ""
+    order = f", whose first asks for {first}" if first and position > 1 and taken + units <= pool else ""
     return Words(
         names.WAITS,
         f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken; {place} in the queue{order}.",
