@@ -158,8 +158,11 @@ def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> Non
         assert line in printed
     reader.run(blocks(WAITING)[0])
     reader.follow(NO_QUEUE)
-    left = [name for name in ours(node.cluster) if "bitfusion-queue" in name]
-    assert left == []
+    wait_until(
+        lambda: not [name for name in ours(node.cluster) if "bitfusion-queue" in name],
+        "nothing of the queue is left",
+        60,
+    )
     reader.shell("kubectl -n $PROFILE delete notebook bitfusion-sample")
     reader.follow(REMOVE)
 
