@@ -7,6 +7,7 @@ notebooks are made as the form does, and our stub plays Kubeflow's controller.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -61,8 +62,9 @@ class Replica:
 class TwoNodes:
     """What the tests see: the user's room, and the queue's replicas."""
 
-    def __init__(self, cluster: Cluster, room: Room, replicas: list[Replica]) -> None:
-        self.cluster = cluster
+    def __init__(self, nodes: list[Node], room: Room, replicas: list[Replica]) -> None:
+        self.cluster = nodes[0].cluster
+        self._scheduler = nodes[0].scheduler
         self.room = room
         self.replicas = replicas
 
@@ -88,6 +90,22 @@ class TwoNodes:
             self.room.wait_running(name, 120)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.told(name)}") from None
+
+    @contextmanager
+    def no_scheduler(self) -> Iterator[None]:
+        """Pods that the queue lets through get no node meanwhile."""
+        assert self._scheduler is not None
+        self._scheduler.freeze()
+        try:
+            yield
+        finally:
+            self._scheduler.thaw()
+
+    def reasons(self) -> Counter[str]:
+        """How many pods are told what."""
+        every = self.cluster.client.get(self.room.pods)["items"]
+        told = [each for pod in every for each in pod["status"].get("conditions") or ()]
+        return Counter(each["reason"] for each in told if each["type"] == QUEUE_CONDITION)
 
     def condition(self, name: str) -> Object | None:
         """The queue's, on the notebook's pod."""
@@ -152,6 +170,6 @@ def queued_cluster(nodes: list[Node], folder: Path) -> Iterator[TwoNodes]:
         for replica in replicas:
             stack.callback(replica.process.kill)
             replica.process.start()
-        found = TwoNodes(cluster, room, replicas)
+        found = TwoNodes(nodes, room, replicas)
         stack.callback(found.clear)
         yield found
