@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitfusion_client.client_reports import HealthReport, parse_health
+from bitfusion_client.client_reports import OVERDUE_WORDS, HealthCheck, HealthReport, parse_health
 from bitfusion_client.one_line import one_line
 
 PASSED, MARGINAL, FATAL, UNKNOWN = "passed", "marginal", "fatal", "unknown"
 RESULTS = (PASSED, MARGINAL, FATAL, UNKNOWN)
 """By how bad they are; a metric has the place."""
 LOCALHOST = "localhost"
+_TOKEN = "Check pool token:"
 _MOST_CHECKS = 5
 _LONGEST_CHECK = 150
 _LONGEST_NAME = 100
@@ -30,7 +31,7 @@ class Verdict:
 
 
 def verdict(report_text: str, problem: str) -> Verdict:
-    """The verdict on what `bitfusion health` printed.
+    """The verdict on what `bitfusion health` printed in a cluster.
 
     Args:
         report_text: Its report, which may be empty or cut off.
@@ -40,30 +41,40 @@ def verdict(report_text: str, problem: str) -> Verdict:
     report = parse_health(report_text)
     totals = report.totals
     count = sum(totals.values())
+    renewed = sum(_is_renewed_in_time(check) for section in report.sections for check in section.checks)
+    marginal = totals.get("MARGINAL", 0) - renewed
     if totals.get("FATAL"):
-        return Verdict(FATAL, f"{_of(totals['FATAL'], count)} FATAL: {_listed(report, 'FATAL')}")
+        return Verdict(
+            FATAL, f"{_of(totals['FATAL'], count)} FATAL: {_listed(report, 'FATAL', totals['FATAL'])}"
+        )
     if problem:
         return Verdict(UNKNOWN, f"The pool could not be checked: {one_line(problem)}")
     if not any(section.name != LOCALHOST for section in report.sections):
         return Verdict(UNKNOWN, "The pool could not be checked: the report has no server")
-    if totals.get("MARGINAL"):
-        marginal = _of(totals["MARGINAL"], count)
-        return Verdict(MARGINAL, f"{marginal} MARGINAL, none is FATAL: {_listed(report, 'MARGINAL')}")
-    return Verdict(PASSED, f"None of {count} checks is FATAL or MARGINAL")
+    if marginal > 0:
+        words = f"{_of(marginal, count)} MARGINAL, none is FATAL"
+        return Verdict(MARGINAL, f"{words}: {_listed(report, 'MARGINAL', marginal)}")
+    return Verdict(PASSED, f"All is well by {count} checks")
 
 
 def _of(bad: int, count: int) -> str:
     return f"{bad} of {count} checks {'is' if bad == 1 else 'are'}"
 
 
-def _listed(report: HealthReport, tag: str) -> str:
-    """The checks with this tag, the first few of them, with where they were made."""
+def _is_renewed_in_time(check: HealthCheck) -> bool:
+    """Whether it says that the token ends soon, which the cluster sees to: tokens there live for weeks."""
+    is_of_token = check.tag == "MARGINAL" and check.text.startswith(_TOKEN)
+    return is_of_token and not check.text.endswith(OVERDUE_WORDS)
+
+
+def _listed(report: HealthReport, tag: str, total: int) -> str:
+    """The checks with this tag, the first few of `total`, with where they were made."""
     found = [
         f"{one_line(section.name, _LONGEST_NAME)}: {one_line(check.text, _LONGEST_CHECK)}"
         for section in report.sections
         for check in section.checks
-        if check.tag == tag
+        if check.tag == tag and not _is_renewed_in_time(check)
     ]
-    more = report.totals[tag] - min(len(found), _MOST_CHECKS)
+    more = total - min(len(found), _MOST_CHECKS)
     shown = "; ".join(found[:_MOST_CHECKS])
     return f"{shown}; and {more} more" if more > 0 and shown else shown or "see the job's log"

@@ -88,13 +88,13 @@ class Build(NamedTuple):
     arguments: Mapping[str, str]
 
 
-def blocks(*headings: str) -> list[Block]:
-    """In the guide's order; those under these headings, or all."""
+def blocks(*headings: str, page: Path = GUIDE) -> list[Block]:
+    """In the order of the guide, or of another page; those under these headings, or all."""
     found: list[Block] = []
     heading = ""
     pending: str | None = None
     for match in re.finditer(
-        r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+        r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
     ):
         if match[1]:
             heading = match[1]

@@ -39,6 +39,7 @@ from tests.cluster.guide import (
 )
 from tests.cluster.guide_cluster import bring_images, kubeflow, ours, pool_has_a_name, volume
 from tests.cluster.node import Node
+from tests.cluster.seeing_guide import see_that_the_pool_is_protected, see_who_holds_what
 from tests.cluster.served_notebook import JupyterServer, ServedKernel
 from tests.support.waiting import wait_until
 
@@ -86,11 +87,13 @@ def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tm
         kernel = opened(node)
         run_cell(kernel, cell)
         reader.run(status)
+        see_who_holds_what(cluster, reader)
         for _, command, _ in table(NOT_WORKING):
             done = reader.shell(command.strip("`"))
             assert done.returncode == 0, f"{command}\n{done.stdout}"
         reader.run(stop)
         reader.follow(WAITING)
+        see_that_the_pool_is_protected(reader)
         cluster.kubectl("label", "namespace", PROFILE, "bitfusion.io/identity-")
         secret = f"/api/v1/namespaces/{PROFILE}/secrets/bitfusion-client"
         wait_until(lambda: not cluster.client.exists(secret), "the Secret of the namespace gone", 60)

@@ -35,7 +35,7 @@ BAD = GOOD.replace("PASS: 1\nFATAL: 0\n", "[FATAL  ] Check GPU ECC errors: 3 on 
 @pytest.mark.parametrize(
     ("report", "problem", "result", "message"),
     [
-        (GOOD, "", PASSED, "None of 2 checks is FATAL or MARGINAL"),
+        (GOOD, "", PASSED, "All is well by 2 checks"),
         (BAD, "", FATAL, "1 of 3 checks is FATAL: 10.0.0.1:56001: Check GPU ECC errors: 3 on GPU 0"),
         # the stand-in ends with 1 where a check is FATAL: the check says more
         (
@@ -76,6 +76,21 @@ def test_the_documented_report_is_marginal() -> None:
     found = verdict(DOCUMENTED, "")
     assert found.result == MARGINAL
     assert "drops reported in file: /sys/class/net/ens160/statistics/rx_dropped" in found.message
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        ("accepted, it ends on 2026-12-25, renew it", PASSED),
+        ("accepted, it ends on 2026-12-25, renew it: three quarters of its life are over", MARGINAL),
+    ],
+)
+def test_a_token_that_the_cluster_renews_is_told_only_if_it_was_not(words: str, result: str) -> None:
+    found = verdict(GOOD + f"[MARGINAL] Check pool token: {words}\n", "")
+    assert found.result == result
+    assert result == PASSED or found.message == (
+        f"1 of 3 checks is MARGINAL, none is FATAL: localhost: Check pool token: {words}"
+    )
 
 
 def test_many_servers_with_many_faults_stay_short() -> None:
