@@ -6,6 +6,7 @@ GROUP = "bitfusion.io/"
 
 # Resources. The unit, percent × amount, is what is scheduled and counted in quotas; nobody asks by it.
 RESOURCE_UNITS = "bitfusion.io/gpu"
+QUOTA_UNITS = f"requests.{RESOURCE_UNITS}"  # of a ResourceQuota
 SIZE_PREFIX = "bitfusion.io/gpu-"
 RESOURCE_AMOUNT = "bitfusion.io/gpu-amount"
 RESOURCE_PERCENT = "bitfusion.io/gpu-percent"

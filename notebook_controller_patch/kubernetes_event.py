@@ -21,6 +21,7 @@ def event_object(
     component: str,
     replica: str = "",
     one_for_its_reason: bool = False,
+    occasion: str = "",
 ) -> dict[str, Any]:
     """The Event to be created, in the namespace of what it is about.
 
@@ -35,8 +36,10 @@ def event_object(
         component: Which of our programs says it.
         replica: Which of its replicas.
         one_for_its_reason: The name does not follow from the message, for one whose numbers change.
+        occasion: The same words on another occasion are another Event.
     """
-    content = "\0".join((about["uid"], reason, *(() if one_for_its_reason else (message,))))
+    parts = (about["uid"], reason, "" if one_for_its_reason else message, occasion)
+    content = "\0".join(filter(None, parts))
     name = f"{about['name'][:_LONGEST_PREFIX]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if len(message) > LONGEST_MESSAGE:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from bitfusion_client.decimals import plain_number
 from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.kubernetes_names import QUOTA_UNITS
 from bitfusion_client.one_line import shown_value
 from bitfusion_client.shares import parse_share
-from bitfusion_device_plugin.identity.names import LIMIT_PREFIX, QUOTA_KEY
+from bitfusion_device_plugin.identity.names import LIMIT_PREFIX
 
 LARGEST_COUNT = 100_000  # as the pool has it
 LARGEST_UNITS = 10_000_000
@@ -50,7 +51,7 @@ def namespace_limits(
         if kind == "units" and quota is not None:
             if bound is not None and quota > bound:
                 most_allowed = f"the token's limit is at most {plain_number(bound)}"
-                problems.append(f"the quota of {QUOTA_KEY} is {quota}, and {most_allowed}")
+                problems.append(f"the quota of {QUOTA_UNITS} is {quota}, and {most_allowed}")
             wanted = bound = min(quota, LARGEST_UNITS if bound is None else bound)
         if name in annotations:
             try:

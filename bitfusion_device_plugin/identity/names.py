@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from bitfusion_client.kubernetes_names import RESOURCE_UNITS
-
 DEFAULT_NAME = "bitfusion-identity"
 
 # Of a namespace.
 LABEL_IDENTITY = "bitfusion.io/identity"
 OPTED_IN = "true"
 LIMIT_PREFIX = "bitfusion.io/limit-"
-
-# Of a ResourceQuota: the units that all pods of a namespace may ask for together.
-QUOTA_KEY = f"requests.{RESOURCE_UNITS}"
 
 # Of a Secret that is ours.
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bitfusion_client.kubernetes_names import QUOTA_UNITS
 from bitfusion_client.quantities import parse_quantity
 from bitfusion_client.raw_objects import mapping, metadata_of, text
 from bitfusion_device_plugin.identity.limits import LARGEST_UNITS
-from bitfusion_device_plugin.identity.names import QUOTA_KEY
 from notebook_controller_patch.reconcile.cache import Cache
 
 
@@ -38,7 +38,7 @@ def quota_record(data: Mapping[str, Any]) -> QuotaRecord | None:
     if not namespace or not name or spec.get("scopes") or spec.get("scopeSelector"):
         return None
     try:
-        numerator, denominator = parse_quantity(mapping(spec.get("hard")).get(QUOTA_KEY))
+        numerator, denominator = parse_quantity(mapping(spec.get("hard")).get(QUOTA_UNITS))
     except ValueError:
         return None
     # pods ask for whole units: half a one more lets none of them in

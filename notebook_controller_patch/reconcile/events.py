@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from bitfusion_client.decimals import plain_number
 from bitfusion_client.kubernetes_names import PODS_WEBHOOK
+from bitfusion_client.kubernetes_sizes import UNITS_PER_GPU
 from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
+from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 from notebook_controller_patch.reconcile.records import NotebookRecord
 
 PENDING = "BitfusionChangePending"
@@ -20,17 +23,23 @@ REFUSED = "BitfusionRequestRefused"
 REMADE = "BitfusionPodRemade"
 INJECTOR_AWAY = "BitfusionInjectorAway"
 INJECTOR_BACK = "BitfusionInjectorBack"
+QUOTA_EXCEEDED = "BitfusionQuotaExceeded"
 
 COMPONENT = "bitfusion-notebook-controller"
 
 
 @dataclass(frozen=True, slots=True)
 class NotebookEvent:
-    """One Event about a notebook; `type` is ``Normal`` or ``Warning``."""
+    """One Event about a notebook; `type` is ``Normal`` or ``Warning``.
+
+    What is told again in the same words is no second Event, unless `occasion` is another one: for what must
+    be the newest Event again, because it is that which a form shows.
+    """
 
     type: str
     reason: str
     message: str
+    occasion: str = ""
 
 
 def change_pending(text: str) -> NotebookEvent:
@@ -97,6 +106,37 @@ def injector_back(since: datetime) -> NotebookEvent:
     )
 
 
+def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> NotebookEvent:
+    """The API server refused the pod, because the namespace's quota of units is used up.
+
+    Kubeflow tells the API server's own words on the Notebook, after each try; `occasion` is that try.
+    """
+    asks = f"this notebook asks for {refusal.requested}"
+    if not refusal.limited:
+        found = f"namespace {namespace} may have no units of Bitfusion, and {asks}"
+        cure = f"ask your administrator for units (quota {refusal.quota})"
+    elif refusal.requested > refusal.limited:
+        found = f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, and {asks}"
+        cure = f"choose a smaller size, or ask your administrator for more units (quota {refusal.quota})"
+    else:
+        found = (
+            f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, "
+            f"{refusal.used} are taken, and {asks}. It starts by itself once so many are free"
+        )
+        cure = f"stop another notebook, or ask your administrator for more units (quota {refusal.quota})"
+    return NotebookEvent(
+        WARNING,
+        QUOTA_EXCEEDED,
+        f"This notebook cannot start: {found}. What to do: {cure}.",
+        refusal.when,
+    )
+
+
+def _units(units: int) -> str:
+    gpus = plain_number(units / UNITS_PER_GPU)
+    return f"{units} units ({gpus} {'GPU' if gpus == '1' else 'GPUs'})"
+
+
 def _time(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -110,4 +150,6 @@ def event_body(notebook: NotebookRecord, event: NotebookEvent, reporter: str = "
         "name": notebook.name,
         "uid": notebook.uid,
     }
-    return event_object(about, event.type, event.reason, event.message, COMPONENT, reporter)
+    return event_object(
+        about, event.type, event.reason, event.message, COMPONENT, reporter, occasion=event.occasion
+    )

@@ -20,8 +20,12 @@ from notebook_controller_patch.reconcile.events import (
     NotebookEvent,
     injector_away,
     injector_back,
+    quota_exceeded,
     request_refused,
 )
+from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal, quota_refusal
+from notebook_controller_patch.reconcile.quota_waits import QuotaWaits
+from notebook_controller_patch.reconcile.quotas import QuotaRecord
 from notebook_controller_patch.reconcile.records import (
     NotebookRecord,
     OptedOutNamespace,
@@ -37,11 +41,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """What the reconciler reads: all Notebooks, their StatefulSets, the namespaces that are left alone."""
+    """What the reconciler reads: Notebooks, their StatefulSets, namespaces that are left alone, quotas."""
 
     notebooks: Cache[NotebookRecord]
     statefulsets: Cache[StatefulSetRecord]
     opted_out: Cache[OptedOutNamespace]
+    quotas: Cache[QuotaRecord]
 
 
 class Reconciler:
@@ -67,6 +72,7 @@ class Reconciler:
         self._throttler = WriteThrottler()
         self._refusals: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
         self._refused_pods = RefusedPods(queue.add)
+        self._quota_waits = QuotaWaits(caches.quotas, queue.add)
         self._pending: set[Key] = set()
         self._pending_lock = threading.Lock()
 
@@ -91,6 +97,10 @@ class Reconciler:
         found = absences(refusals, returns, datetime.now(timezone.utc))
         self._refused_pods.learn({key: when for key, when in found.items() if self._notebooks.get(*key)})
 
+    def quota_changed(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
+        """A quota has changed: notebooks that wait for it may start. Called by its watch."""
+        self._quota_waits.changed(old, new)
+
     def work(self) -> None:
         """Reconcile until the queue is closed. The target of a worker thread."""
         while True:
@@ -109,13 +119,13 @@ class Reconciler:
         if notebook is None or self._opted_out.get("", notebook.namespace) is not None:
             self._throttler.forget(key)
             self._refusals.pop(key, None)
-            self._refused_pods.forget(key)
+            self._forget_pod(key)
             return []
         try:
             assessment = assess(notebook, self._statefulsets.get(*notebook.key), self._rules())
             actions = self._decide(assessment)
         except InvalidRequest as error:
-            self._refused_pods.forget(key)
+            self._forget_pod(key)
             return self._refuse(notebook, request_refused(refusal(error)))
         self._refusals.pop(key, None)
         for action in actions:
@@ -131,17 +141,40 @@ class Reconciler:
         return decide(assessment, pod)
 
     def _look_after_pod(self, notebook: NotebookRecord, assessment: Assessment | None) -> list[Action]:
-        """Have a pod made again that was refused because the injector was away, and tell it."""
+        """Have a pod made again that was refused, without the injector or over the quota, and tell it."""
         key, pods = notebook.key, self._refused_pods
         if assessment is None or assessment.statefulset is None or assessment.statefulset.replicas < 1:
-            pods.forget(key)
+            self._forget_pod(key)
         elif not assessment.lacks_pod:
             return self._welcome_pod(notebook, assessment.statefulset.has_pods)
         elif pods.to_be_asked(key):
-            if injector_was_away(self._writer.read_refusals(notebook)):
+            refusals = self._writer.read_refusals(notebook)
+            if injector_was_away(refusals):
+                self._quota_waits.forget(key)
                 return self._try_again(notebook)
             pods.for_another_reason(key)
+            found = quota_refusal(refusals)
+            if found is not None:
+                return self._wait_for_quota(notebook, found)
+            self._quota_waits.forget(key)
         return []
+
+    def _forget_pod(self, key: Key) -> None:
+        self._refused_pods.forget(key)
+        self._quota_waits.forget(key)
+
+    def _wait_for_quota(self, notebook: NotebookRecord, refusal: QuotaRefusal) -> list[Action]:
+        waits, key = self._quota_waits, notebook.key
+        actions: list[Action] = []
+        if waits.to_be_told(key, refusal):
+            actions.append(quota_exceeded(notebook.namespace, refusal))
+        if waits.refused(key, refusal):
+            actions.append(RetryPod())
+        for action in actions:
+            self._writer.perform(action, notebook)
+            if isinstance(action, NotebookEvent):
+                waits.was_told(key, refusal)
+        return actions
 
     def _welcome_pod(self, notebook: NotebookRecord, has_pod: bool) -> list[Action]:
         actions: list[Action] = []
@@ -150,6 +183,7 @@ class Reconciler:
             actions = [injector_back(since)]
             self._writer.perform(actions[0], notebook)  # if it fails the pod is still to be welcomed
         self._refused_pods.has_pod(notebook.key)
+        self._quota_waits.forget(notebook.key)
         return actions
 
     def _try_again(self, notebook: NotebookRecord) -> list[Action]:

@@ -18,6 +18,7 @@ from typing import Any
 from bitfusion_client.kubernetes_names import PODS_WEBHOOK
 from bitfusion_client.raw_objects import mapping, text
 from notebook_controller_patch.reconcile.cache import Key
+from notebook_controller_patch.reconcile.event_times import event_time
 
 FIRST_LOOK_S = 1.0  # after a StatefulSet without a pod was seen: it is usually being made
 TRY_S = 4.0  # between two tries of the one notebook that is tried
@@ -30,7 +31,7 @@ NOT_ASKED = f'failed calling webhook "{PODS_WEBHOOK}"'
 
 def injector_was_away(events: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the newest of a StatefulSet's Events about refused pods says that the injector was away."""
-    newest = max(events, key=_when, default=None)
+    newest = max(events, key=event_time, default=None)
     return newest is not None and NOT_ASKED in text(newest.get("message"))
 
 
@@ -47,13 +48,17 @@ def absences(
         now: In UTC.
     """
     newest: dict[Key, Mapping[str, Any]] = {}
-    for event in sorted(refusals, key=_when):
+    for event in sorted(refusals, key=event_time):
         newest[_key(event)] = event
-    told = {_key(event): _when(event) for event in sorted(returns, key=_when)}
+    told = {_key(event): event_time(event) for event in sorted(returns, key=event_time)}
     found = {}
     for key, event in newest.items():
         when = _time(event)
-        if NOT_ASKED not in text(event.get("message")) or when is None or told.get(key, "") >= _when(event):
+        if (
+            NOT_ASKED not in text(event.get("message"))
+            or when is None
+            or told.get(key, "") >= event_time(event)
+        ):
             continue
         if (now - when).total_seconds() <= RECENT_S:
             found[key] = when
@@ -67,15 +72,9 @@ def _key(event: Mapping[str, Any]) -> Key:
 
 def _time(event: Mapping[str, Any]) -> datetime | None:
     try:  # whole seconds; eventTime has fractions
-        return datetime.strptime(_when(event)[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+        return datetime.strptime(event_time(event)[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
     except ValueError:
         return None
-
-
-def _when(event: Mapping[str, Any]) -> str:
-    # RFC 3339 in UTC, so that texts compare as times do; which of the fields is set depends on who wrote it
-    last = text(mapping(event.get("series")).get("lastObservedTime")) or text(event.get("lastTimestamp"))
-    return last or text(event.get("eventTime"))
 
 
 class RefusedPods:

@@ -1,4 +1,4 @@
-"""One term of leadership: watches of StatefulSets and namespaces, the work queue, the workers."""
+"""One term of leadership: watches of StatefulSets, namespaces and quotas, the work queue, the workers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from notebook_controller_patch.kubernetes_api.paths import NAMESPACES, STATEFULSETS
+from notebook_controller_patch.kubernetes_api.paths import NAMESPACES, RESOURCE_QUOTAS, STATEFULSETS
 from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.quotas import QuotaRecord, quota_record
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     NotebookRecord,
@@ -49,9 +50,13 @@ class Term:
         self._namespace_watch = context.list_watch(
             WatchedResource("namespaces", NAMESPACES, opted_out_namespace), self._opted_out
         )
+        self._quotas: Cache[QuotaRecord] = Cache(self._quota_changed)
+        self._quota_watch = context.list_watch(
+            WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas
+        )
         writer = Writer(context, lambda: leading() and not self._stopping.is_set())
         self._reconciler = Reconciler(
-            context, Caches(notebooks, self._statefulsets, self._opted_out), self._queue, writer
+            context, Caches(notebooks, self._statefulsets, self._opted_out, self._quotas), self._queue, writer
         )
         self._workers = [
             threading.Thread(target=self._reconciler.work, name=f"reconcile-{number}", daemon=True)
@@ -60,11 +65,12 @@ class Term:
         self._starter = threading.Thread(target=self._queue_everything, name="reconcile-all", daemon=True)
 
     def start(self) -> None:
-        """Watch StatefulSets and namespaces, and reconcile once all are known; returns at once."""
+        """Watch, and reconcile once all StatefulSets and namespaces are known; returns at once."""
         # Read when it is asked for: of two threads that tell it, the one with the older number may be last.
         self._metrics.queued.set_function(self._queue.depth)
         self._watch.start()
         self._namespace_watch.start()
+        self._quota_watch.start()
         self._starter.start()
 
     def stop(self) -> None:
@@ -73,11 +79,13 @@ class Term:
         self._reconciler.stop()
         self._watch.stop()
         self._namespace_watch.stop()
+        self._quota_watch.stop()
 
     def retry_now(self) -> None:
         """The API server answers again."""
         self._watch.retry_now()
         self._namespace_watch.retry_now()
+        self._quota_watch.retry_now()
 
     def join(self, seconds: float) -> None:
         """Wait up to `seconds` for the threads, after `stop`."""
@@ -85,7 +93,7 @@ class Term:
         for thread in (self._starter, *self._workers):
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
-        for watch in (self._watch, self._namespace_watch):
+        for watch in (self._watch, self._namespace_watch, self._quota_watch):
             watch.join(max(0.0, deadline - time.monotonic()))
 
     def wake(self, key: Key) -> None:
@@ -114,6 +122,9 @@ class Term:
         record = new or old
         if record is not None:
             self.wake((record.namespace, record.owner_name))
+
+    def _quota_changed(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
+        self._reconciler.quota_changed(old, new)
 
     def _namespace_changed(self, old: OptedOutNamespace | None, new: OptedOutNamespace | None) -> None:
         record = new or old

@@ -12,10 +12,12 @@ import pytest
 
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
+from bitfusion_pool.access.token_rules import Limits
+from bitfusion_pool.messages.from_service import Granted
 from tests.jupyter.conftest import FIRST_CELL
 from tests.jupyter.live_kernel import LiveKernel
 from tests.pool.network.cutting_proxy import CuttingProxy
-from tests.pool.service.tls_client import HOST, NetworkService
+from tests.pool.service.tls_client import HOST, NetworkService, half
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -74,6 +76,29 @@ def test_a_cell_takes_its_gpu_over_the_network_and_outlives_a_cut(place: Place) 
     assert place.kernel.run("print(x + 2)").stream() == "43\n"
     place.kernel.stop()
     place.service.until_entries(0)
+
+
+def test_a_cell_beyond_the_limit_in_units_says_what_is_allowed_and_runs_once_that_is_free(
+    place: Place,
+) -> None:
+    """Also with two tokens of the name in force, as during a renewal: what the older one holds counts."""
+    older = place.service.token("team", Limits(units=100))
+    newer = place.service.token("team", Limits(units=100))
+    (Path.home() / ".bitfusion/client.yaml").write_text(client_text(newer))
+    place.kernel.connect()
+    with place.service.remote(older) as other:
+        granted = other.ask(half(), Granted)
+        refused = place.kernel.run("print(1)")
+        assert refused.error["ename"] == "OverLimit"
+        for words in (
+            "You may not have more of this pool at once.",
+            "the name of your token may have 100 units, 100 are one GPU, you have or wait for 50, and this "
+            "request is for 100",
+            "end something of yours first; `bitfusion smi` shows who holds what",
+        ):
+            assert words in refused.error_text.replace("\n", " ")
+        other.release(granted)
+    assert place.kernel.run("print(2)").stream() == "2\n"
 
 
 @pytest.mark.parametrize("place", [1.0], indirect=True)

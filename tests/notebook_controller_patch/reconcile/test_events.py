@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+import pytest
+
 from notebook_controller_patch.reconcile.events import (
     NotebookEvent,
     event_body,
     injector_away,
     injector_back,
+    quota_exceeded,
 )
+from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 from notebook_controller_patch.reconcile.records import notebook_record
 from tests.notebook_controller_patch.reconcile.objects import admitted, notebook
 
@@ -43,6 +47,45 @@ def test_an_event_is_as_short_as_the_api_wants_it() -> None:
     assert len(body["metadata"]["name"]) <= 253
     assert len(body["message"]) == 1024
     assert len(body["reportingInstance"]) == 128
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "limited", "words"),
+    [
+        (
+            *(50, 150, 150),
+            "namespace ann may have 150 units (1.5 GPUs) of Bitfusion at a time, 150 are taken, and this "
+            "notebook asks for 50. It starts by itself once so many are free. What to do: stop another "
+            "notebook, or ask your administrator for more units (quota gpus).",
+        ),
+        (
+            *(200, 50, 100),
+            "namespace ann may have 100 units (1 GPU) of Bitfusion at a time, and this notebook asks for "
+            "200. What to do: choose a smaller size, or ask your administrator for more units (quota gpus).",
+        ),
+        (
+            *(50, 0, 0),
+            "namespace ann may have no units of Bitfusion, and this notebook asks for 50. What to do: ask "
+            "your administrator for units (quota gpus).",
+        ),
+    ],
+)
+def test_a_quota_that_is_used_up_is_told_in_plain_words(
+    requested: int, used: int, limited: int, words: str
+) -> None:
+    event = quota_exceeded("ann", QuotaRefusal("gpus", requested, used, limited, "2026-11-25T03:00:01Z"))
+    assert (event.type, event.reason) == ("Warning", "BitfusionQuotaExceeded")
+    assert event.message == f"This notebook cannot start: {words}"
+
+
+def test_the_same_words_on_another_occasion_are_another_event() -> None:
+    record = notebook_record(admitted())
+    assert record is not None
+    said = [NotebookEvent("Warning", "Why", "No.", occasion) for occasion in ("", "", "one", "one", "two")]
+    names = [event_body(record, one)["metadata"]["name"] for one in said]
+    assert names[0] == names[1]
+    assert names[2] == names[3]
+    assert len(set(names)) == 3
 
 
 def test_an_absent_injector_is_told_in_plain_words() -> None:

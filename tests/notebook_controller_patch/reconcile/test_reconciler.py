@@ -19,6 +19,7 @@ from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
 from notebook_controller_patch.reconcile.election import Candidate
 from notebook_controller_patch.reconcile.events import NotebookEvent
+from notebook_controller_patch.reconcile.quotas import QuotaRecord
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     NotebookRecord,
@@ -103,7 +104,8 @@ class Setting:
             watch_metrics=WatchMetrics(self.registry),
         )
         self.opted_out: Cache[OptedOutNamespace] = Cache()
-        caches = Caches(self.notebooks, self.statefulsets, self.opted_out)
+        self.quotas: Cache[QuotaRecord] = Cache()
+        caches = Caches(self.notebooks, self.statefulsets, self.opted_out, self.quotas)
         self.reconciler = Reconciler(context, caches, self.queue, self.writer)
 
     def know(self, of: Object, sts: Object | None = None) -> None:
@@ -324,6 +326,47 @@ def test_a_pod_that_others_refuse_is_left_to_them(podless: Setting) -> None:
     podless.writer.refusals = [{"message": "exceeded quota"}]
     assert podless.reconciler.reconcile(KEY) == []
     assert podless.queue.depth() == 1
+
+
+EXCEEDED = {
+    "message": 'create Pod mine-0 in StatefulSet mine failed error: pods "mine-0" is forbidden: '
+    "exceeded quota: gpus, requested: requests.bitfusion.io/gpu=50, used: requests.bitfusion.io/gpu=150, "
+    "limited: requests.bitfusion.io/gpu=150",
+    "lastTimestamp": "2026-11-25T03:00:01Z",
+}
+
+
+def test_a_pod_over_the_quota_is_told_once_for_each_try_and_tried_again_when_there_is_room(
+    podless: Setting,
+) -> None:
+    quotas, writer = podless.quotas, podless.writer
+    quotas.replace({})
+    quotas.put(QuotaRecord(KEY[0], "gpus", 150, 150))
+    writer.refusals = [EXCEEDED]
+    podless.reconciler.reconcile(KEY)
+    podless.reconciler.reconcile(KEY)
+    assert writer.done == ["BitfusionQuotaExceeded"]
+    writer.refusals = [{**EXCEEDED, "lastTimestamp": "2026-11-25T03:00:09Z"}]
+    podless.reconciler.reconcile(KEY)
+    assert writer.done[1:] == ["BitfusionQuotaExceeded"], "Kubeflow has told it anew, too"
+    quotas.put(QuotaRecord(KEY[0], "gpus", 150, 100))
+    podless.reconciler.quota_changed(None, quotas.get(KEY[0], "gpus"))
+    podless.work_once()
+    assert writer.done[2:] == ["RetryPod"]
+    of = admitted()
+    podless.know(of, statefulset(of, ready=False, annotations=CLIENT))
+    podless.reconciler.reconcile(KEY)
+    assert writer.done[3:] == []
+
+
+def test_words_that_could_not_be_sent_are_sent_later(podless: Setting) -> None:
+    podless.writer.refusals = [EXCEEDED]
+    podless.writer.failure = NoAnswer()
+    with pytest.raises(NoAnswer):
+        podless.reconciler.reconcile(KEY)
+    podless.writer.failure = None
+    podless.reconciler.reconcile(KEY)
+    assert podless.writer.done == ["BitfusionQuotaExceeded"]
 
 
 def test_nobody_asks_why_a_stopped_notebook_has_no_pod(podless: Setting) -> None:

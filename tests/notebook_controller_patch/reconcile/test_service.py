@@ -193,7 +193,7 @@ def test_what_was_missed_while_nobody_was_there_is_healed(api: FakeApi, replicas
     assert get(api, NOTEBOOKS, "missed")["metadata"]["labels"] == {LABEL: "true"}
     assert get(api, STATEFULSETS, "running")["metadata"] == before["metadata"], "a running notebook"
     assert get(api, NOTEBOOKS, "wrong")["metadata"] == wrong["metadata"]
-    assert api.count(LIST) == 4, "three watches, and the Events about pods that were refused"
+    assert api.count(LIST) == 5, "four watches, and the Events about pods that were refused"
     assert replica.metric("bitfusion_reconcile_leader") == 1
     wait_until(lambda: replica.metric("bitfusion_reconcile_pending_notebooks") == 1)
     wait_until(lambda: replica.metric("bitfusion_reconcile_queued") == 0)

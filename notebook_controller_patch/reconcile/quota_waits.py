@@ -1,0 +1,99 @@
+"""Notebooks whose pods a quota of units has refused, and when to try again: as soon as the quota has room.
+
+A StatefulSet whose pod was refused tries again by itself, but after some time only every quarter of an hour.
+A touch of one of its annotations makes it try at once.
+
+Called by the reconciler's workers and by the watch of quotas, which share one object; it locks for itself and
+makes no request.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from notebook_controller_patch.reconcile.cache import Cache, Key
+from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
+from notebook_controller_patch.reconcile.quotas import QuotaRecord
+
+FIRST_TRY_S = 2.0  # until the next try, where a quota seems to have room and the pod is refused all the same
+LONGEST_TRY_S = 60.0
+
+
+@dataclass(slots=True)
+class _Wait:
+    tries: int = 0
+    next_try: float = 0.0
+    told: str = ""
+
+
+class QuotaWaits:
+    """Which notebooks wait for a quota.
+
+    Args:
+        quotas: Those of all namespaces; until it is filled nothing is tried.
+        look_later: Queues a notebook, so many seconds from now.
+        clock: Seconds, monotonic; tests pass their own.
+    """
+
+    def __init__(
+        self,
+        quotas: Cache[QuotaRecord],
+        look_later: Callable[[Key, float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._quotas = quotas
+        self._look_later = look_later
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: dict[Key, _Wait] = {}
+
+    def refused(self, key: Key, refusal: QuotaRefusal) -> bool:
+        """It was refused: whether to try it now, because the quota has room again or is gone."""
+        with self._lock:
+            wait = self._waiting.setdefault(key, _Wait())
+            if not self._has_room(key[0], refusal):
+                wait.tries, wait.next_try = 0, 0.0
+                return False
+            now = self._clock()
+            if now < wait.next_try:
+                self._look_later(key, wait.next_try - now)
+                return False
+            pause = min(FIRST_TRY_S * 2**wait.tries, LONGEST_TRY_S)
+            wait.tries = min(wait.tries + 1, 10)
+            wait.next_try = now + pause
+            self._look_later(key, pause)
+            return True
+
+    def to_be_told(self, key: Key, refusal: QuotaRefusal) -> bool:
+        """Whether this refusal is another one than was told last."""
+        with self._lock:
+            return self._waiting.setdefault(key, _Wait()).told != refusal.when
+
+    def was_told(self, key: Key, refusal: QuotaRefusal) -> None:
+        """The notebook's user has been told of it."""
+        with self._lock:
+            self._waiting.setdefault(key, _Wait()).told = refusal.when
+
+    def changed(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
+        """A quota allows more, or less, than before: those of its namespace that wait are looked at."""
+        record = new or old
+        if record is None:
+            return
+        with self._lock:
+            waiting = [key for key in self._waiting if key[0] == record.namespace]
+        for key in waiting:
+            self._look_later(key, 0.0)
+
+    def forget(self, key: Key) -> None:
+        """It has its pod, needs none, or is not refused for a quota any more."""
+        with self._lock:
+            self._waiting.pop(key, None)
+
+    def _has_room(self, namespace: str, refusal: QuotaRefusal) -> bool:
+        if not self._quotas.synced():
+            return False
+        record = self._quotas.get(namespace, refusal.quota)
+        return record is None or record.free >= refusal.requested
