@@ -54,7 +54,7 @@ def verdict(report_text: str, problem: str) -> Verdict:
     if marginal > 0:
         words = f"{_of(marginal, count)} MARGINAL, none is FATAL"
         return Verdict(MARGINAL, f"{words}: {_listed(report, 'MARGINAL', marginal)}")
-    return Verdict(PASSED, f"All is well by {count} checks")
+    return Verdict(PASSED, f"All is well by {count} check{'' if count == 1 else 's'}")
 
 
 def _of(bad: int, count: int) -> str:

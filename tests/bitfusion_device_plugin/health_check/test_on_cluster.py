@@ -49,7 +49,7 @@ def test_the_result_is_an_event_of_the_cron_job_by_the_samples_own_rights(
         found = json.loads(cluster.kubectl("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
         told = {one["reason"]: one for one in found if one["involvedObject"]["name"] == "bitfusion-health"}
         assert told["BitfusionHealthFatal"]["type"] == "Warning"
-        assert told["BitfusionHealthPassed"]["message"] == "All is well by 1 checks."
+        assert told["BitfusionHealthPassed"]["message"] == "All is well by 1 check."
         described = cluster.kubectl("-n", NAMESPACE, "describe", "cronjob", "bitfusion-health")
         assert "1 of 1 checks is FATAL: a:1: Check GPU ECC errors." in described
         may = cluster.kubectl("auth", "can-i", "--list", f"--as={ACCOUNT}", "-n", NAMESPACE)
