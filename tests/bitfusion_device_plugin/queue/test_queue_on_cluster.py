@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,9 @@ class Room:
             if not one["spec"].get("schedulingGates")
         )
 
+    def are_lifted(self, names: list[str]) -> bool:
+        return self.lifted() == names
+
     def replica(self, stack: ExitStack, number: int) -> RunningQueue:
         return stack.enter_context(
             RunningQueue(self.folder, self.kubeconfig, name=f"replica-{number}", namespace=self.own_namespace)
@@ -120,12 +124,9 @@ def test_units_are_kept_and_the_gate_is_lifted_only_of_the_pod_as_it_was_seen(
     with pytest.raises(Conflict):
         api.patch(status, keep_patch(first, lifted(50), NOW))  # it has changed since
     seen = room.seen("p")
-    for wrong in (
-        {"uid": OTHER_UID, "resource_version": seen.resource_version},
-        {"uid": seen.uid, "resource_version": "1"},
-    ):
+    for wrong in (replace(seen, uid=OTHER_UID), replace(seen, resource_version="1")):
         with pytest.raises(Conflict):
-            api.patch(path, lift_patch(replace(seen, **wrong)))
+            api.patch(path, lift_patch(wrong))
     kept = queued_pod(api.patch(status, keep_patch(seen, lifted(50), NOW)))
     assert kept is not None
     assert kept.state is PodState.KEPT
@@ -181,7 +182,7 @@ def test_a_leader_that_is_killed_is_followed_and_the_pool_is_never_sold_twice(ro
         wait_until(lambda: room.lifted() == ["p1", "p2"], room.lifted, 20)
         for gone, there in (("p1", ["p2", "p3"]), ("p2", ["p3", "p4"]), ("p3", ["p4", "p5"])):
             room.delete(gone)
-            wait_until(lambda there=there: room.lifted() == there, room.lifted, 20)
+            wait_until(partial(room.are_lifted, there), room.lifted, 20)
         assert second.metric("bitfusion_queue_taken_units") == 100 + room.others
         assert second.end() == 0
     assert most == 2
