@@ -50,6 +50,7 @@ class Unaccounted:
     """Somebody who holds GPUs, or more of them, than any pod accounts for."""
 
     holder: str
+    namespace: str
     place: str
     at_pool: AtThePool
     why: str
@@ -72,6 +73,9 @@ class ClusterReport:
         queues: The pods of the queue that are ready.
         unaccounted: Holders that no pod accounts for; empty where no pool was asked.
         no_pool: Why no pool was asked; empty: one was.
+        only_namespace: The only namespace that was looked at; then nobody knows of the queue, or who else has
+            taken what, and holders of other namespaces are not listed. Empty: all were.
+        left_out: How many leases and requests the pool did not show.
     """
 
     pool_units: int
@@ -86,6 +90,8 @@ class ClusterReport:
     queues: tuple[str, ...]
     unaccounted: tuple[Unaccounted, ...]
     no_pool: str = ""
+    only_namespace: str = ""
+    left_out: int = 0
 
     @property
     def free(self) -> int:
@@ -97,6 +103,7 @@ def cluster_report(objects: ClusterObjects, snapshot: Snapshot | None, no_pool: 
     """The report; without a snapshot of the pool its Kubernetes half, and `no_pool` says why."""
     pods = objects.pods
     at_pool, unaccounted = _match(pods, snapshot) if snapshot is not None else ({}, ())
+    only = objects.only_namespace
     return ClusterReport(
         max((node.units for node in objects.nodes), default=0),
         len(objects.nodes),
@@ -106,10 +113,12 @@ def cluster_report(objects: ClusterObjects, snapshot: Snapshot | None, no_pool: 
         sum(pod.units for pod in pods if not pod.counts),
         tuple(PodRow(pod, None if snapshot is None else at_pool.get(pod, NOTHING)) for pod in pods),
         objects.quotas,
-        unprotected(objects),
+        () if only else unprotected(objects),
         objects.queues,
-        unaccounted,
+        tuple(one for one in unaccounted if not only or one.namespace == only),
         no_pool,
+        only,
+        0 if snapshot is None else snapshot.left_out,
     )
 
 
@@ -135,7 +144,7 @@ def _match(
         why = _why_left(place, pod, held, is_remote)
         if why and has.leases:
             shown = f"{place.namespace}/{place.notebook}" if place.notebook else place.namespace
-            left.append(Unaccounted(user, shown, has, why))
+            left.append(Unaccounted(user, place.namespace, shown, has, why))
     return of_pods, tuple(left)
 
 

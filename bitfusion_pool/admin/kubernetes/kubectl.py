@@ -18,10 +18,11 @@ from typing import BinaryIO
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.one_line import one_line
 from bitfusion_client.raw_objects import mapping, text
+from bitfusion_pool.admin.kubernetes.cluster_objects import only_what_is_read
 
 QUESTION = ("get", "nodes,pods,resourcequotas", "--all-namespaces", "-o", "json")
 LIMIT_S = 60.0
-MOST_BYTES = 64 << 20
+MOST_BYTES = 48 << 20  # with what is made of it less than the memory of the sample pool's pod
 STDIN = "-"
 OF_ONE_NAMESPACE = "kubectl get nodes,pods,resourcequotas --namespace NAMESPACE -o json"
 
@@ -120,7 +121,7 @@ def parse_list(found: bytes) -> list[object]:
     if not found.strip():
         raise ClusterUnreadable("", "there is nothing in what kubectl printed", again)
     try:
-        data = json.loads(found)
+        data = json.loads(found, object_hook=only_what_is_read)
     except RecursionError:
         raise ClusterUnreadable("", "what kubectl printed is nested too deeply", again) from None
     except ValueError:  # UnicodeDecodeError, too

@@ -8,7 +8,10 @@ from bitfusion_pool.admin.kubernetes.cluster_report import AtThePool, ClusterRep
 
 
 def report_json(report: ClusterReport) -> dict[str, Any]:
-    """The object to write. Amounts are in units, percent × amount; `pool` is null where none was asked."""
+    """The object to write. Amounts are in units, percent × amount; `pool` is null where none was asked.
+
+    `protected` is null where one namespace alone was looked at.
+    """
     return {
         "pool_units": report.pool_units,
         "taken": report.taken,
@@ -17,7 +20,8 @@ def report_json(report: ClusterReport) -> dict[str, Any]:
         "waiting_units": report.waiting_units,
         "nodes": report.nodes,
         "nodes_without_units": list(report.without_units),
-        "protected": not report.unprotected,
+        "only_namespace": report.only_namespace,
+        "protected": None if report.only_namespace else not report.unprotected,
         "unprotected": list(report.unprotected),
         "queues": list(report.queues),
         "pods": [
@@ -48,6 +52,7 @@ def report_json(report: ClusterReport) -> dict[str, Any]:
             {"holder": one.holder, "place": one.place, "pool": _at_pool(one.at_pool), "why": one.why}
             for one in report.unaccounted
         ],
+        "left_out": report.left_out,
         "no_pool": report.no_pool,
     }
 

@@ -25,12 +25,7 @@ def report_text(report: ClusterReport) -> str:
 
 
 def _headline(report: ClusterReport) -> str:
-    lines = []
-    if report.pool_units:
-        state = f"{report.free} free" if report.free >= 0 else f"OVERSOLD BY {-report.free}"
-        lines.append(f"Units of the pool: {report.pool_units}, {report.taken} taken by pods, {state}")
-    else:
-        lines.append(f"Units of the pool: none, no node offers any; {report.taken} taken by pods")
+    lines = [_units(report)]
     if report.waiting:
         lines.append(f"{_count(report.waiting, 'pod')} waiting at a gate for {report.waiting_units} units")
     if report.pool_units and report.without_units:
@@ -40,12 +35,26 @@ def _headline(report: ClusterReport) -> str:
             f"{len(report.without_units)} of {_count(report.nodes, 'node')} offering no units: {shown}"
             + (f" and {more} more" if more > 0 else "")
         )
-    if report.unprotected:
+    if report.only_namespace:
+        lines.append(
+            f"Only the pods of namespace {report.only_namespace} were read: what others have taken, and "
+            "whether the queue runs, is not seen"
+        )
+    elif report.unprotected:
         lines.append(f"{NOT_PROTECTED[0].upper()}{NOT_PROTECTED[1:]}:")
         lines += [f"  - {reason}" for reason in report.unprotected]
     else:
         lines.append(f"Protected against overselling by the queue, {report.queues[0]}")
     return "\n".join(lines) + "\n"
+
+
+def _units(report: ClusterReport) -> str:
+    if not report.pool_units:
+        return f"Units of the pool: none, no node offers any; {report.taken} taken by pods"
+    taken = f"Units of the pool: {report.pool_units}, {report.taken} taken by pods"
+    if report.only_namespace:
+        return f"{taken} of this namespace"
+    return f"{taken}, {report.free} free" if report.free >= 0 else f"{taken}, OVERSOLD BY {-report.free}"
 
 
 def _pods(report: ClusterReport) -> str:
@@ -86,14 +95,20 @@ def _quota_name(quota: Quota) -> str:
 
 
 def _unaccounted(report: ClusterReport) -> str:
+    more = (
+        f"and {report.left_out} leases or requests more, which the pool did not show\n"
+        if report.left_out
+        else ""
+    )
     if not report.unaccounted:
-        return "Every lease of the pool is accounted for by a pod.\n"
+        whose = f"of namespace {report.only_namespace}" if report.only_namespace else "of the pool"
+        return f"Every lease {whose} is accounted for by a pod.\n{more}"
     rows = [
         (one.holder, one.place, str(one.at_pool.held), str(one.at_pool.leases), one.why)
         for one in report.unaccounted
     ]
     title = "Holders that no pod accounts for:\n"
-    return title + box(("Holder", "Place", "holds", "leases", "why"), rows, frozenset((2, 3)))
+    return title + box(("Holder", "Place", "holds", "leases", "why"), rows, frozenset((2, 3))) + more
 
 
 def _called(pod: AskingPod) -> str:

@@ -107,7 +107,10 @@ def waiting(**more: Any) -> Entry:
     return entry(state=WAITING, **more)
 
 
-def snapshot(*entries: Entry) -> Snapshot:
+def snapshot(*entries: Entry, left_out: int = 0) -> Snapshot:
     held = tuple(one for one in entries if one.state == HELD)
     waits = tuple(one for one in entries if one.state == WAITING)
-    return Snapshot("/pool", 2000.0, 1.0, (SERVER,), held, waits, queue_positions(waits), {}, ())
+    positions = queue_positions(waits)
+    return Snapshot(
+        *("/pool", 2000.0, 1.0, (SERVER,), held, waits, positions, {}, ()), of_service=True, left_out=left_out
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from bitfusion_pool.admin.kubernetes.cluster_objects import (
     Quota,
     asking_pod,
     cluster_objects,
+    only_what_is_read,
 )
 from tests.pool.admin.kubernetes.raw import gated, node, pod, queue_pod, quota
 
@@ -136,6 +138,20 @@ JSON = st.recursive(
         inner, max_size=6),
     max_leaves=20,
 )  # fmt: skip
+
+
+def test_the_only_namespace_is_that_of_all_pods_whatever_they_ask_for() -> None:
+    assert cluster_objects([node(), pod(), pod("b-0", units="0")]).only_namespace == "team-a"
+    assert cluster_objects([node(), pod(), pod("b-0", "kube-system", "0")]).only_namespace == ""
+    assert cluster_objects([node()]).only_namespace == ""
+
+
+@given(st.lists(JSON, max_size=3))
+def test_what_a_parser_leaves_out_is_never_looked_at(items: list[Any]) -> None:
+    whole = [*items, node(), pod(), gated(message="x"), quota(scopeSelector={"matchExpressions": [{"a": 1}]})]
+    text = json.dumps([*whole, queue_pod(), pod(node="", phase="Pending", gates=("other",))])
+    pruned = json.loads(text, object_hook=only_what_is_read)
+    assert cluster_objects(pruned) == cluster_objects(json.loads(text))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Pod", "Node", "ResourceQuota"]), JSON), max_size=4))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
 from bitfusion_pool.admin.kubernetes.kubectl import (
     ClusterUnreadable,
     ask_kubectl,
@@ -56,7 +57,7 @@ def refusal(call: object) -> tuple[str, str]:
 
 def test_it_is_asked_once_for_everything_with_the_options_passed_on(kubectl: Kubectl) -> None:
     kubectl.prints(LIST)
-    assert ask_kubectl("my; context", "/etc/a b") == [node()]
+    assert cluster_objects(ask_kubectl("my; context", "/etc/a b")) == cluster_objects([node()])
     assert kubectl.arguments.read_text().splitlines() == [
         "--context=my; context",
         "--kubeconfig=/etc/a b",
@@ -114,7 +115,7 @@ def test_a_file_that_is_too_large_and_one_that_is_not_there(tmp_path: Path) -> N
         "name a file with what kubectl printed",
     )
     file.write_text(LIST)
-    assert read_objects(str(file)) == [node()]
+    assert cluster_objects(read_objects(str(file))) == cluster_objects([node()])
     assert refusal(lambda: read_objects(str(file), most_bytes=10))[0].startswith("kubectl printed more than")
 
 

@@ -73,6 +73,31 @@ def test_an_oversold_pool_and_nodes_without_units_are_told() -> None:
     assert lines[-1] == "Every lease of the pool is accounted for by a pod."
 
 
+def test_one_namespace_alone_says_so_and_lists_no_holders_of_others() -> None:
+    pool = snapshot(entry(), entry(user="cluster/team-b", host="team-b/x", number=2))
+    report = cluster_report(cluster_objects([node(), pod()]), pool)
+    lines = report_text(report).splitlines()
+    assert lines[0] == "Units of the pool: 200, 50 taken by pods of this namespace"
+    assert lines[1] == (
+        "Only the pods of namespace team-a were read: what others have taken, and whether the queue runs, is "
+        "not seen"
+    )
+    assert lines[-1] == "Every lease of namespace team-a is accounted for by a pod."
+    data = report_json(report)
+    assert (data["only_namespace"], data["protected"], data["unaccounted"]) == ("team-a", None, [])
+    (gone,) = cluster_report(cluster_objects([node(), pod()]), snapshot(entry(host="team-a/z"))).unaccounted
+    assert gone.place == "team-a/z"
+
+
+def test_leases_that_the_pool_did_not_show_are_counted() -> None:
+    pool = snapshot(entry(), left_out=7)
+    report = cluster_report(cluster_objects(ITEMS), pool)
+    assert report_text(report).endswith(
+        "accounted for by a pod.\nand 7 leases or requests more, which the pool did not show\n"
+    )
+    assert report_json(report)["left_out"] == 7
+
+
 def test_reasons_are_bounded() -> None:
     items = [node(), *(gated(f"g{n:02}-0", message="full") for n in range(23))]
     text = report_text(cluster_report(cluster_objects(items), snapshot()))
