@@ -137,10 +137,12 @@ class Keeper:
         if namespace.is_ending:  # nothing is asked for there any more, and nothing is due
             self._known.renewals.pop(name, None)
             return decide(namespace, None, "", None, context.clock())
-        quota = self._quotas.units(name)
-        limits, problems = namespace_limits(dict(namespace.limits), context.rules, quota)
-        if problems:
-            self._tell(namespace, events.wrong_limits(problems))
+        limits: Limits = {}
+        if context.source.has_limits:
+            quota = self._quotas.units(name)
+            limits, problems = namespace_limits(dict(namespace.limits), context.rules, quota)
+            if problems:
+                self._tell(namespace, events.wrong_limits(problems))
         wanted = fingerprint_of([context.source.fingerprint(), limits_text(limits)])
         secret = self._secrets.read(name)
         known = None if self._known.in_force is None else self._known.in_force.get(name, frozenset())

@@ -32,7 +32,13 @@ class NoIdentity(Exception):
 
 
 class IdentitySource(Protocol):
-    """Methods raise NoIdentity."""
+    """Methods raise NoIdentity.
+
+    Attributes:
+        has_limits: Whether a namespace can have limits of its own.
+    """
+
+    has_limits: bool
 
     def fingerprint(self) -> str:
         """Of what all identities have in common: it changes with the pool's address and its authority."""
@@ -55,6 +61,8 @@ class IssuerSource:
         command: `bitfusion-pool`, as words.
         clock: Seconds since the epoch; tests pass their own.
     """
+
+    has_limits = True
 
     def __init__(self, folder: str, command: Sequence[str], clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -148,6 +156,8 @@ class FilesSource:
 
     The pool cannot tell namespaces apart then, and no namespace has a limit of its own.
     """
+
+    has_limits = False
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -63,7 +63,7 @@ def around() -> Iterator[ExitStack]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)  # the images' packages are fetched when they are first built
-def test_a_pool_in_the_cluster_gives_a_namespace_its_token(
+def test_a_pool_in_the_cluster_gives_a_namespace_its_token_and_a_pod_no_more_than_its_quota(
     node: Node, tmp_path: Path, around: ExitStack
 ) -> None:
     cluster = node.cluster
@@ -106,6 +106,7 @@ def test_a_pool_in_the_cluster_gives_a_namespace_its_token(
     pod_of(node, "kubeflow", "bitfusion-identity")  # it runs and waits for its issuer
     team = cluster.new_namespace(prefix="team")
     around.callback(gone, node, team)
+    cluster.kubectl("create", "quota", "gpus", "-n", team, "--hard=requests.bitfusion.io/gpu=50")
     cluster.kubectl("apply", "-n", team, "-k", str(MANIFESTS / "namespace/kubeflow"))
     cluster.kubectl("label", "namespace", team, "bitfusion.io/identity=true")
     secret = ("create", "secret", "generic", "bitfusion-issuer", "-n", "kubeflow", f"--from-file={issuer}")
@@ -123,4 +124,38 @@ def test_a_pool_in_the_cluster_gives_a_namespace_its_token(
     )
     assert set(found["data"]) == {"servers.conf", "client.yaml", "ca.crt"}
     listed = json.loads(cluster.kubectl(*inside, *ADMIN, "list", "--json"))
-    assert [row["name"] for row in listed if row["state"] == "good"] == ["cluster", f"cluster/{team}"]
+    good = [(row["name"], row["limits"]["units"]) for row in listed if row["state"] == "good"]
+    assert good == [("cluster", None), (f"cluster/{team}", 50)]
+
+    # A pod that asks Kubernetes for nothing, and takes the Secret: the limit is the pool's own.
+    pods = Pods(node, team)
+    cluster.client.create(f"/api/v1/namespaces/{team}/pods", taker(alias))
+    wait_until(lambda: pods.is_ready("taker"), lambda: cluster.kubectl("describe", "pods", "-n", team), 90)
+    # the image is the pool's, which names a folder of its own
+    shell = ("env", "-u", "BITFUSION_POOL_DIR", "bitfusion-pool", "shell", "--")
+    client = ("exec", "-n", team, "taker", "--", *shell, "bitfusion", "run", "-n", "1")
+    assert "has a half\n" in cluster.kubectl(*client, "-p", "0.5", "--", "echo", "has a half")
+    refused = cluster.try_kubectl(*client, "-p", "0.51", "--", "echo", "has more")
+    assert "has more\n" not in refused.stdout
+    words = "the name of your token may have 50 units, 100 are one GPU, you have or wait for 0"
+    assert f"{words}, and this request is for 51" in refused.stdout + refused.stderr
+
+
+def taker(alias: dict[str, Any]) -> dict[str, Any]:
+    """A pod with the client's command and the namespace's Secret; nobody here answers DNS."""
+    return {
+        "metadata": {"name": "taker"},
+        "spec": {
+            "hostAliases": [alias],
+            "automountServiceAccountToken": False,
+            "containers": [
+                {
+                    "name": "taker",
+                    "image": "kubeflow-bitfusion/pool:0.1.0",
+                    "command": ["sleep", "600"],
+                    "volumeMounts": [{"name": "identity", "mountPath": "/etc/bitfusion", "readOnly": True}],
+                }
+            ],
+            "volumes": [{"name": "identity", "secret": {"secretName": "bitfusion-client"}}],
+        },
+    }

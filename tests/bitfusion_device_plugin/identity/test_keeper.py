@@ -39,6 +39,7 @@ class Pool:
         self.fails: Exception | None = None
         self.now = NOW
         self.most_units = 1000.0
+        self.has_limits = True
 
     def fingerprint(self) -> str:
         return self.files
@@ -396,3 +397,16 @@ def test_what_is_put_off_is_done_once_the_time_has_come(room: Room) -> None:
     room.work()
     assert room.token() == "token 3"
     assert room.queue.get(5) == ("", "a")
+
+
+def test_files_that_are_handed_out_have_no_limits_and_none_are_claimed(room: Room) -> None:
+    room.pool.has_limits = False
+    room.allow(150)
+    room.opt_in(("bitfusion.io/limit-gpus", "99"))
+    room.work()
+    assert room.pool.asked == [("a", {}, "")]
+    ((reason, message),) = room.events()
+    assert (reason, message.endswith("Limits: none.")) == ("BitfusionIdentityReady", True)
+    room.allow(0)
+    room.work()
+    assert len(room.pool.asked) == 1, "a quota changes nothing of the files"
