@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import threading
@@ -78,8 +79,10 @@ class QueueProcess:
         try:
             port = await monitoring.start(settings.bind, settings.monitoring_port)
         except OSError as error:
+            in_use = error.errno == errno.EADDRINUSE
+            what = "is in use" if in_use else f"cannot be opened: {error.strerror or error}"
             raise CannotStart(
-                f"Port {settings.monitoring_port} of {settings.bind} cannot be opened: {error.strerror}",
+                f"Port {settings.monitoring_port} of {settings.bind} {what}.",
                 "end what uses it, or choose another port by --monitoring-port.",
             ) from None
         self._election.start()

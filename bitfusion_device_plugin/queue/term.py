@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 
 from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
-from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
+from bitfusion_device_plugin.queue.pod_states import FINISHED_PHASES, PodState, QueuedPod, queued_pod
 from bitfusion_device_plugin.queue.pool_units import NodeUnits, node_units
 from bitfusion_device_plugin.queue.teller import Teller
 from notebook_controller_patch.kubernetes_api.errors import ApiFailure
@@ -25,6 +25,7 @@ BATCH_S = 0.05  # that changes are collected for, so that a thousand pods at onc
 BATCH_SHARE = 4  # … and so many times as long as the last step took: deciding takes a fifth of a core at most
 RETRY_S = 1.0
 PAGE = 200  # pods in one page of a list: they are larger than Notebooks
+UNFINISHED = ",".join(f"status.phase!={phase}" for phase in FINISHED_PHASES)  # of Jobs there are many others
 _WAITED = (PodState.GATED, PodState.KEPT)
 _LET_GO = (PodState.LIFTED, PodState.BOUND)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -46,7 +47,7 @@ class Term:
         self._wake = threading.Event()
         self._pods: Cache[QueuedPod] = Cache(self._pod_changed)
         self._nodes: Cache[NodeUnits] = Cache(lambda old, new: self._wake.set())
-        pods = WatchedResource("pods", PODS, queued_pod)
+        pods = WatchedResource("pods", PODS, queued_pod, UNFINISHED)
         nodes = WatchedResource("nodes", NODES, node_units)
         self._watches = (
             ListWatch(context.api, pods, self._pods, watch_metrics, limits),

@@ -196,6 +196,7 @@ class ListWatch(Generic[R]):
         limits = self._limits
         server_s = random.uniform(limits.shortest_watch, limits.longest_watch)
         query: dict[str, str | int | bool] = {
+            **self._resource.query,
             "watch": True,
             "allowWatchBookmarks": True,
             "resourceVersion": self._version,

@@ -60,7 +60,7 @@ class PagedList(Generic[R]):
 
     def _read_pages(self, size: int) -> tuple[dict[Key, R], str]:
         records: dict[Key, R] = {}
-        query: dict[str, str | int | bool] = {"limit": size}
+        query: dict[str, str | int | bool] = {**self._resource.query, "limit": size}
         while True:
             try:
                 token, version = self._read_page(query, records)
@@ -74,7 +74,7 @@ class PagedList(Generic[R]):
             if not token or self._stopping.wait(self._limits.page_pause):
                 return records, version
             size = min(self._limits.page, size * 2)
-            query = {"limit": size, "continue": token}
+            query = {**self._resource.query, "limit": size, "continue": token}
 
     def _read_page(self, query: Mapping[str, str | int | bool], records: dict[Key, R]) -> tuple[str, str]:
         """Read one page into `records`; its continue token and resourceVersion.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +13,9 @@ import pytest
 
 from tests.bitfusion_device_plugin.queue.pods import GATE, raw_node, raw_pod
 from tests.bitfusion_device_plugin.queue.running_queue import RunningQueue, kubeconfig
-from tests.notebook_controller_patch.fake_api import FakeApi
+from tests.notebook_controller_patch.fake_api import PATCH, FakeApi
+from tests.notebook_controller_patch.faults import after
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 PODS, NODES, EVENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/events"
@@ -142,3 +146,48 @@ def test_pods_start_in_order_while_their_units_are_free_and_are_told_why_they_wa
     assert queue.end() == 0
     (lease,) = room.api.objects(LEASES)
     assert lease["spec"]["holderIdentity"] == ""
+
+
+def test_a_leader_that_is_killed_between_its_request_and_the_answer_is_followed(room: Room) -> None:
+    room.make(*(raw_pod(f"p{number}", 50, created=number) for number in range(4)))
+    killed = threading.Event()
+    leaders: list[RunningQueue] = []
+
+    def kill() -> None:
+        leaders[0].kill()
+        killed.set()
+
+    now = threading.Event()
+    room.api.misbehave(after(now, kill), PATCH, f"{POD}p1/status")
+    leaders.append(room.start(leads=False))
+    now.set()
+    assert killed.wait(scaled(30))
+    successor = room.start()
+    room.until_lifted("p0", "p1")
+    assert successor.metric("bitfusion_queue_taken_units") == 100
+    room.api.remove(PODS, "a", "p0")
+    room.until_lifted("p1", "p2")
+
+
+def test_a_replica_that_does_not_lead_shows_nothing_and_follows_when_the_lease_is_given_back(
+    room: Room,
+) -> None:
+    first = room.start()
+    second = room.start(leads=False)
+    second.until_logged("serving")
+    assert (first.metric("bitfusion_queue_leader"), second.metric("bitfusion_queue_leader")) == (1, 0)
+    assert second.metric("bitfusion_queue_pool_units") == 0
+    assert second.ask("/readyz") == second.ask("/healthz") == "ok\n"
+    assert first.end() == 0
+    second.until_leading()
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(room: Room) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        queue = room.start(f"--monitoring-port={port}", leads=False)
+        assert queue.process.wait(scaled(30)) == 1
+    assert queue.log.read_text() == (
+        f"bitfusion-queue: Port {port} of 127.0.0.1 is in use. What to do: end what uses it, or choose "
+        "another port by --monitoring-port.\n"
+    )
