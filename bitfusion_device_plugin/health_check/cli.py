@@ -6,11 +6,13 @@ from bitfusion_device_plugin.health_check.settings import TABLE, Settings, read_
 from notebook_controller_patch.program import Program
 
 DESCRIPTION = """\
-Runs `bitfusion health` once and prints its report. The result is an Event on a CronJob, and the exit status:
-0 where no check is FATAL, 1 where one is or the pool could not be checked."""
+Runs `bitfusion health` once and prints its report. The result is an Event on a CronJob, figures for a scrape,
+and the exit status."""
 EPILOG = f"""\
 Each option can be given in the environment: --limit is {TABLE.prefix}LIMIT.
-Options win."""
+Options win.
+Exit status: 0 no check is FATAL; 1 one is, or the pool could not be checked, or a signal ended it before;
+2 a wrong setting. An Event that cannot be written changes none of it."""
 
 
 def _run(settings: Settings) -> None:

@@ -15,7 +15,9 @@ from bitfusion_client.one_line import one_line
 LONGEST_REPORT = 1 << 20
 """Bytes that are kept and shown: a server has some two thousand."""
 _LONGEST_WORDS = 1 << 14  # of standard error
+REPORT, WORDS = "report", "words"
 _AT_ONCE = 1 << 16
+_LOOK_S = 0.2
 _END_S = 5.0
 
 
@@ -30,16 +32,18 @@ class ClientReport:
 def run_health(
     client: Sequence[str],
     limit_s: float,
-    show: Callable[[bytes], None],
+    show: Callable[[str, bytes], None],
     environ: Mapping[str, str] | None = None,
     longest: int = LONGEST_REPORT,
 ) -> ClientReport:
     """One run. Never raises for what the client does; it and all that it has started have ended then.
 
+    What it has started may keep its pipes: the report ends with the client.
+
     Args:
         client: The command, to which ``health`` is added.
         limit_s: How long it may take.
-        show: Gets every piece of the report as it comes.
+        show: Gets every piece as it comes: `REPORT` or `WORDS`, and bytes.
         environ: The client's environment; the process's.
         longest: Bytes of the report.
     """
@@ -54,36 +58,38 @@ def run_health(
         )
     except OSError as error:
         return ClientReport("", f"{client[0]} cannot be started: {error.strerror}")
-    kept: dict[str, bytearray] = {"report": bytearray(), "words": bytearray()}
+    kept = {REPORT: bytearray(), WORDS: bytearray()}
     try:
         problem = _read(process, kept, time.monotonic() + limit_s, show, longest)
         if problem is None:
             problem = f"the client has not answered within {limit_s:g} s"
         elif not problem:
-            problem = _how_it_ended(process, bytes(kept["words"]))
+            problem = _how_it_ended(process.returncode, bytes(kept[WORDS]))
     finally:
         _end(process)
-    return ClientReport(kept["report"].decode(errors="replace"), problem)
+    return ClientReport(kept[REPORT].decode(errors="replace"), problem)
 
 
 def _read(
     process: subprocess.Popen[bytes],
     kept: dict[str, bytearray],
     until: float,
-    show: Callable[[bytes], None],
+    show: Callable[[str, bytes], None],
     longest: int,
 ) -> str | None:
-    """Read both pipes to their end: empty; what is wrong with the report; or None: it took too long."""
-    bounds = {"report": longest, "words": _LONGEST_WORDS}
+    """Read both pipes until it has ended: empty; what is wrong with the report; or None: it took too long."""
+    bounds = {REPORT: longest, WORDS: _LONGEST_WORDS}
     with selectors.DefaultSelector() as selector:
-        for pipe, name in ((process.stdout, "report"), (process.stderr, "words")):
+        for pipe, name in ((process.stdout, REPORT), (process.stderr, WORDS)):
             if pipe is not None:
                 selector.register(pipe, selectors.EVENT_READ, name)
-        while selector.get_map():
-            left = until - time.monotonic()
-            ready = selector.select(left) if left > 0 else []
-            if not ready:
-                return None
+        while True:
+            has_ended = process.poll() is not None  # before the look: what it printed last is there then
+            if time.monotonic() >= until:
+                return "" if has_ended else None
+            ready = selector.select(0 if has_ended else _LOOK_S)
+            if has_ended and not ready:
+                return ""
             for key, _ in ready:
                 data = os.read(key.fd, _AT_ONCE)
                 if not data:
@@ -91,18 +97,12 @@ def _read(
                     continue
                 room = bounds[key.data] - len(kept[key.data])
                 kept[key.data] += data[:room]
-                if key.data == "report":
-                    show(data[:room])
-                    if len(data) > room:
-                        return f"its report is longer than {longest >> 10} KiB"
-    return ""
+                show(key.data, data[:room])
+                if key.data == REPORT and len(data) > room:
+                    return f"its report is longer than {longest >> 10} KiB"
 
 
-def _how_it_ended(process: subprocess.Popen[bytes], words: bytes) -> str:
-    try:
-        status = process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        return "the client has ended its report and goes on"
+def _how_it_ended(status: int, words: bytes) -> str:
     if not status:
         return ""
     lines = [line for line in words.decode(errors="replace").splitlines() if line.strip()]
@@ -116,7 +116,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass  # all of them have ended
-    process.wait()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        pass  # it hangs in the kernel, and ends with the pod
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()

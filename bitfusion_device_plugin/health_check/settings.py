@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from bitfusion_client.errors import WrongSetting
 from notebook_controller_patch.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,
     own_namespace,
+    parse_address,
     parse_label,
     parse_object_name,
+    parse_port,
     parse_text,
 )
 
 POOL, CLUSTER, MONITORING = "the pool", "the cluster", "monitoring"
 DEFAULT_NAME = "bitfusion-health"
-LEAST_S, MOST_S = 1, 3600
+MOST_S = 3600
 
 
 @dataclass(frozen=True)
@@ -31,28 +33,23 @@ class Settings:
     limit: float = 300.0
     cron_job: str = DEFAULT_NAME
     kubeconfig: str | None = None
-    pushgateway: str = ""
+    show_metrics: float = 0.0
+    bind: str = "::"
+    monitoring_port: int = 8080
+    ignored: tuple[str, ...] = ()
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not LEAST_S <= seconds <= MOST_S:
-        raise ValueError(f"must be seconds from {LEAST_S} to {MOST_S}")
-    return seconds
+def _seconds(least: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = least - 1
+        if not least <= seconds <= MOST_S:  # not a number: neither
+            raise ValueError(f"must be seconds from {least:g} to {MOST_S}")
+        return seconds
 
-
-def _address(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_right = False
-    if not is_right:
-        raise ValueError("must be an address such as http://pushgateway.monitoring:9091")
-    return text
+    return parse
 
 
 TABLE = SettingsTable(
@@ -66,7 +63,7 @@ TABLE = SettingsTable(
             "the bitfusion command that is run. Default: the one on PATH, else the embedded pool's",
             parse_text,
         ),
-        Setting(POOL, "limit", "SECONDS", "how long the whole check may take. Default: 300", _seconds),
+        Setting(POOL, "limit", "SECONDS", "how long the whole check may take. Default: 300", _seconds(1)),
         Setting(
             CLUSTER,
             "cron_job",
@@ -85,11 +82,24 @@ TABLE = SettingsTable(
         ),
         Setting(
             MONITORING,
-            "pushgateway",
-            "URL",
-            "where the figures of the run are pushed to, such as http://pushgateway.monitoring:9091. "
-            "Default: nowhere",
-            _address,
+            "show_metrics",
+            "SECONDS",
+            "stay so long after the check and show its figures, for a scrape. Default: 0, not at all",
+            _seconds(0),
+        ),
+        Setting(
+            MONITORING,
+            "bind",
+            "ADDRESS",
+            "address to listen on then. Default: ::, all addresses of IPv6 and IPv4",
+            parse_address,
+        ),
+        Setting(
+            MONITORING,
+            "monitoring_port",
+            "PORT",
+            "HTTP port of /metrics. Default: 8080",
+            parse_port,
         ),
     ),
 )
@@ -102,7 +112,12 @@ def read_settings(
 
     Raises WrongSetting, whose text is one line.
     """
-    values = dict(TABLE.read(options, environ).values)
+    given = TABLE.read(options, environ)
+    values = dict(given.values)
     if not values.get("namespace"):
-        values["namespace"] = own_namespace(namespace_file, "the CronJob's")
-    return Settings(**values)  # type: ignore[arg-type] # by the table's parsers
+        try:
+            values["namespace"] = own_namespace(namespace_file, "the CronJob's")
+        except WrongSetting:
+            allowed = "must be given outside a pod: the namespace of the CronJob"
+            raise WrongSetting("--namespace", "", allowed) from None
+    return Settings(**values, ignored=given.ignored)  # type: ignore[arg-type] # by the table's parsers

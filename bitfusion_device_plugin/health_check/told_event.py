@@ -5,14 +5,24 @@ There is one for each result, which later runs renew: its name follows from the 
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import Any
 
+from bitfusion_client.one_line import one_line
 from bitfusion_client.raw_objects import metadata_of, text
 from bitfusion_device_plugin.health_check.verdict import FATAL, MARGINAL, PASSED, UNKNOWN, Verdict
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.errors import Conflict
+from notebook_controller_patch.kubernetes_api.client import KubernetesApi, Timeout
+from notebook_controller_patch.kubernetes_api.errors import (
+    ApiError,
+    Conflict,
+    NoAnswer,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from notebook_controller_patch.kubernetes_api.paths import cron_job_path, events_path
-from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
+from notebook_controller_patch.kubernetes_event import LONGEST_MESSAGE, NORMAL, WARNING, event_object
 
 COMPONENT = "bitfusion-health-check"
 REASONS = {
@@ -21,23 +31,52 @@ REASONS = {
     FATAL: "BitfusionHealthFatal",
     UNKNOWN: "BitfusionHealthUnknown",
 }
-_LOG = " The log of its newest job has the report."
+TIMEOUT: Timeout = (3.0, 5.0)
+MOST_TRIES = 3
+PAUSE_S = 2.0
 
 
-def tell(api: KubernetesApi, namespace: str, cron_job: str, found: Verdict) -> None:
-    """Write the Event, or renew it. Raises ApiFailure."""
-    raw = api.get(cron_job_path(namespace, cron_job))
-    body = event_body(namespace, cron_job, text(metadata_of(raw).get("uid")), found)
-    path = events_path(namespace)
+def tell(api: KubernetesApi, namespace: str, cron_job: str, found: Verdict, pod: str) -> None:
+    """Write the Event, or renew it. Raises ApiFailure; a server that is away is asked `MOST_TRIES` times.
+
+    `pod` is the one whose log has the report.
+    """
+    for tries in range(1, MOST_TRIES + 1):
+        try:
+            _write(api, event_body(namespace, cron_job, _uid(api, namespace, cron_job), found, pod))
+            return
+        except (NoAnswer, ServerError, TooManyRequests):
+            if tries == MOST_TRIES:
+                raise
+            time.sleep(PAUSE_S)
+
+
+def _write(api: KubernetesApi, body: Mapping[str, Any]) -> None:
+    path = events_path(body["metadata"]["namespace"])
     try:
-        api.create(path, body)
+        api.create(path, body, timeout=TIMEOUT)
     except Conflict:  # an earlier run has told the same
-        renewed = {key: body[key] for key in ("message", "lastTimestamp", "type")}
-        api.merge(f"{path}/{body['metadata']['name']}", renewed)
+        own = f"{path}/{body['metadata']['name']}"
+        try:
+            renewed = api.merge(own, event_update(body), timeout=TIMEOUT)
+            api.merge(own, count_update(renewed), timeout=TIMEOUT)
+        except NotFound:  # its hour has ended in between
+            api.create(path, body, timeout=TIMEOUT)
 
 
-def event_body(namespace: str, cron_job: str, uid: str, found: Verdict) -> dict[str, Any]:
-    """The Event to be created."""
+def _uid(api: KubernetesApi, namespace: str, cron_job: str) -> str:
+    """Of the CronJob; empty where there is none of that name or no right to look: its Event is worth more."""
+    try:
+        raw = api.get(cron_job_path(namespace, cron_job), timeout=TIMEOUT)
+    except (ServerError, TooManyRequests):
+        raise
+    except ApiError:
+        return ""
+    return text(metadata_of(raw).get("uid"))
+
+
+def event_body(namespace: str, cron_job: str, uid: str, found: Verdict, pod: str) -> dict[str, Any]:
+    """The Event to be created. Without a uid `kubectl get events` has it, and `kubectl describe` has not."""
     about = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -46,5 +85,21 @@ def event_body(namespace: str, cron_job: str, uid: str, found: Verdict) -> dict[
         "uid": uid,
     }
     kind = WARNING if found.failed else NORMAL
-    message = f"{found.message}.{_LOG}" if found.result != PASSED else f"{found.message}."
-    return event_object(about, kind, REASONS[found.result], message, COMPONENT, one_for_its_reason=True)
+    log = f". The report: kubectl logs {pod} --namespace {namespace}"
+    message = one_line(found.message, LONGEST_MESSAGE - len(log)) + log
+    reason = REASONS[found.result]
+    return event_object(about, kind, reason, message, COMPONENT, pod, one_for_its_reason=True)
+
+
+def event_update(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What is merged into the Event of that name that is there already."""
+    return {name: body[name] for name in ("message", "lastTimestamp", "reportingInstance")}
+
+
+def count_update(renewed: Mapping[str, Any]) -> dict[str, int]:
+    """What is merged next, by the API server's answer to `event_update`: no right to read Events is needed.
+
+    kubectl shows the age of an Event that is counted once by its first time, of others by their last.
+    """
+    count = renewed.get("count")
+    return {"count": count + 1 if isinstance(count, int) and count > 0 else 2}

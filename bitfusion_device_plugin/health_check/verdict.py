@@ -51,10 +51,25 @@ def verdict(report_text: str, problem: str) -> Verdict:
         return Verdict(UNKNOWN, f"The pool could not be checked: {one_line(problem)}")
     if not any(section.name != LOCALHOST for section in report.sections):
         return Verdict(UNKNOWN, "The pool could not be checked: the report has no server")
+    broken = _broken_off(report)
+    if broken:
+        return Verdict(UNKNOWN, f"The pool could not be checked: the report about {broken} is broken off")
     if marginal > 0:
         words = f"{_of(marginal, count)} MARGINAL, none is FATAL"
         return Verdict(MARGINAL, f"{words}: {_listed(report, 'MARGINAL', marginal)}")
     return Verdict(PASSED, f"All is well by {count} check{'' if count == 1 else 's'}")
+
+
+def _broken_off(report: HealthReport) -> str:
+    """A server of which there is no check, or the last one if its totals are missing; empty: none.
+
+    A section without totals before the last one is taken as it is: not each version may print them.
+    """
+    empty = [one for one in report.sections if one.name != LOCALHOST and not any(dict(one.totals).values())]
+    last = report.sections[-1]
+    has_totals = any(section.is_whole for section in report.sections)
+    cut = empty or ([last] if has_totals and not last.is_whole else [])
+    return one_line(cut[0].name, _LONGEST_NAME) if cut else ""
 
 
 def _of(bad: int, count: int) -> str:

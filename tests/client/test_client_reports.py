@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,35 @@ def test_health() -> None:
     # this excerpt has no totals for localhost
     assert dict(localhost.totals) == {"PASS": 0, "INFO": 0, "SKIPPED": 1, "MARGINAL": 2, "FATAL": 0}
     assert report.totals == {"PASS": 17, "INFO": 0, "SKIPPED": 1, "MARGINAL": 4, "FATAL": 0}
+
+
+def test_the_whole_health_report_of_the_document_as_it_is_printed_there() -> None:
+    """Its long lines are broken, and its totals are not the numbers of its lines."""
+    report = parse_health((LOGS / "health-whole.txt").read_text(encoding="utf-8"))
+    assert report.totals == {"PASS": 23, "INFO": 0, "SKIPPED": 1, "MARGINAL": 4, "FATAL": 0}
+    assert [section.is_whole for section in report.sections] == [True, True]
+    assert sum(check.tag == "PASS" for section in report.sections for check in section.checks) == 24
+    marginal = [
+        check.text for section in report.sections for check in section.checks if check.tag == "MARGINAL"
+    ]
+    assert len(marginal) == 3
+    assert marginal[-1] == "Check MTU Size: 10000Mbps interface ens192 has low MTU: 1500 < 4K"
+
+
+@pytest.mark.parametrize(
+    ("lines", "fatal", "passed", "is_whole"),
+    [
+        ("[FATAL  ] x\nPASS: 3\nINFO: 0\nSKIPPED: 0\nMARGINAL: 0\nFATAL: 0", 1, 3, True),
+        ("[PASS   ] y\n[FATAL  ] x\nPASS: 3", 1, 3, False),  # cut off in its totals
+        ("[PASS   ] y\n[FATAL  ] x", 1, 1, False),
+        ("PASS: 3\nINFO: 0\nSKIPPED: 0\nMARGINAL: 0\nFATAL: 2", 2, 3, True),
+        ("", 0, 0, False),
+    ],
+)
+def test_no_total_hides_a_fatal_line(lines: str, fatal: int, passed: int, is_whole: bool) -> None:
+    (section,) = parse_health(f"Health report for server: a:1\n{lines}\n").sections
+    totals = dict(section.totals)
+    assert (totals["FATAL"], totals["PASS"], section.is_whole) == (fatal, passed, is_whole)
 
 
 def test_health_without_a_report() -> None:

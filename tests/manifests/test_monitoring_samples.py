@@ -103,3 +103,24 @@ def test_the_health_check_runs_with_the_devices_plugins_token_and_no_more() -> N
     home = yaml.safe_load((MANIFESTS / "device-plugin" / "base" / "kustomization.yaml").read_text())
     own = yaml.safe_load((HEALTH_CHECK / "kustomization.yaml").read_text())
     assert own["namespace"] == home["namespace"]
+
+
+def test_the_health_check_can_be_scraped_after_its_report() -> None:
+    (job,) = objects(HEALTH_CHECK / "cron-job.yaml")
+    template = job["spec"]["jobTemplate"]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    settings = PROGRAM.settings_of(container["args"], {"BITFUSION_HEALTH_CHECK_NAMESPACE": "a"})
+    (monitor,) = objects(SAMPLES / "pod-monitor.yaml")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert settings.show_metrics >= 5 * float(endpoint["interval"].removesuffix("s"))
+    deadline = job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+    assert settings.limit + settings.show_metrics + 60 < deadline
+    assert container["ports"] == [{"name": endpoint["port"], "containerPort": settings.monitoring_port}]
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(settings.monitoring_port)
+    (own,) = yaml.safe_load((HEALTH_CHECK / "kustomization.yaml").read_text())["labels"]
+    assert own["includeTemplates"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= own["pairs"].items()
+    (policy,) = objects(HEALTH_CHECK / "network-policy.yaml")
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"bitfusion.io/monitoring": "allowed"}}}]
+    assert [port["port"] for port in rule["ports"]] == [endpoint["port"]]

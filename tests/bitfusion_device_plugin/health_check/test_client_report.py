@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_device_plugin.health_check.client_report import ClientReport, run_health
+from bitfusion_device_plugin.health_check.client_report import REPORT, WORDS, ClientReport, run_health
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -20,9 +20,10 @@ def client(folder: Path, script: str) -> list[str]:
 
 
 def run(command: list[str], limit_s: float = 60.0, longest: int = 1 << 20) -> tuple[ClientReport, bytes]:
-    shown = bytearray()
-    found = run_health(command, scaled(limit_s), shown.extend, longest=longest)
-    return found, bytes(shown)
+    shown = {REPORT: bytearray(), WORDS: bytearray()}
+    found = run_health(command, scaled(limit_s), lambda what, data: shown[what].extend(data), longest=longest)
+    assert len(shown[WORDS]) <= 1 << 14
+    return found, bytes(shown[REPORT])
 
 
 def test_its_report_is_shown_and_kept_as_it_is(tmp_path: Path) -> None:
@@ -54,18 +55,35 @@ def test_no_client(tmp_path: Path) -> None:
 def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     command = client(tmp_path, f"echo begun; sleep 600 & echo $! > {tmp_path}/child; wait")
     begun = time.monotonic()
-    found = run_health(command, 1.0, lambda data: None)
+    found = run_health(command, 1.0, lambda what, data: None)
     assert found == ClientReport("begun\n", "the client has not answered within 1 s")
     assert time.monotonic() - begun < scaled(60)
-    child = int((tmp_path / "child").read_text())
+    until_gone(tmp_path / "child")
+
+
+def until_gone(file: Path) -> None:
+    """The process whose number the file has ends."""
+    process = int(file.read_text())
 
     def is_gone() -> bool:
         try:
-            return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-        except FileNotFoundError:
+            return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
             return True
 
-    wait_until(is_gone, "the client's child to end")
+    wait_until(is_gone, "the process to end")
+
+
+def test_a_child_that_keeps_the_pipes_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Client 4.0 starts a process for telemetry."""
+    found, _ = run(client(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; echo done"), 300)
+    assert found == ClientReport("done\n", "")
+    until_gone(tmp_path / "child")
+
+
+def test_one_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
+    found, _ = run(client(tmp_path, "echo done; exec >&- 2>&-; sleep 1; exit 7"))
+    assert found == ClientReport("done\n", "`bitfusion health` has ended with status 7")
 
 
 def test_one_that_never_stops_printing_is_cut_off(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_device_plugin.health_check.cli import main
-from bitfusion_device_plugin.health_check.settings import Settings, read_settings
+from bitfusion_device_plugin.health_check.settings import TABLE, Settings, read_settings
 
 NOWHERE = Path("/nowhere")
 
@@ -31,8 +31,10 @@ def test_an_option_wins_over_the_environment() -> None:
         ("limit", "nan", "must be seconds from 1 to 3600"),
         ("namespace", "A", "must be at most 63 lower case letters, digits and -"),
         ("cron_job", "a/b", "must be the name of a Kubernetes object: lower case letters, digits, - and ."),
-        ("pushgateway", "pushgateway:9091", "must be an address such as http://pushgateway.monitoring:9091"),
-        ("pushgateway", "http://[", "must be an address such as http://pushgateway.monitoring:9091"),
+        ("show_metrics", "-1", "must be seconds from 0 to 3600"),
+        ("show_metrics", "1m", "must be seconds from 0 to 3600"),
+        ("monitoring_port", "99999", "must be a port, 1 to 65535"),
+        ("bind", "localhost", "must be an IP address"),
     ],
 )
 def test_a_wrong_value_is_told_with_what_is_allowed(name: str, value: str, allowed: str) -> None:
@@ -42,8 +44,16 @@ def test_a_wrong_value_is_told_with_what_is_allowed(name: str, value: str, allow
 
 
 def test_outside_a_pod_the_namespace_must_be_given() -> None:
-    with pytest.raises(WrongSetting, match="must be given outside a pod"):
+    with pytest.raises(WrongSetting, match=r"must be given outside a pod: the namespace of the CronJob$"):
         read_settings({}, {}, NOWHERE)
+
+
+def test_every_setting_and_the_exit_statuses_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert all(setting.option in told for setting in TABLE.rows)
+    assert "Exit status: 0 no check is FATAL; 1 one is, or the pool could not be checked" in told
 
 
 def test_an_unknown_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

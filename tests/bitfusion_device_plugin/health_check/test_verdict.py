@@ -18,7 +18,7 @@ from bitfusion_device_plugin.health_check.verdict import (
     verdict,
 )
 
-DOCUMENTED = (Path(__file__).parents[2] / "client" / "logs" / "health.txt").read_text()
+DOCUMENTED = (Path(__file__).parents[2] / "client" / "logs" / "health-whole.txt").read_text()
 GOOD = """\
 Health report for server: 10.0.0.1:56001
 =====
@@ -75,7 +75,32 @@ def test_a_verdict(report: str, problem: str, result: str, message: str) -> None
 def test_the_documented_report_is_marginal() -> None:
     found = verdict(DOCUMENTED, "")
     assert found.result == MARGINAL
-    assert "drops reported in file: /sys/class/net/ens160/statistics/rx_dropped" in found.message
+    assert "drops reported in file: /sys/class/net/ens160/" in found.message
+    assert found.message.endswith("; and 1 more")  # its totals count four, and three are there
+
+
+BROKEN_OFF = "The pool could not be checked: the report about {} is broken off"
+
+
+@pytest.mark.parametrize(
+    ("report", "server"),
+    [
+        ("Health report for server: a:1\n=====\n\nSoftware Ver", "a:1"),
+        ("Health report for server: a:1\n=====\nHealth report for localhost\n[PASS   ] x\n", "a:1"),
+        # the others end with their totals
+        (DOCUMENTED[: DOCUMENTED.index("Health report for localhost")] + GOOD, "localhost"),
+        (DOCUMENTED[: DOCUMENTED.rindex("Consistency")], "localhost"),
+        (DOCUMENTED[: DOCUMENTED.rindex("FATAL")], "localhost"),
+    ],
+)
+def test_a_report_that_is_broken_off_is_none(report: str, server: str) -> None:
+    assert verdict(report, "") == Verdict(UNKNOWN, BROKEN_OFF.format(server))
+
+
+@pytest.mark.parametrize("totals", ["PASS: 3\n", "PASS: 3\nINFO: 0\nSKIPPED: 0\nMARGINAL: 0\nFATAL: 0\n", ""])
+def test_no_total_and_no_cut_hides_a_fatal_line(totals: str) -> None:
+    found = verdict(f"Health report for server: a:1\n[FATAL  ] Check GPUs: none\n{totals}", "")
+    assert (found.result, found.message.partition(": ")[2]) == (FATAL, "a:1: Check GPUs: none")
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,25 @@
-"""Figures of one run, for a Pushgateway: a job lives too short to be scraped."""
+"""Figures of one run at /metrics, for as long as a scrape needs: a job lives too short for one otherwise."""
 
 from __future__ import annotations
+
+import asyncio
+import signal
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from bitfusion_client.client_reports import TAGS, HealthReport
 from bitfusion_client.one_line import one_line
 from bitfusion_device_plugin.health_check.verdict import RESULTS, Verdict
+from notebook_controller_patch.metrics import new_registry
+from notebook_controller_patch.monitoring import MonitoringServer
 
 MOST_SERVERS = 200
-JOB = "bitfusion_health"
-LIMIT_S = 10.0
 _LONGEST_NAME = 100
 
 
 def figures(report: HealthReport, found: Verdict, now: float) -> CollectorRegistry:
-    """What is pushed; `now` in seconds since the epoch. Servers beyond `MOST_SERVERS` are left out."""
-    registry = CollectorRegistry()
+    """What is shown; `now` in seconds since the epoch. Servers beyond `MOST_SERVERS` are left out."""
+    registry = new_registry("bitfusion_health_check_info")
     checks = Gauge(
         "bitfusion_health_checks",
         "Checks of the last run, by server and tag of the report; localhost is the client's own machine.",
@@ -40,8 +43,20 @@ def figures(report: HealthReport, found: Verdict, now: float) -> CollectorRegist
     return registry
 
 
-def push(address: str, registry: CollectorRegistry) -> None:
-    """Replace what the Pushgateway has of this job. Raises OSError."""
-    from prometheus_client import push_to_gateway
+def show(registry: CollectorRegistry, address: str, port: int, seconds: float) -> None:
+    """Serve the figures for so long, or until SIGTERM or SIGINT. Raises OSError where the port is taken."""
+    asyncio.run(_show(registry, address, port, seconds))
 
-    push_to_gateway(address, JOB, registry, timeout=LIMIT_S)
+
+async def _show(registry: CollectorRegistry, address: str, port: int, seconds: float) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    server = MonitoringServer({}, registry)
+    await server.start(address, port)
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except asyncio.TimeoutError:
+        pass
+    finally:
+        await server.stop(0.5)
