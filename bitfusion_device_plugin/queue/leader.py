@@ -111,24 +111,27 @@ class QueueLeader:
     def _perform(self, decision: Decision) -> None:
         for pod in decision.take_back:
             self._try(m.TAKE_BACK, pod, partial(self._take_back, decision.waits[pod.uid]))
-        for pod in (*decision.lift, *decision.keep)[:MOST_LIFTS]:
+        tried = 0
+        for pod in (*decision.lift, *decision.keep):
             if pod.state is PodState.KEPT or not pod.units:
-                self._try(m.LIFT, pod, self._lift)
+                tried += self._try(m.LIFT, pod, self._lift)
             else:
-                self._try(m.KEEP, pod, self._keep)
+                tried += self._try(m.KEEP, pod, self._keep)
+            if tried >= MOST_LIFTS:
+                break
         for pod in decision.send_back:
             self._try(m.SEND_BACK, pod, self._send_back)
         for pod in decision.holders_up:
             self._teller.announce(pod, WARNING, words.holds_up(pod.units, pod.refusal))
 
-    def _try(self, step: str, pod: QueuedPod, act: Callable[[QueuedPod], bool]) -> None:
+    def _try(self, step: str, pod: QueuedPod, act: Callable[[QueuedPod], bool]) -> bool:
         """One request, or two, and what its end means for the next; `act` is whether it was as expected.
 
-        Raises NotLeading.
+        Whether one was made: not if it is too soon for this pod, or for all. Raises NotLeading.
         """
         context, now = self._context, self._context.clock()
         if now < self._paused_until or not self._pending.may_try(pod, now):
-            return
+            return False
         if not context.leading():
             raise NotLeading
         self._pending.begin(pod, reserves=step == m.KEEP)
@@ -142,17 +145,17 @@ class QueueLeader:
         except ApiFailure as failure:
             result, error = m.ERROR, failure
             if _is_about_the_pod(failure):
-                self._pending.refuse(pod, getattr(failure, "message", "") or str(failure), context.clock())
+                self._pending.refuse(pod, _words_of(failure), context.clock())
             else:
                 if isinstance(failure, (NoAnswer, ServerError)):
-                    self._pending.lost(pod, context.clock())
+                    self._pending.lost(pod, _words_of(failure), context.clock())
                 self._pause(getattr(failure, "retry_after", None) or PAUSE_S)
         except NotLeading:
             context.metrics.writes.labels(step, m.ERROR).inc()
             raise
         else:
             if as_expected:
-                self._pending.done(pod, context.clock())
+                self._pending.done(pod, context.clock(), lifted=step in (m.KEEP, m.LIFT))
             else:
                 result = m.CONFLICT
                 self._pending.conflicts(pod, context.clock())
@@ -160,6 +163,7 @@ class QueueLeader:
         if error is not None:
             level = logging.DEBUG if result == m.CONFLICT else logging.WARNING
             log.log(level, "tried again later", extra={**_fields(pod), "step": step, "error": str(error)})
+        return True
 
     def _pause(self, seconds: float) -> None:
         """Send nothing for a while: the requests for the other pods would end as this one has."""
@@ -210,6 +214,10 @@ def _is_about_the_pod(failure: ApiFailure) -> bool:
         return False
     no_right = isinstance(failure, Forbidden) and re.search(NO_RIGHT, failure.message)
     return not no_right
+
+
+def _words_of(failure: ApiFailure) -> str:
+    return (failure.message if isinstance(failure, ApiError) else "") or str(failure)
 
 
 def _status_path(pod: QueuedPod) -> str:

@@ -16,6 +16,8 @@ FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 30.0
 CACHE_S = 30.0  # for the cache to show what has been done; then it is tried again
 REFUSALS = 3  # in a row, after which the pod is passed over …
+LOSSES = 5  # … as after so many requests without an answer, which take half a minute: a leader for that long
+# renews its Lease, so the API server answers in general, and somebody's webhook does not …
 PASSED_OVER_S = 60.0  # … for so long
 
 
@@ -82,28 +84,34 @@ class PendingWrites:
             one.landed = True
             one.versions.add(now_is.resource_version)
 
-    def done(self, pod: QueuedPod, now: float) -> None:
-        """It has been done, or somebody else was faster: the cache will show what there is now."""
+    def done(self, pod: QueuedPod, now: float, lifted: bool = True) -> None:
+        """It has been done: the cache will show it. Only a lift makes earlier failures of one forgotten."""
         self._wait(pod, now, CACHE_S)
-        self._failures.pop(pod.uid, None)
-        self._refusals.pop(pod.uid, None)
+        if lifted:
+            self._failures.pop(pod.uid, None)
+            self._refusals.pop(pod.uid, None)
 
     def conflicts(self, pod: QueuedPod, now: float) -> None:
         """The pod is not as it was seen any more: the cache will show it. Perhaps by our own lost request."""
         self._wait(pod, now, self._delay(pod.uid))
 
-    def lost(self, pod: QueuedPod, now: float) -> None:
+    def lost(self, pod: QueuedPod, why: str, now: float) -> None:
         """There was no answer, so it may land yet."""
         self._wait(pod, now, self._delay(pod.uid))
+        if self._failures[pod.uid] >= LOSSES:
+            self._count_refusal(pod, why, REFUSALS, now)
 
     def refuse(self, pod: QueuedPod, why: str, now: float) -> None:
         """It was refused, whoever had sent it."""
+        self._wait(pod, now, self._delay(pod.uid))
+        self._count_refusal(pod, why, 1, now)
+
+    def _count_refusal(self, pod: QueuedPod, why: str, count: int, now: float) -> None:
         one = self._pending.get(pod.uid)
         if one is not None:
-            one.not_before = now + self._delay(pod.uid)
             one.reserves &= one.landed
         known = self._refusals.setdefault(pod.uid, _Refusals())
-        known.count += 1
+        known.count += count
         known.why = why
         if known.count >= REFUSALS:
             known.until = now + PASSED_OVER_S

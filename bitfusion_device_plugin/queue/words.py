@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bitfusion_client.one_line import one_line
 from bitfusion_device_plugin.queue import names
 
 POOL = "the Bitfusion pool"
+_LONGEST = 400  # characters of somebody else's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def too_large(units: int, pool: int) -> Words:
 
 def other_gates(gates: Sequence[str]) -> Words:
     """Somebody else's gates hold it, too."""
-    shown = ", ".join(gates)
+    shown = one_line(", ".join(gates), _LONGEST)
     return Words(names.OTHER_GATES, f"Is held by {shown}; then it takes its place in the queue for {POOL}.")
 
 
@@ -54,7 +56,7 @@ def refused(why: str) -> Words:
     return Words(
         names.REFUSED,
         f"Its turn for {POOL} has come, and the API server refuses to lift its gate, which is tried again: "
-        f"{why}",
+        f"{one_line(why, _LONGEST)}",
     )
 
 
@@ -74,16 +76,17 @@ def sent_back(units: int, refusal: str) -> Words:
     return Words(
         names.SENT_BACK,
         f"No node can take it, and others wait for its {_units(units)} of {POOL}: it goes to the end of the "
-        f"queue. The scheduler says: {refusal}",
+        f"queue. The scheduler says: {one_line(refusal, _LONGEST)}",
     )
 
 
 def holds_up(units: int, refusal: str) -> Words:
     """No node takes it, others wait, and nothing would make it anew."""
+    said = one_line(refusal, _LONGEST)
     return Words(
         names.HOLDS_UP,
         f"No node can take it, and others wait for its {_units(units)} of {POOL}. Nothing would make it "
-        f"anew, so it is not deleted: delete it, or make room for it. The scheduler says: {refusal}",
+        f"anew, so it is not deleted: delete it, or make room for it. The scheduler says: {said}",
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
 from tests.bitfusion_device_plugin.queue.pods import GATE, raw_pod, scheduled
-from tests.bitfusion_device_plugin.queue.world import ENDS, KILLED_LATE, LATE, OK, Replica, World
+from tests.bitfusion_device_plugin.queue.world import ENDS, KILLED_LATE, LATE, LOST, OK, Replica, World
 
 GATED, KEPT, LIFTED, BOUND = PodState.GATED, PodState.KEPT, PodState.LIFTED, PodState.BOUND
 often = st.sampled_from([OK, OK, OK, LATE, LATE, KILLED_LATE, *ENDS])
@@ -232,6 +232,28 @@ def test_a_refused_lift_is_passed_over_after_three_times_and_tried_again() -> No
     replica.deliver()
     replica.step()
     assert [pod.name for pod in world.seen(LIFTED)] == ["p"]
+
+
+def test_a_pod_whose_lift_is_never_answered_is_passed_over_and_its_units_are_others() -> None:
+    """As by somebody's webhook for changes of pods; the leader renews its Lease meanwhile."""
+    world = World()
+    world.put(raw_pod("p", 60))
+    world.put(raw_pod("q", 60, created=1))
+    replica = Replica(world)
+    world.ends.extend([OK, LOST])
+    for _ in range(5):
+        replica.step()
+        replica.deliver()
+        world.ends.clear()
+        world.ends.append(LOST)
+        world.now += 31
+    assert [pod.name for pod in world.seen(KEPT)] == ["p"]
+    world.ends.clear()
+    for _ in range(2):
+        replica.step()
+        replica.deliver()
+    assert [pod.name for pod in world.seen(GATED)] == ["p"]
+    assert [pod.name for pod in world.seen(LIFTED)] == ["q"]
 
 
 def test_a_throttled_leader_pauses_as_long_as_it_is_told() -> None:

@@ -23,7 +23,7 @@ def kept() -> PendingWrites:
 @pytest.mark.parametrize("end", ["done", "lost", "conflicts"])
 def test_units_are_reserved_until_the_cache_shows_another_version(end: str) -> None:
     pending = kept()
-    getattr(pending, end)(SEEN, 0.0)
+    getattr(pending, end)(SEEN, *(["no answer"] if end == "lost" else []), 0.0)
     pending.settle([SEEN])
     assert pending.reserved() == {"p"}
     pending.settle([LATER])
@@ -32,7 +32,7 @@ def test_units_are_reserved_until_the_cache_shows_another_version(end: str) -> N
 
 def test_a_refusal_ends_a_reservation_unless_the_units_are_known_to_be_kept() -> None:
     pending = kept()
-    pending.lost(SEEN, 0.0)
+    pending.lost(SEEN, "", 0.0)
     pending.refuse(SEEN, "no", 0.0)
     assert pending.reserved() == set()
     pending = kept()
@@ -65,7 +65,7 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
     waited = []
     now = 0.0
     for _ in range(8):
-        pending.lost(SEEN, now)
+        pending.lost(SEEN, "", now)
         seconds = next(second for second in range(100) if pending.may_try(SEEN, now + second))
         waited.append(seconds)
         now += seconds
@@ -74,7 +74,7 @@ def test_what_fails_is_tried_again_later_and_later() -> None:
 
 def test_another_version_may_be_tried_at_once() -> None:
     pending = kept()
-    pending.lost(SEEN, 0.0)
+    pending.lost(SEEN, "", 0.0)
     assert not pending.may_try(SEEN, 0.5)
     assert pending.may_try(LATER, 0.5)
 
