@@ -92,7 +92,7 @@ def _operator(cluster: Cluster) -> Iterator[None]:
 
 
 def _health_check(reader: Reader) -> None:
-    install, look = blocks(HEALTH_CHECK, page=PAGE)
+    install, look, _of_vmware = blocks(HEALTH_CHECK, page=PAGE)
     reader.run(install)
     printed = reader.run(look)
     assert "Health report for server: bitfusion-pool.bitfusion-pool.svc:56001\n=====\n" in printed
