@@ -19,7 +19,7 @@ PAGE = 500
 LIMIT_S = 300.0
 # The client imports it where it is installed, which is in the tests' environment and not in the image: 20 MB.
 sys.modules["kubernetes_validate"] = None  # type: ignore[assignment] # what makes its import fail
-RESOURCES = ("notebooks", "statefulsets", "namespaces")
+RESOURCES = ("notebooks", "statefulsets", "namespaces", "resourcequotas")
 
 
 def peak_bytes() -> int:

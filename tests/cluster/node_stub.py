@@ -95,6 +95,8 @@ class NodeStub:
                 raise
 
     def _schedule(self, pod: Object) -> None:
+        if pod["spec"].get("schedulingGates"):
+            return  # as the real scheduler leaves it alone
         if self._schedulable(pod):
             binding = {
                 "metadata": {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
@@ -111,7 +113,12 @@ class NodeStub:
         }
         known = pod["status"].get("conditions") or []
         if not any(each.items() >= condition.items() for each in known):
-            self._client.merge(f"{_path(pod)}/status", {"status": {"conditions": [condition]}})
+            others = [each for each in known if each["type"] != condition["type"]]
+            body = {
+                "metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]},
+                "status": {"conditions": [*others, condition]},
+            }
+            self._client.merge(f"{_path(pod)}/status", body)
 
     def _terminate(self, pod: Object) -> None:
         if not self._termination_s:

@@ -133,13 +133,15 @@ def test_a_queued_wrapper_that_ignores_sigterm_is_killed(supervisor: SupervisorH
 
 GRANTED_WHILE_CANCELLED = """
 import os, signal, time
-def on_cancel(*_):
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
     if os.fork() == 0:
-        if os.fork() == 0:
-            os.setsid()
-            os.symlink(str(os.getpid()), os.environ["BF_KERNEL"])
-        time.sleep(60)
-signal.signal(signal.SIGTERM, on_cancel)
+        os.setsid()
+        os.symlink(str(os.getpid()), os.environ["BF_KERNEL"])
+    time.sleep(60)
+    os._exit(0)
+while not os.path.lexists(os.environ["BF_KERNEL"]):
+    time.sleep(0.01)
 print("waits", flush=True)
 while True:
     time.sleep(60)
