@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from bitfusion_client.errors import BitfusionError
 
 
@@ -12,3 +15,13 @@ class CannotStart(BitfusionError):
         super().__init__(next_step=next_step)
         self.args = (headline, next_step)
         self.headline = headline
+
+
+def port_not_opened(error: OSError, address: str, port: int, option: str) -> CannotStart:
+    """What to raise for the error of a listener; `option` chooses another port."""
+    in_use = error.errno == errno.EADDRINUSE
+    reason = os.strerror(error.errno) if error.errno else str(error)  # asyncio's words repeat the address
+    what = "is in use" if in_use else f"cannot be opened: {reason}"
+    return CannotStart(
+        f"Port {port} of {address} {what}.", f"end what uses it, or choose another port by {option}."
+    )

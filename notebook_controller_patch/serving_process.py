@@ -8,7 +8,6 @@ waits for the apiserver has a thread of its own.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -25,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.structured_logs import configure_logging
 from notebook_controller_patch.admission.review_server import ReviewServer
-from notebook_controller_patch.cannot_start import CannotStart
+from notebook_controller_patch.cannot_start import CannotStart, port_not_opened
 from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 from notebook_controller_patch.monitoring import Conditions, MonitoringServer
 from notebook_controller_patch.serving_settings import ServingSettings
@@ -158,11 +157,7 @@ async def _listen(start: Callable[[str, int], Awaitable[int]], address: str, por
     try:
         return await start(address, port)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            what = f"Port {port} of {address} is in use"
-        else:
-            what = f"Port {port} of {address} cannot be opened: {error.strerror or error}"
-        raise CannotStart(what, f"end what uses it, or choose another port by {option}.") from None
+        raise port_not_opened(error, address, port, option) from None
 
 
 def _give_up() -> None:

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.structured_logs import FORMATS
+from notebook_controller_patch.common_settings import (
+    bind_row,
+    kubeconfig_row,
+    log_rows,
+    monitoring_port_row,
+)
 from notebook_controller_patch.settings_table import (
     Setting,
-    one_of,
-    parse_address,
     parse_label,
     parse_names,
     parse_object_name,
@@ -19,7 +22,6 @@ from notebook_controller_patch.settings_table import (
     parse_text,
 )
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
 CLUSTER, SERVING, CERTIFICATES, LOGS = "the cluster", "serving", "certificates", "logs"
 GROUPS = (CLUSTER, SERVING, CERTIFICATES, LOGS)
 
@@ -57,14 +59,7 @@ def cluster_rows(what: str, name: str, webhooks: str, credentials: str = "") -> 
     `credentials` follows the words "credentials for the cluster".
     """
     return (
-        Setting(
-            CLUSTER,
-            "kubeconfig",
-            "FILE",
-            f"credentials for the cluster{credentials}. Default: the pod's own; outside a cluster KUBECONFIG "
-            "or ~/.kube/config",
-            parse_text,
-        ),
+        kubeconfig_row(CLUSTER, credentials),
         Setting(
             CLUSTER,
             "namespace",
@@ -130,21 +125,9 @@ def certificate_rows(what: str) -> tuple[Setting, ...]:
 
 
 LISTENING_ROWS = (
-    Setting(
-        SERVING,
-        "bind",
-        "ADDRESS",
-        "address to listen on. Default: ::, all addresses of IPv6 and IPv4",
-        parse_address,
-    ),
+    bind_row(SERVING),
     Setting(SERVING, "port", "PORT", "HTTPS port the apiserver calls. Default: 8443", parse_port),
-    Setting(
-        SERVING,
-        "monitoring_port",
-        "PORT",
-        "HTTP port of /healthz, /readyz and /metrics. Default: 8080",
-        parse_port,
-    ),
+    monitoring_port_row(SERVING),
 )
 
 PROCESS_ROWS = (
@@ -156,8 +139,7 @@ PROCESS_ROWS = (
         "leaves. Default: 5",
         parse_short_time,
     ),
-    Setting(LOGS, "log_format", "FORMAT", "json, or text for people. Default: json", one_of(*FORMATS)),
-    Setting(LOGS, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", one_of(*LOG_LEVELS)),
+    *log_rows(LOGS),
 )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
+from notebook_controller_patch.common_settings import kubeconfig_row
 from notebook_controller_patch.settings_table import (
     NAMESPACE_FILE,
     Setting,
@@ -72,14 +73,7 @@ TABLE = SettingsTable(
             parse_object_name,
         ),
         Setting(CLUSTER, "namespace", "NAME", "where it is. Default: the pod's own", parse_label),
-        Setting(
-            CLUSTER,
-            "kubeconfig",
-            "FILE",
-            "credentials for the cluster. Default: the pod's own; outside a cluster KUBECONFIG or "
-            "~/.kube/config",
-            parse_text,
-        ),
+        kubeconfig_row(CLUSTER),
         Setting(
             MONITORING,
             "show_metrics",

@@ -22,7 +22,14 @@ from notebook_controller_patch.kubernetes_api.errors import (
     TooManyRequests,
 )
 from notebook_controller_patch.kubernetes_api.paths import cron_job_path, events_path
-from notebook_controller_patch.kubernetes_event import LONGEST_MESSAGE, NORMAL, WARNING, event_object
+from notebook_controller_patch.kubernetes_event import (
+    LONGEST_MESSAGE,
+    NORMAL,
+    WARNING,
+    event_count,
+    event_object,
+    event_renewal,
+)
 
 COMPONENT = "bitfusion-health-check"
 REASONS = {
@@ -58,8 +65,8 @@ def _write(api: KubernetesApi, body: Mapping[str, Any]) -> None:
     except Conflict:  # an earlier run has told the same
         own = f"{path}/{body['metadata']['name']}"
         try:
-            renewed = api.merge(own, event_update(body), timeout=TIMEOUT)
-            api.merge(own, count_update(renewed), timeout=TIMEOUT)
+            renewed = api.merge(own, event_renewal(body), timeout=TIMEOUT)
+            api.merge(own, event_count(renewed), timeout=TIMEOUT)
         except NotFound:  # its hour has ended in between
             api.create(path, body, timeout=TIMEOUT)
 
@@ -89,17 +96,3 @@ def event_body(namespace: str, cron_job: str, uid: str, found: Verdict, pod: str
     message = one_line(found.message, LONGEST_MESSAGE - len(log)) + log
     reason = REASONS[found.result]
     return event_object(about, kind, reason, message, COMPONENT, pod, one_for_its_reason=True)
-
-
-def event_update(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is merged into the Event of that name that is there already."""
-    return {name: body[name] for name in ("message", "lastTimestamp", "reportingInstance")}
-
-
-def count_update(renewed: Mapping[str, Any]) -> dict[str, int]:
-    """What is merged next, by the API server's answer to `event_update`: no right to read Events is needed.
-
-    kubectl shows the age of an Event that is counted once by its first time, of others by their last.
-    """
-    count = renewed.get("count")
-    return {"count": count + 1 if isinstance(count, int) and count > 0 else 2}

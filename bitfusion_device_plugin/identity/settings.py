@@ -7,23 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.structured_logs import FORMATS
 from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
 from bitfusion_device_plugin.identity.names import DEFAULT_NAME
-from notebook_controller_patch.serving_settings import LOG_LEVELS
+from notebook_controller_patch.common_settings import MONITORING, kubeconfig_row, monitoring_rows
 from notebook_controller_patch.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,
-    one_of,
     own_namespace,
-    parse_address,
     parse_label,
-    parse_port,
     parse_text,
 )
 
-CLUSTER, POOL, LIMITS, MONITORING = "the cluster", "the pool", "limits of a namespace", "monitoring and log"
+CLUSTER, POOL, LIMITS = "the cluster", "the pool", "limits of a namespace"
 
 
 @dataclass(frozen=True)
@@ -81,14 +77,7 @@ TABLE = SettingsTable(
     "BITFUSION_IDENTITY_",
     (CLUSTER, POOL, LIMITS, MONITORING),
     (
-        Setting(
-            CLUSTER,
-            "kubeconfig",
-            "FILE",
-            "credentials for the cluster. Default: the pod's own; outside a cluster KUBECONFIG or "
-            "~/.kube/config",
-            parse_text,
-        ),
+        kubeconfig_row(CLUSTER),
         Setting(
             CLUSTER,
             "namespace",
@@ -127,26 +116,7 @@ TABLE = SettingsTable(
             parse_text,
         ),
         *_limit_rows(),
-        Setting(
-            MONITORING,
-            "bind",
-            "ADDRESS",
-            "address to listen on. Default: ::, all addresses of IPv6 and IPv4",
-            parse_address,
-        ),
-        Setting(
-            MONITORING,
-            "monitoring_port",
-            "PORT",
-            "HTTP port of /healthz, /readyz and /metrics. Default: 8080",
-            parse_port,
-        ),
-        Setting(
-            MONITORING, "log_format", "FORMAT", "json, or text for people. Default: json", one_of(*FORMATS)
-        ),
-        Setting(
-            MONITORING, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", one_of(*LOG_LEVELS)
-        ),
+        *monitoring_rows(),
     ),
 )
 

@@ -25,7 +25,7 @@ from bitfusion_device_plugin.plugin.registration import (
 )
 from bitfusion_device_plugin.plugin.settings import CLASSIC, Settings
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits
-from notebook_controller_patch.cannot_start import CannotStart
+from notebook_controller_patch.cannot_start import port_not_opened
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +53,8 @@ async def _run(settings: Settings) -> None:
     except OSError as error:
         for coroutine in work:
             coroutine.close()
-        reason = os.strerror(error.errno or 0)  # asyncio's own words repeat the address
-        raise CannotStart(
-            f"Port {settings.monitoring_port} of {settings.bind} cannot be opened: {reason}",
-            "end what uses it, or choose another port by --monitoring-port.",
-        ) from None
+        option = "--monitoring-port"
+        raise port_not_opened(error, settings.bind, settings.monitoring_port, option) from None
     facts = {"monitoring_port": port, "registration": settings.registration}
     log.info("serving", extra={"version": VERSION, **facts})
     tasks = [asyncio.ensure_future(coroutine) for coroutine in work]

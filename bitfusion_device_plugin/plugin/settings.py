@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bitfusion_client.structured_logs import FORMATS
 from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS
-from notebook_controller_patch.serving_settings import LOG_LEVELS
+from notebook_controller_patch.common_settings import MONITORING, monitoring_rows
 from notebook_controller_patch.settings_table import (
     Setting,
     SettingsTable,
     one_of,
-    parse_address,
-    parse_port,
     parse_text,
 )
 
-POOL, KUBELET, MONITORING = "the pool", "the kubelet", "monitoring and log"
+POOL, KUBELET = "the pool", "the kubelet"
 WATCHER, CLASSIC = "watcher", "classic"
 LARGEST_OVERCOMMIT = 100.0
 
@@ -151,26 +148,7 @@ TABLE = SettingsTable(
             "of the kubelet's registration socket. Default: /var/lib/kubelet/device-plugins",
             parse_text,
         ),
-        Setting(
-            MONITORING,
-            "bind",
-            "ADDRESS",
-            "address to listen on. Default: ::, all addresses of IPv6 and IPv4",
-            parse_address,
-        ),
-        Setting(
-            MONITORING,
-            "monitoring_port",
-            "PORT",
-            "HTTP port of /healthz, /readyz and /metrics. Default: 9090",
-            parse_port,
-        ),
-        Setting(
-            MONITORING, "log_format", "FORMAT", "json, or text for people. Default: json", one_of(*FORMATS)
-        ),
-        Setting(
-            MONITORING, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", one_of(*LOG_LEVELS)
-        ),
+        *monitoring_rows(9090),
     ),
 )
 

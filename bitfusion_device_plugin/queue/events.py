@@ -39,8 +39,3 @@ def event_body(about: Mapping[str, str], kind: str, words: Words, replica: str) 
     """
     reason = EVENT_PREFIX + words.reason
     return event_object(about, kind, reason, words.message, DEFAULT_NAME, replica, one_for_its_reason=True)
-
-
-def event_update(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is merged into the Event of that name that is there already."""
-    return {name: body[name] for name in ("message", "lastTimestamp", "reportingInstance")}

@@ -6,22 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitfusion_client.structured_logs import FORMATS
 from bitfusion_device_plugin.queue.names import DEFAULT_NAME
-from notebook_controller_patch.serving_settings import LOG_LEVELS
+from notebook_controller_patch.common_settings import MONITORING, kubeconfig_row, monitoring_rows
 from notebook_controller_patch.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,
-    one_of,
     own_namespace,
-    parse_address,
     parse_label,
-    parse_port,
-    parse_text,
 )
 
-CLUSTER, QUEUE, MONITORING = "the cluster", "the queue", "monitoring and log"
+CLUSTER, QUEUE = "the cluster", "the queue"
 SHORTEST_STUCK_S, LONGEST_STUCK_S = 1.0, 86400.0
 
 
@@ -55,14 +50,7 @@ TABLE = SettingsTable(
     "BITFUSION_QUEUE_",
     (CLUSTER, QUEUE, MONITORING),
     (
-        Setting(
-            CLUSTER,
-            "kubeconfig",
-            "FILE",
-            "credentials for the cluster. Default: the pod's own; outside a cluster KUBECONFIG or "
-            "~/.kube/config",
-            parse_text,
-        ),
+        kubeconfig_row(CLUSTER),
         Setting(
             CLUSTER,
             "namespace",
@@ -79,26 +67,7 @@ TABLE = SettingsTable(
             "Default: 300",
             parse_stuck_after,
         ),
-        Setting(
-            MONITORING,
-            "bind",
-            "ADDRESS",
-            "address to listen on. Default: ::, all addresses of IPv6 and IPv4",
-            parse_address,
-        ),
-        Setting(
-            MONITORING,
-            "monitoring_port",
-            "PORT",
-            "HTTP port of /healthz, /readyz and /metrics. Default: 8080",
-            parse_port,
-        ),
-        Setting(
-            MONITORING, "log_format", "FORMAT", "json, or text for people. Default: json", one_of(*FORMATS)
-        ),
-        Setting(
-            MONITORING, "log_level", "LEVEL", f"{', '.join(LOG_LEVELS)}. Default: info", one_of(*LOG_LEVELS)
-        ),
+        *monitoring_rows(),
     ),
 )
 

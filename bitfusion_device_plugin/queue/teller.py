@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
-from bitfusion_device_plugin.queue.events import event_about, event_body, event_update
+from bitfusion_device_plugin.queue.events import event_about, event_body
 from bitfusion_device_plugin.queue.pod_patches import wait_patch
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
 from bitfusion_device_plugin.queue.words import Words
@@ -29,7 +29,7 @@ from notebook_controller_patch.kubernetes_api.errors import (
     Unauthorized,
 )
 from notebook_controller_patch.kubernetes_api.paths import events_path, notebook_path, pod_path
-from notebook_controller_patch.kubernetes_event import WARNING
+from notebook_controller_patch.kubernetes_event import WARNING, event_count, event_renewal
 from notebook_controller_patch.reconcile.cache import Cache
 from notebook_controller_patch.reconcile.rate_limiter import RateLimiter
 
@@ -210,7 +210,9 @@ class Teller:
                 context.api.create(path, body, timeout=TIMEOUT)
             except Conflict:
                 # said before, perhaps of the notebook's pod before this one
-                context.api.merge(f"{path}/{body['metadata']['name']}", event_update(body), timeout=TIMEOUT)
+                own = f"{path}/{body['metadata']['name']}"
+                renewed = context.api.merge(own, event_renewal(body), timeout=TIMEOUT)
+                context.api.merge(own, event_count(renewed), timeout=TIMEOUT)
         except ApiFailure as error:
             result = m.ERROR
             self._failed(pod, error)

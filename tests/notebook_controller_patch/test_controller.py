@@ -95,7 +95,7 @@ def test_a_port_in_use_is_one_line_with_what_to_do(tmp_path: Path, option: str, 
         )
     assert status == 1
     assert said == (
-        f"bitfusion-notebook-controller: Port {port} of 127.0.0.1 is in use What to do: "
+        f"bitfusion-notebook-controller: Port {port} of 127.0.0.1 is in use. What to do: "
         f"end what uses it, or choose another port by {option}.\n"
     )
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from bitfusion_device_plugin.health_check import told_event
-from bitfusion_device_plugin.health_check.told_event import count_update, event_body, tell
+from bitfusion_device_plugin.health_check.told_event import event_body, tell
 from bitfusion_device_plugin.health_check.verdict import FATAL, PASSED, Verdict
 from notebook_controller_patch.kubernetes_api.errors import Forbidden, ServerError
+from notebook_controller_patch.kubernetes_event import event_count
 from tests.notebook_controller_patch.fake_api import GET, PATCH, POST, FakeApi, Handler
 from tests.notebook_controller_patch.faults import reset, status
 
@@ -99,4 +100,4 @@ def test_a_message_fits_and_ends_with_where_the_report_is() -> None:
     ("answered", "count"), [({"count": 4}, 5), ({}, 2), ({"count": None}, 2), ({"count": "7"}, 2)]
 )
 def test_the_count_goes_on_from_the_servers(answered: dict[str, Any], count: int) -> None:
-    assert count_update(answered) == {"count": count}
+    assert event_count(answered) == {"count": count}

@@ -361,4 +361,8 @@ def test_a_port_that_is_taken_is_told_in_one_line(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         plugin = start([f"--monitoring-port={taken.getsockname()[1]}"])
         assert plugin.process.wait(30) == 1
-    assert "cannot be opened: Address already in use" in plugin.log.read_text().splitlines()[-1]
+        port = taken.getsockname()[1]
+    assert plugin.log.read_text().splitlines()[-1] == (
+        f"bitfusion-device-plugin: Port {port} of 127.0.0.1 is in use. What to do: end what uses it, or choose "
+        "another port by --monitoring-port."
+    )
