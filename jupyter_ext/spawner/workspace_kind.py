@@ -29,7 +29,7 @@ DEFAULT_NAME = "jupyterlab-bitfusion"
 DEFAULT_TITLE = "JupyterLab with Bitfusion GPUs"
 DESCRIPTION = "JupyterLab with the Bitfusion kernel, whose cells take GPUs from the network when they compute"
 WITHOUT_GPUS_TEXT = "JupyterLab computes on the CPU"
-SHORTEST_NAME = 2  # characters of what v2 displays
+SHORTEST_NAME, LONGEST_NAME = 2, 128  # characters of what v2 displays
 
 # As in v2's own kinds of JupyterLab; the images are Kubeflow's, which read NB_PREFIX.
 HOME = "/home/jovyan"
@@ -137,7 +137,7 @@ def _pod_template() -> Object:
 
 def _image_config(image: str) -> Object:
     last = image.rpartition("/")[2].partition("@")[0]
-    shown = last if len(last) >= SHORTEST_NAME else image
+    shown = (last if len(last) >= SHORTEST_NAME else image)[-LONGEST_NAME:]  # so the tag is whole
     value = {
         "id": shown,
         "spawner": {"displayName": shown, "description": "JupyterLab with the Bitfusion kernel"},

@@ -15,6 +15,8 @@ from jupyter_ext.spawner.sizes import parse_sizes
 from jupyter_ext.spawner.workspace_kind import (
     DEFAULT_NAME,
     DEFAULT_TITLE,
+    LONGEST_NAME,
+    SHORTEST_NAME,
     kind_text,
     preset_id,
     preset_name,
@@ -22,11 +24,10 @@ from jupyter_ext.spawner.workspace_kind import (
 )
 from jupyter_ext.spawner.yaml_document import read_document
 
-LONGEST_TITLE = 128  # as v2 has it
 LONGEST_QUANTITY = 20
 
 ALLOWED_NAME = "--name must be small letters, digits and -, at most 63, with a letter or digit at both ends"
-ALLOWED_TITLE = f"--title must be one line of 2 to {LONGEST_TITLE} characters"
+ALLOWED_TITLE = f"--title must be one line of {SHORTEST_NAME} to {LONGEST_NAME} characters"
 
 DESCRIPTION = """\
 GPU sizes for Kubeflow Notebooks v2. Reads a short list of sizes and writes a WorkspaceKind, JupyterLab in one
@@ -65,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     sizes = parse_sizes(read_document(options.sizes))
     requests = {name: value for name in ("cpu", "memory") if (value := getattr(options, name))}
-    kind = workspace_kind(sizes, options.image, options.numbers, options.name, options.title, requests)
+    title = options.title.strip()
+    kind = workspace_kind(sizes, options.image, options.numbers, options.name, title, requests)
     talk = deliver({options.output: kind_text(kind, sizes.source)}, options.force)
     print("\n" + "\n".join(summary(presets(sizes, options.numbers))), file=talk)
     return 0
@@ -88,7 +90,7 @@ def summary(groups: Sequence[Sequence[Preset]]) -> list[str]:
 def _check(options: argparse.Namespace) -> None:
     if not _is_name(options.name):
         raise UsageError(f"{ALLOWED_NAME}: {options.name[:80]!r}")
-    if not 2 <= len(options.title.strip()) <= LONGEST_TITLE or not options.title.isprintable():
+    if not SHORTEST_NAME <= len(options.title.strip()) <= LONGEST_NAME or not options.title.isprintable():
         raise UsageError(f"{ALLOWED_TITLE}: {options.title[:80]!r}")
     for name, such_as in (("cpu", "2 or 500m"), ("memory", "8Gi")):
         value = getattr(options, name)

@@ -73,7 +73,7 @@ def test_a_kind_is_printed_and_below_it_what_users_see(run: Run, place: Path) ->
         "sizes:\n- {label: BITFUSION 50 %, share: 50 %, default: true, gpus: 2}\n"
     )
     result = run(
-        "workspacekind", "sizes.yaml", *IMAGE, "--numbers", "1,2", "--name", "mine", "--title", "Mine"
+        "workspacekind", "sizes.yaml", *IMAGE, "--numbers", "1,2", "--name", "mine", "--title", " Mine "
     )
     assert result.status == 0
     kind = yaml.safe_load(result.output)

@@ -100,6 +100,8 @@ def test_without_amounts_nothing_is_asked_for_but_gpus() -> None:
         ("notebook", "notebook"),
         ("localhost:5000/team/nb@sha256:" + "0" * 64, "nb"),
         ("team/n", "team/n"),  # v2 displays no single letter
+        ("team/notebook:" + "t" * 128, "t" * 128),  # nor more than 128 of them
+        (f"{'p' * 254}/{'q' * 254}/n", f"{'q' * 126}/n"),
     ],
 )
 def test_the_image_is_offered_by_its_last_name(image: str, shown: str) -> None:
