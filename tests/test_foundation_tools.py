@@ -56,7 +56,7 @@ def test_format() -> None:
     run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_types() -> None:
     run(sys.executable, "-m", "mypy")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.bitfusion_device_plugin.health_check.test_process import PROGRAM
@@ -20,6 +21,7 @@ PASSES = "Health report for server: a:1\\n[PASS   ] x\\n"
 FAILS = "Health report for server: a:1\\n[FATAL  ] Check GPU ECC errors\\n"
 
 
+@pytest.mark.long
 def test_the_result_is_an_event_of_the_cron_job_by_the_samples_own_rights(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_fatal_check_fails_the_job_and_warns(server: Server, tmp_path: Path) -
     )
 
 
+@pytest.mark.long
 def test_a_second_run_with_the_same_result_renews_the_event(server: Server, tmp_path: Path) -> None:
     server.taken = True
     assert check(server, tmp_path, f"printf '{FATAL}'").returncode == 1
@@ -180,6 +181,7 @@ def test_a_second_run_with_the_same_result_renews_the_event(server: Server, tmp_
     assert counted == (path, b'{"count": 2}')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("report", "status"), [(GOOD, 0), (FATAL, 1)])
 def test_an_api_server_that_refuses_changes_no_result(
     server: Server, tmp_path: Path, report: str, status: int
@@ -192,6 +194,7 @@ def test_an_api_server_that_refuses_changes_no_result(
     assert "403 Forbidden: events is forbidden" in told
 
 
+@pytest.mark.long
 def test_without_a_cluster_a_line_says_so(server: Server, tmp_path: Path) -> None:
     server.end()
     done = check(server, tmp_path, f"printf '{GOOD}'")
@@ -201,6 +204,7 @@ def test_without_a_cluster_a_line_says_so(server: Server, tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.long
 def test_a_job_that_is_no_cron_jobs_tells_its_result_all_the_same(server: Server, tmp_path: Path) -> None:
     server.missing = True
     done = check(server, tmp_path, f"printf '{GOOD}'")
@@ -220,6 +224,7 @@ def test_without_a_client_the_pool_could_not_be_checked(server: Server, tmp_path
     assert json.loads(body)["reason"] == "BitfusionHealthUnknown"
 
 
+@pytest.mark.long
 def test_what_the_client_says_on_stderr_is_in_the_log(server: Server, tmp_path: Path) -> None:
     done = check(
         server, tmp_path, "echo '[INFO] asking'; echo 'Error: cannot contact servers [a:1]' >&2; exit 1"
@@ -232,6 +237,7 @@ def test_what_the_client_says_on_stderr_is_in_the_log(server: Server, tmp_path: 
     )
 
 
+@pytest.mark.long
 def test_a_log_that_nobody_reads_is_no_error(server: Server, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -242,6 +248,7 @@ def test_a_log_that_nobody_reads_is_no_error(server: Server, tmp_path: Path) -> 
     assert len(server.of("POST")) == 1
 
 
+@pytest.mark.long
 def test_a_variable_that_is_no_setting_is_told(server: Server, tmp_path: Path) -> None:
     command, environ = prepared(server, tmp_path, f"printf '{GOOD}'")
     environ["BITFUSION_HEALTH_CHECK_LIMITS"] = "9"
@@ -289,6 +296,7 @@ def test_its_figures_are_shown_until_a_signal(
     assert len(server.of("POST")) == 1  # before the wait
 
 
+@pytest.mark.long
 def test_it_ends_by_itself_when_its_figures_were_shown_long_enough(server: Server, tmp_path: Path) -> None:
     shown = ("--show-metrics=0.2", "--bind=127.0.0.1", "--monitoring-port=0")
     assert check(server, tmp_path, f"printf '{GOOD}'", *shown).returncode == 0

@@ -363,6 +363,6 @@ def test_a_port_that_is_taken_is_told_in_one_line(start: Start) -> None:
         assert plugin.process.wait(30) == 1
         port = taken.getsockname()[1]
     assert plugin.log.read_text().splitlines()[-1] == (
-        f"bitfusion-device-plugin: Port {port} of 127.0.0.1 is in use. What to do: end what uses it, or choose "
-        "another port by --monitoring-port."
+        f"bitfusion-device-plugin: Port {port} of 127.0.0.1 is in use. What to do: end what uses it, or "
+        "choose another port by --monitoring-port."
     )

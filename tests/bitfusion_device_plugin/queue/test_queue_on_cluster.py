@@ -194,6 +194,7 @@ def test_a_leader_that_is_killed_is_followed_and_the_pool_is_never_sold_twice(ro
     assert most == 2
 
 
+@pytest.mark.long
 def test_while_the_api_server_is_killed_nothing_is_sold_and_afterwards_it_goes_on(room: Room) -> None:
     with ExitStack() as stack:
         queue = room.replica(stack, 1)

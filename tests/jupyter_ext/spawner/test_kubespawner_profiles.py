@@ -26,6 +26,8 @@ from notebook_controller_patch.kubernetes_event import NORMAL
 from tests.bitfusion_device_plugin.injector.pods import inject
 from tests.jupyter_ext.spawner.hub_pods import Choice, spawned
 
+pytestmark = pytest.mark.xdist_group("kubespawner")  # what it imports takes seconds in each process
+
 IMAGE = "registry.example.com/team/notebook:1.0"
 HUB = "jupyterhub"
 SETTINGS = InjectorSettings(gpu_memory_mib=16384)
