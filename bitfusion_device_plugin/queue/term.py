@@ -136,9 +136,10 @@ class Term:
     def _pod_changed(self, old: QueuedPod | None, new: QueuedPod | None) -> None:
         if _but_for_words(old) != _but_for_words(new):
             self._wake.set()
-        same = old is not None and new is not None and old.uid == new.uid
-        if same and old.state in _WAITED and new.state in _LET_GO:  # type: ignore[union-attr]  # not None
-            self._context.metrics.wait.observe(self._age(new))  # type: ignore[arg-type]  # not None
+        if old is None or new is None or old.uid != new.uid:
+            return
+        if old.state in _WAITED and new.state in _LET_GO:
+            self._context.metrics.wait.observe(self._age(new))
 
     def _age(self, pod: QueuedPod) -> float:
         try:
