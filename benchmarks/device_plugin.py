@@ -18,7 +18,7 @@ from benchmarks.effort import Effort
 from benchmarks.measure import MEGABYTE, MILLISECOND, AtMost, Row, Samples, interleave
 from benchmarks.workplace import Workplace
 from bitfusion_device_plugin.plugin.messages import Empty, ListAndWatchResponse
-from bitfusion_device_plugin.plugin.registration import SOCKET_NAME
+from bitfusion_device_plugin.plugin.registration import SOCKET_NAMES
 
 TOPIC = "device_plugin"
 GPUS = 50
@@ -35,7 +35,7 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="bfp-", dir="/tmp") as place:  # short: a socket's path
         folder = Path(place)
         with _ours(folder) as ours, _bare(folder) as bare:
-            sockets = {"ours": folder / SOCKET_NAME, "plain": folder / "bare.sock"}
+            sockets = {"ours": folder / SOCKET_NAMES[0], "plain": folder / "bare.sock"}
             for path in sockets.values():
                 _wait_for_all(path)
             sent = interleave(sockets, effort.leases, _first_answer)

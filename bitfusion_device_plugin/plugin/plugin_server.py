@@ -13,7 +13,7 @@ import grpc.aio
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.messages import DEVICE_PLUGIN, DevicePluginOptions, Empty
 from bitfusion_device_plugin.plugin.own_socket import OwnSocket
-from bitfusion_device_plugin.plugin.registration import OWN_CONNECTION, SOCKET_NAME, Registration
+from bitfusion_device_plugin.plugin.registration import OWN_CONNECTION, SOCKET_NAMES, Registration
 from notebook_controller_patch.cannot_start import CannotStart
 
 LOOK_EVERY_S = 0.5  # while no stream is open
@@ -38,7 +38,7 @@ class PluginServer:
     def __init__(self, service: DeviceService, registration: Registration) -> None:
         self._service = service
         self._registration = registration
-        self._socket = OwnSocket(registration.folder, SOCKET_NAME)
+        self._socket = OwnSocket(registration.folder, SOCKET_NAMES)
         self._server: grpc.aio.Server | None = None
         self._shown_at = 0.0
         self._patience_s = registration.patience_s
@@ -78,12 +78,13 @@ class PluginServer:
 
     async def _look(self) -> None:
         """Whether all is well, and if not, serve again."""
-        if not self._socket.is_there():
-            if await _is_served(self._socket.path):
-                if not self.stands_by:
-                    log.info("another plugin serves the kubelet; this one stands by")
-                self.stands_by = True
-                return
+        is_there = self._socket.is_there()
+        if not (is_there and self._service.streams) and await self._another_serves():
+            if not self.stands_by:
+                log.info("another plugin serves the kubelet; this one stands by")
+            self.stands_by = True
+            self._socket.remove()  # two that began at the same time may each have a name
+        elif not is_there:
             log.info("the socket is gone and is made again")
             await self._serve()
         elif self._registration.is_outdated():
@@ -98,6 +99,8 @@ class PluginServer:
 
     async def _serve(self) -> None:
         """A new server behind the name. Raises CannotStart."""
+        if not self._socket.is_there():
+            self._socket.choose()
         await self._stop_server()
         hidden = self._socket.hidden_path()
         if len(os.fsencode(hidden)) > LONGEST_SOCKET_PATH:
@@ -125,6 +128,12 @@ class PluginServer:
         self.stands_by = False
         self._shown_at = time.monotonic()
         await self._registration.announce(self._socket.path)
+
+    async def _another_serves(self) -> bool:
+        for path in self._socket.others():
+            if await _is_served(path):
+                return True
+        return False
 
     async def _stop_server(self) -> None:
         if self._server is not None:

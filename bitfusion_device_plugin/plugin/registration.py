@@ -26,7 +26,7 @@ from bitfusion_device_plugin.plugin.messages import (
 )
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 
-SOCKET_NAME = "bitfusion.io-gpu.sock"
+SOCKET_NAMES = ("bitfusion.io-gpu.sock", "bitfusion.io-gpu-2.sock")
 KUBELET_SOCKET = "kubelet.sock"
 REGISTER_S = 5.0
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]  # not one to the kubelet before this one

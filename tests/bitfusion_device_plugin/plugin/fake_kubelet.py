@@ -1,7 +1,8 @@
 """A kubelet as a device plugin sees it: its plugin watcher, its registration socket, its calls.
 
 What it does was seen on Kubernetes 1.20 and 1.34: it asks every socket that appears in the folder (a name
-that begins with a dot is passed over), takes the newest plugin of a resource and drops the one before,
+that begins with a dot is passed over; a new one of the same name is taken in the look after the one that
+let go of the old one), takes the newest plugin of a resource and drops the one before,
 forgets a plugin whose socket vanishes, has nothing allocatable when a stream ends, and in the classic way
 removes every socket when it starts.
 """
@@ -153,19 +154,24 @@ class FakeKubelet:
 
     def _watch(self) -> None:
         while not self._ending.wait(LOOK_S):
-            found = {}
-            for path in self.folder.iterdir():
-                try:
-                    if path.is_socket() and not path.name.startswith("."):
-                        found[path] = path.lstat().st_ino
-                except OSError:
-                    continue
-            for path in self._seen.keys() - found.keys():
-                del self._seen[path]
-                self._replace(None)
-            for path, inode in found.items():
-                if self._seen.get(path) != inode and self._register(path):
-                    self._seen[path] = inode
+            self.look()
+
+    def look(self) -> None:
+        """One look of the plugin watcher; the real one takes one each second."""
+        found = {}
+        for path in self.folder.iterdir():
+            try:
+                if path.is_socket() and not path.name.startswith("."):
+                    found[path] = path.lstat().st_ino
+            except OSError:
+                continue
+        new = found.keys() - self._seen.keys()
+        for path in [path for path, inode in self._seen.items() if found.get(path) != inode]:
+            del self._seen[path]
+            self._replace(None)
+        for path in new:
+            if self._register(path):
+                self._seen[path] = found[path]
 
     def _register(self, path: Path) -> bool:
         with _channel(path) as channel:

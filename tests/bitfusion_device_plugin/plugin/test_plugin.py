@@ -12,13 +12,14 @@ from pathlib import Path
 import grpc
 import pytest
 
+from bitfusion_device_plugin.plugin.registration import SOCKET_NAMES
 from tests.bitfusion_device_plugin.plugin.fake_kubelet import FakeKubelet, unread_stream
 from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until, wait_until_settled
 
 Start = Callable[..., RunningPlugin]
-SOCKET = "bitfusion.io-gpu.sock"
+SOCKET, OTHER_SOCKET = SOCKET_NAMES
 
 
 @pytest.fixture
@@ -192,6 +193,23 @@ def test_a_killed_plugin_is_replaced_by_the_next(kubelet: FakeKubelet, start: St
     _wait_for(kubelet, 0, first)
     second = start([_way(kubelet)])
     _wait_for(kubelet, 200, second)
+
+
+def test_the_next_after_a_killed_plugin_is_taken_in_the_kubelets_first_look(
+    folder: Path, start: Start
+) -> None:
+    kubelet = FakeKubelet(folder)  # looks when it is told to
+    try:
+        for name, left in ((SOCKET, OTHER_SOCKET), (OTHER_SOCKET, SOCKET), (SOCKET, OTHER_SOCKET)):
+            plugin = start()
+            wait_until((folder / name).exists, plugin.log.read_text, 20)
+            assert not (folder / left).exists()
+            kubelet.look()
+            _wait_for(kubelet, 200, plugin)
+            plugin.kill()
+            _wait_for(kubelet, 0, plugin)
+    finally:
+        kubelet.stop()
 
 
 def test_a_plugin_that_was_forgotten_makes_itself_known(kubelet: FakeKubelet, start: Start) -> None:
