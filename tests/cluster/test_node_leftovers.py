@@ -95,7 +95,10 @@ def test_a_node_that_does_not_start_leaves_nothing(own: Cluster, monkeypatch: py
 
 
 def test_the_machines_settings_are_not_the_nodes(node: Node) -> None:
-    """A kubelet sets the machine's panic and overcommit; a CNI plugin turns forwarding on."""
+    """A kubelet sets the machine's panic and overcommit; a CNI plugin turns forwarding on, with the first pod."""
+    pods = Pods(node, node.cluster.new_namespace())
+    pods.run("p", "exec /bin/busybox sleep 1000")
+    pods.delete("p")
     mounted = node.in_box("cat", "/proc/self/mountinfo")
     assert f"{node.folder}/state" in mounted
     for setting, wanted in (("kernel/panic", "10"), ("vm/overcommit_memory", "1")):

@@ -79,7 +79,7 @@ def after(happened: threading.Event, then: Callable[[], None] = lambda: None) ->
                 handler, handler.command, handler.path.partition("?")[0], {}, handler.body, arrived=False
             )
         finally:
-            handler.answer = answer  # type: ignore[method-assign]
+            handler.answer = answer  # type: ignore[method-assign]  # its own again
 
     return serve_late
 

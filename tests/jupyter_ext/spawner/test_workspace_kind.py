@@ -41,7 +41,7 @@ def config(kind: dict[str, Any], name: str) -> dict[str, Any]:
         for value in kind["spec"]["podTemplate"]["options"]["podConfig"]["values"]
         if value["id"] == name
     ]
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # YAML's
 
 
 def test_a_pod_configuration_for_each_size_and_number_after_one_without_gpus() -> None:
