@@ -95,10 +95,9 @@ def test_a_node_that_does_not_start_leaves_nothing(own: Cluster, monkeypatch: py
 
 
 def test_the_machines_settings_are_not_the_nodes(node: Node) -> None:
-    """A kubelet sets the machine's panic and overcommit; a CNI plugin turns forwarding on, with the first pod."""
+    """A kubelet sets the machine's panic and overcommit; a CNI plugin turns forwarding on, for a pod."""
     pods = Pods(node, node.cluster.new_namespace())
     pods.run("p", "exec /bin/busybox sleep 1000")
-    pods.delete("p")
     mounted = node.in_box("cat", "/proc/self/mountinfo")
     assert f"{node.folder}/state" in mounted
     for setting, wanted in (("kernel/panic", "10"), ("vm/overcommit_memory", "1")):
@@ -106,6 +105,7 @@ def test_the_machines_settings_are_not_the_nodes(node: Node) -> None:
         assert f" {node.folder}/kernel/{setting.replace('/', '.')} /proc/sys/{setting} " in mounted
     assert str(node.folder) not in Path("/proc/self/mountinfo").read_text()
     assert node.in_box("cat", "/proc/sys/net/ipv4/ip_forward") == "1\n"
+    pods.delete("p")
 
 
 def test_a_box_whose_first_process_is_killed_takes_everything_along(own: Cluster) -> None:
