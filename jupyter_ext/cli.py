@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError, UsageError
 from jupyter_ext.spawner import form_command, profiles_command, workspacekind_command
+from jupyter_ext.spawner.command_output import STDOUT_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,20 +21,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 (it could not be done), 2 (wrongly asked)."""
     arguments = _parser().parse_args(argv)
     try:
+        _write_utf8(sys.stdout)
         status: int = arguments.command(arguments)
+        if getattr(sys, "stdout", None) is not None:
+            sys.stdout.flush()
     except UsageError as error:
         print(f"kubeflow-bitfusion: {error.user_message}", file=sys.stderr)
         return 2
     except BitfusionError as error:
         print(f"kubeflow-bitfusion: {error.user_message}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `kubeflow-bitfusion form sizes.yaml | head`
+        _drop_stdout()
+        return 128 + signal.SIGPIPE
     except OSError as error:
-        where = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"kubeflow-bitfusion: {where}", file=sys.stderr)
+        if not error.filename:  # every file is named
+            _drop_stdout()
+        where = error.filename or STDOUT_NAME
+        print(f"kubeflow-bitfusion: {where}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _write_utf8(stream: object) -> None:
+    """What is piped or redirected is a file that Kubernetes reads, whatever the terminal's letters are."""
+    if isinstance(stream, io.TextIOWrapper):
+        if stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8")
+
+
+def _drop_stdout() -> None:
+    """What could not be written is not tried again by Python at its end, which would tell another error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 STDOUT = "-"
+STDOUT_NAME = "stdout"
 
 
 def deliver(files: Mapping[str, str], force: bool) -> TextIO:
@@ -19,13 +22,20 @@ def deliver(files: Mapping[str, str], force: bool) -> TextIO:
     Raises EditedFile, OSError; nothing is written unless all can be.
     """
     if STDOUT in files:
-        sys.stdout.write(files[STDOUT])
-        sys.stdout.flush()
+        print_file(files[STDOUT])
         return sys.stderr
     changed = write_files(files, force)
     for path in files:
         print(f"{'wrote' if path in changed else 'unchanged:'} {path}")
     return sys.stdout
+
+
+def print_file(text: str) -> None:
+    """Print the text of a file. Raises OSError, with stdout's name or none."""
+    if getattr(sys, "stdout", None) is None:  # as Python has it where it was closed before the start
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), STDOUT_NAME)
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from bitfusion_client.client_images import ANY, CLIENT_LISTS, default_rules, parse_image_rules
 from bitfusion_client.errors import UsageError
 from bitfusion_client.kubernetes_names import GROUP
 from jupyter_ext.spawner import kustomize
-from jupyter_ext.spawner.command_output import STDOUT, columns, deliver
+from jupyter_ext.spawner.command_output import STDOUT, columns, deliver, print_file
 from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
 from jupyter_ext.spawner.hook_bundle import hook_file
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
@@ -84,7 +83,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(options: argparse.Namespace) -> int:
     """Returns 0; raises BitfusionError, OSError. Nothing is written unless all can be."""
     if options.example:
-        sys.stdout.write(example())
+        print_file(example())
         return 0
     _check(options)
     sizes = form = config = hook = None

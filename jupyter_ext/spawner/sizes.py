@@ -26,6 +26,7 @@ VENDOR_FIELDS = ("label", "key")
 FILE_FIELDS = ("sizes", "other_vendors")
 
 ALLOWED_LABEL = f"must be one line of text, at most {LONGEST_LABEL} characters"
+IN_QUOTES = "; YAML reads this as something else than text: put it in quotes"
 ALLOWED_SHARE = "must be a whole number of percent from 1 % to 100 %"
 ALLOWED_MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
 ALLOWED_TOGETHER = f"makes more than {MOST_GPUS} GPUs with this size's number"
@@ -245,7 +246,11 @@ def _label(source: str, place: str, data: dict[str, object]) -> str:
     if "label" not in data:
         raise WrongFile(source, place, None, "has no label")
     label = data["label"]
-    if not isinstance(label, str) or not label.strip() or not label.isprintable():
+    if not isinstance(label, str):
+        plain = label is not None and not isinstance(label, (dict, list))
+        allowed = ALLOWED_LABEL + (IN_QUOTES if plain else "")
+        raise WrongFile(source, f"{place}: label", label, allowed)
+    if not label.strip() or not label.isprintable():
         raise WrongFile(source, f"{place}: label", label, ALLOWED_LABEL)
     if len(label) > LONGEST_LABEL:
         raise WrongFile(source, f"{place}: label", label, ALLOWED_LABEL)

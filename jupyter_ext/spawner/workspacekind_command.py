@@ -27,6 +27,7 @@ from jupyter_ext.spawner.yaml_document import read_document
 LONGEST_QUANTITY = 20
 
 ALLOWED_NAME = "--name must be small letters, digits and -, at most 63, with a letter or digit at both ends"
+SMALLEST_MEMORY = 1 << 20  # bytes: whoever leaves the unit out means GiB
 ALLOWED_TITLE = f"--title must be one line of {SHORTEST_NAME} to {LONGEST_NAME} characters"
 
 DESCRIPTION = """\
@@ -92,16 +93,18 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(f"{ALLOWED_NAME}: {options.name[:80]!r}")
     if not SHORTEST_NAME <= len(options.title.strip()) <= LONGEST_NAME or not options.title.isprintable():
         raise UsageError(f"{ALLOWED_TITLE}: {options.title[:80]!r}")
-    for name, such_as in (("cpu", "2 or 500m"), ("memory", "8Gi")):
+    for name, smallest, such_as in (("cpu", 0, "2 or 500m"), ("memory", SMALLEST_MEMORY, "8Gi")):
         value = getattr(options, name)
-        if value is not None and not _is_amount(value):
+        if value is not None and not _is_amount(value, smallest):
+            least = " of at least 1Mi" if smallest else ""
             raise UsageError(
-                f"--{name} must be an amount as Kubernetes has it, such as {such_as}: {value[:40]!r}"
+                f"--{name} must be an amount{least} as Kubernetes has it, such as {such_as}: {value[:40]!r}"
             )
 
 
-def _is_amount(text: str) -> bool:
+def _is_amount(text: str, smallest: int) -> bool:
     try:
-        return len(text) <= LONGEST_QUANTITY and parse_quantity(text)[0] > 0
+        numerator, denominator = parse_quantity(text)
     except ValueError:
         return False
+    return len(text) <= LONGEST_QUANTITY and 0 < numerator >= smallest * denominator

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,15 @@ class EditedFile(BitfusionError):
         self.headline = f"{path} {problem}: nothing was written (--force replaces it)"
 
 
+class NoPlainFile(BitfusionError):
+    """What is there is a device, a pipe or a socket, which no file may replace."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.args = (path,)
+        self.headline = f"{path} is no plain file: nothing was written (for stdout leave --output out)"
+
+
 def with_mark(text: str) -> str:
     """The text as it is written to a file: with its checksum in a last line."""
     line_end = "\r\n" if text.endswith("\r\n") else "\n"
@@ -46,8 +56,11 @@ def write_files(files: Mapping[str, str], force: bool = False) -> list[str]:
     """Write paths with their texts, marked; returns the paths that changed.
 
     A file that is the same already is not touched. Raises EditedFile before anything is written unless
-    `force`, OSError. Folders are made.
+    `force`, NoPlainFile, OSError. Folders are made.
     """
+    for path in files:
+        if _is_special(path):
+            raise NoPlainFile(path)
     contents = {os.path.realpath(path): with_mark(text).encode("utf-8") for path, text in files.items()}
     shown = dict(zip(contents, files, strict=True))
     changed = []
@@ -73,7 +86,11 @@ def write_files(files: Mapping[str, str], force: bool = False) -> list[str]:
 
 
 def _write_aside(path: str, content: bytes) -> str:
-    number, aside = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
+    try:
+        number, aside = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
+    except OSError as error:
+        error.filename = path  # not the name of a file that nobody asked for
+        raise
     try:
         with os.fdopen(number, "wb") as file:
             os.fchmod(number, _mode_for(path))
@@ -95,6 +112,15 @@ def _mode_for(path: str) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+def _is_special(path: str) -> bool:
+    """Whether it is there and neither a file nor a folder; reading a pipe would wait for ever."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # whoever opens it says so
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _content(path: str) -> bytes | None:

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
     import yaml
 
+LARGEST_FILE = 1 << 20  # bytes; what a ConfigMap can hold
+MOST_ENTRIES = 1_000_000  # of mappings, merged ones counted in each; a list of sizes has some hundreds
+MERGE = "tag:yaml.org,2002:merge"
+
+TOO_LARGE = "is larger than 1 MiB"
+TOO_MANY_MERGED = "merges mappings (<<) into more than can be read"
+
 
 class NoYaml(BitfusionError):
     """PyYAML is not installed."""
@@ -46,7 +53,9 @@ class Document:
 def read_document(path: str) -> Document:
     """The one document of a file. Raises WrongFile, NoYaml, OSError."""
     with open(path, "rb") as file:
-        content = file.read()
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise WrongFile(os.path.basename(path), "", None, TOO_LARGE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -69,6 +78,8 @@ def parse_document(text: str, source: str) -> Document:
             for key in _repeated_keys(node):
                 place = f"line {key.start_mark.line + 1}:"
                 raise WrongFile(source, place, key.value, "is given twice")
+            if _merged(node) > MOST_ENTRIES:
+                raise WrongFile(source, "", None, TOO_MANY_MERGED)
         data = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -105,22 +116,56 @@ def _repeated_keys(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
     """Keys that a mapping has twice: YAML forbids them, PyYAML silently takes the last."""
     import yaml
 
-    waiting, seen = [root], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:  # an alias
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
+    for node in _nodes(root):
         names = set()
-        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-            waiting += (key, value)
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
             if (key.tag, key.value) in names:
                 yield key
             names.add((key.tag, key.value))
+
+
+def _merged(root: yaml.Node) -> int:
+    """How many entries the mappings have with those that they merge (``<<``), which PyYAML copies."""
+    import yaml
+
+    counted: dict[int, int] = {}
+
+    def entries(mapping: yaml.MappingNode) -> int:
+        if id(mapping) not in counted:
+            counted[id(mapping)] = 0  # for one that merges itself
+            found = 0
+            for key, value in mapping.value:
+                if key.tag == MERGE:
+                    merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                    found += sum(entries(node) for node in merged if isinstance(node, yaml.MappingNode))
+                else:
+                    found += 1
+            counted[id(mapping)] = found
+        return counted[id(mapping)]
+
+    for node in _nodes(root):
+        if isinstance(node, yaml.MappingNode):
+            entries(node)
+    return sum(counted.values())
+
+
+def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
+    """All nodes, those with aliases once."""
+    import yaml
+
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [part for pair in node.value for part in pair]
 
 
 def _line_of(text: str, mark: yaml.Mark | None) -> str | None:

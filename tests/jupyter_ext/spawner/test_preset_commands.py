@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +15,12 @@ import yaml
 from jupyter_ext import cli
 from jupyter_ext.spawner.sizes import example
 from jupyter_ext.spawner.written_files import without_mark
+from tests.support.machine import scaled
 
 IMAGE = ("--image", "registry.example.com/team/notebook:1.0")
+ROOT = Path(__file__).parents[3]
 COMMANDS = ("profiles", "workspacekind")
+MEMORY = "--memory must be an amount of at least 1Mi as Kubernetes has it, such as 8Gi"
 Run = Callable[..., "Result"]
 
 
@@ -172,9 +178,10 @@ def test_wrong_numbers(run: Run, command: str) -> None:
         (["--title", "J" * 129], "--title must be one line of 2 to 128 characters: "),
         (["--cpu", "two"], "--cpu must be an amount as Kubernetes has it, such as 2 or 500m: 'two'"),
         (["--cpu", "0"], "--cpu must be an amount as Kubernetes has it, such as 2 or 500m: '0'"),
-        (["--memory", "8GB"], "--memory must be an amount as Kubernetes has it, such as 8Gi: '8GB'"),
-        (["--memory", "-8Gi"], "--memory must be an amount as Kubernetes has it, such as 8Gi: '-8Gi'"),
-        (["--memory", "9" * 5000], "--memory must be an amount as Kubernetes has it, such as 8Gi: '9999"),
+        (["--memory", "8GB"], f"{MEMORY}: '8GB'"),
+        (["--memory", "-8Gi"], f"{MEMORY}: '-8Gi'"),
+        (["--memory", "8"], f"{MEMORY}: '8'"),  # bytes
+        (["--memory", "9" * 5000], f"{MEMORY}: '9999"),
     ],
 )
 def test_a_kind_that_v2_would_refuse(run: Run, arguments: list[str], problem: str) -> None:
@@ -250,3 +257,71 @@ def test_help_shows_what_can_be_done(run: Run, command: str) -> None:
         f"kubeflow-bitfusion {command} sizes.yaml --image registry.example.com/team/notebook:1.0"
         in result.output
     )
+
+
+def program(
+    *arguments: str, stdout: int, closed: bool = False, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """A command as a process of its own, whose stdout may be full, or closed as a shell's ``>&-`` does."""
+    start = "sys.stdout = None; " if closed else ""
+    start = f"import sys; {start}from jupyter_ext.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", start, *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=scaled(20),
+        env={"PYTHONPATH": str(ROOT), **variables},
+    )
+
+
+WITH_A_FILE = ["profiles", "sizes.yaml", *IMAGE, "--output", "new.yaml"]
+
+
+@pytest.mark.parametrize("command", [["form", "--example"], ["profiles", "sizes.yaml", *IMAGE], WITH_A_FILE])
+def test_a_full_stdout_is_told_in_one_line(command: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = program(*command, stdout=full.fileno())
+    assert (ended.returncode, ended.stderr) == (1, "kubeflow-bitfusion: stdout: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", [["form", "--example"], ["profiles", "sizes.yaml", *IMAGE]])
+def test_a_closed_stdout_is_told_in_one_line(command: list[str]) -> None:
+    ended = program(*command, stdout=subprocess.DEVNULL, closed=True)
+    assert (ended.returncode, ended.stderr) == (1, "kubeflow-bitfusion: stdout: Bad file descriptor\n")
+
+
+def test_a_reader_that_leaves_early_is_no_mistake() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = program("form", "--example", stdout=writing)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_what_is_redirected_is_utf8_where_the_terminal_has_other_letters() -> None:
+    ended = program("profiles", "sizes.yaml", *IMAGE, stdout=subprocess.PIPE, PYTHONIOENCODING="ascii")
+    assert ended.returncode == 0
+    assert "1 GPU × 50 %" in ended.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("output", ["pipe", "/dev/full", "/dev/null"])
+def test_what_is_no_plain_file_is_neither_waited_for_nor_replaced(
+    run: Run, place: Path, command: str, output: str
+) -> None:
+    os.mkfifo(place / "pipe")
+    before = os.stat(output)
+    result = run(command, "sizes.yaml", *IMAGE, "--output", output, "--force")
+    assert (result.status, result.output) == (1, "")
+    assert result.errors == (
+        f"kubeflow-bitfusion: {output} is no plain file: nothing was written "
+        "(for stdout leave --output out)\n"
+    )
+    assert os.stat(output).st_ino == before.st_ino
+
+
+def test_a_list_that_never_ends_is_too_large(run: Run, place: Path) -> None:
+    (place / "zero.yaml").symlink_to("/dev/zero")
+    result = run("profiles", "zero.yaml", *IMAGE)
+    assert (result.status, result.errors) == (1, "kubeflow-bitfusion: zero.yaml: is larger than 1 MiB\n")

@@ -87,6 +87,7 @@ OTHER = "sizes.yaml, other vendor 1 (line 4)"
 SHARE = "must be a whole number of percent from 1 % to 100 %"
 MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
 LABEL = "must be one line of text, at most 60 characters"
+QUOTES = f"{LABEL}; YAML reads this as something else than text: put it in quotes"
 GPUS = "must be a whole number from 1 to 1024"
 FIELDS = "is no field; fields are label, number, share, memory, default, gpus"
 MAPPING = "must be a mapping with these fields:"
@@ -140,8 +141,8 @@ MISTAKES = {
     ONE + "8: 8": f'{FIRST}: "8" {FIELDS}',
     "sizes:\n- BITFUSION": f'{FIRST}: "BITFUSION" {MAPPING} label, number, share, memory, default, gpus',
     "sizes:\n- share: 50 %": f"{FIRST} has no label",
-    "sizes:\n- label: 8": f'{FIRST}: label "8" {LABEL}',
-    "sizes:\n- label: yes": f'{FIRST}: label "true" {LABEL}',
+    "sizes:\n- label: 8": f'{FIRST}: label "8" {QUOTES}',
+    "sizes:\n- label: yes": f'{FIRST}: label "true" {QUOTES}',
     "sizes:\n- label: ' '": f'{FIRST}: label "" {LABEL}',
     'sizes:\n- label: "a\\nb"': f'{FIRST}: label "a b" {LABEL}',
     "sizes:\n- label: " + "x" * 61: f'{FIRST}: label "{"x" * 59}…" {LABEL}',
@@ -207,6 +208,15 @@ def test_what_is_not_yaml_is_told_with_its_line(text: str, start: str) -> None:
 
 def test_an_alias_that_contains_itself_ends() -> None:
     assert problem("sizes: &a\n- *a").startswith("sizes.yaml, size 1 (line 1): (a list) must be a mapping")
+
+
+def test_mappings_that_are_merged_a_billion_times_are_not_merged() -> None:
+    lines = ["a0: &a0 {x: 1}"] + [
+        f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}" for level in range(1, 10)
+    ]
+    assert problem("\n".join(lines)) == "sizes.yaml: merges mappings (<<) into more than can be read"
+    assert problem("sizes:\n- &a {label: A, share: 50}\n- {<<: *a, label: B, share: 25}") == ""
+    assert problem("sizes:\n- &a {<<: *a, label: A}") == ""
 
 
 def test_a_hundredfold_alias_is_neither_expanded_nor_printed() -> None:

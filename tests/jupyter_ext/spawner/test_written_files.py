@@ -62,6 +62,11 @@ def test_a_write_that_fails_leaves_no_part_behind(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["b", "b.yaml"]
 
 
+def test_a_folder_that_takes_no_files_is_told_by_the_name_that_was_given() -> None:
+    with pytest.raises(OSError, match=r"'/proc/a\.yaml'$"):
+        write_files({"/proc/a.yaml": "a: 1\n"})
+
+
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.yaml").symlink_to("real.yaml")
     write_files({str(tmp_path / "link.yaml"): "a: 1\n"})
