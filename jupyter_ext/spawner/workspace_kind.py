@@ -13,12 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bitfusion_client.decimals import plain_number
-from bitfusion_client.kubernetes_names import (
-    ANNOTATION_MANAGEMENT,
-    GROUP,
-    LABEL_REQUESTED,
-    MANAGEMENT_INJECTION,
-)
+from bitfusion_client.kubernetes_names import GROUP, LABEL_REQUESTED
 from bitfusion_client.quantities import format_mib
 from bitfusion_client.request import GpuRequest
 from jupyter_ext.spawner.presets import NUMBERS, WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets
@@ -107,12 +102,12 @@ def preset_name(preset: Preset) -> str:
 
 
 def _pod_template() -> Object:
-    """What all pods of the kind have, as the Pod Security standard *restricted* wants it."""
+    """What all pods of the kind have, as the Pod Security standard *restricted* wants it.
+
+    No annotation: it would stand on pods without GPUs, too, which would then wait for the injector.
+    """
     return {
-        "podMetadata": {
-            "labels": {LABEL_REQUESTED: "true"},
-            "annotations": {ANNOTATION_MANAGEMENT: MANAGEMENT_INJECTION},
-        },
+        "podMetadata": {"labels": {LABEL_REQUESTED: "true"}},
         "activityProbe": {"jupyter": {"lastActivity": True, "portId": PORT_ID}},
         "volumeMounts": {"home": HOME},
         "ports": [

@@ -17,8 +17,11 @@ from jupyter_ext.spawner.yaml_document import parse_document
 from tests.bitfusion_device_plugin.injector.pods import inject
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
+from tests.cluster.notebooks import PROFILE
 from tests.jupyter_ext.spawner.hub_pods import spawned
 from tests.jupyter_ext.spawner.workspaces import KINDS, notebooks_v2, workspace_pod
+from tests.manifests.installed import installed, kubeflow_namespace
+from tests.support.waiting import wait_until
 
 IMAGE = "registry.example.com/team/notebook:1.0"
 SIZES = parse_sizes(parse_document(example(), "sizes.yaml"))
@@ -130,3 +133,18 @@ def test_the_pod_of_jupyterhub_is_let_in_where_restricted_is_enforced(
     ]
     for pod in spawned(configuration, choices, tmp_path)["pods"]:
         taken(cluster, namespace, pod)
+
+
+def test_a_workspace_without_gpus_starts_while_the_injector_is_away(cluster: Cluster) -> None:
+    with kubeflow_namespace(cluster), installed(cluster, "kubeflow"):
+        pods = f"/api/v1/namespaces/{cluster.new_namespace(PROFILE, 'workspaces')}/pods"
+
+        def refused() -> bool:
+            try:
+                cluster.client.create(pods, workspace_pod(KIND, "gpu-50-x1"), dryRun="All")
+            except Refused as error:
+                return "pods.bitfusion.io" in error.message
+            return False
+
+        wait_until(refused, "the API server asks the injector, which is away", 20)
+        cluster.client.create(pods, workspace_pod(KIND, "no-gpu"), dryRun="All")

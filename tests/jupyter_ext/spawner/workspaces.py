@@ -75,7 +75,7 @@ def workspace_pod(
         "kind": "Pod",
         "metadata": {
             "name": f"{stateful_set}-0",
-            "annotations": {**template["podMetadata"]["annotations"], **(annotations or {})},
+            "annotations": {**template["podMetadata"].get("annotations", {}), **(annotations or {})},
             "labels": {
                 **template["podMetadata"]["labels"],
                 "notebooks.kubeflow.org/workspace-name": workspace,
