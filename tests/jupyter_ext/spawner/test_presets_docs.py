@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from jupyter_ext.spawner.yaml_document import parse_document
 from tests.cluster.cluster import Cluster
 from tests.jupyter_ext.spawner.doc_shell import ROOT, put_commands, run
 from tests.jupyter_ext.spawner.workspaces import KINDS, notebooks_v2
-from tests.manifests.built import POD_WEBHOOKS, build, one
+from tests.manifests.built import CONTROLLER, POD_WEBHOOKS, WEBHOOKS, build, one
 from tests.support.waiting import wait_until
 
 PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8")
@@ -56,7 +57,7 @@ def shell(tmp_path: Path, cluster: Cluster) -> Path:
 
 
 def test_the_hubs_namespace_is_one_that_the_injector_is_asked_about(shell: Path, cluster: Cluster) -> None:
-    profiles, opt_in = blocks(HUB, "sh")
+    profiles, opt_in, _ = blocks(HUB, "sh")
     run(shell, profiles)
     assert yaml.safe_load((shell / "profiles.yaml").read_text())["singleuser"]["profileList"]
     (webhook,) = one(build(cluster, "kubeflow"), "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
@@ -75,6 +76,35 @@ def test_the_hubs_namespace_is_one_that_the_injector_is_asked_about(shell: Path,
         cluster.client.delete(NAMESPACE)
 
 
+def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Path, cluster: Cluster) -> None:
+    """Of what is written, for what is applied needs images."""
+    *_, leave_out = blocks(HUB, "sh")
+    guide = (ROOT / "docs/kubeflow.md").read_text(encoding="utf-8")
+    _, _, step = guide.partition("\n### 3. Controller, injector and identity\n")
+    run(shell, "REGISTRY=registry.example.com/team\n" + blocks(step, "sh")[0])
+    before = {_name(item) for item in built(shell, cluster)}
+    run(shell, leave_out.replace("kubectl apply -k my-bitfusion\n", ""))
+    objects = built(shell, cluster)
+    after = {_name(item) for item in objects}
+    gone = {("Deployment", CONTROLLER), ("MutatingWebhookConfiguration", WEBHOOKS)}
+    roles = {name for name in before if name[0] == "ClusterRole" and name not in after}
+    assert before - after - roles == gone
+    assert all(rules.startswith("kubeflow-bitfusion-") for _, rules in roles)  # of Kubeflow's own roles
+    namespaced = [item for item in objects if "namespace" in item["metadata"]]
+    assert {item["metadata"]["namespace"] for item in namespaced} == {"bitfusion-system"}
+    (clients,) = [item for item in objects if _name(item) == ("ConfigMap", "bitfusion-clients")]
+    assert "registry.example.com/team/client" in clients["data"]["clients.yaml"]
+
+
+def built(shell: Path, cluster: Cluster) -> list[dict[str, Any]]:
+    """The objects of the guide's folder as kubectl makes them."""
+    return [item for item in yaml.safe_load_all(run(shell, "kubectl kustomize my-bitfusion").stdout) if item]
+
+
+def _name(item: dict[str, Any]) -> tuple[str, str]:
+    return item["kind"], item["metadata"]["name"]
+
+
 def test_the_kind_is_applied_as_on_the_page(shell: Path, cluster: Cluster) -> None:
     (commands,) = blocks(V2, "sh")
     with notebooks_v2(cluster):
@@ -85,3 +115,19 @@ def test_the_kind_is_applied_as_on_the_page(shell: Path, cluster: Cluster) -> No
             "limits": {"bitfusion.io/gpu-50": "1"},
             "requests": {"cpu": "2", "memory": "8Gi"},
         }
+
+
+def test_what_was_added_to_a_kind_stays_when_it_is_applied_again(shell: Path, cluster: Cluster) -> None:
+    (commands,) = blocks(V2, "sh")
+    image = {"image": "team/other:1.0", "ports": [{"id": "jupyterlab", "port": 8888}]}
+    added = {"id": "other", "spawner": {"displayName": "other"}, "spec": image}
+    path = "/spec/podTemplate/options/imageConfig/values/-"
+    with notebooks_v2(cluster):
+        run(shell, commands)
+        cluster.client.patch(f"{KINDS}/jupyterlab-bitfusion", [{"op": "add", "path": path, "value": added}])
+        (shell / "sizes.yaml").write_text("sizes:\n- {label: B 10 %, share: 10 %}\n", encoding="utf-8")
+        run(shell, commands)
+        options = cluster.client.get(f"{KINDS}/jupyterlab-bitfusion")["spec"]["podTemplate"]["options"]
+        assert [value["id"] for value in options["imageConfig"]["values"]] == ["notebook:1.0", "other"]
+        configs = [value["id"] for value in options["podConfig"]["values"]]
+        assert configs == ["no-gpu", "gpu-10-x1", "gpu-10-x2"]
