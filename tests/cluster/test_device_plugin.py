@@ -56,11 +56,16 @@ def test_it_waits_for_its_token_and_follows_its_pool(
     wait_until(lambda: 'secret "bitfusion-client" not found' in told(), told, 60)
     assert "ContainerCreating" in cluster.kubectl("-n", DEVICE_PLUGIN, "get", "pods")
 
+    secret = ("create", "secret", "generic", "bitfusion-client")
+    cluster.kubectl("-n", DEVICE_PLUGIN, *secret, "--from-literal=token=its-file-has-another-name")
+    wait_until(lambda: "references non-existent secret key: servers.conf" in told(), told, 120)
+    assert units.allocatable(cluster.client, node.name) == 0  # not those of a pool of the client's own
+    cluster.kubectl("-n", DEVICE_PLUGIN, "delete", "secret", "bitfusion-client")
+
     files = tmp_path / "token"
     limits = ("--gpus", "1", "--share", "0.01", "--leases", "1")
     pool.ask("token", "create", "nodes", *limits, "--files", str(files), "--server", pool.address)
-    secret = ("create", "secret", "generic", "bitfusion-client", f"--from-file={files}")
-    cluster.kubectl("-n", DEVICE_PLUGIN, *secret)
+    cluster.kubectl("-n", DEVICE_PLUGIN, *secret, f"--from-file={files}")
     units.wait_for(cluster.client, node.name, UNITS)
     rollout = ("rollout", "status", "daemonset/bitfusion-device-plugin", "--timeout=60s")
     cluster.kubectl("-n", DEVICE_PLUGIN, *rollout, limit_s=90)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from bitfusion_client.pod_contract import (
+    CA_KEY,
     CLIENT_FOLDER,
     IDENTITY_PATH,
     IDENTITY_SECRET,
@@ -22,6 +23,8 @@ from bitfusion_client.pod_contract import (
     PACKAGES_CONTAINER,
     PACKAGES_FOLDER,
     PACKAGES_IN_IMAGE,
+    SERVERS_KEY,
+    TOKEN_KEY,
     VMWARE,
     VMWARE_TLS_PATH,
     VOLUME_PATH,
@@ -222,8 +225,9 @@ def test_arguments_are_options_of_the_program(built: Built, name: str) -> None:
 def test_its_client_finds_its_files_and_writes_where_it_may(built: Built, name: str) -> None:
     spec, container = pod(built[name])["spec"], plugin(built[name])
     (secret,) = (each for each in spec["volumes"] if "secret" in each)
-    # Not optional: a stand-in without files would compute with a pool of its own.
-    assert secret["secret"] == {"secretName": IDENTITY_SECRET, "defaultMode": 0o400}
+    # Neither it nor a key is optional: a stand-in without files would compute with a pool of its own.
+    files = [{"key": key, "path": key} for key in (SERVERS_KEY, TOKEN_KEY, CA_KEY)]
+    assert secret["secret"] == {"secretName": IDENTITY_SECRET, "defaultMode": 0o400, "items": files}
     places = {path for path, mount in mounts(container).items() if mount["name"] == secret["name"]}
     with_vmware = {IDENTITY_PATH, VMWARE_TLS_PATH}
     assert places == (with_vmware if name in ("vmware", "both") else {SYSTEM_FOLDER})

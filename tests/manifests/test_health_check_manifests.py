@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from bitfusion_client.pod_contract import (
+    CA_KEY,
     CLIENT_FOLDER,
     IDENTITY_PATH,
     IDENTITY_SECRET,
@@ -22,6 +23,8 @@ from bitfusion_client.pod_contract import (
     PACKAGES_CONTAINER,
     PACKAGES_FOLDER,
     PACKAGES_IN_IMAGE,
+    SERVERS_KEY,
+    TOKEN_KEY,
     VMWARE,
     VMWARE_TLS_PATH,
     VOLUME_PATH,
@@ -88,8 +91,9 @@ def test_its_client_finds_its_files(built: dict[str, Objects], client: str) -> N
     spec = template(built[client])["spec"]
     (container,) = spec["containers"]
     (secret,) = (volume for volume in spec["volumes"] if "secret" in volume)
-    # Not optional: a stand-in without files would check a pool of its own.
-    assert secret["secret"] == {"secretName": IDENTITY_SECRET, "defaultMode": 0o440}
+    # Neither it nor a key is optional: a stand-in without files would check a pool of its own.
+    files = [{"key": key, "path": key} for key in (SERVERS_KEY, TOKEN_KEY, CA_KEY)]
+    assert secret["secret"] == {"secretName": IDENTITY_SECRET, "defaultMode": 0o440, "items": files}
     places = {path for path, mount in mounts(container).items() if mount["name"] == secret["name"]}
     assert places == ({IDENTITY_PATH, VMWARE_TLS_PATH} if client == WITH_VMWARE else {SYSTEM_FOLDER})
     assert all(mounts(container)[path]["readOnly"] for path in places)
