@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import socket
@@ -35,7 +36,8 @@ class OwnSocket:
             self.path = running[0]
             return
         unused = [path for path in self._candidates if path not in left]
-        self.path = (unused or self._candidates)[0]
+        replaceable = [path for path in left if not _is_folder(path)]
+        self.path = (unused or replaceable or self._candidates)[0]
         for path in left:
             if path != self.path:
                 _unlink(path)
@@ -49,6 +51,14 @@ class OwnSocket:
         """A new name to bind; the kubelet's plugin watcher ignores names that begin with a dot."""
         # not the process id: it is 1 in every container
         return self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+
+    def check(self, hidden: Path) -> None:
+        """Raise OSError where no socket can be bound there or shown: gRPC's words do not say why."""
+        if _is_folder(self.path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(self.path))
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.bind(os.fspath(hidden))
+        hidden.unlink()
 
     def show(self, hidden: Path) -> None:
         """Put what was bound there in its place. Raises OSError."""
@@ -75,6 +85,11 @@ def _unlink(path: Path) -> None:
         path.unlink()
     except OSError:
         pass
+
+
+def _is_folder(path: Path) -> bool:
+    """Which no socket can replace; a link to one it can."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def _is_dead(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -106,7 +107,7 @@ class PluginServer:
         if len(os.fsencode(hidden)) > LONGEST_SOCKET_PATH:
             raise CannotStart(
                 f"No socket can be made in {self._registration.folder}: its path {hidden} has "
-                f"{len(os.fsencode(hidden))} bytes, and at most {LONGEST_SOCKET_PATH} are possible",
+                f"{len(os.fsencode(hidden))} bytes, and at most {LONGEST_SOCKET_PATH} are possible.",
                 "mount the kubelet's folder at a shorter path.",
             )
         server = grpc.aio.server(
@@ -114,6 +115,7 @@ class PluginServer:
         )
         server.add_generic_rpc_handlers((self._service.handler(), *self._registration.handlers()))
         try:
+            self._socket.check(hidden)
             server.add_insecure_port(f"unix:{hidden}")
             await server.start()
             self._server = server
@@ -121,13 +123,21 @@ class PluginServer:
         except (OSError, RuntimeError) as error:
             if self._server is None:
                 await server.stop(None)
-            raise CannotStart(
-                f"No socket can be made in {self._registration.folder}: {_reason(error)}",
-                "mount the kubelet's folder there, writable for this user, or name another one.",
-            ) from None
+            raise self._no_socket(error) from None
         self.stands_by = False
         self._shown_at = time.monotonic()
         await self._registration.announce(self._socket.path)
+
+    def _no_socket(self, error: Exception) -> CannotStart:
+        what = f"No socket can be made in {self._registration.folder}"
+        if isinstance(error, IsADirectoryError):
+            return CannotStart(f"{what}: {self._socket.path} is a folder.", "remove it.")
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return CannotStart(f"{what}: {_reason(error)}.", "make room on the node's disk.")
+        return CannotStart(
+            f"{what}: {_reason(error)}.",
+            "mount the kubelet's folder there, writable for this user, or name another one.",
+        )
 
     async def _another_serves(self) -> bool:
         for path in self._socket.others():

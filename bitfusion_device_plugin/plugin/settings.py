@@ -63,6 +63,12 @@ def _count(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+def _folder(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError("must be the absolute path of a folder")
+    return text
+
+
 TABLE = SettingsTable(
     "BITFUSION_DEVICE_PLUGIN_",
     (POOL, KUBELET, MONITORING),
@@ -139,14 +145,14 @@ TABLE = SettingsTable(
             "plugins_registry",
             "FOLDER",
             "of the kubelet's plugin watcher. Default: /var/lib/kubelet/plugins_registry",
-            parse_text,
+            _folder,
         ),
         Setting(
             KUBELET,
             "device_plugins",
             "FOLDER",
             "of the kubelet's registration socket. Default: /var/lib/kubelet/device-plugins",
-            parse_text,
+            _folder,
         ),
         *monitoring_rows(9090),
     ),

@@ -76,7 +76,7 @@ def test_what_ends_the_controller_is_one_line_and_its_exit_status(
         next_step = "do it better."
 
     for error, status, told in (
-        (Trouble("this", "that"), 1, "No good. Asked for: this Answer: that What to do: do it better."),
+        (Trouble("this", "that"), 1, "No good. Asked for: this. Answer: that. What to do: do it better."),
         (WrongSetting("--images", "f", "is no YAML"), 2, 'Wrong setting --images="f": is no YAML'),
     ):
 

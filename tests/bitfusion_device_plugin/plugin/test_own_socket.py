@@ -63,6 +63,7 @@ def folder() -> Iterator[Folder]:
         ("hangs", "", ONE, {ONE}),
         ("file", "", TWO, set()),
         ("folder", "", TWO, {ONE}),
+        ("folder", "dead", TWO, {ONE, TWO}),
         ("link to nothing", "", TWO, set()),
     ],
 )
@@ -75,6 +76,25 @@ def test_the_name_of_one_that_runs_is_taken_over_else_another_than_that_of_a_dea
     own.choose()
     assert own.path.name == chosen
     assert {path.name for path in folder.path.iterdir()} == left
+
+
+@pytest.mark.parametrize(
+    ("own_name", "lies_there", "error"),
+    [(ONE, "folder", IsADirectoryError), ("none/one.sock", "", FileNotFoundError)],
+)
+def test_where_no_socket_can_be_is_known_with_its_reason_before_grpc_tries(
+    folder: Folder, own_name: str, lies_there: str, error: type[OSError]
+) -> None:
+    folder.put(ONE, lies_there)
+    own = OwnSocket(folder.path, (own_name, TWO))
+    with pytest.raises(error):
+        own.check(own.hidden_path())
+
+
+def test_the_trial_of_a_name_leaves_nothing(folder: Folder) -> None:
+    own = OwnSocket(folder.path, (ONE, TWO))
+    own.check(own.hidden_path())
+    assert not list(folder.path.iterdir())
 
 
 def test_others_are_all_but_the_one_that_was_shown(folder: Folder) -> None:

@@ -174,7 +174,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_told_in_one_line(start: Start, 
     last = plugin.log.read_text().splitlines()[-1]
     told = f"bitfusion-device-plugin: No socket can be made in {long}: its path {long}/.{SOCKET}."
     assert last.startswith(told)
-    assert "bytes, and at most 107 are possible" in last
+    assert "bytes, and at most 107 are possible. What to do: " in last
     assert "mount the kubelet's folder at a shorter path" in last
 
 
@@ -324,8 +324,23 @@ def test_a_folder_that_is_missing_is_told_in_one_line(start: Start, folder: Path
     plugin = start([f"--plugins-registry={folder}/none"])
     assert plugin.process.wait(30) == 1
     last = plugin.log.read_text().splitlines()[-1]
-    assert last.startswith(f"bitfusion-device-plugin: No socket can be made in {folder}/none: ")
-    assert "mount the kubelet's folder there" in last
+    assert last == (
+        f"bitfusion-device-plugin: No socket can be made in {folder}/none: No such file or directory. "
+        "What to do: mount the kubelet's folder there, writable for this user, or name another one."
+    )
+    others = [line for line in plugin.log.read_text().splitlines()[:-1] if not line.startswith("{")]
+    assert not others  # nothing of gRPC's own
+
+
+def test_folders_at_both_names_are_told_in_one_line(start: Start, folder: Path) -> None:
+    for name in SOCKET_NAMES:
+        (folder / name).mkdir()
+    plugin = start()
+    assert plugin.process.wait(scaled(30)) == 1
+    assert plugin.log.read_text().splitlines()[-1] == (
+        f"bitfusion-device-plugin: No socket can be made in {folder}: {folder / SOCKET} is a folder. What to "
+        "do: remove it."
+    )
 
 
 def test_a_folder_that_vanishes_ends_it_so_that_its_container_starts_anew(start: Start, folder: Path) -> None:
@@ -372,7 +387,7 @@ def test_a_client_that_is_missing_is_told_in_one_line(start: Start, tmp_path: Pa
     assert plugin.process.wait(30) == 1
     last = plugin.log.read_text().splitlines()[-1]
     assert last.startswith("bitfusion-device-plugin: ")
-    assert f"{tmp_path}/nothing" in last
+    assert f"looked at {tmp_path}/nothing. What to do: correct the path" in last
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(start: Start) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from bitfusion_device_plugin.plugin.own_socket import OwnSocket
 from bitfusion_device_plugin.plugin.plugin_server import PluginServer
 from bitfusion_device_plugin.plugin.registration import SOCKET_NAMES, WatcherRegistration
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits
+from notebook_controller_patch.cannot_start import CannotStart
 from tests.support.machine import scaled
 
 
@@ -58,3 +61,15 @@ def test_of_two_that_took_a_name_each_one_is_left(monkeypatch: pytest.MonkeyPatc
     with tempfile.TemporaryDirectory(prefix="bft-", dir="/tmp") as folder:
         asyncio.run(both(Path(folder)))
         assert not list(Path(folder).glob("*.sock"))
+
+
+def test_a_full_disk_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(self: OwnSocket, hidden: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(hidden))
+
+    monkeypatch.setattr(OwnSocket, "check", full)
+    monkeypatch.setattr("bitfusion_device_plugin.plugin.plugin_server.LONGEST_SOCKET_PATH", 4096)
+    with pytest.raises(CannotStart) as told:
+        asyncio.run(_server(tmp_path).run())
+    assert told.value.headline == f"No socket can be made in {tmp_path}: No space left on device."
+    assert told.value.next_step == "make room on the node's disk."

@@ -33,6 +33,8 @@ def test_the_environment_counts_where_no_option_is_given() -> None:
         ({"probe_every": "15s"}, "must be seconds from 0.1 to 3600"),
         ({"probe_limit": "0"}, "must be seconds from 0.1 to 300"),
         ({"unhealthy_after": "0"}, "must be a whole number from 1 to 100"),
+        ({"plugins_registry": ""}, "must be the absolute path of a folder"),
+        ({"device_plugins": "device-plugins"}, "must be the absolute path of a folder"),
         ({"registration": "both"}, "must be one of watcher, classic"),
         ({"monitoring_port": "66000"}, "must be a port"),
     ],
