@@ -34,12 +34,13 @@ def exposed() -> str:
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
 def test_an_alert_asks_for_what_there_is(exposed: str, rule: dict[str, Any]) -> None:
-    (found,) = METRIC.findall(rule["expr"])
-    name, label, value = found
-    samples = [line for line in exposed.splitlines() if re.match(rf"{name}[ {{]", line)]
-    assert samples, f"no sample is called {name}"
-    if label:
-        assert any(f'{label}="{value}"' in line for line in samples)
+    found = METRIC.findall(rule["expr"])
+    assert found
+    for name, label, value in found:
+        samples = [line for line in exposed.splitlines() if re.match(rf"{name}[ {{]", line)]
+        assert samples, f"no sample is called {name}"
+        if label:
+            assert any(f'{label}="{value}"' in line for line in samples)
     for shown in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
         assert shown == "pod" or any(f'{shown}="' in line for line in samples)
 
