@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         files = {options.output: config if config is not None else hook or ""}
     talk = deliver(files, options.force)
     if sizes is not None and form is not None:
-        print("\n" + "\n".join(summary(sizes, form)), file=talk)
+        print("\n" + "\n".join([*summary(sizes, form), *sizes.advice()]), file=talk)
     return 0
 
 

@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     profiles = profile_list(sizes, options.image, options.numbers, options.any_number)
     write = hub_configuration if options.python else helm_values
     talk = deliver({options.output: write(profiles, sizes.source)}, options.force)
-    print("\n" + "\n".join(summary(presets(sizes, options.numbers), options.any_number)), file=talk)
+    told = [*summary(presets(sizes, options.numbers), options.any_number), *sizes.advice()]
+    print("\n" + "\n".join(told), file=talk)
     return 0
 
 

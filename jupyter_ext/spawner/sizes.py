@@ -25,6 +25,11 @@ SIZE_FIELDS = ("label", "number", "share", "memory", "default", "gpus")
 VENDOR_FIELDS = ("label", "key")
 FILE_FIELDS = ("sizes", "other_vendors")
 
+NEEDS_GPU_MEMORY = (
+    "Sizes by memory need the injector's option --gpu-memory, what a GPU of the pool has: without it their "
+    "pods are refused."
+)
+
 ALLOWED_LABEL = f"must be one line of text, at most {LONGEST_LABEL} characters"
 IN_QUOTES = "; YAML reads this as something else than text: put it in quotes"
 ALLOWED_SHARE = "must be a whole number of percent from 1 % to 100 %"
@@ -89,6 +94,11 @@ class SizeList:
     def default(self) -> Size | None:
         """The size that is preselected."""
         return next((size for size in self.sizes if size.default), None)
+
+    def advice(self) -> list[str]:
+        """Lines about what has to be set elsewhere for all sizes to be had."""
+        by_memory = any(size.request.memory_mib is not None for size in self.sizes)
+        return ["", NEEDS_GPU_MEMORY] if by_memory else []
 
 
 def example() -> str:

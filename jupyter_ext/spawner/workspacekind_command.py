@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     title = options.title.strip()
     kind = workspace_kind(sizes, options.image, options.numbers, options.name, title, requests)
     talk = deliver({options.output: kind_text(kind, sizes.source)}, options.force)
-    print("\n" + "\n".join(summary(presets(sizes, options.numbers))), file=talk)
+    told = [*summary(presets(sizes, options.numbers)), *sizes.advice()]
+    print("\n" + "\n".join(told), file=talk)
     return 0
 
 

@@ -19,6 +19,10 @@ from tests.support.machine import scaled
 
 IMAGE = ("--image", "registry.example.com/team/notebook:1.0")
 ROOT = Path(__file__).parents[3]
+NEEDS_GPU_MEMORY = (
+    "Sizes by memory need the injector's option --gpu-memory, what a GPU of the pool has: without it their "
+    "pods are refused."
+)
 COMMANDS = ("profiles", "workspacekind")
 MEMORY = "--memory must be an amount of at least 1Mi as Kubernetes has it, such as 8Gi"
 Run = Callable[..., "Result"]
@@ -71,6 +75,8 @@ def test_profiles_are_printed_and_below_them_what_users_see(run: Run) -> None:
         "  BITFUSION 50 %    1, 2, 4, 8   bitfusion.io/gpu-50             1 GPU × 50 %",
         "  BITFUSION 25 %    1, 2, 4, 8   bitfusion.io/gpu-25             1 GPU × 25 %",
         "  BITFUSION 8 GiB   1, 2, 4, 8   bitfusion.io/gpu-8gib           1 GPU × 8192 MiB",
+        "",
+        NEEDS_GPU_MEMORY,
     ]
 
 
@@ -325,3 +331,12 @@ def test_a_list_that_never_ends_is_too_large(run: Run, place: Path) -> None:
     (place / "zero.yaml").symlink_to("/dev/zero")
     result = run("profiles", "zero.yaml", *IMAGE)
     assert (result.status, result.errors) == (1, "kubeflow-bitfusion: zero.yaml: is larger than 1 MiB\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("size", "told"), [("share: 50", False), ("memory: 8Gi", True)])
+def test_what_sizes_by_memory_need_is_told_with_them(
+    run: Run, place: Path, command: str, size: str, told: bool
+) -> None:
+    (place / "sizes.yaml").write_text(f"sizes:\n- label: B\n  {size}\n", encoding="utf-8")
+    assert (run(command, "sizes.yaml", *IMAGE).errors.splitlines()[-1] == NEEDS_GPU_MEMORY) == told

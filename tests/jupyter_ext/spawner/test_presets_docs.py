@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bitfusion_device_plugin.injector_process.settings import read_settings
 from jupyter_ext.spawner import profiles_command, workspacekind_command
 from jupyter_ext.spawner.presets import presets
 from jupyter_ext.spawner.sizes import example, parse_sizes
@@ -16,7 +17,7 @@ from jupyter_ext.spawner.yaml_document import parse_document
 from tests.cluster.cluster import Cluster
 from tests.jupyter_ext.spawner.doc_shell import ROOT, put_commands, run
 from tests.jupyter_ext.spawner.workspaces import KINDS, notebooks_v2
-from tests.manifests.built import CONTROLLER, POD_WEBHOOKS, WEBHOOKS, build, one
+from tests.manifests.built import CONTROLLER, INJECTOR, POD_WEBHOOKS, WEBHOOKS, build, one, pod_template
 from tests.support.waiting import wait_until
 
 PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8")
@@ -76,15 +77,13 @@ def test_the_hubs_namespace_is_one_that_the_injector_is_asked_about(shell: Path,
         cluster.client.delete(NAMESPACE)
 
 
-def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Path, cluster: Cluster) -> None:
+def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Path) -> None:
     """Of what is written, for what is applied needs images."""
     *_, leave_out = blocks(HUB, "sh")
-    guide = (ROOT / "docs/kubeflow.md").read_text(encoding="utf-8")
-    _, _, step = guide.partition("\n### 3. Controller, injector and identity\n")
-    run(shell, "REGISTRY=registry.example.com/team\n" + blocks(step, "sh")[0])
-    before = {_name(item) for item in built(shell, cluster)}
+    write_the_guides_folder(shell)
+    before = {_name(item) for item in built(shell)}
     run(shell, leave_out.replace("kubectl apply -k my-bitfusion\n", ""))
-    objects = built(shell, cluster)
+    objects = built(shell)
     after = {_name(item) for item in objects}
     gone = {("Deployment", CONTROLLER), ("MutatingWebhookConfiguration", WEBHOOKS)}
     roles = {name for name in before if name[0] == "ClusterRole" and name not in after}
@@ -96,7 +95,27 @@ def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Pa
     assert "registry.example.com/team/client" in clients["data"]["clients.yaml"]
 
 
-def built(shell: Path, cluster: Cluster) -> list[dict[str, Any]]:
+def test_the_injector_is_told_how_much_memory_a_gpu_has_as_the_guide_says(shell: Path) -> None:
+    write_the_guides_folder(shell)
+    (patch,) = [block for block in blocks(section("The injector"), "yaml") if "--gpu-memory" in block]
+    with open(shell / "my-bitfusion" / "kustomization.yaml", "a", encoding="utf-8") as file:
+        file.write(patch)
+    arguments = pod_template(built(shell), INJECTOR)["spec"]["containers"][0]["args"]
+    (memory,) = [text.partition("=")[2] for text in arguments if text.startswith("--gpu-memory=")]
+    assert read_settings({"gpu_memory": memory, "namespace": "kubeflow"}, {}).gpu_memory == 16160
+
+
+def section(heading: str) -> str:
+    _, _, text = (ROOT / "docs/kubeflow.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")
+    return text
+
+
+def write_the_guides_folder(shell: Path) -> None:
+    step = blocks(section("3. Controller, injector and identity"), "sh")[0]
+    run(shell, f"REGISTRY=registry.example.com/team\n{step}")
+
+
+def built(shell: Path) -> list[dict[str, Any]]:
     """The objects of the guide's folder as kubectl makes them."""
     return [item for item in yaml.safe_load_all(run(shell, "kubectl kustomize my-bitfusion").stdout) if item]
 
