@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 (it could not be done), 2 (wrongly asked)."""
+    _write_utf8(sys.stdout)
     arguments = _parser().parse_args(argv)
     try:
-        _write_utf8(sys.stdout)
         status: int = arguments.command(arguments)
         if getattr(sys, "stdout", None) is not None:
             sys.stdout.flush()

@@ -309,6 +309,9 @@ def test_what_is_redirected_is_utf8_where_the_terminal_has_other_letters() -> No
     ended = program("profiles", "sizes.yaml", *IMAGE, stdout=subprocess.PIPE, PYTHONIOENCODING="ascii")
     assert ended.returncode == 0
     assert "1 GPU × 50 %" in ended.stdout
+    ended = program("profiles", "--help", stdout=subprocess.PIPE, PYTHONIOENCODING="ascii")
+    assert ended.returncode == 0
+    assert "--numbers N,N…" in ended.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
