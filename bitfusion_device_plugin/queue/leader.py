@@ -90,7 +90,9 @@ class QueueLeader:
             self._show(pods, pool, decide(pods, 0))
             return LATER_S
         self._pending.settle(pods)
-        known = Knowledge(self._pending.reserved(), self._stuck.look(pods, now), self._pending.refused(now))
+        # While the pool is away no node takes any of them: what that lasts is not held against them later.
+        stuck = self._stuck.look(pods if pool else (), now)
+        known = Knowledge(self._pending.reserved(), stuck, self._pending.refused(now))
         decision = decide(pods, pool, known)
         shown.stuck.set(len(known.stuck))
         self._show(pods, pool, decision)

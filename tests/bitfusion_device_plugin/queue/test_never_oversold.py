@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
+from bitfusion_device_plugin.queue.pool_units import NodeUnits
 from tests.bitfusion_device_plugin.queue.pods import GATE, raw_pod, scheduled
 from tests.bitfusion_device_plugin.queue.world import ENDS, KILLED_LATE, LATE, LOST, OK, Replica, World
 
@@ -293,3 +294,29 @@ def test_a_pod_no_node_takes_goes_to_the_end_and_the_others_have_their_turn() ->
     replica.step()
     assert [pod.name for pod in world.seen(LIFTED)] == ["q"]
     assert [pod.name for pod in world.seen(GATED)] == ["p"]
+
+
+def test_a_pod_without_a_node_keeps_its_turn_when_a_pool_that_was_away_for_long_is_back() -> None:
+    world = World()
+    world.put(raw_pod("p", 100))
+    world.put(raw_pod("q", 100, created=1))
+    replica = Replica(world)
+    replica.step()
+    raw = world.pods["a", "p"]
+    raw["status"]["conditions"] = [
+        one for one in raw["status"]["conditions"] if one["type"] != "PodScheduled"
+    ] + [scheduled("Unschedulable", "0/1 nodes are available: 1 Insufficient bitfusion.io/gpu")]
+    world.put(raw)
+    replica.deliver()
+    replica.nodes.remove(("", "n"))
+    replica.step()
+    world.now += 3600
+    replica.step()
+    replica.nodes.put(NodeUnits("n", world.pool))
+    replica.step()  # before the scheduler has looked again
+    world.now += 299
+    replica.step()
+    assert "delete" not in world.requests
+    world.now += 1
+    replica.step()
+    assert "delete" in world.requests
