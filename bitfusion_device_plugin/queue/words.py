@@ -40,8 +40,8 @@ def too_large(units: int, pool: int) -> Words:
     """It can never be placed with the pool as it is."""
     return Words(
         names.TOO_LARGE,
-        f"Asks for {_units(units)}, and {POOL} has {pool} in all: choose a smaller size, or wait until the "
-        "pool has grown. Others do not wait for it.",
+        f"Asks for {_units(units)}, and {POOL} has {pool} in all: stop it and choose a smaller size, or wait "
+        "until the pool has grown. Others do not wait for it.",
     )
 
 
@@ -81,12 +81,13 @@ def sent_back(units: int, refusal: str) -> Words:
 
 
 def holds_up(units: int, refusal: str) -> Words:
-    """No node takes it, others wait, and nothing would make it anew."""
+    """No node takes it, others wait, and it is not deleted: see `pod_states.REMADE_KINDS`."""
     said = one_line(refusal, _LONGEST)
     return Words(
         names.HOLDS_UP,
-        f"No node can take it, and others wait for its {_units(units)} of {POOL}. Nothing would make it "
-        f"anew, so it is not deleted: delete it, or make room for it. The scheduler says: {said}",
+        f"No node can take it, and others wait for its {_units(units)} of {POOL}. It is not deleted, "
+        "as nothing might make it anew, or a Job count it as failed: delete it, or make room for it. The "
+        f"scheduler says: {said}",
     )
 
 

@@ -100,8 +100,8 @@ def test_a_pod_at_the_gate_without_units_is_let_go_even_if_the_pool_is_away() ->
             pod("p", 101),
             Knowledge(),
             "LargerThanPool",
-            "Asks for 101 units, and the Bitfusion pool has 100 in all: choose a smaller size, or wait until "
-            "the pool has grown. Others do not wait for it.",
+            "Asks for 101 units, and the Bitfusion pool has 100 in all: stop it and choose a smaller size, "
+            "or wait until the pool has grown. Others do not wait for it.",
         ),
         (
             pod("p", other_gates=("a", "b", "…")),

@@ -235,8 +235,9 @@ def test_who_holds_up_others_is_told_again_after_half_an_hour(room: Room) -> Non
     assert room.api.count(POST) == 2
     (event,) = room.events()
     assert event["message"] == (
-        "No node can take it, and others wait for its 50 units of the Bitfusion pool. Nothing would make it "
-        "anew, so it is not deleted: delete it, or make room for it. The scheduler says: cpu"
+        "No node can take it, and others wait for its 50 units of the Bitfusion pool. It is not deleted, "
+        "as nothing might make it anew, or a Job count it as failed: delete it, or make room for it. The "
+        "scheduler says: cpu"
     )
 
 

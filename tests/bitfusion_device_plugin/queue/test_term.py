@@ -279,7 +279,7 @@ def test_a_pod_that_nothing_would_make_anew_is_not_deleted_and_its_owner_is_told
     room.make(raw_pod("q", 60, created=1))
     wait_until(lambda: "BitfusionHoldsUpOthers" in room.events(), limit_s=20)
     told = room.events()["BitfusionHoldsUpOthers"]["message"]
-    assert "Nothing would make it anew, so it is not deleted: delete it, or make room for it." in told
+    assert "It is not deleted, as nothing might make it anew, or a Job count it as failed: delete it" in told
     assert room.lifted() == ["p"]
     room.api.remove(PODS, "a", "p")  # as the message says
     room.until_lifted("q")
