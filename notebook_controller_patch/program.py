@@ -78,8 +78,8 @@ class Program(Generic[S]):
         return parser
 
     def _told(self, error: BitfusionError, status: int) -> int:
-        *first, last = error.user_message.splitlines()
-        sentences = [*(line if line.endswith(".") else f"{line}." for line in first), last]
+        *first, last = error.user_message.split("\n")
+        sentences = [*(line if line.endswith((".", ":", ",")) else f"{line}." for line in first), last]
         text = " ".join(" ".join(sentences).split())
         print(f"{self.name}: {text[:1].upper()}{text[1:]}", file=sys.stderr, flush=True)
         return status

@@ -44,7 +44,14 @@ def recovered(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="SIGKILL"),
+        # the API server waits a minute for its watches to end
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.usefixtures("recovered")
 def test_the_apiserver_ends_and_comes_back(cluster: Cluster, number: signal.Signals) -> None:
     room = Room(cluster)

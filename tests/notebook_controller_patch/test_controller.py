@@ -128,7 +128,7 @@ def test_an_empty_certificate_folder_is_one_line_with_what_to_do(tmp_path: Path)
     assert status == 1
     assert said == (
         f"bitfusion-notebook-controller: No usable certificate in --certificate-folder: {tmp_path}/tls.crt: "
-        "No such file or directory What to do: it must hold tls.crt and tls.key, unencrypted; with "
+        "No such file or directory. What to do: it must hold tls.crt and tls.key, unencrypted; with "
         "cert-manager look at the Certificate's conditions, without it leave the option out.\n"
     )
 
