@@ -117,7 +117,10 @@ def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> NotebookEvent:
         cure = f"ask your administrator for units (quota {refusal.quota})"
     elif refusal.requested > refusal.limited:
         found = f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, and {asks}"
-        cure = f"choose a smaller size, or ask your administrator for more units (quota {refusal.quota})"
+        cure = (
+            "stop it, choose a smaller size and start it again, or ask your administrator for more units "
+            f"(quota {refusal.quota})"
+        )
     else:
         found = (
             f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, "

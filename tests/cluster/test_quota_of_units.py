@@ -117,8 +117,8 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
             "(quota gpus)."
         )
         assert wait_until(partial(words, room, "large"), "the large one is told", 30).endswith(
-            "and this notebook asks for 200. What to do: choose a smaller size, or ask your administrator "
-            "for more units (quota gpus)."
+            "and this notebook asks for 200. What to do: stop it, choose a smaller size and start it again, "
+            "or ask your administrator for more units (quota gpus)."
         )
         room.wait_running("plain")  # a quota of units is nothing to others
         raw = events(room, "StatefulSet", "four")[-1]
@@ -145,6 +145,34 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
         room.wait_running("large")
         say(f"quota: the large notebook runs {time.monotonic() - raised:.1f} s after the quota was raised")
         assert used(room) == 350
+
+
+@pytest.mark.timeout(120)
+def test_notebooks_larger_than_their_quota_start_when_they_do_as_they_are_told(
+    cluster: Cluster, injector: Installation
+) -> None:
+    room = Room(cluster)
+    set_quota(room, 100)
+    with (
+        our_controller(cluster),
+        cluster.node_stub(room.namespace),
+        cluster.notebook_controller("1.7", room.namespace),
+    ):
+        injector.started()
+        names = ("request", "limits")
+        for name in names:
+            room.create(name, limits=TWO)
+        for name in names:
+            told = wait_until(partial(words, room, name), f"{name} is told", 30)
+            assert "What to do: stop it, choose a smaller size and start it again, or" in told
+            room.stop(name)
+        room.annotate_with({"bitfusion.io/request": "-n 1 -p 0.5"}, "request")
+        notebook = room.notebook("limits")
+        notebook["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = HALF
+        room.client.put(f"{room.notebooks}/limits", notebook)
+        for name in names:
+            assert units_of(room.start(name)) == 50
+        assert used(room) == 100
 
 
 def container(name: str, units: int | None) -> Object:

@@ -61,7 +61,8 @@ def test_an_event_is_as_short_as_the_api_wants_it() -> None:
         (
             *(200, 50, 100),
             "namespace ann may have 100 units (1 GPU) of Bitfusion at a time, and this notebook asks for "
-            "200. What to do: choose a smaller size, or ask your administrator for more units (quota gpus).",
+            "200. What to do: stop it, choose a smaller size and start it again, or ask your administrator "
+            "for more units (quota gpus).",
         ),
         (
             *(50, 0, 0),
