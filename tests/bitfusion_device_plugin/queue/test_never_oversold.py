@@ -271,16 +271,21 @@ def test_a_throttled_leader_pauses_as_long_as_it_is_told() -> None:
     assert len(world.seen(LIFTED)) == 2
 
 
+def no_node_takes(world: World, name: str, said: str) -> None:
+    """The scheduler has looked at a lifted pod, and says why no node takes it."""
+    raw = world.pods["a", name]
+    others = [one for one in raw["status"]["conditions"] if one["type"] != "PodScheduled"]
+    raw["status"]["conditions"] = [*others, scheduled("Unschedulable", said)]
+    world.put(raw)
+
+
 def test_a_pod_no_node_takes_goes_to_the_end_and_the_others_have_their_turn() -> None:
     world = World()
     world.put(raw_pod("p", 100))
     world.put(raw_pod("q", 100, created=1))
     replica = Replica(world)
     replica.step()
-    raw = world.pods["a", "p"]
-    raw["status"]["conditions"].append(scheduled("Unschedulable", "0/1 nodes are available: cpu"))
-    del raw["status"]["conditions"][0]
-    world.put(raw)
+    no_node_takes(world, "p", "0/1 nodes are available: 1 Insufficient cpu")
     replica.deliver()
     replica.step()
     world.now += 299
@@ -302,11 +307,7 @@ def test_a_pod_without_a_node_keeps_its_turn_when_a_pool_that_was_away_for_long_
     world.put(raw_pod("q", 100, created=1))
     replica = Replica(world)
     replica.step()
-    raw = world.pods["a", "p"]
-    raw["status"]["conditions"] = [
-        one for one in raw["status"]["conditions"] if one["type"] != "PodScheduled"
-    ] + [scheduled("Unschedulable", "0/1 nodes are available: 1 Insufficient bitfusion.io/gpu")]
-    world.put(raw)
+    no_node_takes(world, "p", "0/1 nodes are available: 1 Insufficient bitfusion.io/gpu")
     replica.deliver()
     replica.nodes.remove(("", "n"))
     replica.step()
