@@ -115,7 +115,7 @@ def parse_list(found: bytes) -> list[object]:
     """The objects of the list that `kubectl get … -o json` printed.
 
     Raises:
-        ClusterUnreadable: It is no such list, is cut off, or nodes are missing in it.
+        ClusterUnreadable: It is no such list, is cut off, or nodes or pods are missing in it.
     """
     again = f"give what this prints: kubectl {' '.join(QUESTION)}"
     if not found.strip():
@@ -135,6 +135,11 @@ def parse_list(found: bytes) -> list[object]:
     if not any(mapping(item).get("kind") == "Node" for item in items):
         raise ClusterUnreadable(
             "", "there are no nodes in what kubectl printed, so it is not the whole of it", again
+        )
+    if not any(mapping(item).get("kind") == "Pod" for item in items):
+        # kubectl prints the rest where one kind is refused, and a pipe hides that it failed
+        raise ClusterUnreadable(
+            "", "there are no pods in what kubectl printed: perhaps it may not list them", again
         )
     return items
 

@@ -16,11 +16,11 @@ from bitfusion_pool.admin.kubernetes.kubectl import (
     parse_list,
     read_objects,
 )
-from tests.pool.admin.kubernetes.raw import node
+from tests.pool.admin.kubernetes.raw import node, pod
 from tests.support.machine import scaled
 
 ALL = "kubectl get nodes,pods,resourcequotas --all-namespaces -o json"
-LIST = json.dumps({"kind": "List", "items": [node()]})
+LIST = json.dumps({"kind": "List", "items": [node(), pod()]})
 
 
 class Kubectl:
@@ -57,7 +57,7 @@ def refusal(call: object) -> tuple[str, str]:
 
 def test_it_is_asked_once_for_everything_with_the_options_passed_on(kubectl: Kubectl) -> None:
     kubectl.prints(LIST)
-    assert cluster_objects(ask_kubectl("my; context", "/etc/a b")) == cluster_objects([node()])
+    assert cluster_objects(ask_kubectl("my; context", "/etc/a b")) == cluster_objects([node(), pod()])
     assert kubectl.arguments.read_text().splitlines() == [
         "--context=my; context",
         "--kubeconfig=/etc/a b",
@@ -115,7 +115,7 @@ def test_a_file_that_is_too_large_and_one_that_is_not_there(tmp_path: Path) -> N
         "name a file with what kubectl printed",
     )
     file.write_text(LIST)
-    assert cluster_objects(read_objects(str(file))) == cluster_objects([node()])
+    assert cluster_objects(read_objects(str(file))) == cluster_objects([node(), pod()])
     assert refusal(lambda: read_objects(str(file), most_bytes=10))[0].startswith("kubectl printed more than")
 
 
@@ -134,6 +134,10 @@ def test_a_file_that_is_too_large_and_one_that_is_not_there(tmp_path: Path) -> N
         (
             b'{"kind": "List", "items": [{"kind": "Pod"}, 7]}',
             "there are no nodes in what kubectl printed, so it is not the whole of it",
+        ),
+        (
+            b'{"kind": "List", "items": [{"kind": "Node"}, {"kind": "ResourceQuota"}]}',
+            "there are no pods in what kubectl printed: perhaps it may not list them",
         ),
     ],
 )
