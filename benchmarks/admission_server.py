@@ -23,16 +23,16 @@ import tornado.web
 from prometheus_client import CollectorRegistry
 
 from benchmarks.admission_load import ANNOTATIONS, NAME, NAMESPACE, OWNER_UID
-from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
 from bitfusion_client.structured_logs import configure_logging
-from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS
-from bitfusion_device_plugin.injector_process.pods_webhook import PodsWebhook
-from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.review_server import ReviewServer
-from notebook_controller_patch.admission.server import AdmissionContext, admission_server
-from notebook_controller_patch.certificates.authority import issue, new_authority
-from notebook_controller_patch.certificates.serving import ServingCertificate
-from notebook_controller_patch.metrics import AdmissionMetrics
+from bitfusion_cluster.certificates.authority import issue, new_authority
+from bitfusion_cluster.certificates.serving import ServingCertificate
+from bitfusion_cluster.monitoring.metrics import AdmissionMetrics
+from bitfusion_cluster.notebooks.owners import Owners
+from bitfusion_cluster.webhooks.review_server import ReviewServer
+from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS
+from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
+from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
 
 HOST = "127.0.0.1"
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from notebook_controller_patch.kubernetes_api.client import TIMEOUT, KubernetesApi, Query, Timeout
-from notebook_controller_patch.kubernetes_api.errors import Gone
-from notebook_controller_patch.kubernetes_api.stream import Stream
+from bitfusion_cluster.api.client import TIMEOUT, KubernetesApi, Query, Timeout
+from bitfusion_cluster.api.errors import Gone
+from bitfusion_cluster.api.stream import Stream
 
 GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
 

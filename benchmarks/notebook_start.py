@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.measure import Row, Samples, Shown, interleave
 from benchmarks.table import format_table
-from bitfusion_client.pod_contract import INIT_CONTAINER
+from bitfusion_client.pod.pod_contract import INIT_CONTAINER
 from tests.cluster.binaries import CONTROL_PLANE, NODE, binaries
 from tests.cluster.installation import User, installed
 from tests.cluster.node import Node, cluster_with_node, why_no_node

@@ -21,10 +21,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import bitfusion_pool
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import WAITING, Holder
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.queue_position import QueuePosition
+from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 from bitfusion_pool.ledger.waiting import REFRESH_S, pause, wait_for_turn
 
 COMMAND = os.path.join(os.path.dirname(bitfusion_pool.__file__), "bin", "bitfusion")

@@ -16,12 +16,12 @@ from benchmarks.effort import Effort
 from benchmarks.measure import MILLISECOND, AtMost, AtMostMore, Row, Samples, interleave
 from benchmarks.pool_acquire_release import HOLDER, run_whole
 from benchmarks.workplace import Workplace
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.network_files import USER_FOLDER
-from bitfusion_pool.client.pool import Pool
-from bitfusion_pool.client.pool_choice import NETWORK, VARIABLE, open_pool
-from bitfusion_pool.client.service_errors import ServiceAway
-from bitfusion_pool.client.service_pool import ServicePool
+from bitfusion_pool.client.connections.service_errors import ServiceAway
+from bitfusion_pool.client.pools.pool import Pool
+from bitfusion_pool.client.pools.pool_choice import NETWORK, VARIABLE, open_pool
+from bitfusion_pool.client.pools.service_pool import ServicePool
 from bitfusion_pool.ledger.entries import PROCESS
 from tests.support.ports import free_port, return_port
 

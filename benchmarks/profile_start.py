@@ -168,7 +168,7 @@ def parse_imports(text: str) -> list[Import]:
 
 def _wrapper(workplace: Workplace) -> str:
     """The client that the kernels find."""
-    from bitfusion_client.find_client import find_client
+    from bitfusion_client.command.find_client import find_client
 
     return find_client(None, workplace.environ).path
 

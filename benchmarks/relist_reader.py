@@ -37,10 +37,11 @@ def ours(kubeconfig: str, notebooks: int) -> dict[str, Any]:
 
     import notebook_controller_patch.controller
     from benchmarks.expiring_api import ExpiringApi
-    from bitfusion_client.client_images import DEFAULT_RULES
-    from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+    from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+    from bitfusion_cluster.leading.election import Candidate
+    from bitfusion_cluster.monitoring.metrics import WatchMetrics
     from notebook_controller_patch.reconcile.context import ReconcileContext
-    from notebook_controller_patch.reconcile.election import Candidate
+    from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
     from notebook_controller_patch.reconcile.service import ReconcileService
 
     assert notebook_controller_patch.controller  # its memory counts

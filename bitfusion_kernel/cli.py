@@ -8,9 +8,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from bitfusion_client.command_line import parse_options
+from bitfusion_client.command.command_line import parse_options
 from bitfusion_client.errors import BitfusionError, UsageError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.settings.table import REQUEST_SETTINGS
 from bitfusion_kernel.settings.values import ACQUIRE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from notebook_controller_patch.program import Program
+from bitfusion_cluster.program.program import Program
 from notebook_controller_patch.settings import TABLE, Settings, read_settings
 
 DESCRIPTION = """\

@@ -10,23 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.server import AdmissionContext, admission_server
-from notebook_controller_patch.image_rules import ImageRulesFile
-from notebook_controller_patch.metrics import AdmissionMetrics, ReconcileMetrics, WatchMetrics, new_registry
-from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.election import Candidate
-from notebook_controller_patch.reconcile.live_notebook import LiveNotebook
-from notebook_controller_patch.reconcile.service import ReconcileService
-from notebook_controller_patch.serving_process import (
+from bitfusion_cluster.certificates.webhook_certificate import WebhookCertificate
+from bitfusion_cluster.leading.election import Candidate
+from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, WatchMetrics, new_registry
+from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
+from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
+from bitfusion_cluster.notebooks.owners import Owners
+from bitfusion_cluster.webhooks.serving_process import (
     ServingProcess,
     Work,
     begin,
     connect,
     replica_identity,
 )
+from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
+from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
+from notebook_controller_patch.reconcile.service import ReconcileService
 from notebook_controller_patch.settings import Settings
-from notebook_controller_patch.webhook_certificate import WebhookCertificate
 
 STOP_S = 7.0  # for the request to the apiserver under way, and to give the Lease back
 LABELS = {

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bitfusion_client.carried_annotations import INJECTOR_PREFIXES, allowed_annotations, is_carried_annotation
-from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING
-from bitfusion_client.raw_objects import (
+from bitfusion_client.kubernetes.carried_annotations import (
+    INJECTOR_PREFIXES,
+    allowed_annotations,
+    is_carried_annotation,
+)
+from bitfusion_client.kubernetes.names import ANNOTATION_PENDING, ANNOTATION_RUNNING
+from bitfusion_client.kubernetes.raw_objects import (
     containers_of,
     mapping,
     metadata_of,

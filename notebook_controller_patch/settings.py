@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitfusion_client.client_images import ANY, CLIENT_LISTS
-from notebook_controller_patch.serving_settings import (
+from bitfusion_client.kubernetes.client_images import ANY, CLIENT_LISTS
+from bitfusion_cluster.program.settings_table import (
+    NAMESPACE_FILE,
+    Setting,
+    SettingsTable,
+    one_of,
+    own_namespace,
+    parse_text,
+)
+from bitfusion_cluster.webhooks.serving_settings import (
     GROUPS,
     LISTENING_ROWS,
     PROCESS_ROWS,
@@ -16,14 +24,6 @@ from notebook_controller_patch.serving_settings import (
     certificate_rows,
     choose_certificate,
     cluster_rows,
-)
-from notebook_controller_patch.settings_table import (
-    NAMESPACE_FILE,
-    Setting,
-    SettingsTable,
-    one_of,
-    own_namespace,
-    parse_text,
 )
 
 DEFAULT_NAME = "bitfusion-notebook-controller"

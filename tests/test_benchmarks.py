@@ -34,7 +34,7 @@ from benchmarks.measure import (
 )
 from benchmarks.table import format_table
 from benchmarks.workplace import Workplace
-from bitfusion_pool.client.service_errors import gone
+from bitfusion_pool.client.connections.service_errors import gone
 
 
 @pytest.fixture(scope="module")

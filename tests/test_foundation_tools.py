@@ -70,7 +70,7 @@ def test_imports_go_down_only() -> None:
 SERVICE_EXTRA = {
     "bitfusion_pool/access/certificates.py": {"cryptography"},
     "bitfusion_pool/admin/certificate_command.py": {"cryptography"},
-    "bitfusion_pool/service/metrics.py": {"prometheus_client"},
+    "bitfusion_pool/service/monitoring/metrics.py": {"prometheus_client"},
     "bitfusion_pool/service/process.py": {"prometheus_client"},
 }
 

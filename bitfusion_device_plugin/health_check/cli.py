@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.health_check.settings import TABLE, Settings, read_settings
-from notebook_controller_patch.program import Program
 
 DESCRIPTION = """\
 Runs `bitfusion health` once and prints its report. The result is an Event on a CronJob, figures for a scrape,

@@ -10,16 +10,16 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from bitfusion_client.client_reports import parse_health
+from bitfusion_client.command.client_reports import parse_health
+from bitfusion_client.command.find_client import find_client
 from bitfusion_client.errors import BitfusionError, ClientNotFound
-from bitfusion_client.find_client import find_client
 from bitfusion_client.one_line import one_line
+from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_device_plugin.health_check.client_report import REPORT, ClientReport, run_health
 from bitfusion_device_plugin.health_check.settings import Settings
 from bitfusion_device_plugin.health_check.shown_metrics import figures, show
 from bitfusion_device_plugin.health_check.told_event import tell
 from bitfusion_device_plugin.health_check.verdict import Verdict, verdict
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
 
 FAILED = 1
 _LONGEST_LINE = 1000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
-from notebook_controller_patch.common_settings import kubeconfig_row
-from notebook_controller_patch.settings_table import (
+from bitfusion_cluster.program.common_settings import kubeconfig_row
+from bitfusion_cluster.program.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,

@@ -7,11 +7,11 @@ import signal
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from bitfusion_client.client_reports import TAGS, HealthReport
+from bitfusion_client.command.client_reports import TAGS, HealthReport
 from bitfusion_client.one_line import one_line
+from bitfusion_cluster.monitoring.endpoints import MonitoringServer
+from bitfusion_cluster.monitoring.metrics import new_registry
 from bitfusion_device_plugin.health_check.verdict import RESULTS, Verdict
-from notebook_controller_patch.metrics import new_registry
-from notebook_controller_patch.monitoring import MonitoringServer
 
 MOST_SERVERS = 200
 _LONGEST_NAME = 100

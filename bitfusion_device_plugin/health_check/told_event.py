@@ -9,11 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from bitfusion_client.kubernetes.raw_objects import metadata_of, text
 from bitfusion_client.one_line import one_line
-from bitfusion_client.raw_objects import metadata_of, text
-from bitfusion_device_plugin.health_check.verdict import FATAL, MARGINAL, PASSED, UNKNOWN, Verdict
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi, Timeout
-from notebook_controller_patch.kubernetes_api.errors import (
+from bitfusion_cluster.api.client import KubernetesApi, Timeout
+from bitfusion_cluster.api.errors import (
     ApiError,
     Conflict,
     NoAnswer,
@@ -21,8 +20,7 @@ from notebook_controller_patch.kubernetes_api.errors import (
     ServerError,
     TooManyRequests,
 )
-from notebook_controller_patch.kubernetes_api.paths import cron_job_path, events_path
-from notebook_controller_patch.kubernetes_event import (
+from bitfusion_cluster.api.events import (
     LONGEST_MESSAGE,
     NORMAL,
     WARNING,
@@ -30,6 +28,8 @@ from notebook_controller_patch.kubernetes_event import (
     event_object,
     event_renewal,
 )
+from bitfusion_cluster.api.paths import cron_job_path, events_path
+from bitfusion_device_plugin.health_check.verdict import FATAL, MARGINAL, PASSED, UNKNOWN, Verdict
 
 COMPONENT = "bitfusion-health-check"
 REASONS = {

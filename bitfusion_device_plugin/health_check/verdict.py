@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitfusion_client.client_reports import OVERDUE_WORDS, HealthCheck, HealthReport, parse_health
+from bitfusion_client.command.client_reports import OVERDUE_WORDS, HealthCheck, HealthReport, parse_health
 from bitfusion_client.one_line import one_line
 
 PASSED, MARGINAL, FATAL, UNKNOWN = "passed", "marginal", "fatal", "unknown"

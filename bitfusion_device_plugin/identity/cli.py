@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.identity.settings import TABLE, Settings, read_settings
-from notebook_controller_patch.program import Program
 
 DESCRIPTION = """\
 Gives every namespace with the label bitfusion.io/identity=true a token of the Bitfusion pool, in its Secret

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.decimals import plain_number
-from bitfusion_client.pod_contract import IDENTITY_SECRET
+from bitfusion_client.pod.pod_contract import IDENTITY_SECRET
+from bitfusion_client.request.decimals import plain_number
+from bitfusion_cluster.api.events import NORMAL, WARNING, event_object
 from bitfusion_device_plugin.identity.limits import KINDS, Limits, limits_text
 from bitfusion_device_plugin.identity.names import DEFAULT_NAME, role_command
 from bitfusion_device_plugin.identity.records import NamespaceRecord
-from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.errors import (
+    ApiError,
+    ApiFailure,
+    Conflict,
+    Forbidden,
+    NotFound,
+)
+from bitfusion_cluster.api.paths import events_path
+from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.work_queue import Key, WorkQueue
 from bitfusion_device_plugin.identity import events, metrics
 from bitfusion_device_plugin.identity.decisions import Decision, Step, decide
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits, limits_text, namespace_limits
@@ -18,17 +29,6 @@ from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord, SecretRecord
 from bitfusion_device_plugin.identity.sources import IdentitySource, NoIdentity, fingerprint_of
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.errors import (
-    ApiError,
-    ApiFailure,
-    Conflict,
-    Forbidden,
-    NotFound,
-)
-from notebook_controller_patch.kubernetes_api.paths import events_path
-from notebook_controller_patch.reconcile.cache import Cache
-from notebook_controller_patch.reconcile.work_queue import Key, WorkQueue
 
 log = logging.getLogger(__name__)
 EVERYTHING: Key = ("", "")

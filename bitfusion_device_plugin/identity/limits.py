@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bitfusion_client.decimals import plain_number
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_names import QUOTA_UNITS
+from bitfusion_client.kubernetes.names import QUOTA_UNITS
 from bitfusion_client.one_line import shown_value
-from bitfusion_client.shares import parse_share
+from bitfusion_client.request.decimals import plain_number
+from bitfusion_client.request.shares import parse_share
 from bitfusion_device_plugin.identity.names import LIMIT_PREFIX
 
 LARGEST_COUNT = 100_000  # as the pool has it

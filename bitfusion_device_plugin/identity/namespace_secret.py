@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bitfusion_client.pod_contract import IDENTITY_SECRET
+from bitfusion_client.pod.pod_contract import IDENTITY_SECRET
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.errors import NotFound
+from bitfusion_cluster.api.paths import secrets_path
 from bitfusion_device_plugin.identity.records import Identity, SecretRecord, secret_body, secret_record
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.errors import NotFound
-from notebook_controller_patch.kubernetes_api.paths import secrets_path
 
 LARGEST = 1 << 20  # what an apiserver takes for a Secret
 

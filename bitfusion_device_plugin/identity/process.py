@@ -6,16 +6,16 @@ import asyncio
 import logging
 
 from bitfusion_client.structured_logs import configure_logging
+from bitfusion_cluster.leading.election import Candidate
+from bitfusion_cluster.leading.leading_process import LeadingProcess, Terms
+from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
+from bitfusion_cluster.watching.watched_resource import WatchLimits
+from bitfusion_cluster.webhooks.serving_process import connect, replica_identity
 from bitfusion_device_plugin.identity.keeper import KeeperContext
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.settings import Settings
 from bitfusion_device_plugin.identity.sources import FilesSource, IdentitySource, IssuerSource, NoIdentity
 from bitfusion_device_plugin.identity.term import Term
-from notebook_controller_patch.leading_process import LeadingProcess, Terms
-from notebook_controller_patch.metrics import WatchMetrics, new_registry
-from notebook_controller_patch.reconcile.election import Candidate
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
-from notebook_controller_patch.serving_process import connect, replica_identity
 
 LOOK_AT_FILES_S = 2.0
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.kubernetes_names import QUOTA_UNITS
-from bitfusion_client.quantities import parse_quantity
-from bitfusion_client.raw_objects import mapping, metadata_of, text
+from bitfusion_client.kubernetes.names import QUOTA_UNITS
+from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
+from bitfusion_client.request.quantities import parse_quantity
+from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.identity.limits import LARGEST_UNITS
-from notebook_controller_patch.reconcile.cache import Cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from bitfusion_client.pod_contract import CA_KEY, IDENTITY_SECRET, SERVERS_KEY, TOKEN_KEY
-from bitfusion_client.raw_objects import (
+from bitfusion_client.kubernetes.raw_objects import (
     annotations_of,
     is_being_deleted,
     labels_of,
@@ -19,6 +18,7 @@ from bitfusion_client.raw_objects import (
     metadata_of,
     text,
 )
+from bitfusion_client.pod.pod_contract import CA_KEY, IDENTITY_SECRET, SERVERS_KEY, TOKEN_KEY
 from bitfusion_device_plugin.identity.names import (
     ANNOTATION_DATA,
     ANNOTATION_EXPIRES,

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
-from bitfusion_device_plugin.identity.names import DEFAULT_NAME
-from notebook_controller_patch.common_settings import MONITORING, kubeconfig_row, monitoring_rows
-from notebook_controller_patch.settings_table import (
+from bitfusion_cluster.program.common_settings import MONITORING, kubeconfig_row, monitoring_rows
+from bitfusion_cluster.program.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,
@@ -18,6 +16,8 @@ from notebook_controller_patch.settings_table import (
     parse_label,
     parse_text,
 )
+from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
+from bitfusion_device_plugin.identity.names import DEFAULT_NAME
 
 CLUSTER, POOL, LIMITS = "the cluster", "the pool", "limits of a namespace"
 

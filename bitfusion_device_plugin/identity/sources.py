@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from bitfusion_client.decimals import plain_number
 from bitfusion_client.one_line import one_line
+from bitfusion_client.request.decimals import plain_number
 from bitfusion_device_plugin.identity.limits import KINDS, Limits
 from bitfusion_device_plugin.identity.records import KEYS, Identity
 

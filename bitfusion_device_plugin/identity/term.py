@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 
+from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.list_watch import ListWatch
+from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
+from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity.keeper import EVERYTHING, Keeper, KeeperContext
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, quota_record
 from bitfusion_device_plugin.identity.records import NamespaceRecord, namespace_record
-from notebook_controller_patch.kubernetes_api.paths import NAMESPACES, RESOURCE_QUOTAS
-from notebook_controller_patch.metrics import WatchMetrics
-from notebook_controller_patch.reconcile.cache import Cache
-from notebook_controller_patch.reconcile.list_watch import ListWatch
-from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
-from notebook_controller_patch.reconcile.work_queue import WorkQueue
 
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0  # a Role that is applied, or a pool that is back, tells us nothing

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.plugin.settings import TABLE, Settings, read_settings
-from notebook_controller_patch.program import Program
 
 DESCRIPTION = """\
 Offers the Bitfusion pool to the kubelet of one node, as units of bitfusion.io/gpu: 100 for each GPU. Every

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from bitfusion_client.kubernetes_names import RESOURCE_UNITS
+from bitfusion_client.kubernetes.names import RESOURCE_UNITS
 from bitfusion_client.one_line import shown_value
 from bitfusion_device_plugin.plugin.messages import (
     DEVICE_PLUGIN,

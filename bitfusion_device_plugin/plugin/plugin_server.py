@@ -11,11 +11,11 @@ from pathlib import Path
 
 import grpc.aio
 
+from bitfusion_cluster.program.cannot_start import CannotStart
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.messages import DEVICE_PLUGIN, DevicePluginOptions, Empty
 from bitfusion_device_plugin.plugin.own_socket import OwnSocket
 from bitfusion_device_plugin.plugin.registration import OWN_CONNECTION, SOCKET_NAMES, Registration
-from notebook_controller_patch.cannot_start import CannotStart
 
 LOOK_EVERY_S = 0.5  # while no stream is open
 LOOK_WHILE_SERVED_S = 5.0  # whatever goes wrong then closes the stream, but for a socket that is removed

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bitfusion_client.client_reports import parse_list_gpus
+from bitfusion_client.command.client_reports import parse_list_gpus
 from bitfusion_client.one_line import shown_value
 from bitfusion_device_plugin.plugin.pool_size import pool_units
 

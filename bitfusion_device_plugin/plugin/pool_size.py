@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from bitfusion_client.client_reports import ServerStatus
-from bitfusion_client.kubernetes_sizes import UNITS_PER_GPU
+from bitfusion_client.command.client_reports import ServerStatus
+from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU
 
 LARGEST_UNITS = 100_000
 """1,000 GPUs. The kubelet reads a message of 4 MiB at most (gRPC's default), and these are 2.5 MB."""

@@ -8,9 +8,10 @@ import os
 import signal
 from pathlib import Path
 
-from bitfusion_client.find_client import find_client
+from bitfusion_client.command.find_client import find_client
 from bitfusion_client.structured_logs import configure_logging
 from bitfusion_client.version import VERSION
+from bitfusion_cluster.program.cannot_start import port_not_opened
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.monitoring import Monitoring
@@ -25,7 +26,6 @@ from bitfusion_device_plugin.plugin.registration import (
 )
 from bitfusion_device_plugin.plugin.settings import CLASSIC, Settings
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits
-from notebook_controller_patch.cannot_start import port_not_opened
 
 log = logging.getLogger(__name__)
 

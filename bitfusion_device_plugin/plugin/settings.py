@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS
-from notebook_controller_patch.common_settings import MONITORING, monitoring_rows
-from notebook_controller_patch.settings_table import (
+from bitfusion_cluster.program.common_settings import MONITORING, monitoring_rows
+from bitfusion_cluster.program.settings_table import (
     Setting,
     SettingsTable,
     one_of,
     parse_text,
 )
+from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS
 
 POOL, KUBELET = "the pool", "the kubelet"
 WATCHER, CLASSIC = "watcher", "classic"

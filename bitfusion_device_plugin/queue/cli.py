@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.queue.settings import TABLE, Settings, read_settings
-from notebook_controller_patch.program import Program
 
 DESCRIPTION = """\
 Lets pods that ask for units of the Bitfusion pool start in order of their creation, and only while their

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bitfusion_cluster.api.client import KubernetesApi, Timeout
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi, Timeout
 
 TIMEOUT: Timeout = (3.0, 10.0)  # of one write, which passes through other people's webhooks
 

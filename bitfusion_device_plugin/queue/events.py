@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bitfusion_client.raw_objects import NOTEBOOK_KIND, metadata_of, text
+from bitfusion_client.kubernetes.raw_objects import NOTEBOOK_KIND, metadata_of, text
+from bitfusion_cluster.api.events import event_object
 from bitfusion_device_plugin.queue.names import DEFAULT_NAME, EVENT_PREFIX
 from bitfusion_device_plugin.queue.pod_states import QueuedPod
 from bitfusion_device_plugin.queue.words import Words
-from notebook_controller_patch.kubernetes_event import event_object
 
 
 def event_about(pod: QueuedPod, notebook: Mapping[str, Any] | None) -> dict[str, str]:

@@ -12,6 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from bitfusion_cluster.api.errors import (
+    ApiError,
+    ApiFailure,
+    Conflict,
+    Forbidden,
+    NoAnswer,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from bitfusion_cluster.api.events import NORMAL, WARNING
+from bitfusion_cluster.api.paths import pod_path
+from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue import words
 from bitfusion_device_plugin.queue.context import TIMEOUT, NotLeading, QueueContext
@@ -23,20 +37,6 @@ from bitfusion_device_plugin.queue.pool_units import NodeUnits, pool_size
 from bitfusion_device_plugin.queue.stuck_pods import StuckPods
 from bitfusion_device_plugin.queue.teller import Teller
 from bitfusion_device_plugin.queue.words import Words
-from notebook_controller_patch.kubernetes_api.errors import (
-    ApiError,
-    ApiFailure,
-    Conflict,
-    Forbidden,
-    NoAnswer,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unauthorized,
-)
-from notebook_controller_patch.kubernetes_api.paths import pod_path
-from notebook_controller_patch.kubernetes_event import NORMAL, WARNING
-from notebook_controller_patch.reconcile.cache import Cache
 
 MOST_LIFTS = 16  # in one step, so that every few are decided anew
 SOON_S = 0.5  # until the next look while something is under way

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
 from bitfusion_device_plugin.queue.pod_states import QueuedPod
 from bitfusion_device_plugin.queue.words import Words
 

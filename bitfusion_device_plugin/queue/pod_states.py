@@ -8,9 +8,9 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE
-from bitfusion_client.pod_units import units_of
-from bitfusion_client.raw_objects import (
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
+from bitfusion_client.kubernetes.pod_units import units_of
+from bitfusion_client.kubernetes.raw_objects import (
     is_being_deleted,
     labels_of,
     mapping,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.kubernetes_names import RESOURCE_UNITS
-from bitfusion_client.pod_units import unit_count
-from bitfusion_client.raw_objects import mapping, mappings, metadata_of, text
+from bitfusion_client.kubernetes.names import RESOURCE_UNITS
+from bitfusion_client.kubernetes.pod_units import unit_count
+from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
 
 
 @dataclass(frozen=True, slots=True)

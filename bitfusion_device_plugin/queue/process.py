@@ -7,16 +7,16 @@ import logging
 import time
 
 from bitfusion_client.structured_logs import configure_logging
+from bitfusion_cluster.leading.election import Candidate, LeaseTimes
+from bitfusion_cluster.leading.leading_process import LeadingProcess, Terms
+from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
+from bitfusion_cluster.watching.watched_resource import WatchLimits
+from bitfusion_cluster.webhooks.serving_process import connect, replica_identity
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
 from bitfusion_device_plugin.queue.settings import Settings
 from bitfusion_device_plugin.queue.term import PAGE, Term
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
-from notebook_controller_patch.leading_process import LeadingProcess, Terms
-from notebook_controller_patch.metrics import WatchMetrics, new_registry
-from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
-from notebook_controller_patch.serving_process import connect, replica_identity
 
 log = logging.getLogger(__name__)
 

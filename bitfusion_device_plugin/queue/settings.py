@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitfusion_device_plugin.queue.names import DEFAULT_NAME
-from notebook_controller_patch.common_settings import MONITORING, kubeconfig_row, monitoring_rows
-from notebook_controller_patch.settings_table import (
+from bitfusion_cluster.program.common_settings import MONITORING, kubeconfig_row, monitoring_rows
+from bitfusion_cluster.program.settings_table import (
     NAMESPACE_FILE,
     Setting,
     SettingsTable,
     own_namespace,
     parse_label,
 )
+from bitfusion_device_plugin.queue.names import DEFAULT_NAME
 
 CLUSTER, QUEUE = "the cluster", "the queue"
 SHORTEST_STUCK_S, LONGEST_STUCK_S = 1.0, 86400.0

@@ -12,13 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bitfusion_device_plugin.queue import metrics as m
-from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
-from bitfusion_device_plugin.queue.events import event_about, event_body
-from bitfusion_device_plugin.queue.pod_patches import wait_patch
-from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
-from bitfusion_device_plugin.queue.words import Words
-from notebook_controller_patch.kubernetes_api.errors import (
+from bitfusion_cluster.api.errors import (
     ApiError,
     ApiFailure,
     Conflict,
@@ -28,10 +22,16 @@ from notebook_controller_patch.kubernetes_api.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from notebook_controller_patch.kubernetes_api.paths import events_path, notebook_path, pod_path
-from notebook_controller_patch.kubernetes_event import WARNING, event_count, event_renewal
-from notebook_controller_patch.reconcile.cache import Cache
-from notebook_controller_patch.reconcile.rate_limiter import RateLimiter
+from bitfusion_cluster.api.events import WARNING, event_count, event_renewal
+from bitfusion_cluster.api.paths import events_path, notebook_path, pod_path
+from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.rate_limiter import RateLimiter
+from bitfusion_device_plugin.queue import metrics as m
+from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
+from bitfusion_device_plugin.queue.events import event_about, event_body
+from bitfusion_device_plugin.queue.pod_patches import wait_patch
+from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
+from bitfusion_device_plugin.queue.words import Words
 
 WRITES_PER_SECOND = 10.0  # pods told something; each takes four requests at most
 FIRST_REFRESH_S = 5.0  # between two messages of the first in the queue with one reason …

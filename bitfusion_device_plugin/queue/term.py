@@ -8,18 +8,18 @@ import time
 from dataclasses import replace
 from datetime import datetime, timezone
 
+from bitfusion_cluster.api.errors import ApiFailure
+from bitfusion_cluster.api.paths import NODES, PODS
+from bitfusion_cluster.api.server_version import knows_gates, server_version
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.list_watch import ListWatch
+from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
 from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
 from bitfusion_device_plugin.queue.pod_states import FINISHED_PHASES, PodState, QueuedPod, queued_pod
 from bitfusion_device_plugin.queue.pool_units import NodeUnits, node_units
 from bitfusion_device_plugin.queue.teller import Teller
-from notebook_controller_patch.kubernetes_api.errors import ApiFailure
-from notebook_controller_patch.kubernetes_api.paths import NODES, PODS
-from notebook_controller_patch.kubernetes_api.server_version import knows_gates, server_version
-from notebook_controller_patch.metrics import WatchMetrics
-from notebook_controller_patch.reconcile.cache import Cache
-from notebook_controller_patch.reconcile.list_watch import ListWatch
-from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
 
 BATCH_S = 0.05  # that changes are collected for, so that a thousand pods at once are a few steps …
 BATCH_SHARE = 4  # … and so many times as long as the last step took: deciding takes a fifth of a core at most

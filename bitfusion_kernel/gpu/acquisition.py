@@ -10,7 +10,7 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bitfusion_client.client_lines import (
+from bitfusion_client.command.client_lines import (
     BackInReach,
     Locked,
     OutOfReach,
@@ -20,10 +20,10 @@ from bitfusion_client.client_lines import (
     Unknown,
     Waiting,
 )
-from bitfusion_client.client_output import parse_line
+from bitfusion_client.command.client_output import parse_line
+from bitfusion_client.command.exit_status import describe_exit
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
-from bitfusion_client.exit_status import describe_exit
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 if TYPE_CHECKING:
@@ -214,7 +214,9 @@ class Acquisition:
             reason, next_step = self._why_killed(status)
             answer = f"`bitfusion run` {describe_exit(status)}{reason}{output}"
             return WrapperDied(self.request, answer, next_step if ran else TRY_AGAIN)
-        from bitfusion_client.client_failure import error_from_output  # read only when something failed
+        from bitfusion_client.command.client_failure import (
+            error_from_output,  # read only when something failed
+        )
 
         return error_from_output(list(self.log), self.wrapper_status, self.request)
 

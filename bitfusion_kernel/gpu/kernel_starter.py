@@ -15,8 +15,8 @@ from bitfusion_kernel.protocol import connection_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bitfusion_client.find_client import FoundClient
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.command.find_client import FoundClient
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.request_note import RequestNote
     from bitfusion_kernel.pod.facts import Pod
@@ -208,7 +208,7 @@ class KernelStarter:
 
     def find_client(self) -> FoundClient:
         """Raises ClientNotFound, WrongSetting."""
-        from bitfusion_client.find_client import find_client
+        from bitfusion_client.command.find_client import find_client
 
         return find_client(self.settings.client, os.environ)
 
@@ -218,7 +218,7 @@ class KernelStarter:
 
         So a config file that has not been read by now is not read for it, though it might name the client.
         """
-        from bitfusion_client.find_client import ENVIRONMENT_NAME, is_embedded_pool
+        from bitfusion_client.command.find_client import ENVIRONMENT_NAME, is_embedded_pool
 
         if self._settings is not None:
             configured = self._settings.client
@@ -242,7 +242,7 @@ class KernelStarter:
         Raises:
             BitfusionError: They can't even be asked for.
         """
-        from bitfusion_client.command_line import run_command
+        from bitfusion_client.command.command_line import run_command
         from bitfusion_kernel.gpu.acquisition import Acquisition
         from bitfusion_kernel.processes import launcher, private_folder
         from bitfusion_kernel.processes.messages import StartCommand

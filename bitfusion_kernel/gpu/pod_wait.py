@@ -13,8 +13,8 @@ from bitfusion_kernel.pod.turns import LONGEST_NAME, NAMELESS, WHAT_IS_LEFT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bitfusion_client.client_lines import Waiting
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.command.client_lines import Waiting
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.pod.facts import Pod
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bitfusion_client.clock_time import clock_time
 
 if TYPE_CHECKING:
-    from bitfusion_client.client_lines import BackInReach, OutOfReach
+    from bitfusion_client.command.client_lines import BackInReach, OutOfReach
 
 
 class PoolOutage(NamedTuple):

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Mapping
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 FOLDER = os.path.join("bitfusion-kernel", "requests")
 """Below `$XDG_STATE_HOME`."""

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from bitfusion_client.client_failure import error_from_output
-from bitfusion_client.client_reports import OVERDUE_WORDS, parse_health
+from bitfusion_client.command.client_failure import error_from_output
+from bitfusion_client.command.client_reports import OVERDUE_WORDS, parse_health
+from bitfusion_client.command.find_client import find_client
 from bitfusion_client.errors import BitfusionError, PoolUnreadable
-from bitfusion_client.find_client import find_client
-from bitfusion_client.this_pod import is_injected
+from bitfusion_client.pod.this_pod import is_injected
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.pod.facts import pod_root
 

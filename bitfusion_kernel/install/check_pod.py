@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 
-from bitfusion_client import pod_contract
-from bitfusion_client.client_reports import parse_health
+from bitfusion_client.command.client_reports import parse_health
+from bitfusion_client.command.find_client import find_client
 from bitfusion_client.errors import BitfusionError
-from bitfusion_client.find_client import find_client
+from bitfusion_client.pod import pod_contract
 from bitfusion_kernel.install.check_client import VERDICTS, run_client
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.pod.facts import Pod, pod_root, read_pod

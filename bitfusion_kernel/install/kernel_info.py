@@ -11,8 +11,8 @@ import subprocess
 import time
 from typing import Any
 
+from bitfusion_client.command.exit_status import describe_exit
 from bitfusion_client.errors import KernelDied
-from bitfusion_client.exit_status import describe_exit
 from bitfusion_kernel.processes import private_folder
 
 START_LIMIT = 60.0

@@ -9,9 +9,9 @@ import os
 import re
 from typing import Any
 
-from bitfusion_client.durations import format_duration
 from bitfusion_client.errors import UsageError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.durations import format_duration
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
 from bitfusion_kernel.settings.values import ACQUIRE
 

@@ -17,7 +17,7 @@ from jupyter_core.paths import SYSTEM_JUPYTER_PATH, jupyter_data_dir
 
 import bitfusion_kernel
 from bitfusion_client.errors import UsageError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.install.kernel_info import ask_kernel
 from bitfusion_kernel.wrapped_kernel import WrappedKernel

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bitfusion_client.command_line import parse_options
+from bitfusion_client.command.command_line import parse_options
 from bitfusion_client.errors import UsageError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.magic import pod_budget, pool_table, status_text
 from bitfusion_kernel.magic.cell import CELL_MAGIC
 from bitfusion_kernel.magic.kernel_view import KernelView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from bitfusion_client.find_client import FoundClient
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.command.find_client import FoundClient
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.pod.standing import Standing
 

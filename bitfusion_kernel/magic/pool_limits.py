@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bitfusion_client.client_reports import ServerStatus, parse_list_gpus
+from bitfusion_client.command.client_reports import ServerStatus, parse_list_gpus
 from bitfusion_client.errors import NeverSatisfiable
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 _MOST_TOLD = 3
 

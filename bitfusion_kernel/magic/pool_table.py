@@ -8,10 +8,10 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from bitfusion_client.client_reports import parse_list_gpus, parse_waiting
+from bitfusion_client.command.client_reports import parse_list_gpus, parse_waiting
 
 if TYPE_CHECKING:
-    from bitfusion_client.client_reports import GpuStatus, ServerStatus
+    from bitfusion_client.command.client_reports import GpuStatus, ServerStatus
 
 _PLAIN_HEAD = f"{'server':<24} {'GPU':<4} {'free memory':<24} tasks"
 _HTML_HEAD = (

@@ -7,8 +7,8 @@ the resource ``bitfusion.io/gpu`` (percent × GPUs).
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import dataclass
-from bitfusion_client.quantities import SMALLEST_GPU_MEMORY_MIB
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.request.quantities import SMALLEST_GPU_MEMORY_MIB
 
 WHOLE = 1_000_000
 UNIT = 10_000

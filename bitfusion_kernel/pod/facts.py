@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client import pod_contract
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.this_pod import this_pod
+from bitfusion_client.pod import pod_contract
+from bitfusion_client.pod.this_pod import this_pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ def read_pod(environ: Mapping[str, str]) -> Pod | None:
     files = this_pod(root)
     if files is None:
         return None
-    from bitfusion_client.command_line import parse_request_text
+    from bitfusion_client.command.command_line import parse_request_text
     from bitfusion_client.errors import BitfusionError, WrongSetting
     from bitfusion_client.one_line import one_line
     from bitfusion_kernel.pod.budget import Budget

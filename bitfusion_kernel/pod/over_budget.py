@@ -6,7 +6,7 @@ from bitfusion_client.errors import NoGpuGiven
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.pod.budget import Budget
 
 
@@ -20,8 +20,8 @@ def check_fits(budget: Budget, request: GpuRequest) -> None:
     """Raise OverBudget if the whole budget is too small for the request."""
     if budget.cost(request) <= budget.total:
         return
-    from bitfusion_client.command_line import format_options
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.command.command_line import format_options
+    from bitfusion_client.request.gpu_request import GpuRequest
 
     whole = GpuRequest(budget.request.gpus, budget.request.partial, budget.request.memory_mib)
     counted = ""

@@ -9,7 +9,7 @@ from bitfusion_kernel.pod.turns import held
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.pod.facts import Pod
     from bitfusion_kernel.pod.turns import Entry
 

@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT = 1800.0
 # The part of the module above this line is all that is needed before sys.path is right.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.pod.budget import Budget
 
 
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     entry, text, (client, *program) = argv[0], argv[1], argv[3:]
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(TAKE_TURN))))
-    from bitfusion_client.command_line import run_command
+    from bitfusion_client.command.command_line import run_command
 
     request = await_turn(entry, text)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -81,7 +81,7 @@ def await_turn(path: str, text: str) -> GpuRequest:
     """
     import json
 
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.pod import account, turn_lines
     from bitfusion_kernel.pod.budget import Budget
     from bitfusion_kernel.pod.turns import Entry, Turn, turn_of

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 
-from bitfusion_client.client_lines import Waiting
-from bitfusion_client.client_output import format_waiting, parse_line, split_log_prefix
-from bitfusion_client.command_line import format_options, parse_request_text
-from bitfusion_client.durations import format_duration_short
+from bitfusion_client.command.client_lines import Waiting
+from bitfusion_client.command.client_output import format_waiting, parse_line, split_log_prefix
+from bitfusion_client.command.command_line import format_options, parse_request_text
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.durations import format_duration_short
+from bitfusion_client.request.gpu_request import GpuRequest
 
 if TYPE_CHECKING:
     from bitfusion_kernel.pod.turns import Turn

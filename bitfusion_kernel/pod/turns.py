@@ -8,7 +8,7 @@ from bitfusion_client.clock_time import clock_time
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.one_line import one_line
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

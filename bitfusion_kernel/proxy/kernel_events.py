@@ -17,17 +17,17 @@ from bitfusion_kernel.processes.messages import (
     StartedEvent,
     WrapperExitedEvent,
 )
-from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
-from bitfusion_kernel.proxy.control_requests import ControlRequests
+from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
+from bitfusion_kernel.proxy.cells.outage_display import OutageDisplay
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.wait_display import WaitDisplay
 from bitfusion_kernel.proxy.event_loop import EventLoop
-from bitfusion_kernel.proxy.jupyter_log import write_line
-from bitfusion_kernel.proxy.kernel_link import KernelLink
+from bitfusion_kernel.proxy.jupyter.jupyter_log import write_line
+from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 from bitfusion_kernel.proxy.lifecycle import CONNECTED, KernelLifecycle, KernelState
-from bitfusion_kernel.proxy.outage_display import OutageDisplay
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
-from bitfusion_kernel.proxy.shell_requests import ShellRequests
-from bitfusion_kernel.proxy.start_up_wait import StartUpWait
-from bitfusion_kernel.proxy.wait_display import WaitDisplay
+from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
+from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 
 if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError

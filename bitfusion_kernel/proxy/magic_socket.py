@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bitfusion_kernel.magic.commands import AskClient, RunClient
     from bitfusion_kernel.magic.kernel_view import KernelView
-    from bitfusion_kernel.proxy.client_command import ClientCommand, RunClientCommand
+    from bitfusion_kernel.proxy.cells.client_command import ClientCommand, RunClientCommand
 
 NAME = "proxy"
 _LONGEST_QUESTION = 65536
@@ -131,7 +131,7 @@ class MagicSocket:
     ) -> None:
         """The peer waits for what the client says, None if it fails; everybody else is served meanwhile."""
         from bitfusion_client.errors import BitfusionError
-        from bitfusion_kernel.proxy.client_command import ASK_LIMIT
+        from bitfusion_kernel.proxy.cells.client_command import ASK_LIMIT
 
         def on_end(client: ClientCommand, status: int | None) -> None:
             del self._asking[client]

@@ -29,28 +29,28 @@ from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.protocol.wire import Wire
 from bitfusion_kernel.proxy import late_imports
-from bitfusion_kernel.proxy.cell_replies import CellReplies
-from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
-from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
-from bitfusion_kernel.proxy.control_requests import ControlRequests
+from bitfusion_kernel.proxy.cells.cell_replies import CellReplies
+from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
+from bitfusion_kernel.proxy.cells.wait_display import WaitDisplay
 from bitfusion_kernel.proxy.event_loop import EventLoop
-from bitfusion_kernel.proxy.kernel_link import KernelLink
+from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel, ClientSockets
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
+from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 from bitfusion_kernel.proxy.kernel_view import ProxyKernelView
-from bitfusion_kernel.proxy.publisher import Publisher
-from bitfusion_kernel.proxy.shell_requests import ShellRequests
-from bitfusion_kernel.proxy.start_up_wait import StartUpWait
-from bitfusion_kernel.proxy.wait_display import WaitDisplay
+from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
+from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 
 if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
-    from bitfusion_kernel.proxy.client_command import ClientCommand, OnEnd, OnOutput
-    from bitfusion_kernel.proxy.command_cell import CommandCell
+    from bitfusion_kernel.proxy.cells.client_command import ClientCommand, OnEnd, OnOutput
+    from bitfusion_kernel.proxy.cells.command_cell import CommandCell
+    from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
     from bitfusion_kernel.proxy.kernel_events import KernelEvents
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
-    from bitfusion_kernel.proxy.request_queue import QueuedRequest
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 RELEASE_LIMIT = 2.0
@@ -97,7 +97,7 @@ def serve(
     display = WaitDisplay(loop, lifecycle, publisher)
 
     def run_client(subcommand: str, on_output: OnOutput, on_end: OnEnd, limit: float) -> ClientCommand:
-        from bitfusion_kernel.proxy.client_command import ClientCommand
+        from bitfusion_kernel.proxy.cells.client_command import ClientCommand
 
         argv = [starter.find_client().path, subcommand]
         return ClientCommand(loop, argv, starter.client_environment(), on_output, on_end, limit)
@@ -108,7 +108,7 @@ def serve(
             publisher.stream(f"{line}\n", cell.message.header, "stderr")
 
     def make_command_cell(cell: QueuedRequest) -> CommandCell:
-        from bitfusion_kernel.proxy.command_cell import CommandCell
+        from bitfusion_kernel.proxy.cells.command_cell import CommandCell
 
         return CommandCell(cell, scheduler, kernel_view, publisher, run_client)
 
@@ -160,8 +160,8 @@ def serve(
     @functools.cache
     def kernel_events() -> KernelEvents:
         from bitfusion_kernel.processes import reaper
+        from bitfusion_kernel.proxy.cells.outage_display import OutageDisplay
         from bitfusion_kernel.proxy.kernel_events import KernelEvents
-        from bitfusion_kernel.proxy.outage_display import OutageDisplay
 
         reaper.adopt_orphans()  # those of a supervisor that is killed
         return KernelEvents(
@@ -236,7 +236,7 @@ def _why_given_up(
     if acquisition is None or not (start_up.lasts or scheduler.waits_unattended):
         return None
     from bitfusion_kernel.gpu import time_limits
-    from bitfusion_kernel.proxy.jupyter_log import write_line
+    from bitfusion_kernel.proxy.jupyter.jupyter_log import write_line
 
     if start_up.lasts or waited is None:
         write_line(f"bitfusion_kernel: {time_limits.start_given_up(acquisition, time.monotonic())}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bitfusion_client.errors import InvalidRequest, WrongSetting
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod.facts import read_pod
 from bitfusion_kernel.settings.config_path import config_files_exist
 from bitfusion_kernel.settings.sources import Given, from_config, from_environment, from_options

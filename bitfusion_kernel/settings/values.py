@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 ACQUIRE = ("first_cell", "start", "start_and_wait", "manual")
 """When GPUs are asked for."""
@@ -25,14 +25,14 @@ def gpus(value: object) -> int:
 
 def partial(value: object) -> float:
     """A share of a GPU's memory."""
-    from bitfusion_client.shares import parse_share
+    from bitfusion_client.request.shares import parse_share
 
     return parse_share(value)
 
 
 def memory(value: object) -> int:
     """An amount of memory in MiB."""
-    from bitfusion_client.quantities import parse_gpu_memory
+    from bitfusion_client.request.quantities import parse_gpu_memory
 
     return parse_gpu_memory(value)
 
@@ -55,7 +55,7 @@ def servers(value: object) -> tuple[str, ...]:
 
 def timeout(value: object) -> float:
     """The longest wait for GPUs, in seconds."""
-    from bitfusion_client.durations import parse_duration
+    from bitfusion_client.request.durations import parse_duration
 
     seconds = parse_duration(value) if isinstance(value, str) else _number(value)
     return float(GpuRequest(timeout=seconds).timeout or 0)

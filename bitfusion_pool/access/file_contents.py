@@ -5,10 +5,10 @@ Imported only where there are such files.
 
 from __future__ import annotations
 
-from bitfusion_client.durations import parse_duration
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.one_line import shown_value
+from bitfusion_client.request.durations import parse_duration
 from bitfusion_pool.access.addresses import Address, parse_address
 from bitfusion_pool.access.plain_yaml import Node, WrongYaml, parse_yaml
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from bitfusion_client.decimals import plain_number
 from bitfusion_client.errors import WrongSetting
+from bitfusion_client.request.decimals import plain_number
 from bitfusion_pool.access.token_rules import IssuerBounds, Limits, days, issued_name, utc_time
 from bitfusion_pool.access.tokens import MAX_TOKENS, StoredToken, Tokens
 

@@ -12,8 +12,8 @@ import os
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.pod_contract import CLIENT_FOLDER, IDENTITY_FOLDER, IDENTITY_SECRET
-from bitfusion_client.this_pod import is_injected, this_pod
+from bitfusion_client.pod.pod_contract import CLIENT_FOLDER, IDENTITY_FOLDER, IDENTITY_SECRET
+from bitfusion_client.pod.this_pod import is_injected, this_pod
 from bitfusion_pool.own_files import NotOurs, check_mount, home_folder, read_text, trusted_path
 
 if TYPE_CHECKING:

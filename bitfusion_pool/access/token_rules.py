@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 
-from bitfusion_client.decimals import plain_number
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.kubernetes_sizes import UNITS_PER_GPU
-from bitfusion_client.shares import parse_share
+from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU
+from bitfusion_client.request.decimals import plain_number
+from bitfusion_client.request.shares import parse_share
 
 DAY_S = 86400
 DEFAULT_LIFETIME_S = 365 * DAY_S  # as the real client's token

@@ -16,7 +16,7 @@ from bitfusion_pool.admin.setup import init, simulate
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.admin.status_json import status_json
 from bitfusion_pool.admin.token_command import add_token_parser, run_token
-from bitfusion_pool.client.pool_choice import VARIABLE, open_pool
+from bitfusion_pool.client.pools.pool_choice import VARIABLE, open_pool
 from bitfusion_pool.inventory.servers import DEFAULT_DEVICE_NAME, DEFAULT_MEMORY_MIB
 
 if TYPE_CHECKING:

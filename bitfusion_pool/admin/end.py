@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.pool_choice import open_pool
+from bitfusion_pool.client.pools.pool_choice import open_pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

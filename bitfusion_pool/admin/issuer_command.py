@@ -29,8 +29,8 @@ from bitfusion_pool.access.token_rules import (
     parse_units,
     utc_time,
 )
-from bitfusion_pool.client.network_service import connect_to_first, services_of
-from bitfusion_pool.client.service_errors import nonsense, refused
+from bitfusion_pool.client.connections.network_service import connect_to_first, services_of
+from bitfusion_pool.client.connections.service_errors import nonsense, refused
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import Refused, TokenIssued, TokenList, TokensRevoked
 from bitfusion_pool.messages.token_values import NO_UNITS
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import argparse
 
     from bitfusion_pool.access.network_files import NetworkClient
-    from bitfusion_pool.client.network_connection import NetworkConnection
+    from bitfusion_pool.client.connections.network_connection import NetworkConnection
     from bitfusion_pool.messages.message import Message
     from bitfusion_pool.messages.token_values import IssuedToken
 

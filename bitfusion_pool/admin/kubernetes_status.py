@@ -13,7 +13,7 @@ from bitfusion_pool.admin.kubernetes.cluster_report import cluster_report
 from bitfusion_pool.admin.kubernetes.kubectl import ask_kubectl, read_objects
 from bitfusion_pool.admin.kubernetes.report_json import report_json
 from bitfusion_pool.admin.kubernetes.report_text import report_text
-from bitfusion_pool.client.pool_choice import choose_pool, open_pool
+from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
 from bitfusion_pool.ledger.snapshot import Snapshot
 
 OWN_POOL = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.end import end_entry
-from bitfusion_pool.client.pool_choice import choose_pool, open_pool
-from bitfusion_pool.ledger.complaints import unreadable
-from bitfusion_pool.ledger.lease_lock import remove_leftover_locks
+from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
+from bitfusion_pool.ledger.files.complaints import unreadable
+from bitfusion_pool.ledger.files.lease_lock import remove_leftover_locks
+from bitfusion_pool.ledger.files.pool_folder import remove_leftover_drafts
+from bitfusion_pool.ledger.files.wake_up import remove_leftover_pipes
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.pool_folder import remove_leftover_drafts
-from bitfusion_pool.ledger.wake_up import remove_leftover_pipes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import PoolUnreadable
-from bitfusion_pool.ledger.complaints import cannot_write
-from bitfusion_pool.ledger.pool_folder import ensure_folder, pool_folder
+from bitfusion_pool.ledger.files.complaints import cannot_write
+from bitfusion_pool.ledger.files.pool_folder import ensure_folder, pool_folder
 from bitfusion_pool.own_files import NotOurs
 
 if TYPE_CHECKING:

@@ -9,25 +9,25 @@ from contextlib import closing
 from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
-from bitfusion_pool.client.pool_choice import OWN, VARIABLE, choose_pool
+from bitfusion_pool.client.pools.pool_choice import OWN, VARIABLE, choose_pool
 from bitfusion_pool.inventory.configuration import MAX_BYTES, parse_configuration, wrong_configuration
-from bitfusion_pool.ledger.complaints import unreadable
-from bitfusion_pool.ledger.database import open_database, open_folder, remove_database
 from bitfusion_pool.ledger.entries import REMOTE, RESERVED, Entry
-from bitfusion_pool.ledger.entry_table import all_entries
-from bitfusion_pool.ledger.lease_lock import count_held_locks
-from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.liveness import clock, lives
-from bitfusion_pool.ledger.pool_folder import (
+from bitfusion_pool.ledger.files.complaints import unreadable
+from bitfusion_pool.ledger.files.lease_lock import count_held_locks
+from bitfusion_pool.ledger.files.pool_folder import (
     CONFIGURATION,
     DATABASE,
     SUBFOLDERS,
     ensure_subfolder,
     pool_folder,
 )
-from bitfusion_pool.ledger.service_lock import is_served
+from bitfusion_pool.ledger.files.service_lock import is_served
+from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.ledger.liveness import clock, lives
 from bitfusion_pool.ledger.snapshot import take_snapshot
-from bitfusion_pool.ledger.sqlite import sqlite3
+from bitfusion_pool.ledger.storage.database import open_database, open_folder, remove_database
+from bitfusion_pool.ledger.storage.entry_table import all_entries
+from bitfusion_pool.ledger.storage.sqlite import sqlite3
 from bitfusion_pool.own_files import NotOurs, read_text, write_own
 
 if TYPE_CHECKING:

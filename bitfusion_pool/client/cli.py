@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.command_line import HelpWanted
+from bitfusion_client.command.command_line import HelpWanted
 from bitfusion_client.errors import BitfusionError, InvalidRequest, TokenExpired, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.log_output import VERSION, LogOutput, write_text
@@ -93,43 +93,43 @@ def _log_output(environ: Mapping[str, str]) -> LogOutput:
 
 
 def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.run import run
+    from bitfusion_pool.client.commands.run import run
 
     return run(args, environ)
 
 
 def _request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.reservations import request_gpus
+    from bitfusion_pool.client.commands.reservations import request_gpus
 
     return request_gpus(args, environ)
 
 
 def _client(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.reservations import client
+    from bitfusion_pool.client.commands.reservations import client
 
     return client(args, environ)
 
 
 def _release_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.reservations import release_gpus
+    from bitfusion_pool.client.commands.reservations import release_gpus
 
     return release_gpus(args, environ)
 
 
 def _list_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.reports import list_gpus
+    from bitfusion_pool.client.commands.reports import list_gpus
 
     return list_gpus(environ)
 
 
 def _smi(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.reports import smi
+    from bitfusion_pool.client.commands.reports import smi
 
     return smi(environ)
 
 
 def _health(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.health import health
+    from bitfusion_pool.client.health.health import health
 
     return health(environ)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.pod_contract import CLIENT_FOLDER
-from bitfusion_client.this_pod import this_pod
+from bitfusion_client.pod.pod_contract import CLIENT_FOLDER
+from bitfusion_client.pod.this_pod import this_pod
 from bitfusion_pool.ledger.entries import Holder
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry
-    from bitfusion_pool.ledger.lease_lock import LeaseLock
+    from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ Users set them under the name *manners*: ``BITFUSION_POOL_MANNERS="stream=stdout
 
 from __future__ import annotations
 
-from bitfusion_client.durations import parse_duration
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.request.durations import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

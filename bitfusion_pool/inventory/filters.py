@@ -6,7 +6,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.servers import Device, Server
 
 FILTER_KEYS = (

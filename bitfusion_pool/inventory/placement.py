@@ -8,7 +8,7 @@ from bitfusion_pool.inventory.filters import accepts, is_listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.servers import Server
 
 

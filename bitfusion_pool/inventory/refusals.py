@@ -9,7 +9,7 @@ from bitfusion_pool.inventory.filters import accepts, is_listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
 

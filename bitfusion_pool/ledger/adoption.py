@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from bitfusion_pool.ledger.complaints import unreadable
-from bitfusion_pool.ledger.database import open_database
 from bitfusion_pool.ledger.entries import WAITING
-from bitfusion_pool.ledger.entry_table import all_entries
-from bitfusion_pool.ledger.lease_lock import LeaseLock, was_passed
-from bitfusion_pool.ledger.sqlite import sqlite3
+from bitfusion_pool.ledger.files.complaints import unreadable
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock, was_passed
+from bitfusion_pool.ledger.storage.database import open_database
+from bitfusion_pool.ledger.storage.entry_table import all_entries
+from bitfusion_pool.ledger.storage.sqlite import sqlite3
 
 
 def adopt_requests(folder: str) -> dict[str, LeaseLock]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.ledger.entries import HELD
-from bitfusion_pool.ledger.service_lock import is_served
+from bitfusion_pool.ledger.files.service_lock import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

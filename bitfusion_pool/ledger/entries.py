@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.placement import Share

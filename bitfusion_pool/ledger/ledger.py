@@ -13,15 +13,20 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.servers import default_servers
-from bitfusion_pool.ledger.database import (
+from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, PROCESS, REMOTE, WAITING
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock, has_lock_file, is_held
+from bitfusion_pool.ledger.files.pool_folder import configuration_path, file_version, pool_folder
+from bitfusion_pool.ledger.liveness import clock
+from bitfusion_pool.ledger.queue.grants import Queue, servers_for
+from bitfusion_pool.ledger.queue.queue_order import FairOrder, StrictOrder
+from bitfusion_pool.ledger.storage.database import (
     open_database,
     open_folder,
     read_meta,
     write_meta,
     write_meta_once,
 )
-from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, PROCESS, REMOTE, WAITING
-from bitfusion_pool.ledger.entry_table import (
+from bitfusion_pool.ledger.storage.entry_table import (
     all_entries,
     count_of_user,
     count_states,
@@ -34,25 +39,20 @@ from bitfusion_pool.ledger.entry_table import (
     states,
     usage_columns,
 )
-from bitfusion_pool.ledger.lease_lock import LeaseLock, has_lock_file, is_held
-from bitfusion_pool.ledger.liveness import clock
-from bitfusion_pool.ledger.pool_folder import configuration_path, file_version, pool_folder
-from bitfusion_pool.ledger.queue import Queue, servers_for
-from bitfusion_pool.ledger.queue_order import FairOrder, StrictOrder
-from bitfusion_pool.ledger.sqlite import sqlite3
-from bitfusion_pool.ledger.stored_inventory import StoredInventory
-from bitfusion_pool.ledger.transaction import Transaction, TranslatedErrors
+from bitfusion_pool.ledger.storage.sqlite import sqlite3
+from bitfusion_pool.ledger.storage.stored_inventory import StoredInventory
+from bitfusion_pool.ledger.storage.transaction import Transaction, TranslatedErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
-    from bitfusion_pool.ledger.queue_order import QueueOrder
-    from bitfusion_pool.ledger.queue_position import QueuePosition
+    from bitfusion_pool.ledger.queue.queue_order import QueueOrder
+    from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 
 _ORDER, _FAIR, _STRICT = "queue order", "fair", "strict"  # in the table `meta`; without it strict
 _LAST_NAME = "last token name"  # there, too

@@ -12,7 +12,7 @@ import os
 import time
 
 from bitfusion_pool.ledger.entries import REMOTE, RESERVED
-from bitfusion_pool.ledger.lease_lock import is_held
+from bitfusion_pool.ledger.files.lease_lock import is_held
 from bitfusion_pool.own_files import open_own, write_own
 
 _NOTE = "boot"

@@ -11,7 +11,7 @@ import os
 import stat
 
 from bitfusion_client.fast_imports import dataclass
-from bitfusion_pool.ledger.pool_folder import LOCKS
+from bitfusion_pool.ledger.files.pool_folder import LOCKS
 from bitfusion_pool.own_files import user_name
 
 OLD_FOLDER = "/var/tmp/bitfusion-pool"

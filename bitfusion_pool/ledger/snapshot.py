@@ -6,7 +6,7 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.ledger.entries import HELD, REMOTE, Entry
-from bitfusion_pool.ledger.lease_lock import has_lock_file
+from bitfusion_pool.ledger.files.lease_lock import has_lock_file
 from bitfusion_pool.ledger.liveness import clock
 
 if TYPE_CHECKING:

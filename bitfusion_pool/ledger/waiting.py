@@ -7,15 +7,15 @@ import time
 from bitfusion_client.errors import ClientFailed, WaitTimedOut
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import HELD
-from bitfusion_pool.ledger.wake_up import WakeUp
+from bitfusion_pool.ledger.files.wake_up import WakeUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.ledger.entries import Entry
     from bitfusion_pool.ledger.ledger import Ledger
-    from bitfusion_pool.ledger.queue_position import QueuePosition
+    from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 
 DEFAULT_TIMEOUT_S = 1800.0  # 30m, as the real client has it
 FIRST_PAUSE_S = 0.02
@@ -159,6 +159,6 @@ def _wait(
 
 def timed_out(request: GpuRequest, limit: float) -> WaitTimedOut:
     """The error for a wait of `limit` seconds that was in vain."""
-    from bitfusion_client.durations import format_duration
+    from bitfusion_client.request.durations import format_duration
 
     return WaitTimedOut(request, f"timed out after {format_duration(limit)} waiting for {request.gpus} GPUs")

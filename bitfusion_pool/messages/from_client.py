@@ -39,7 +39,7 @@ from bitfusion_pool.messages.message import Message, parse_message
 from bitfusion_pool.messages.token_values import NO_UNITS
 
 if TYPE_CHECKING:
-    from bitfusion_client.request import GpuRequest
+    from bitfusion_client.request.gpu_request import GpuRequest
 
 SEGMENTS = range(744, 1000)  # bytes: less than any proxy announces, and than any router lowers it to
 

@@ -9,7 +9,7 @@ from bitfusion_client.errors import BitfusionError, PoolUnreadable
 from bitfusion_pool.inventory.servers import Server
 from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, encoded_size
 from bitfusion_pool.messages.pool_values import servers_to_json
-from bitfusion_pool.service.operations import PoolOperations
+from bitfusion_pool.service.leases.operations import PoolOperations
 from bitfusion_pool.service.timed_event import wait_at_most
 
 _log = logging.getLogger(__name__)

@@ -14,43 +14,43 @@ from functools import partial
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
 from bitfusion_pool.ledger.adoption import adopt_requests
-from bitfusion_pool.ledger.complaints import unreadable
-from bitfusion_pool.ledger.database import open_folder
 from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, Entry
-from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.complaints import unreadable
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.pool_folder import FOLDER_VARIABLE
+from bitfusion_pool.ledger.files.service_lock import take_service_lock
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.pool_folder import FOLDER_VARIABLE
-from bitfusion_pool.ledger.service_lock import take_service_lock
-from bitfusion_pool.service.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
-from bitfusion_pool.service.card_reader import CardReader
-from bitfusion_pool.service.certificate import ServiceCertificate
+from bitfusion_pool.ledger.storage.database import open_folder
 from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check_size
-from bitfusion_pool.service.connection import Connection
-from bitfusion_pool.service.connection_counts import ConnectionCounts, Strangers
-from bitfusion_pool.service.device_readings import DeviceReadings
-from bitfusion_pool.service.entry_watch import EntryWatch
-from bitfusion_pool.service.found_devices import choose_devices
-from bitfusion_pool.service.handshake_pace import HandshakePace
-from bitfusion_pool.service.issuing import TokenIssuing
-from bitfusion_pool.service.kept_requests import KeptRequests
-from bitfusion_pool.service.lease_secrets import LeaseSecrets, read_key
-from bitfusion_pool.service.lease_watch import LeaseWatch
-from bitfusion_pool.service.limits import Limits
-from bitfusion_pool.service.listener import Listener
-from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
-from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
-from bitfusion_pool.service.peer import Peer
-from bitfusion_pool.service.pool_census import PoolCensus
-from bitfusion_pool.service.queued_request import QueuedRequest
-from bitfusion_pool.service.refusal_log import RefusalLog
-from bitfusion_pool.service.remote_leases import RemoteLeases
-from bitfusion_pool.service.remote_session import RemoteSession
-from bitfusion_pool.service.session import Session
+from bitfusion_pool.service.connections.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
+from bitfusion_pool.service.connections.certificate import ServiceCertificate
+from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
+from bitfusion_pool.service.connections.handshake_pace import HandshakePace
+from bitfusion_pool.service.connections.listener import Listener
+from bitfusion_pool.service.connections.peer import Peer
+from bitfusion_pool.service.connections.refusal_log import RefusalLog
+from bitfusion_pool.service.connections.stream import LocalStream, Stream
+from bitfusion_pool.service.connections.tls_listener import TlsListener, bind_port
+from bitfusion_pool.service.connections.tls_stream import TlsStream
+from bitfusion_pool.service.connections.turns import Turns
+from bitfusion_pool.service.devices.card_reader import CardReader
+from bitfusion_pool.service.devices.device_readings import DeviceReadings
+from bitfusion_pool.service.devices.found_devices import choose_devices
+from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets, read_key
+from bitfusion_pool.service.leases.lease_watch import LeaseWatch
+from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
+from bitfusion_pool.service.leases.queued_request import QueuedRequest
+from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
+from bitfusion_pool.service.monitoring.pool_census import PoolCensus
+from bitfusion_pool.service.sessions.entry_watch import EntryWatch
+from bitfusion_pool.service.sessions.issuing import TokenIssuing
+from bitfusion_pool.service.sessions.kept_requests import KeptRequests
+from bitfusion_pool.service.sessions.remote_session import RemoteSession
+from bitfusion_pool.service.sessions.session import Session
 from bitfusion_pool.service.settings import ServiceSettings, listen_address, pool_name
-from bitfusion_pool.service.stream import LocalStream, Stream
-from bitfusion_pool.service.tls_listener import TlsListener, bind_port
-from bitfusion_pool.service.tls_stream import TlsStream
-from bitfusion_pool.service.turns import Turns
 
 _log = logging.getLogger(__name__)
 _MOST_STRANGERS = 1024  # connections over the network without a token yet

@@ -18,8 +18,8 @@ from bitfusion_client.errors import WrongSetting
 from bitfusion_client.structured_logs import FORMATS
 from bitfusion_pool.access.addresses import Address, parse_address
 from bitfusion_pool.own_files import read_text, trusted_path
-from bitfusion_pool.service.found_devices import AUTO, CHOICES
-from bitfusion_pool.service.holder_usage import EVERYBODY, NOBODY, TOKENS
+from bitfusion_pool.service.devices.found_devices import AUTO, CHOICES
+from bitfusion_pool.service.monitoring.holder_usage import EVERYBODY, NOBODY, TOKENS
 
 PREFIX = "BITFUSION_POOL_"
 DEFAULT_FILE = "/etc/bitfusion-pool/service.toml"

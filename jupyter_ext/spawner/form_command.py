@@ -6,9 +6,9 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from bitfusion_client.client_images import ANY, CLIENT_LISTS, default_rules, parse_image_rules
 from bitfusion_client.errors import UsageError
-from bitfusion_client.kubernetes_names import GROUP
+from bitfusion_client.kubernetes.client_images import ANY, CLIENT_LISTS, default_rules, parse_image_rules
+from bitfusion_client.kubernetes.names import GROUP
 from jupyter_ext.spawner import kustomize
 from jupyter_ext.spawner.command_output import STDOUT, columns, deliver, print_file
 from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
@@ -20,7 +20,7 @@ from jupyter_ext.spawner.yaml_document import Document, parse_document, read_doc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bitfusion_client.client_images import ImageRule
+    from bitfusion_client.kubernetes.client_images import ImageRule
 
 DESCRIPTION = """\
 GPU sizes for Kubeflow's notebook form. Reads a short list of sizes and writes the `gpus` part of

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bitfusion_client.kubernetes_names import GROUP
+from bitfusion_client.kubernetes.names import GROUP
 from jupyter_ext.spawner.sizes import SizeList, as_read
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import Document, child, parse_document

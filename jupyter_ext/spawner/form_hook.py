@@ -99,10 +99,10 @@ def take_over(notebook: Any, result: Any) -> None:
 def load_changed() -> Callable[[Any], tuple[Any, str]]:
     """The function that `wrap` wants, made of the embedded modules (of the installed ones without any)."""
     load_sources()
-    from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
     from bitfusion_client.errors import InvalidRequest
-    from bitfusion_client.notebook_changes import apply_changes, notebook_changes
-    from bitfusion_client.refusals import refusal
+    from bitfusion_client.kubernetes.client_images import DEFAULT_RULES, ImageRule
+    from bitfusion_client.kubernetes.notebook_changes import apply_changes, notebook_changes
+    from bitfusion_client.kubernetes.refusals import refusal
 
     rules = DEFAULT_RULES if IMAGE_RULES is None else tuple(ImageRule(*rule) for rule in IMAGE_RULES)
 
@@ -122,8 +122,8 @@ def load_sources() -> None:
         for name, source in SOURCES.items():
             module = types.ModuleType(name)
             package, _, short = name.rpartition(".")
-            if not package:
-                module.__path__ = []
+            if any(other.startswith(f"{name}.") for other in SOURCES):
+                module.__path__ = []  # a package
             done.append(name)
             sys.modules[name] = module
             exec(compile(source, f"<{name} in the {NAME}>", "exec", dont_inherit=True), module.__dict__)

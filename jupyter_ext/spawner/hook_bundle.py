@@ -13,7 +13,7 @@ from bitfusion_client.errors import BitfusionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from bitfusion_client.client_images import ImageRule
+    from bitfusion_client.kubernetes.client_images import ImageRule
 
 PACKAGE = "bitfusion_client"
 HOOK = "jupyter_ext.spawner.form_hook"
@@ -102,9 +102,9 @@ def _imports(name: str, tree: ast.Module) -> Iterator[tuple[str, bool]]:
         for module in imported:
             top = module.partition(".")[0]
             if top == PACKAGE:
-                yield module, at_top
-                # a module's package comes first
-                yield PACKAGE, at_top
+                # a module's packages come before it
+                parts = module.split(".")
+                yield from ((".".join(parts[:end]), at_top) for end in range(len(parts), 0, -1))
             elif top not in sys.stdlib_module_names:
                 raise NotBundled(answered=f"{name} imports {module}, which is not in the standard library")
         inner = at_top and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))

@@ -14,7 +14,7 @@ import pprint
 from collections.abc import Sequence
 from typing import Any
 
-from bitfusion_client.kubernetes_names import GROUP, LABEL_REQUESTED
+from bitfusion_client.kubernetes.names import GROUP, LABEL_REQUESTED
 from jupyter_ext.spawner.presets import NUMBERS, WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets, says_number
 from jupyter_ext.spawner.sizes import Size, SizeList
 from jupyter_ext.spawner.yaml_text import yaml_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from bitfusion_client.client_images import LONGEST_REFERENCE
 from bitfusion_client.errors import UsageError
+from bitfusion_client.kubernetes.client_images import LONGEST_REFERENCE
 from jupyter_ext.spawner.command_output import STDOUT
 from jupyter_ext.spawner.presets import NUMBERS, parse_numbers
 

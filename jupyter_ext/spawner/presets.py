@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bitfusion_client.kubernetes_sizes import parse_sizes as parse_limits
-from bitfusion_client.request import GpuRequest
-from bitfusion_client.request_rules import MOST_GPUS
+from bitfusion_client.kubernetes.sizes import parse_sizes as parse_limits
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.request.request_rules import MOST_GPUS
 from jupyter_ext.spawner.sizes import Size, SizeList, as_read
 from jupyter_ext.spawner.wrong_file import WrongFile
 

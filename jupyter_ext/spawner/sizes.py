@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from importlib import resources
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_names import GROUP
-from bitfusion_client.kubernetes_sizes import format_size
-from bitfusion_client.quantities import parse_memory
-from bitfusion_client.request import GpuRequest
-from bitfusion_client.request_rules import ALLOWED_GPUS, MOST_GPUS
+from bitfusion_client.kubernetes.names import GROUP
+from bitfusion_client.kubernetes.sizes import format_size
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.request.quantities import parse_memory
+from bitfusion_client.request.request_rules import ALLOWED_GPUS, MOST_GPUS
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import Document
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bitfusion_client.decimals import plain_number
-from bitfusion_client.kubernetes_names import GROUP, LABEL_REQUESTED
-from bitfusion_client.quantities import format_mib
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.names import GROUP, LABEL_REQUESTED
+from bitfusion_client.request.decimals import plain_number
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.request.quantities import format_mib
 from jupyter_ext.spawner.presets import NUMBERS, WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets
 from jupyter_ext.spawner.sizes import SizeList
 from jupyter_ext.spawner.yaml_text import yaml_text

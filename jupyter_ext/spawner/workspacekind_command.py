@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from bitfusion_client.errors import UsageError
-from bitfusion_client.quantities import parse_quantity
+from bitfusion_client.request.quantities import parse_quantity
 from jupyter_ext.spawner.command_output import columns, deliver
 from jupyter_ext.spawner.preset_options import add_preset_options, check_preset_options
 from jupyter_ext.spawner.presets import WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets

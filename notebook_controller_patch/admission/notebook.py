@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_names import ANNOTATION_REQUEST
-from bitfusion_client.notebook_changes import (
+from bitfusion_client.kubernetes.client_images import ImageRule
+from bitfusion_client.kubernetes.names import ANNOTATION_REQUEST
+from bitfusion_client.kubernetes.notebook_changes import (
     DEFAULTED,
     NotebookChanges,
     default_annotations,
     notebook_changes,
 )
-from bitfusion_client.notebook_request import has_size, notebook_image
-from bitfusion_client.raw_objects import annotations_of, is_being_deleted, metadata_of, pod_template_of
-from bitfusion_client.refusals import refusal
-from bitfusion_client.rewritten_objects import same_meaning
-from bitfusion_client.wrong_notebook import brought_by_edit
-from notebook_controller_patch.admission.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
-from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch
+from bitfusion_client.kubernetes.notebook_request import has_size, notebook_image
+from bitfusion_client.kubernetes.raw_objects import (
+    annotations_of,
+    is_being_deleted,
+    metadata_of,
+    pod_template_of,
+)
+from bitfusion_client.kubernetes.refusals import refusal
+from bitfusion_client.kubernetes.rewritten_objects import same_meaning
+from bitfusion_client.kubernetes.wrong_notebook import brought_by_edit
+from bitfusion_cluster.api.json_patch import NotAMap, Operation, map_patch, maps_patch
+from bitfusion_cluster.webhooks.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 
 ANNOTATION_STOPPED = "kubeflow-resource-stopped"  # Kubeflow's; its value is a time, only its presence counts
 

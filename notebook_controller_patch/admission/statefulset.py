@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.notebook_request import is_left_alone
-from bitfusion_client.raw_objects import (
+from bitfusion_client.kubernetes.notebook_request import is_left_alone
+from bitfusion_client.kubernetes.raw_objects import (
     is_being_deleted,
     labels_of,
     mapping,
@@ -21,8 +21,8 @@ from bitfusion_client.raw_objects import (
     notebook_owner,
     text,
 )
-from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict
-from notebook_controller_patch.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
+from bitfusion_cluster.api.json_patch import NotAMap, Operation, map_patch, maps_patch, pointer
+from bitfusion_cluster.webhooks.review import UNTOUCHED, Review, Verdict
 from notebook_controller_patch.propagation import (
     added_annotations,
     annotations_of_template,

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from bitfusion_client.client_images import ImageRule
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
-from notebook_controller_patch.reconcile.cache import Cache, Record
-from notebook_controller_patch.reconcile.election import Candidate
-from notebook_controller_patch.reconcile.list_watch import ListWatch
-from notebook_controller_patch.reconcile.watched_resource import WatchedResource, WatchLimits
+from bitfusion_client.kubernetes.client_images import ImageRule
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.leading.election import Candidate
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.watching.cache import Cache, Record
+from bitfusion_cluster.watching.list_watch import ListWatch
+from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
+from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 
 WORKERS = 2
 

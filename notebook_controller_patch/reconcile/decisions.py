@@ -10,18 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.carried_annotations import carried_annotations
-from bitfusion_client.client_images import ImageRule
-from bitfusion_client.kubernetes_names import (
+from bitfusion_client.kubernetes.carried_annotations import carried_annotations
+from bitfusion_client.kubernetes.client_images import ImageRule
+from bitfusion_client.kubernetes.names import (
     ADMISSION_IGNORE,
     ANNOTATION_MANAGEMENT,
     ANNOTATION_PENDING,
     ANNOTATION_RUNNING,
     LABEL_ADMISSION,
 )
-from bitfusion_client.notebook_changes import NotebookChanges, default_annotations, notebook_changes
-from bitfusion_client.notebook_request import notebook_image
-from notebook_controller_patch.json_patch import Operation, map_patch, pointer
+from bitfusion_client.kubernetes.notebook_changes import (
+    NotebookChanges,
+    default_annotations,
+    notebook_changes,
+)
+from bitfusion_client.kubernetes.notebook_request import notebook_image
+from bitfusion_cluster.api.json_patch import Operation, map_patch, pointer
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from notebook_controller_patch.propagation import template_annotations
 from notebook_controller_patch.reconcile.events import (
     NotebookEvent,
@@ -37,7 +42,7 @@ from notebook_controller_patch.reconcile.pending import (
     pending_change,
     size_text,
 )
-from notebook_controller_patch.reconcile.records import NotebookRecord, PodRecord, StatefulSetRecord
+from notebook_controller_patch.reconcile.records import PodRecord, StatefulSetRecord
 
 TEMPLATE_ANNOTATIONS = pointer("spec", "template", "metadata", "annotations")
 

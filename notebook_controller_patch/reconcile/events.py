@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bitfusion_client.decimals import plain_number
-from bitfusion_client.kubernetes_names import PODS_WEBHOOK
-from bitfusion_client.kubernetes_sizes import UNITS_PER_GPU
-from notebook_controller_patch.kubernetes_event import NORMAL, WARNING, event_object
+from bitfusion_client.kubernetes.names import PODS_WEBHOOK
+from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU
+from bitfusion_client.request.decimals import plain_number
+from bitfusion_cluster.api.events import NORMAL, WARNING, event_object
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
-from notebook_controller_patch.reconcile.records import NotebookRecord
 
 PENDING = "BitfusionChangePending"
 APPLIED = "BitfusionChangeApplied"

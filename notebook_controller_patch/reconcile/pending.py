@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.carried_annotations import is_carried_annotation
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_annotations import format_request_annotation
-from bitfusion_client.kubernetes_names import ANNOTATION_PENDING, ANNOTATION_RUNNING
-from bitfusion_client.kubernetes_request import request_from_kubernetes
-from bitfusion_client.request import GpuRequest
-from notebook_controller_patch.reconcile.records import ContainerRecord
+from bitfusion_client.kubernetes.annotations import format_request_annotation
+from bitfusion_client.kubernetes.carried_annotations import is_carried_annotation
+from bitfusion_client.kubernetes.names import ANNOTATION_PENDING, ANNOTATION_RUNNING
+from bitfusion_client.kubernetes.request import request_from_kubernetes
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_cluster.notebooks.notebook_record import ContainerRecord
 
 LONGEST_TEXT = 400  # characters
 NO_GPU = "no GPU"

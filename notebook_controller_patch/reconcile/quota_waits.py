@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from notebook_controller_patch.reconcile.cache import Cache, Key
+from bitfusion_cluster.watching.cache import Cache, Key
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 from notebook_controller_patch.reconcile.quotas import QuotaRecord
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_names import ANNOTATION_PENDING
-from bitfusion_client.refusals import refusal
-from notebook_controller_patch.kubernetes_api.errors import ApiError, ApiFailure, Conflict, TooManyRequests
-from notebook_controller_patch.metrics import CONFLICT, DONE, ERROR
-from notebook_controller_patch.reconcile.cache import Cache, Key
+from bitfusion_client.kubernetes.names import ANNOTATION_PENDING
+from bitfusion_client.kubernetes.refusals import refusal
+from bitfusion_cluster.api.errors import ApiError, ApiFailure, Conflict, TooManyRequests
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
+from bitfusion_cluster.watching.cache import Cache, Key
+from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action, Assessment, RetryPod, assess, decide
 from notebook_controller_patch.reconcile.events import (
@@ -23,16 +24,12 @@ from notebook_controller_patch.reconcile.events import (
     quota_exceeded,
     request_refused,
 )
+from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal, quota_refusal
 from notebook_controller_patch.reconcile.quota_waits import QuotaWaits
 from notebook_controller_patch.reconcile.quotas import QuotaRecord
-from notebook_controller_patch.reconcile.records import (
-    NotebookRecord,
-    OptedOutNamespace,
-    StatefulSetRecord,
-)
+from notebook_controller_patch.reconcile.records import OptedOutNamespace, StatefulSetRecord
 from notebook_controller_patch.reconcile.refused_pods import RefusedPods, absences, injector_was_away
-from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
 from notebook_controller_patch.reconcile.writer import NotLeading, Writer
 

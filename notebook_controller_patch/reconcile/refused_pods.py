@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from bitfusion_client.kubernetes_names import PODS_WEBHOOK
-from bitfusion_client.raw_objects import mapping, text
-from notebook_controller_patch.reconcile.cache import Key
-from notebook_controller_patch.reconcile.event_times import event_time
+from bitfusion_client.kubernetes.names import PODS_WEBHOOK
+from bitfusion_client.kubernetes.raw_objects import mapping, text
+from bitfusion_cluster.api.event_times import event_time
+from bitfusion_cluster.watching.cache import Key
 
 FIRST_LOOK_S = 1.0  # after a StatefulSet without a pod was seen: it is usually being made
 TRY_S = 4.0  # between two tries of the one notebook that is tried

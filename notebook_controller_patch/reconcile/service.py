@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
-from notebook_controller_patch.kubernetes_api.paths import NOTEBOOKS
-from notebook_controller_patch.reconcile.cache import Cache
+from bitfusion_cluster.api.paths import NOTEBOOKS
+from bitfusion_cluster.leading.election import Election, LeaderCallbacks
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
+from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.watched_resource import WatchedResource
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.election import Election, LeaderCallbacks
-from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
 from notebook_controller_patch.reconcile.term import Term
-from notebook_controller_patch.reconcile.watched_resource import WatchedResource
 
 
 class ReconcileService:

@@ -6,20 +6,20 @@ import threading
 import time
 from collections.abc import Callable
 
-from notebook_controller_patch.kubernetes_api.paths import NAMESPACES, RESOURCE_QUOTAS, STATEFULSETS
-from notebook_controller_patch.reconcile.cache import Cache, Key
+from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS, STATEFULSETS
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
+from bitfusion_cluster.watching.cache import Cache, Key
+from bitfusion_cluster.watching.watched_resource import WatchedResource
+from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.quotas import QuotaRecord, quota_record
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
-    NotebookRecord,
     OptedOutNamespace,
     StatefulSetRecord,
     opted_out_namespace,
     statefulset_record,
 )
-from notebook_controller_patch.reconcile.watched_resource import WatchedResource
-from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.writer import Writer
 
 ADMITTED_S = 2.0  # the rest of a write that admission has answered: other webhooks, etcd

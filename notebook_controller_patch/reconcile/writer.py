@@ -9,25 +9,26 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from bitfusion_client.kubernetes_names import ANNOTATION_RETRY
-from bitfusion_client.raw_objects import mappings
-from notebook_controller_patch.kubernetes_api.client import Query, Timeout
-from notebook_controller_patch.kubernetes_api.errors import (
+from bitfusion_client.kubernetes.names import ANNOTATION_RETRY
+from bitfusion_client.kubernetes.raw_objects import mappings
+from bitfusion_cluster.api.client import Query, Timeout
+from bitfusion_cluster.api.errors import (
     ApiFailure,
     Conflict,
     Forbidden,
     Invalid,
     NotFound,
 )
-from notebook_controller_patch.kubernetes_api.paths import (
+from bitfusion_cluster.api.paths import (
     EVENTS,
     events_path,
     notebook_path,
     pod_path,
     statefulset_path,
 )
-from notebook_controller_patch.metrics import CONFLICT, DONE, ERROR
-from notebook_controller_patch.reconcile.cache import Key
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
+from bitfusion_cluster.watching.cache import Key
+from bitfusion_cluster.watching.rate_limiter import RateLimiter
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import (
     Action,
@@ -38,8 +39,8 @@ from notebook_controller_patch.reconcile.decisions import (
     pod_name,
 )
 from notebook_controller_patch.reconcile.events import INJECTOR_BACK, NotebookEvent, event_body
-from notebook_controller_patch.reconcile.rate_limiter import RateLimiter
-from notebook_controller_patch.reconcile.records import NotebookRecord, PodRecord, pod_record
+from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
+from notebook_controller_patch.reconcile.records import PodRecord, pod_record
 
 REQUESTS_PER_SECOND = 15.0  # of the reconciler; watches and the Lease not counted
 # A write passes through admission: two webhooks that don't answer cost 5 s each.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import BitfusionError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 _PRINTABLE = st.characters(min_codepoint=32, max_codepoint=0x2FFF, blacklist_categories=("C", "Z"))
 _SOME_BLANK = st.one_of(_PRINTABLE, st.just(" "))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bitfusion_client.carried_annotations import (
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.kubernetes.carried_annotations import (
     allowed_annotations,
     carried_annotations,
     check_carried_annotations,
     is_carried_annotation,
 )
-from bitfusion_client.errors import InvalidRequest
 
 MANAGEMENT, OS, VERSION = "auto-management/bitfusion", "bitfusion-client/os", "bitfusion-client/version"
 FILTER, REQUEST = "bitfusion-client/filter", "bitfusion.io/request"

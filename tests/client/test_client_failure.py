@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client import errors
-from bitfusion_client.client_failure import error_from_output
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.command.client_failure import error_from_output
+from bitfusion_client.request.gpu_request import GpuRequest
 
 LOGS = Path(__file__).parent / "logs"
 REQUEST = GpuRequest(1, 0.5)

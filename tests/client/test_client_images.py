@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.client_images import (
+from bitfusion_client.errors import WrongSetting
+from bitfusion_client.kubernetes.client_images import (
     DEFAULT_RULES,
     ImageRule,
     client_for_image,
     default_rules,
     parse_image_rules,
 )
-from bitfusion_client.errors import WrongSetting
 
 FOCAL = ("ubuntu20", "450")
 JAMMY = ("ubuntu22", "454")

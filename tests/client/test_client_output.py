@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_lines import Line, LogLine
-from bitfusion_client.client_output import (
+from bitfusion_client.command.client_lines import Line, LogLine
+from bitfusion_client.command.client_output import (
     format_back_in_reach,
     format_out_of_reach,
     format_pool_lost,

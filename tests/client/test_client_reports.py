@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_reports import (
+from bitfusion_client.command.client_reports import (
     GpuStatus,
     HealthCheck,
     ServerStatus,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.command_line import (
+from bitfusion_client.command.command_line import (
     field_of,
     format_options,
     parse_options,
@@ -21,7 +21,7 @@ from bitfusion_client.command_line import (
     split_words,
 )
 from bitfusion_client.errors import InvalidRequest, UsageError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.client.strategies import refusal, requests
 
 OPTIONS = (
@@ -276,7 +276,8 @@ def test_a_line_is_split_as_a_shell_would(text: str) -> None:
 
 
 def test_a_single_word_costs_no_import_of_the_splitter() -> None:
-    code = "import sys; from bitfusion_client.command_line import split_words; split_words('/bin/true'); "
+    code = "import sys; from bitfusion_client.command.command_line import split_words; "
+    code += "split_words('/bin/true'); "
     code += "sys.exit('shlex' in sys.modules)"
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-S", "-c", code], check=True, cwd=root)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from bitfusion_client.decimals import plain_number, shift_point
+from bitfusion_client.request.decimals import plain_number, shift_point
 from tests.client.strategies import PARTIALS
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.durations import (
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.request.durations import (
     format_duration,
     format_duration_short,
     parse_duration,
 )
-from bitfusion_client.errors import InvalidRequest
 from tests.client.strategies import refusal
 
 

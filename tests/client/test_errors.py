@@ -10,7 +10,7 @@ import pytest
 
 from bitfusion_client import errors
 from bitfusion_client.errors import BitfusionError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 
 GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
     errors.WrongInput: {errors.InvalidRequest, errors.UsageError, errors.WrongSetting},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitfusion_client.exit_status import describe_exit, from_shell
+from bitfusion_client.command.exit_status import describe_exit, from_shell
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_client.command.find_client import FoundClient, find_client
 from bitfusion_client.errors import ClientNotFound
-from bitfusion_client.find_client import FoundClient, find_client
 
 UBUNTU = "bitfusion-client-ubuntu2004_4.5.0-4_amd64.deb"
 OLD_UBUNTU = "bitfusion-client-ubuntu1804_4.5.0-4_amd64.deb"
@@ -18,7 +18,7 @@ CENTOS = "bitfusion-client-centos7-4.5.0-4.x86_64.rpm"
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any client: no PATH, no package beside the vocabulary."""
-    monkeypatch.setattr("bitfusion_client.find_client._beside_us", lambda: str(tmp_path / "nowhere"))
+    monkeypatch.setattr("bitfusion_client.command.find_client._beside_us", lambda: str(tmp_path / "nowhere"))
     return tmp_path
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_annotations import parse_request_annotation
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.annotations import parse_request_annotation
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.client.strategies import refusal, requests
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_keys import allowed_count, is_known_key, meant_key, size_of_key
-from bitfusion_client.kubernetes_sizes import format_size, parse_sizes
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.keys import allowed_count, is_known_key, meant_key, size_of_key
+from bitfusion_client.kubernetes.sizes import format_size, parse_sizes
+from bitfusion_client.request.gpu_request import GpuRequest
 
 GPU = "bitfusion.io/gpu-"
 

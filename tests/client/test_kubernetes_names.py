@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitfusion_client.kubernetes_names import is_size_resource
+from bitfusion_client.kubernetes.names import is_size_resource
 
 AMOUNT = "bitfusion.io/gpu-amount"
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_request import (
+from bitfusion_client.kubernetes.request import (
     KubernetesRequest,
     request_from_kubernetes,
     request_to_kubernetes,
 )
-from bitfusion_client.kubernetes_sizes import units
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.sizes import units
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.client.size_words import AMOUNT, MEMORY, PERCENT
 from tests.client.strategies import refusal, requests
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_request import request_from_kubernetes
-from bitfusion_client.kubernetes_sizes import units
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.request import request_from_kubernetes
+from bitfusion_client.kubernetes.sizes import units
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.client.size_words import AMOUNT, COUNT, KEYS, MEMORY, PERCENT, QUANTITY
 
 WRONG_NUMBERS = ("0x50", "x50", "3x0", "3x101", "1025x50", "9999999999999999x5", "3xgib", "3x50x2", "-3x50x")

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client import notebook_changes as notebook_changes_module
-from bitfusion_client.client_images import ImageRule
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.notebook_changes import NotebookChanges, apply_changes, notebook_changes
-from bitfusion_client.notebook_request import is_left_alone
-from bitfusion_client.raw_objects import labels_of
-from bitfusion_client.request import GpuRequest
-from bitfusion_client.wrong_notebook import brought_by_edit, wrong_values
+from bitfusion_client.kubernetes import notebook_changes as notebook_changes_module
+from bitfusion_client.kubernetes.client_images import ImageRule
+from bitfusion_client.kubernetes.notebook_changes import NotebookChanges, apply_changes, notebook_changes
+from bitfusion_client.kubernetes.notebook_request import is_left_alone
+from bitfusion_client.kubernetes.raw_objects import labels_of
+from bitfusion_client.kubernetes.wrong_notebook import brought_by_edit, wrong_values
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.support.notebooks import IMAGE, bare_notebook, container
 
 AMOUNT = "bitfusion.io/gpu-amount"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.notebook_changes import notebook_changes
-from bitfusion_client.notebook_request import has_size, notebook_image, notebook_request
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.notebook_changes import notebook_changes
+from bitfusion_client.kubernetes.notebook_request import has_size, notebook_image, notebook_request
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.support.notebooks import bare_notebook, container
 
 AMOUNT = "bitfusion.io/gpu-amount"

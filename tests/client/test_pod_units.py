@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.pod_units import LARGEST_COUNT, unit_count, units_of
+from bitfusion_client.kubernetes.pod_units import LARGEST_COUNT, unit_count, units_of
 
 UNITS = "bitfusion.io/gpu"
 JSON = st.recursive(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.one_line import shown_value
-from bitfusion_client.quantities import (
+from bitfusion_client.request.quantities import (
     format_mib,
     parse_gpu_memory,
     parse_memory,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.raw_objects import (
+from bitfusion_client.kubernetes.raw_objects import (
     annotations_of,
     asks_for_gpus,
     containers_of,

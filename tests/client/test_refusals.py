@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes_request import request_from_kubernetes
-from bitfusion_client.refusals import refusal
+from bitfusion_client.kubernetes.refusals import refusal
+from bitfusion_client.kubernetes.request import request_from_kubernetes
 
 AMOUNT = "bitfusion.io/gpu-amount"
 COUNT = "must be a whole number from 1 to 1024"

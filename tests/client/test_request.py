@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.client.strategies import PARTIALS, refusal, requests
 
 COUNT = "must be a whole number from 1 to 1024"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.rewritten_objects import quantity_meaning, same_meaning
+from bitfusion_client.kubernetes.rewritten_objects import quantity_meaning, same_meaning
 
 SPEC: dict[str, Any] = {
     "containers": [

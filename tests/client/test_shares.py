@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.shares import parse_share
+from bitfusion_client.request.shares import parse_share
 from tests.client.strategies import refusal
 
 ALLOWED = "must be greater than 0.0 and at most 1.0"

@@ -39,13 +39,13 @@ def modules_after_importing(name: str) -> Any:
     "module",
     [
         "errors",
-        "request",
-        "command_line",
-        "client_output",
-        "find_client",
-        "quantities",
-        "shares",
-        "exit_status",
+        "request.gpu_request",
+        "command.command_line",
+        "command.client_output",
+        "command.find_client",
+        "request.quantities",
+        "request.shares",
+        "command.exit_status",
     ],
 )
 def test_nothing_heavy(module: str) -> None:

@@ -32,7 +32,7 @@ from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+    from bitfusion_cluster.api.client import KubernetesApi
 
 _CRD = Path(__file__).parent / "notebook_crd.yaml"
 _START_ATTEMPTS = 3
@@ -182,7 +182,7 @@ class Cluster:
 
     def api(self, kubeconfig: Path | None = None) -> KubernetesApi:
         """The code's own client, as admin or as the user of that kubeconfig."""
-        from notebook_controller_patch.kubernetes_api.client import KubernetesApi
+        from bitfusion_cluster.api.client import KubernetesApi
 
         return KubernetesApi.load(str(kubeconfig or self.kubeconfig))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bitfusion_client.pod_contract import CLIENT_VOLUME, COMMAND_PATH
+from bitfusion_client.pod.pod_contract import CLIENT_VOLUME, COMMAND_PATH
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.installation import User
 from tests.cluster.kinds import Kind

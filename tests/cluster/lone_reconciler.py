@@ -10,13 +10,14 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.leading.election import Candidate, LeaseTimes
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
+from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.service import ReconcileService
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import Room
 from tests.cluster.tcp_proxy import TcpProxy

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.lone_reconciler import api_port, reconciler

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bitfusion_cluster.certificates.test_client_authority import OTHERS, OURS, client_pair
 from tests.cluster.cluster import Cluster
 from tests.cluster.guide import yaml_block
 from tests.cluster.notebooks import Room
@@ -13,7 +14,6 @@ from tests.manifests.built import NAMESPACES
 from tests.manifests.installed import folder, kubeflow_namespace, remove
 from tests.manifests.review_load import ReviewLoad
 from tests.manifests.stand_in import StandIn
-from tests.notebook_controller_patch.certificates.test_client_authority import OTHERS, OURS, client_pair
 from tests.support.waiting import wait_until
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from tests.cluster.cluster import Cluster
 from tests.cluster.lone_reconciler import api_port, reconciler
 from tests.cluster.notebooks import Room

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.pod_units import unit_count, units_of
+from bitfusion_client.kubernetes.pod_units import unit_count, units_of
 from tests.cluster.api_client import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import Room

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from notebook_controller_patch.admission.owners import LONGEST_LOOKUP
+from bitfusion_cluster.notebooks.owners import LONGEST_LOOKUP
 from tests.cluster.api_client import Object
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.lone_reconciler import api_port

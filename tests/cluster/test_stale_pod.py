@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from tests.cluster.api_client import MERGE_PATCH, Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.lone_reconciler import api_port, reconciler

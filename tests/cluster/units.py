@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from bitfusion_client.quantities import quantity_to_count
+from bitfusion_client.request.quantities import quantity_to_count
 from tests.cluster.api_client import ApiClient
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import bitfusion_kernel
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.request_note import RequestNote
 from bitfusion_kernel.gpu.simulated import with_banner_line
 from bitfusion_kernel.settings.resolve import current_settings

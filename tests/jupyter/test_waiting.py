@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bitfusion_kernel.proxy.control_requests import INTERRUPT_DELAY
+from bitfusion_kernel.proxy.requests.control_requests import INTERRUPT_DELAY
 from tests.jupyter.cells import notice_texts, notices, wait_for_notice, without_notice
 from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.conftest import FIRST_CELL, OURS, START, Launch

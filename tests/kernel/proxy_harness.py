@@ -18,7 +18,7 @@ import zmq
 import bitfusion_kernel
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.protocol.wire import Message, Wire
-from bitfusion_kernel.proxy.control_requests import INTERRUPT_DELAY
+from bitfusion_kernel.proxy.requests.control_requests import INTERRUPT_DELAY
 from tests.support.machine import scaled
 from tests.support.waiting import Deadline
 

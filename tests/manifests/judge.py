@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_cluster.webhooks.review import read_review
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import read_review
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import NOTEBOOKS, POLICY, Object

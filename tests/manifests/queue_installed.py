@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bitfusion_client.kubernetes_names import QUEUE_GATE
+from bitfusion_client.kubernetes.names import QUEUE_GATE
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.our_controller import with_components

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from notebook_controller_patch.certificates.authority import Pair
+from bitfusion_cluster.certificates.authority import Pair
+from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster, own_address
 from tests.manifests.built import CONTROLLER, INJECTOR
 from tests.notebook_controller_patch import controller_process
-from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
 from tests.notebook_controller_patch.controller_process import LOOKUP_S, ControllerProcess, look_up_within
 from tests.support.waiting import Deadline
 
@@ -31,7 +31,7 @@ State = tuple[str, int]  # a Deployment's uid and generation
 START_S = 20.0
 # The process has them from elsewhere: free ports, and files that no kubelet mounts.
 ONE_REVIEW_A_CONNECTION = """
-from notebook_controller_patch import http_service
+from bitfusion_cluster.program import http_service
 
 class Closing(http_service.HttpService):
     draining = property(lambda self: True, lambda self, value: None)

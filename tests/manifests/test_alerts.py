@@ -10,7 +10,8 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from notebook_controller_patch.metrics import FAILED, AdmissionMetrics, ReconcileMetrics, WatchMetrics
+from bitfusion_cluster.monitoring.metrics import FAILED, AdmissionMetrics, WatchMetrics
+from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = yaml.safe_load((ROOT / "manifests" / "samples" / "alerts.yaml").read_text())

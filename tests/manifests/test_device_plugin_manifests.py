@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_client.pod_contract import (
+from bitfusion_client.pod.pod_contract import (
     CA_KEY,
     CLIENT_FOLDER,
     IDENTITY_PATH,

@@ -70,7 +70,7 @@ def _labels(call: ast.Call, spread: bool) -> frozenset[str] | None:
 
 
 def _of_the_pools_tables() -> dict[str, frozenset[str] | None]:
-    from bitfusion_pool.service import metrics as pool
+    from bitfusion_pool.service.monitoring import metrics as pool
 
     labels = {
         "": (pool.HOLDER_GAUGES, pool.HOLDER_LABELS),

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bitfusion_client.kubernetes_names import PODS_WEBHOOK
-from bitfusion_device_plugin.injector.client_map import DEFAULT_CLIENTS, parse_clients
-from bitfusion_device_plugin.injector_process import cli as injector_cli
-from bitfusion_device_plugin.injector_process import settings as injector_options
-from bitfusion_device_plugin.injector_process.pods_webhook import PODS
+from bitfusion_client.kubernetes.names import PODS_WEBHOOK
+from bitfusion_cluster.webhooks.serving_settings import ServingSettings
+from bitfusion_device_plugin.injector import cli as injector_cli
+from bitfusion_device_plugin.injector import settings as injector_options
+from bitfusion_device_plugin.injector.injection.client_map import DEFAULT_CLIENTS, parse_clients
+from bitfusion_device_plugin.injector.pods_webhook import PODS
 from notebook_controller_patch import cli as controller_cli
 from notebook_controller_patch import settings as controller_options
-from notebook_controller_patch.admission.server import NOTEBOOKS, STATEFULSETS
-from notebook_controller_patch.serving_settings import ServingSettings
+from notebook_controller_patch.admission.webhooks import NOTEBOOKS, STATEFULSETS
 from tests.manifests.built import (
     CONTROLLER,
     INJECTOR,
@@ -185,7 +185,7 @@ def test_pods_run_as_the_image_does(overlays: Overlays, overlay: str) -> None:
     assert re.search(r'^ENTRYPOINT \[.*"(\S*/)?bitfusion-notebook-controller"', containerfile, re.MULTILINE)
     (command,) = container(overlays[overlay], INJECTOR)["command"]
     project = (MANIFESTS.parent / "pyproject.toml").read_text()
-    assert f'{command} = "bitfusion_device_plugin.injector_process.cli:main"' in project
+    assert f'{command} = "bitfusion_device_plugin.injector.cli:main"' in project
 
 
 @installed

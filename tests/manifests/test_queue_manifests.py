@@ -8,8 +8,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE
-from bitfusion_device_plugin.injector_process import cli as injector_cli
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
+from bitfusion_device_plugin.injector import cli as injector_cli
 from bitfusion_device_plugin.queue.cli import PROGRAM
 from tests.cluster.cluster import Cluster
 from tests.cluster.our_controller import with_components

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from bitfusion_cluster.notebooks.notebook_record import notebook_record
 from notebook_controller_patch.reconcile.events import event_body, pod_remade
-from notebook_controller_patch.reconcile.records import notebook_record
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import Room

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.node_stub import NODE

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 START_S = 20.0
 CONTROLLER = "notebook_controller_patch.cli"
-INJECTOR = "bitfusion_device_plugin.injector_process.cli"
+INJECTOR = "bitfusion_device_plugin.injector.cli"
 # The apiserver of a busy machine may take longer than half a second. It waits 5 s for the whole review.
 LOOKUP_S = 3.0
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
-from tests.notebook_controller_patch.certificates.pairs import pair, serial, trusted
+from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
+from tests.bitfusion_cluster.certificates.pairs import pair, serial, trusted
 from tests.notebook_controller_patch.controller_process import COMMAND, ControllerProcess
 from tests.support.machine import scaled
 from tests.support.ports import free_port
@@ -166,7 +166,7 @@ def test_without_its_apiserver_it_lives_says_what_is_missing_and_ends(tmp_path: 
 def test_what_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
     prepare = (
         "import time, notebook_controller_patch.controller as c; "
-        "import notebook_controller_patch.serving_process as p; "
+        "import bitfusion_cluster.webhooks.serving_process as p; "
         "p.LONGEST_END_S = 1.5; c.ReconcileService.stop = lambda *_: time.sleep(60)"
     )
     with ControllerProcess(

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from notebook_controller_patch.certificates.authority import new_authority
-from notebook_controller_patch.certificates.authority_secret import Authorities, write_authorities
+from bitfusion_cluster.certificates.authority import new_authority
+from bitfusion_cluster.certificates.authority_secret import Authorities, write_authorities
+from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
+from tests.bitfusion_cluster.certificates.pairs import pair, trusted
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import PROFILE
 from tests.cluster.tcp_proxy import TcpProxy
-from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
-from tests.notebook_controller_patch.certificates.pairs import pair, trusted
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 from tests.notebook_controller_patch.installation import NAME, WEBHOOKS_PATH, Installation
 from tests.support.files import replace_text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import PROCESS, Entry, Holder
-from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.ledger import Ledger
 from tests.pool.holders import somebody
 from tests.pool.pool_client import COMMAND

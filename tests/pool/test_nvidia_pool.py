@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_reports import parse_list_gpus
+from bitfusion_client.command.client_reports import parse_list_gpus
 from bitfusion_pool.ledger.device_watch import process_name, read_devices
 from tests.pool.inventory.nvidia.fake_machine import LOST, NOT_LOADED, ONE, PART, TWO, FakeMachine, card
 from tests.pool.pool_client import PoolClient

@@ -9,8 +9,8 @@ from pathlib import Path
 def held_leases(folder: Path) -> set[str]:
     """The leases in the ledger under `folder`; empty while nobody has used that pool, or nobody can."""
     from bitfusion_client.errors import BitfusionError
+    from bitfusion_pool.ledger.files.pool_folder import DATABASE
     from bitfusion_pool.ledger.ledger import Ledger
-    from bitfusion_pool.ledger.pool_folder import DATABASE
     from bitfusion_pool.ledger.snapshot import take_snapshot
 
     if not (folder / DATABASE).exists():

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
-from bitfusion_client.one_line import one_line
-from bitfusion_client.pod_contract import LABEL_NOTEBOOK
-from bitfusion_client.pod_units import unit_count, units_of
-from bitfusion_client.raw_objects import (
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.kubernetes.pod_units import unit_count, units_of
+from bitfusion_client.kubernetes.raw_objects import (
     is_being_deleted,
     labels_of,
     mapping,
@@ -18,6 +16,8 @@ from bitfusion_client.raw_objects import (
     metadata_of,
     text,
 )
+from bitfusion_client.one_line import one_line
+from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK
 
 QUEUE_ACCOUNT = "bitfusion-queue"
 """The ServiceAccount of the program that lifts gates."""

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from bitfusion_client.client_reports import parse_health
+from bitfusion_client.command.client_reports import parse_health
 from bitfusion_device_plugin.health_check.shown_metrics import MOST_SERVERS, figures
 from bitfusion_device_plugin.health_check.verdict import PASSED, Verdict
 from tests.support.machine import scaled

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from bitfusion_cluster.api.errors import Forbidden, ServerError
+from bitfusion_cluster.api.events import event_count
 from bitfusion_device_plugin.health_check import told_event
 from bitfusion_device_plugin.health_check.told_event import event_body, tell
 from bitfusion_device_plugin.health_check.verdict import FATAL, PASSED, Verdict
-from notebook_controller_patch.kubernetes_api.errors import Forbidden, ServerError
-from notebook_controller_patch.kubernetes_event import event_count
-from tests.notebook_controller_patch.fake_api import GET, PATCH, POST, FakeApi, Handler
-from tests.notebook_controller_patch.faults import reset, status
+from tests.bitfusion_cluster.fake_api import GET, PATCH, POST, FakeApi, Handler
+from tests.bitfusion_cluster.faults import reset, status
 
 EVENTS, CRON_JOBS = "/api/v1/events", "/apis/batch/v1/cronjobs"
 NAME = "bitfusion-health"

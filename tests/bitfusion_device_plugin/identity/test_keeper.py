@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity.decisions import Step
 from bitfusion_device_plugin.identity.keeper import EVERYTHING, SETTLE_S, Keeper, KeeperContext, NotLeading
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits
@@ -17,10 +19,8 @@ from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, QuotaRecord
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord
 from bitfusion_device_plugin.identity.sources import NoIdentity
-from notebook_controller_patch.reconcile.cache import Cache
-from notebook_controller_patch.reconcile.work_queue import WorkQueue
-from tests.notebook_controller_patch.fake_api import FakeApi
-from tests.notebook_controller_patch.faults import status
+from tests.bitfusion_cluster.fake_api import FakeApi
+from tests.bitfusion_cluster.faults import status
 
 SECRETS, EVENTS = "/api/v1/secrets", "/api/v1/events"
 SECRET = "/api/v1/namespaces/a/secrets"

@@ -20,10 +20,17 @@ from collections import Counter
 
 import jsonpatch
 
-from bitfusion_client.kubernetes_names import QUEUE_GATE
-from bitfusion_client.raw_objects import annotations_of, limits_of, mapping, requests_of, size_limits_of, text
-from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
+from bitfusion_client.kubernetes.names import QUEUE_GATE
+from bitfusion_client.kubernetes.raw_objects import (
+    annotations_of,
+    limits_of,
+    mapping,
+    requests_of,
+    size_limits_of,
+    text,
+)
+from bitfusion_device_plugin.injector.injection.injected_pod import Refusal, injected_pod
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.pods import STATUS, UNITS, Object
 from tests.bitfusion_device_plugin.injector.random_pods import Case, Chooser, Randomness, case
 from tests.notebook_controller_patch.admission.fuzz import KUBERNETES, schema

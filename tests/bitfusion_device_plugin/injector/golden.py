@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bitfusion_device_plugin.injector.client_map import ClientRule
-from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
-from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.injected_pod import Refusal, injected_pod
+from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.pods import IMAGE, INJECTION, Object
 
 FILE = Path(__file__).with_name("golden.json")

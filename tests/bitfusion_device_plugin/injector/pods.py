@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonpatch
 
-from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
-from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.injected_pod import Refusal, injected_pod
+from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 
 Object = dict[str, Any]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from bitfusion_device_plugin.injector.client_map import ClientRule
-from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
 from tests.bitfusion_device_plugin.injector.pods import (
     FILTER,
     IMAGE,

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_device_plugin.injector.client_map import (
+from bitfusion_device_plugin.injector.injection.client_map import (
     DEFAULT_CLIENTS,
     MOST_RULES,
     ClientRule,
     client_for,
     parse_clients,
 )
-from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from tests.bitfusion_device_plugin.injector.pods import HALF, container, inject, mounts, named, pod
 
 FILE = """

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
-from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.injected_pod import Refusal, injected_pod
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.fuzz import check, run
 from tests.bitfusion_device_plugin.injector.pods import HALF, INJECTION, container, inject, pod
 from tests.bitfusion_device_plugin.injector.random_pods import random_case

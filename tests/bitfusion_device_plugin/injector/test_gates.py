@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.kubernetes_names import QUEUE_GATE
-from bitfusion_device_plugin.injector.admission import admit_pod
-from bitfusion_device_plugin.injector.injection import injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
-from bitfusion_device_plugin.injector.settings import InjectorSettings
-from notebook_controller_patch.admission.review import UNTOUCHED
-from notebook_controller_patch.admission.review_json import parse_review
+from bitfusion_client.kubernetes.names import QUEUE_GATE
+from bitfusion_cluster.webhooks.review import UNTOUCHED
+from bitfusion_cluster.webhooks.review_json import parse_review
+from bitfusion_device_plugin.injector.injection.admission import admit_pod
+from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.pods import (
     HALF,
     INJECTION,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS
+from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS
 from tests.bitfusion_device_plugin.injector import golden
 from tests.bitfusion_device_plugin.injector.pods import inject
 

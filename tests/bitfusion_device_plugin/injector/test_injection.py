@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bitfusion_device_plugin.injector.injection import injected_pod
+from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
 from tests.bitfusion_device_plugin.injector.pods import (
     AMOUNT,
     HALF,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bitfusion_device_plugin.injector.injection import Refusal, injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
+from bitfusion_device_plugin.injector.injection.injected_pod import Refusal, injected_pod
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.pods import HALF, Object, container, pod
 from tests.bitfusion_device_plugin.injector.random_pods import SETTINGS, Case, case
 from tests.cluster.api_client import Refused

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitfusion_device_plugin.injector.pod_patch import difference
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 
 ISTIO, OURS, OTHER = ({"name": name, "image": name} for name in ("istio", "ours", "other"))
 

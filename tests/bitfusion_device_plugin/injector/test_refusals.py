@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bitfusion_device_plugin.injector.client_map import ClientRule
-from bitfusion_device_plugin.injector.injection import injected_pod
-from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from tests.bitfusion_device_plugin.injector.pods import (
     AMOUNT,
     HALF,

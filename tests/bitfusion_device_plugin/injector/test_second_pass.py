@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bitfusion_device_plugin.injector.client_map import ClientRule
-from bitfusion_device_plugin.injector.injection import injected_pod
-from bitfusion_device_plugin.injector.pod_patch import difference
-from bitfusion_device_plugin.injector.settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
+from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.pods import (
     AMOUNT,
     FILTER,

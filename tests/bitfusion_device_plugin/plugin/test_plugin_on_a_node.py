@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.quantities import quantity_to_count
+from bitfusion_client.request.quantities import quantity_to_count
 from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
 from tests.cluster.binaries import CONTROL_PLANE, NODE, binaries
 from tests.cluster.cluster import Cluster

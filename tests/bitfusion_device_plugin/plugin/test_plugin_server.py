@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_cluster.program.cannot_start import CannotStart
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.own_socket import OwnSocket
 from bitfusion_device_plugin.plugin.plugin_server import PluginServer
 from bitfusion_device_plugin.plugin.registration import SOCKET_NAMES, WatcherRegistration
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits
-from notebook_controller_patch.cannot_start import CannotStart
 from tests.support.machine import scaled
 
 

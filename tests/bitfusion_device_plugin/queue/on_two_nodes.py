@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component

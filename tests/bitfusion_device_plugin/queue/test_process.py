@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.bitfusion_cluster.fake_api import PATCH, FakeApi
+from tests.bitfusion_cluster.faults import after
 from tests.bitfusion_device_plugin.queue.pods import GATE, raw_node, raw_pod
 from tests.bitfusion_device_plugin.queue.running_queue import RunningQueue, kubeconfig
-from tests.notebook_controller_patch.fake_api import PATCH, FakeApi
-from tests.notebook_controller_patch.faults import after
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 

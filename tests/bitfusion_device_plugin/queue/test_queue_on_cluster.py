@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.errors import Conflict, Invalid
+from bitfusion_cluster.api.paths import pod_path
 from bitfusion_device_plugin.queue.pod_patches import delete_options, keep_patch, lift_patch, wait_patch
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
 from bitfusion_device_plugin.queue.words import lifted, waits
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.errors import Conflict, Invalid
-from notebook_controller_patch.kubernetes_api.paths import pod_path
 from tests.bitfusion_device_plugin.queue.pods import GATE
 from tests.bitfusion_device_plugin.queue.running_queue import RunningQueue
 from tests.cluster.api_client import Object

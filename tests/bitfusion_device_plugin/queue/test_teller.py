@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bitfusion_cluster.api.events import WARNING
+from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.decisions import decide
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
@@ -16,11 +18,9 @@ from bitfusion_device_plugin.queue.pod_states import QueuedPod, queued_pod
 from bitfusion_device_plugin.queue.teller import EVENT_AGAIN_S, Teller
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
 from bitfusion_device_plugin.queue.words import Words, holds_up
-from notebook_controller_patch.kubernetes_event import WARNING
-from notebook_controller_patch.reconcile.cache import Cache
+from tests.bitfusion_cluster.fake_api import GET, PATCH, POST, FakeApi
+from tests.bitfusion_cluster.faults import status
 from tests.bitfusion_device_plugin.queue.pods import raw_pod
-from tests.notebook_controller_patch.fake_api import GET, PATCH, POST, FakeApi
-from tests.notebook_controller_patch.faults import status
 
 PODS, EVENTS, NOTEBOOKS = "/api/v1/pods", "/api/v1/events", "/apis/kubeflow.org/v1/notebooks"
 PATH = "/api/v1/namespaces/a/pods/"

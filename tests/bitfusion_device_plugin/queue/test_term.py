@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
 from bitfusion_device_plugin.queue.term import Term
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
-from notebook_controller_patch.metrics import WatchMetrics
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
+from tests.bitfusion_cluster.fake_api import DELETE, LIST, PATCH, POST, WATCH, FakeApi
+from tests.bitfusion_cluster.faults import Fault, after, answered, reset, status
 from tests.bitfusion_device_plugin.queue.pods import GATE, raw_node, raw_pod, scheduled
-from tests.notebook_controller_patch.fake_api import DELETE, LIST, PATCH, POST, WATCH, FakeApi
-from tests.notebook_controller_patch.faults import Fault, after, answered, reset, status
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 

@@ -13,6 +13,9 @@ from typing import Any, cast
 import jsonpatch
 from prometheus_client import CollectorRegistry
 
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.errors import NoAnswer, error_of_status
+from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
@@ -20,9 +23,6 @@ from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued
 from bitfusion_device_plugin.queue.pool_units import NodeUnits
 from bitfusion_device_plugin.queue.teller import Teller
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.errors import NoAnswer, error_of_status
-from notebook_controller_patch.reconcile.cache import Cache, Key
 from tests.bitfusion_device_plugin.queue.pods import Object
 from tests.support import apiserver_answers as answers
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bitfusion_client.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
 from jupyter_ext import cli
 from jupyter_ext.spawner.hook_bundle import HOOK, NotBundled, embedded_modules, hook_file
 from jupyter_ext.spawner.sizes import example
@@ -275,16 +275,17 @@ def test_the_hook_is_the_same_each_time_and_names_its_version() -> None:
 
 
 def test_embedded_modules_come_after_those_they_import() -> None:
-    names = list(embedded_modules("bitfusion_client.notebook_changes"))
+    names = list(embedded_modules("bitfusion_client.kubernetes.notebook_changes"))
     assert names[0] == "bitfusion_client"
     for first, second in (
-        ("errors", "request"),
-        ("fast_imports", "request"),
-        ("request", "kubernetes_request"),
+        ("errors", "request.gpu_request"),
+        ("fast_imports", "request.gpu_request"),
+        ("kubernetes", "kubernetes.request"),
+        ("request.gpu_request", "kubernetes.request"),
     ):
         assert names.index(f"bitfusion_client.{first}") < names.index(f"bitfusion_client.{second}")
     # The hook itself imports inside of a function only: found in the code.
-    assert "bitfusion_client.notebook_changes" in embedded_modules(HOOK)
+    assert "bitfusion_client.kubernetes.notebook_changes" in embedded_modules(HOOK)
 
 
 @pytest.mark.parametrize(

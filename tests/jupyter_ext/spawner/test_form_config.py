@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.kubernetes_names import is_size_resource
+from bitfusion_client.kubernetes.names import is_size_resource
 from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
 from jupyter_ext.spawner.sizes import example, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile

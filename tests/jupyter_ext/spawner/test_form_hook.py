@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_images import DEFAULT_RULES, parse_image_rules
-from bitfusion_client.notebook_changes import apply_changes, notebook_changes
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES, parse_image_rules
+from bitfusion_client.kubernetes.notebook_changes import apply_changes, notebook_changes
+from bitfusion_cluster.webhooks.review import Review, Verdict
 from jupyter_ext.spawner import form_hook
 from jupyter_ext.spawner.hook_bundle import hook_file
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import Review, Verdict
 from tests.jupyter_ext.spawner.form_backend import VERSIONS, BackendVersion, find_python, write_backend
 from tests.support.machine import scaled
 
@@ -380,7 +380,7 @@ def test_the_generated_file_runs_alone_and_leaves_nothing_half_loaded(
         monkeypatch.delitem(sys.modules, name)
     space: dict[str, Any] = {"__name__": "__config__"}
     exec(compile(hook.read_text(encoding="utf-8"), "hook", "exec"), space)
-    space["SOURCES"]["bitfusion_client.request"] = "1 / 0"
+    space["SOURCES"]["bitfusion_client.request.gpu_request"] = "1 / 0"
     with pytest.raises(ZeroDivisionError):
         space["load_sources"]()
     assert not [name for name in sys.modules if name.partition(".")[0] == "bitfusion_client"]

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from gunicorn.config import KNOWN_SETTINGS
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from bitfusion_client.notebook_changes import apply_changes, notebook_changes
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.notebook_changes import apply_changes, notebook_changes
 from jupyter_ext.spawner.hook_bundle import hook_file
 from tests.jupyter_ext.spawner.form_backend import VERSIONS, BackendVersion, find_python, write_backend
 from tests.support.machine import scaled

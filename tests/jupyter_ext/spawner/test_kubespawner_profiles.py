@@ -12,9 +12,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_client.pod_contract import LABEL_NOTEBOOK
-from bitfusion_client.this_pod import ThisPod
-from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK
+from bitfusion_client.pod.this_pod import ThisPod
+from bitfusion_cluster.api.events import NORMAL
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from bitfusion_device_plugin.queue.events import event_about, event_body
 from bitfusion_device_plugin.queue.pod_states import queued_pod
 from bitfusion_device_plugin.queue.words import waits
@@ -22,7 +23,6 @@ from jupyter_ext.spawner.kubespawner_profiles import helm_values, hub_configurat
 from jupyter_ext.spawner.presets import NUMBERS, presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.yaml_document import parse_document
-from notebook_controller_patch.kubernetes_event import NORMAL
 from tests.bitfusion_device_plugin.injector.pods import inject
 from tests.jupyter_ext.spawner.hub_pods import Choice, spawned
 

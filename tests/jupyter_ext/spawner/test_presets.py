@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.kubernetes_names import RESOURCE_AMOUNT
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.names import RESOURCE_AMOUNT
+from bitfusion_client.request.gpu_request import GpuRequest
 from jupyter_ext.spawner.presets import ALLOWED_NUMBERS, Preset, parse_numbers, presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bitfusion_device_plugin.injector_process.settings import read_settings
+from bitfusion_device_plugin.injector.settings import read_settings
 from jupyter_ext.spawner import profiles_command, workspacekind_command
 from jupyter_ext.spawner.presets import presets
 from jupyter_ext.spawner.sizes import example, parse_sizes

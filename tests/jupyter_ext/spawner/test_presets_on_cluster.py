@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from jupyter_ext.spawner.kubespawner_profiles import hub_configuration, profile_list
 from jupyter_ext.spawner.sizes import example, parse_sizes
 from jupyter_ext.spawner.workspace_kind import workspace_kind

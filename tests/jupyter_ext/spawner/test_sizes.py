@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.kubernetes_request import request_from_kubernetes
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.request import request_from_kubernetes
+from bitfusion_client.request.gpu_request import GpuRequest
 from jupyter_ext.spawner.sizes import SizeList, Vendor, example, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import parse_document

@@ -9,9 +9,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_client.pod_contract import ANNOTATION_STATUS, LABEL_NOTEBOOK
-from bitfusion_client.this_pod import ThisPod
-from bitfusion_device_plugin.injector.settings import InjectorSettings
+from bitfusion_client.pod.pod_contract import ANNOTATION_STATUS, LABEL_NOTEBOOK
+from bitfusion_client.pod.this_pod import ThisPod
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from jupyter_ext.spawner.presets import presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.workspace_kind import kind_text, preset_id, workspace_kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.processes.messages import LaunchedEvent
 

@@ -11,7 +11,7 @@ import pytest
 
 import bitfusion_pool
 from bitfusion_client.errors import BitfusionError, ClientNotFound, WaitCancelled, WrongSetting
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.kernel_starter import MAGIC_EXTENSION, KernelStarter
 from bitfusion_kernel.processes.messages import StartCommand
 from bitfusion_kernel.protocol.arguments import ProxyArguments

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import ClientFailed, WaitTimedOut
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu import time_limits
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.gpu.pod_wait import PodStart, PodWait

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bitfusion_client.client_lines import BackInReach, OutOfReach
+from bitfusion_client.command.client_lines import BackInReach, OutOfReach
 from bitfusion_kernel.gpu import pool_outage
 from bitfusion_kernel.gpu.pool_outage import PoolOutage
 

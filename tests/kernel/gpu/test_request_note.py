@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.request_note import FOLDER, LONGEST, MOST_NOTES, RequestNote
 from tests.support.machine import scaled
 
@@ -190,7 +190,7 @@ def test_a_disk_that_is_full_leaves_no_draft(state: Path, monkeypatch: pytest.Mo
 
 AS_ANOTHER_USER = """
 import os, sys
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.request_note import RequestNote
 os.setgroups([])
 os.setgid(65534)
@@ -237,7 +237,7 @@ def test_a_writer_that_is_killed_leaves_the_note_as_it_was(state: Path) -> None:
     note(state).write(REQUEST)
     code = (
         "import os, sys\n"
-        "from bitfusion_client.request import GpuRequest\n"
+        "from bitfusion_client.request.gpu_request import GpuRequest\n"
         "from bitfusion_kernel.gpu import request_note\n"
         "request_note.os.replace = lambda *_: os.kill(os.getpid(), 9)\n"
         "request_note.RequestNote(sys.argv[1].encode(), {'XDG_STATE_HOME': sys.argv[2]}).write(GpuRequest(9))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu import time_limits
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.processes.messages import LaunchedEvent

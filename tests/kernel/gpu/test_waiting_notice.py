@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.clock_time import clock_time
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.gpu.waiting_notice import WaitingNotice, elapsed_text, notice_of, render
 from bitfusion_kernel.processes.messages import LaunchedEvent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.install import check_client
 from bitfusion_kernel.install.check_pod import check_pod
 from bitfusion_kernel.pod.account import open_account, write_entry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bitfusion_client.errors import InvalidRequest, UsageError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.settings.resolve import resolve
 from bitfusion_kernel.settings.table import BY_NAME, parse_value

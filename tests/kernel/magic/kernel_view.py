@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bitfusion_client.command.find_client import FoundClient
 from bitfusion_client.errors import ClientNotFound, WrongSetting
-from bitfusion_client.find_client import FoundClient
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.pod.over_budget import check_fits
 from bitfusion_kernel.pod.standing import Standing

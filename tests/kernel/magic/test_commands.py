@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest, NeverSatisfiable, UsageError, WrongSetting
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.magic import pool_table
 from bitfusion_kernel.magic.commands import SUBCOMMANDS, AskClient, AwaitGpu, RunClient, Text, answer, parse

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.gpu.pod_wait import PodWait
 from bitfusion_kernel.magic import commands, pod_budget, status_text

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_output import format_back_in_reach, format_out_of_reach
 from bitfusion_client.clock_time import clock_time
-from bitfusion_client.find_client import FoundClient
+from bitfusion_client.command.client_output import format_back_in_reach, format_out_of_reach
+from bitfusion_client.command.find_client import FoundClient
 from bitfusion_kernel.gpu.simulated import pool_note
 from bitfusion_kernel.magic import status_text
 from tests.kernel.gpu.acquisitions import STAMP, asked, launched

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod.account import living_entries
 from bitfusion_kernel.pod.facts import ROOT_VARIABLE, Pod, read_pod
 from bitfusion_kernel.pod.turns import Entry

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod import take_turn
 from bitfusion_kernel.pod.account import Account, AccountUnusable, living_entries, open_account, write_entry
 from bitfusion_kernel.pod.turns import Entry
@@ -351,7 +351,7 @@ from bitfusion_kernel.pod import take_turn
 from bitfusion_kernel.pod.account import Account
 from bitfusion_kernel.pod.budget import Budget
 from bitfusion_kernel.pod.turns import held
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.processes.held_file import HeldFile
 take_turn.LOOK_EVERY = take_turn.LOCKED_PAUSE = 0.001
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

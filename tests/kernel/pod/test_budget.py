@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import BitfusionError
-from bitfusion_client.kubernetes_sizes import units
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.sizes import units
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod.budget import UNIT, WHOLE, Budget
 from bitfusion_kernel.pod.over_budget import OverBudget, check_fits
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.pod_contract import CLIENT_FOLDER
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.pod.pod_contract import CLIENT_FOLDER
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod import facts
 from bitfusion_kernel.pod.facts import pod_root, read_pod
 from bitfusion_kernel.settings.unknown_variables import hints

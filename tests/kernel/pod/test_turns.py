@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod.budget import Budget
 from bitfusion_kernel.pod.turns import NAMELESS, Entry, entry_from_json, turn_of
 

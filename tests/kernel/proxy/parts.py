@@ -10,24 +10,24 @@ from typing import Any, cast
 import zmq
 
 from bitfusion_client.errors import BitfusionError
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.processes.messages import LaunchedEvent
 from bitfusion_kernel.protocol.wire import Message, Wire, read_unchecked
-from bitfusion_kernel.proxy.cell_replies import CellReplies
-from bitfusion_kernel.proxy.cell_scheduler import CellScheduler
-from bitfusion_kernel.proxy.client_sockets import ClientChannel
-from bitfusion_kernel.proxy.command_cell import CommandCell
-from bitfusion_kernel.proxy.control_requests import ControlRequests
+from bitfusion_kernel.proxy.cells.cell_replies import CellReplies
+from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
+from bitfusion_kernel.proxy.cells.command_cell import CommandCell
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.wait_display import WaitDisplay
 from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
-from bitfusion_kernel.proxy.publisher import Publisher
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
-from bitfusion_kernel.proxy.shell_requests import ShellRequests
-from bitfusion_kernel.proxy.start_up_wait import StartUpWait
-from bitfusion_kernel.proxy.wait_display import WaitDisplay
+from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
+from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 
 WIRE = Wire(b"secret")
 LAUNCHED = LaunchedEvent(launcher_pid=10, kernel_pid=11, environment={})

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import ClientNotFound, KernelDied, WaitCancelled
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from tests.kernel.proxy.parts import LAUNCHED, STAY, WAIT, Parts, cell, message
 
 CANCELLED = WaitCancelled(GpuRequest(), "interrupted after 1 s of waiting")

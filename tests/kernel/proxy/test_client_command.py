@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from bitfusion_client.errors import ClientFailed
-from bitfusion_kernel.proxy.client_command import TIME_LIMIT, ClientCommand
+from bitfusion_kernel.proxy.cells.client_command import TIME_LIMIT, ClientCommand
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from tests.kernel.proxy.parts import ManualLoop
 

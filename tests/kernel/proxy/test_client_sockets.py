@@ -15,8 +15,8 @@ import zmq
 
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.protocol.wire import Wire
-from bitfusion_kernel.proxy.client_sockets import ClientChannel, ClientSockets
-from bitfusion_kernel.proxy.publisher import Publisher
+from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel, ClientSockets
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from tests.kernel.proxy.parts import WIRE, RecordingSocket, message
 from tests.kernel.proxy_harness import ENTRY
 from tests.support.machine import scaled
@@ -75,7 +75,7 @@ def test_an_address_that_becomes_free_is_taken(
     """jupyter_client looks for free ports and closes them; a connection of others may get one meanwhile."""
     (port,) = free_ports(1)
     other = socket.create_server(("127.0.0.1", port))
-    between_two_tries = "bitfusion_kernel.proxy.client_sockets.time.sleep"
+    between_two_tries = "bitfusion_kernel.proxy.jupyter.client_sockets.time.sleep"
     monkeypatch.setattr(between_two_tries, lambda _: other.close())
     bound = bind(shell_port=port)
     assert other.fileno() == -1

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bitfusion_client.errors import BitfusionError, ClientNotFound
-from bitfusion_kernel.proxy.client_command import ASK_LIMIT, ClientCommand, OnEnd, OnOutput
-from bitfusion_kernel.proxy.command_cell import CommandCell
-from bitfusion_kernel.proxy.publisher import Publisher
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.client_command import ASK_LIMIT, ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.cells.command_cell import CommandCell
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from tests.kernel.magic.kernel_view import FakeKernel
 from tests.kernel.proxy.parts import WIRE, RecordingSocket, cell
 

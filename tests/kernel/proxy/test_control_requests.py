@@ -8,10 +8,10 @@ import time
 import pytest
 
 from bitfusion_client.errors import ClientNotFound, WaitCancelled
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.protocol.wire import DELIMITER, Message
-from bitfusion_kernel.proxy.control_requests import INTERRUPT_DELAY, ControlRequests
 from bitfusion_kernel.proxy.lifecycle import KernelState
+from bitfusion_kernel.proxy.requests.control_requests import INTERRUPT_DELAY, ControlRequests
 from tests.kernel.proxy.parts import STAY, WIRE, Parts, cell, message
 
 ERROR = WaitCancelled(GpuRequest(), "interrupted after 1 s of waiting")

@@ -23,11 +23,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 PUT_OFF = {
     "bitfusion_client.errors",
-    "bitfusion_client.request",
+    "bitfusion_client.request.gpu_request",
     "bitfusion_kernel.gpu.acquisition",
     "bitfusion_kernel.magic.commands",
     "bitfusion_kernel.protocol.message_date",
-    "bitfusion_kernel.proxy.jupyter_log",
+    "bitfusion_kernel.proxy.jupyter.jupyter_log",
     "bitfusion_kernel.proxy.kernel_events",
     "bitfusion_kernel.settings.resolve",
     "traitlets",
@@ -46,7 +46,11 @@ def test_what_only_later_messages_need_is_not_imported_for_it(proxy: StartProxy,
     harness = proxy(python=python_that(tmp_path, '-X importtime "$@"'))
     harness.reply(harness.send("kernel_info_request"))
     imported = set(re.findall(r"^import time:.*\| +(\S+)$", harness.stderr.read_text(), re.MULTILINE))
-    assert {"zmq", "bitfusion_kernel.proxy.cell_scheduler", "bitfusion_client.find_client"} <= imported
+    assert {
+        "zmq",
+        "bitfusion_kernel.proxy.cells.cell_scheduler",
+        "bitfusion_client.command.find_client",
+    } <= imported
     assert imported & PUT_OFF == set()
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bitfusion_client.errors import WaitCancelled
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.processes.messages import (
     Event,
@@ -19,10 +19,10 @@ from bitfusion_kernel.processes.messages import (
     WrapperExitedEvent,
 )
 from bitfusion_kernel.proxy import kernel_events
+from bitfusion_kernel.proxy.cells.outage_display import OutageDisplay
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.kernel_events import KernelEvents
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from bitfusion_kernel.proxy.outage_display import OutageDisplay
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from tests.kernel.proxy.parts import LAUNCHED, WAIT, WIRE, Parts, cell, message
 
 POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place {} of 3; held by ada"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_kernel.protocol.wire import Message
-from bitfusion_kernel.proxy.kernel_interrupt import (
+from bitfusion_kernel.proxy.kernel.kernel_interrupt import (
     LONGEST_SETTLING,
     PATIENCE,
     SETTLED,
@@ -27,7 +27,7 @@ class Kernel:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("bitfusion_kernel.proxy.kernel_interrupt.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("bitfusion_kernel.proxy.kernel.kernel_interrupt.time.monotonic", lambda: self.now)
         self.loop, self.link = ManualLoop(), FakeLink()
         self.cell: str | None = "first"
         self.takes = True

@@ -11,8 +11,8 @@ import zmq
 
 from bitfusion_kernel.protocol.wire import Message, read_unchecked
 from bitfusion_kernel.proxy.event_loop import EventLoop
-from bitfusion_kernel.proxy.kernel_link import KernelLink
-from bitfusion_kernel.proxy.publisher import Publisher
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
+from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 from tests.kernel.proxy.fake_kernel import FakeKernel
 from tests.kernel.proxy.parts import WIRE, message
 from tests.support.waiting import Deadline

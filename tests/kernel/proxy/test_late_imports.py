@@ -65,7 +65,7 @@ def test_whatever_a_proxy_may_ever_import_is_imported() -> None:
         check=True,
     )
     needed = reachable("bitfusion_kernel.proxy.process")
-    assert {late_imports.CONFIG_MODULE, "bitfusion_client.client_failure"} <= needed
+    assert {late_imports.CONFIG_MODULE, "bitfusion_client.command.client_failure"} <= needed
     assert sorted(needed - OF_THE_LAUNCHER - set(done.stdout.split())) == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bitfusion_client.errors import ClientNotFound
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.processes.messages import LaunchedEvent
 from bitfusion_kernel.proxy import lifecycle as module

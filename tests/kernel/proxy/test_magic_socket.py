@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bitfusion_kernel.magic.pool_table import render
-from bitfusion_kernel.proxy import client_command
-from bitfusion_kernel.proxy.client_command import ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.cells import client_command
+from bitfusion_kernel.proxy.cells.client_command import ClientCommand, OnEnd, OnOutput
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.magic_socket import NAME, MagicSocket
 from tests.kernel.magic.kernel_view import FakeKernel

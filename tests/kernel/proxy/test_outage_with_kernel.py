@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_output import format_back_in_reach, format_out_of_reach, format_pool_lost
+from bitfusion_client.command.client_output import format_back_in_reach, format_out_of_reach, format_pool_lost
 from bitfusion_kernel.protocol.wire import Message
 from tests.kernel.proxy_harness import ProxyHarness, StartProxy, kinds
 from tests.support.machine import scaled

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.client_output import format_back_in_reach, format_out_of_reach, format_pool_lost
+from bitfusion_client.command.client_output import format_back_in_reach, format_out_of_reach, format_pool_lost
 from bitfusion_kernel.processes.messages import KernelExitedEvent, OutputEvent, WrapperExitedEvent
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.kernel_events import LAST_OUTPUT_DELAY, LAST_WORDS_DELAY
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
 from tests.kernel.proxy.parts import LAUNCHED, cell
 from tests.kernel.proxy.test_kernel_events import POSITION, Served
 
@@ -89,7 +89,7 @@ def test_a_wait_shows_it_in_its_own_display_and_the_kernels_cell_once_it_runs(
 ) -> None:
     waiting = cell()
     served.wait(waiting)
-    monkeypatch.setattr("bitfusion_kernel.proxy.wait_display.SHOW_AFTER", 0.0)
+    monkeypatch.setattr("bitfusion_kernel.proxy.cells.wait_display.SHOW_AFTER", 0.0)
     served.tell(OutputEvent("stderr", POSITION.format(1)), AWAY)
     assert "is out of reach since" in shown(served, waiting)[-1][2]
     served.tell(LAUNCHED)

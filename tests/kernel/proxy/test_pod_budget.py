@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.kernel.pod.fake_pod import FakePod
 from tests.kernel.proxy_harness import ProxyHarness, StartProxy
 from tests.support.machine import scaled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_kernel.protocol.wire import Message
-from bitfusion_kernel.proxy.publisher import Publisher
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from tests.kernel.proxy.parts import WIRE, RecordingSocket
 
 PARENT = {"msg_id": "p"}

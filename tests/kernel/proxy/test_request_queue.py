@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_kernel.protocol.wire import Wire
-from bitfusion_kernel.proxy.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
 
 WIRE = Wire(b"")
 

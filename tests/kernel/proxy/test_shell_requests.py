@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_kernel.protocol.wire import Message, Wire
-from bitfusion_kernel.proxy.shell_requests import BETTER_FROM_THE_KERNEL, ShellRequests
-from bitfusion_kernel.proxy.start_up_wait import StartUpWait
+from bitfusion_kernel.proxy.requests.shell_requests import BETTER_FROM_THE_KERNEL, ShellRequests
+from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 from tests.kernel.proxy.parts import WIRE, Parts, cell, message
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bitfusion_kernel.proxy.start_up_wait import TELL_AFTER, StartUpWait
+from bitfusion_kernel.proxy.requests.start_up_wait import TELL_AFTER, StartUpWait
 from tests.kernel.proxy.parts import Parts
 
 TIMER = "start-up wait"
@@ -31,7 +31,7 @@ def test_any_other_kernel_is_ready_at_once() -> None:
 
 def test_the_log_tells_once_that_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
-    monkeypatch.setattr("bitfusion_kernel.proxy.jupyter_log.write_line", logged.append)
+    monkeypatch.setattr("bitfusion_kernel.proxy.jupyter.jupyter_log.write_line", logged.append)
     parts, before = Parts(), time.monotonic()
     parts.lifecycle.request()
     StartUpWait(parts.loop, parts.lifecycle, lasts=True)

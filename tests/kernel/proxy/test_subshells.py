@@ -8,9 +8,9 @@ import pytest
 
 from bitfusion_client.errors import KernelDied
 from bitfusion_kernel.protocol.wire import Message
-from bitfusion_kernel.proxy.control_requests import ControlRequests
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
 from tests.kernel.proxy.parts import STAY, WIRE, Parts, message
 
 MAIN: str | None = None

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from bitfusion_kernel.proxy.request_queue import QueuedRequest
-from bitfusion_kernel.proxy.wait_display import SHOW_AFTER, SHOW_SILENT_WAIT_AFTER, UPDATE_EVERY
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.wait_display import SHOW_AFTER, SHOW_SILENT_WAIT_AFTER, UPDATE_EVERY
 from tests.kernel.proxy.parts import LAUNCHED, Parts, cell
 
 TIMER = "wait display"

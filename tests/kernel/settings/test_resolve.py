@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod.budget import Budget
 from bitfusion_kernel.pod.facts import Pod
 from bitfusion_kernel.settings.resolve import resolve

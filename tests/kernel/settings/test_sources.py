@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.settings.resolve import resolve
 from bitfusion_kernel.settings.sources import ConfigValues, from_config
 from bitfusion_kernel.settings.table import SETTINGS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notebook_controller_patch.admission import owners
+from bitfusion_cluster.notebooks import owners
 from tests.notebook_controller_patch.admission.live_server import Live, server_context, write_certificate
 from tests.support.machine import scaled
 

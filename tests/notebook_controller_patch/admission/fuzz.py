@@ -29,10 +29,10 @@ import jsonschema
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from bitfusion_client.notebook_changes import apply_changes, notebook_changes
-from notebook_controller_patch.admission.review import BadReview, Review, Verdict, read_review
-from notebook_controller_patch.admission.review_json import encode_answer, parse_review
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.notebook_changes import apply_changes, notebook_changes
+from bitfusion_cluster.webhooks.review import BadReview, Review, Verdict, read_review
+from bitfusion_cluster.webhooks.review_json import encode_answer, parse_review
 from tests.notebook_controller_patch.admission.random_reviews import Case, case, decide
 from tests.notebook_controller_patch.admission.reviews import (
     DEFAULTS,

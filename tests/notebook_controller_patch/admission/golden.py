@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bitfusion_client.kubernetes_names import LABEL_ADMISSION
+from bitfusion_client.kubernetes.names import LABEL_ADMISSION
 from tests.notebook_controller_patch.admission.random_reviews import decide
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,

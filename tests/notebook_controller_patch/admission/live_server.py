@@ -14,12 +14,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
-from notebook_controller_patch.admission.owners import Owners
-from notebook_controller_patch.admission.review_server import ReviewServer
-from notebook_controller_patch.admission.server import AdmissionContext, admission_server
-from notebook_controller_patch.metrics import AdmissionMetrics
-from notebook_controller_patch.reconcile.records import NotebookRecord, notebook_record
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES, ImageRule
+from bitfusion_cluster.monitoring.metrics import AdmissionMetrics
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
+from bitfusion_cluster.notebooks.owners import Owners
+from bitfusion_cluster.webhooks.review_server import ReviewServer
+from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
 from tests.notebook_controller_patch.admission.reviews import OURS, body
 from tests.support.certificates import certified
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from bitfusion_client.kubernetes_names import LABEL_ADMISSION
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.names import LABEL_ADMISSION
+from bitfusion_cluster.webhooks.review import Review, Verdict, read_review
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import Review, Verdict, read_review
 from notebook_controller_patch.admission.statefulset import admit_statefulset, needs_owner
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from notebook_controller_patch.admission.review import Review, Verdict, answer
+from bitfusion_cluster.webhooks.review import Review, Verdict, answer
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 OWNER_UID = "0f1d5d0a-3c1f-4a6e-9a53-5c1b7f6f2f11"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from notebook_controller_patch.admission.review import BadReview, Review
-from notebook_controller_patch.admission.review_json import parse_review
+from bitfusion_cluster.webhooks.review import BadReview, Review
+from bitfusion_cluster.webhooks.review_json import parse_review
 from tests.notebook_controller_patch.admission import golden, random_reviews
 from tests.notebook_controller_patch.admission.fuzz import check, run
 from tests.notebook_controller_patch.admission.random_reviews import decide, digest, random_case

@@ -8,9 +8,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from bitfusion_client.client_images import DEFAULT_RULES, ImageRule
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES, ImageRule
+from bitfusion_cluster.webhooks.review import UNTOUCHED, Review, Verdict, read_review
 from notebook_controller_patch.admission.notebook import admit_notebook
-from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, read_review
 from tests.notebook_controller_patch.admission.refusals import COUNT, REFUSALS
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,

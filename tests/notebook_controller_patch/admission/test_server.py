@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from notebook_controller_patch import http_service
-from notebook_controller_patch.admission import owners, server
-from notebook_controller_patch.admission.review import Verdict
-from notebook_controller_patch.http_service import LARGEST_BODY
+from bitfusion_cluster.notebooks import owners
+from bitfusion_cluster.program import http_service
+from bitfusion_cluster.program.http_service import LARGEST_BODY
+from bitfusion_cluster.webhooks.review import Verdict
+from notebook_controller_patch.admission import webhooks as server
+from tests.bitfusion_cluster.log_fields import fields
 from tests.notebook_controller_patch.admission.live_server import HOST, Client, Live, Record, head, serving
 from tests.notebook_controller_patch.admission.reviews import (
     AMOUNT,
@@ -31,7 +33,6 @@ from tests.notebook_controller_patch.admission.reviews import (
     review,
     statefulset,
 )
-from tests.notebook_controller_patch.log_fields import fields
 from tests.support.machine import scaled
 
 NOTEBOOKS, STATEFULSETS = "/admit/notebooks?timeout=5s", "/admit/statefulsets?timeout=5s"
@@ -559,7 +560,7 @@ def test_old_versions_of_tls_are_refused(live: Live) -> None:
 
 
 def test_admission_does_without_the_kubernetes_client() -> None:
-    code = "import sys, notebook_controller_patch.admission.server; print('kubernetes' in sys.modules)"
+    code = "import sys, notebook_controller_patch.admission.webhooks; print('kubernetes' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=scaled(50)
     )

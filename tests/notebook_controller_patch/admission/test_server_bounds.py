@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from notebook_controller_patch import http_service
-from notebook_controller_patch.admission.review_json import MOST_ITEMS
-from notebook_controller_patch.http_service import LARGEST_BODY, LARGEST_IN_FLIGHT, MIB
+from bitfusion_cluster.program import http_service
+from bitfusion_cluster.program.http_service import LARGEST_BODY, LARGEST_IN_FLIGHT, MIB
+from bitfusion_cluster.webhooks.review_json import MOST_ITEMS
+from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
+from tests.bitfusion_cluster.certificates.pairs import pair
 from tests.notebook_controller_patch.admission.live_server import Client, Live, head, serving
 from tests.notebook_controller_patch.admission.reviews import AMOUNT, body, notebook, review, statefulset
-from tests.notebook_controller_patch.certificates.mounted_secret import MountedSecret
-from tests.notebook_controller_patch.certificates.pairs import pair
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 from tests.notebook_controller_patch.test_controller import away
 from tests.support.machine import scaled

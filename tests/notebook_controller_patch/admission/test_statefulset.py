@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from notebook_controller_patch.admission.review import UNTOUCHED, Review, Verdict, read_review
+from bitfusion_cluster.webhooks.review import UNTOUCHED, Review, Verdict, read_review
 from notebook_controller_patch.admission.statefulset import (
     OwnerReference,
     admit_statefulset,

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_images import DEFAULT_RULES
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.refusals import refusal
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_client.kubernetes.refusals import refusal
+from bitfusion_cluster.notebooks.notebook_record import notebook_record
 from notebook_controller_patch.reconcile.decisions import (
     Action,
     DeletePod,
@@ -23,7 +24,7 @@ from notebook_controller_patch.reconcile.decisions import (
     decide,
 )
 from notebook_controller_patch.reconcile.events import NotebookEvent, request_refused
-from notebook_controller_patch.reconcile.records import notebook_record, pod_record, statefulset_record
+from notebook_controller_patch.reconcile.records import pod_record, statefulset_record
 from tests.notebook_controller_patch.reconcile.objects import (
     CLIENT,
     LABEL,

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
+from bitfusion_cluster.notebooks.notebook_record import notebook_record
 from notebook_controller_patch.reconcile.events import (
     NotebookEvent,
     event_body,
@@ -14,7 +15,6 @@ from notebook_controller_patch.reconcile.events import (
     quota_exceeded,
 )
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
-from notebook_controller_patch.reconcile.records import notebook_record
 from tests.notebook_controller_patch.reconcile.objects import admitted, notebook
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.notebook_request import notebook_request
-from bitfusion_client.raw_objects import annotations_of
+from bitfusion_client.kubernetes.notebook_request import notebook_request
+from bitfusion_client.kubernetes.raw_objects import annotations_of
 from notebook_controller_patch.propagation import template_annotations
 from notebook_controller_patch.reconcile.pending import PendingChange, noted_change, pending_change
 from notebook_controller_patch.reconcile.records import statefulset_record

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from notebook_controller_patch.reconcile.cache import Cache
+from bitfusion_cluster.watching.cache import Cache
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 from notebook_controller_patch.reconcile.quota_waits import FIRST_TRY_S, LONGEST_TRY_S, QuotaWaits
 from notebook_controller_patch.reconcile.quotas import QuotaRecord, quota_record
-from tests.notebook_controller_patch.reconcile.clock import Clock
+from tests.bitfusion_cluster.watching.clock import Clock
 
 A, B = ("ann", "a"), ("ann", "b")
 UNITS = "requests.bitfusion.io/gpu"

@@ -9,27 +9,27 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.errors import Conflict, NoAnswer, TooManyRequests
-from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.errors import Conflict, NoAnswer, TooManyRequests
+from bitfusion_cluster.leading.election import Candidate
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
+from bitfusion_cluster.watching.cache import Cache, Key
+from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile import refused_pods
-from notebook_controller_patch.reconcile.cache import Cache, Key
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
-from notebook_controller_patch.reconcile.election import Candidate
 from notebook_controller_patch.reconcile.events import NotebookEvent
+from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.quotas import QuotaRecord
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
-    NotebookRecord,
     OptedOutNamespace,
     PodRecord,
     StatefulSetRecord,
-    notebook_record,
     statefulset_record,
 )
-from notebook_controller_patch.reconcile.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.writer import NotLeading, Writer
 from tests.notebook_controller_patch.reconcile.objects import CLIENT, Object, admitted, notebook, statefulset
 

@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notebook_controller_patch.reconcile.cache import Cache
-from notebook_controller_patch.reconcile.records import (
-    NotebookRecord,
-    notebook_record,
-    pod_record,
-    statefulset_record,
-)
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
+from bitfusion_cluster.watching.cache import Cache
+from notebook_controller_patch.reconcile.records import pod_record, statefulset_record
 from tests.notebook_controller_patch.reconcile.objects import (
     CLIENT,
     LABEL,

@@ -15,7 +15,7 @@ from notebook_controller_patch.reconcile.refused_pods import (
     absences,
     injector_was_away,
 )
-from tests.notebook_controller_patch.reconcile.clock import Clock
+from tests.bitfusion_cluster.watching.clock import Clock
 
 A, B, C = ("ann", "a"), ("ann", "b"), ("ben", "c")
 # as kube-apiserver 1.34 says it, in the StatefulSet's Event

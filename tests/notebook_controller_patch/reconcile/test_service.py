@@ -16,19 +16,20 @@ import pytest
 from kubernetes.client import Configuration
 from prometheus_client import CollectorRegistry
 
-from bitfusion_client.client_images import DEFAULT_RULES
-from notebook_controller_patch.kubernetes_api.client import KubernetesApi
-from notebook_controller_patch.kubernetes_api.paths import NAMESPACES
-from notebook_controller_patch.metrics import ReconcileMetrics, WatchMetrics
+from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.paths import NAMESPACES
+from bitfusion_cluster.leading.election import Candidate, LeaseTimes
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
+from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from notebook_controller_patch.reconcile import term
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Assessment
-from notebook_controller_patch.reconcile.election import Candidate, LeaseTimes
-from notebook_controller_patch.reconcile.records import NotebookRecord
+from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.service import ReconcileService
-from notebook_controller_patch.reconcile.watched_resource import WatchLimits
 from notebook_controller_patch.reconcile.writer import Writer
-from tests.notebook_controller_patch.fake_api import (
+from tests.bitfusion_cluster.fake_api import (
     DELETE,
     GET,
     LIST,
@@ -38,7 +39,7 @@ from tests.notebook_controller_patch.fake_api import (
     FakeApi,
     Handler,
 )
-from tests.notebook_controller_patch.faults import reset, stall, status, status_object
+from tests.bitfusion_cluster.faults import reset, stall, status, status_object
 from tests.notebook_controller_patch.reconcile.objects import (
     CLIENT,
     EVENTS,

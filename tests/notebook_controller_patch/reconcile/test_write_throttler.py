@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
-from tests.notebook_controller_patch.reconcile.clock import Clock
+from tests.bitfusion_cluster.watching.clock import Clock
 
 A, B = ("ann", "a"), ("ann", "b")
 

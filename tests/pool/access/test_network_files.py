@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.client_failure import error_from_output
+from bitfusion_client.command.client_failure import error_from_output
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.file_contents import NetworkServer, parse_client, parse_servers

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_failure import error_from_output
+from bitfusion_client.command.client_failure import error_from_output
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_pool.access.network_files import read_network_client
 from tests.support.machine import scaled

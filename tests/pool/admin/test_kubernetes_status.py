@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.kubernetes_names import RESOURCE_UNITS
+from bitfusion_client.kubernetes.names import RESOURCE_UNITS
 from tests.pool.admin.kubernetes.raw import node, pod, queue_pod, quota
 from tests.pool.pool_client import PoolClient
 from tests.support.machine import scaled

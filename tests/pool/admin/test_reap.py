@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_device_plugin.queue.words import waits
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
 from bitfusion_pool.ledger.ledger import Ledger

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_client.version import PACKAGE, VERSION
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.ledger.snapshot import take_snapshot

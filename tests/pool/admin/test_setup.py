@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, REMOTE
 from tests.pool.admin.expected import EMPTY_STATUS
 from tests.pool.holders import somebody

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.pool.admin.expected import EMPTY_STATUS
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient

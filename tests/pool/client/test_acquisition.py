@@ -7,8 +7,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from bitfusion_client.client_lines import Waiting
-from bitfusion_client.client_output import parse_line
+from bitfusion_client.command.client_lines import Waiting
+from bitfusion_client.command.client_output import parse_line
 from bitfusion_pool.ledger.entries import WAITING
 from tests.pool.pool_client import COMMAND, PoolClient, finish
 from tests.support.machine import scaled

@@ -95,7 +95,8 @@ def test_help_lists_all_commands(client: PoolClient, words: list[str]) -> None:
 def test_what_a_run_needs_from_its_start_is_little(client: PoolClient, pool: str) -> None:
     script = (
         "import sys; sys.path.append(sys.argv[1]); "
-        f"import bitfusion_pool.client.run, bitfusion_pool.client.cli, bitfusion_pool.client.{pool}; "
+        f"import bitfusion_pool.client.commands.run, bitfusion_pool.client.pools.{pool}; "
+        "import bitfusion_pool.client.cli; "
         "print(' '.join(sorted(sys.modules)))"
     )
     root = str(Path(COMMAND).parent.parent.parent)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_reports import parse_health
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.command.client_reports import parse_health
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.pool.holders import somebody
 from tests.pool.pool_client import COMMAND, PoolClient
 from tests.support.machine import scaled

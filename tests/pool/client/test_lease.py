@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.errors import ClientFailed
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.client.lease import server_of
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient

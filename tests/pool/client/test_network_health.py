@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_reports import parse_health
+from bitfusion_client.command.client_reports import parse_health
 from bitfusion_client.version import VERSION
 from bitfusion_kernel.install.check_client import check_pool
 from bitfusion_kernel.install.finding import FAIL, PASS

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_failure import error_from_output
+from bitfusion_client.command.client_failure import error_from_output
 from bitfusion_client.errors import ServersUnreachable, TokenExpired
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.network_files import read_network_client
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.access.token_text import new_token
-from bitfusion_pool.client.network_connection import tls_context
-from bitfusion_pool.client.network_pool import NetworkPool
+from bitfusion_pool.client.connections.network_connection import tls_context
+from bitfusion_pool.client.pools.network_pool import NetworkPool
 from bitfusion_pool.ledger.entries import PROCESS, RESERVED, Holder
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Look, Renew, Resume

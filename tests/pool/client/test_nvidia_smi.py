@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_pool.client.nvidia_smi import NO_GPU, WRONG_OPTION, main
+from bitfusion_pool.client.program.nvidia_smi import NO_GPU, WRONG_OPTION, main
 from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS
 from tests.pool.pool_client import PoolClient
 

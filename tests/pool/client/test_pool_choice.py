@@ -10,8 +10,8 @@ from bitfusion_client.errors import PoolUnreadable, WrongSetting
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
 from bitfusion_pool.access.token_text import PREFIX, new_token
-from bitfusion_pool.client import pool_choice
-from bitfusion_pool.client.pool_choice import PoolChoice, choose_pool
+from bitfusion_pool.client.pools import pool_choice
+from bitfusion_pool.client.pools.pool_choice import PoolChoice, choose_pool
 from tests.pool.pool_client import PoolClient
 
 

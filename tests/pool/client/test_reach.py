@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_pool.client.reach import Reach
+from bitfusion_pool.client.keeper.reach import Reach
 
 CLOSED_S, SILENT_S = 15.0, 120.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bitfusion_client.client_reports import parse_list_gpus, parse_waiting
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.command.client_reports import parse_list_gpus, parse_waiting
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.pool.holders import Holders
 from tests.pool.pool_client import PoolClient, uniform
 

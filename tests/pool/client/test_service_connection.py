@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_pool.client import service_connection
-from bitfusion_pool.client.connection import ANSWER_S
-from bitfusion_pool.client.service_connection import ServiceConnection
-from bitfusion_pool.client.service_errors import ServiceAway
+from bitfusion_pool.client.connections import service_connection
+from bitfusion_pool.client.connections.connection import ANSWER_S
+from bitfusion_pool.client.connections.service_connection import ServiceConnection
+from bitfusion_pool.client.connections.service_errors import ServiceAway
 from bitfusion_pool.messages.from_client import Alive
 from tests.support.machine import scaled
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_failure import error_from_output
+from bitfusion_client.command.client_failure import error_from_output
 from bitfusion_client.errors import OverLimit, PoolUnreadable
 from bitfusion_client.version import VERSION
-from bitfusion_pool.client.service_connection import ServiceConnection
-from bitfusion_pool.client.service_errors import ServiceAway
+from bitfusion_pool.client.connections.service_connection import ServiceConnection
+from bitfusion_pool.client.connections.service_errors import ServiceAway
 from bitfusion_pool.ledger.entries import RESERVED
-from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock, is_held
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Look, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import PoolSnapshot, Refused, Released, Renewed, Waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import candidates
 from tests.pool.inventory.two_servers import SERVERS, A, B
 

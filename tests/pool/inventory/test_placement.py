@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import Share, candidates, choose
 from bitfusion_pool.inventory.servers import Server
 from tests.pool.inventory.two_servers import SERVERS, A, B

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.errors import NeverSatisfiable
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.refusals import never_satisfiable
 from bitfusion_pool.inventory.servers import Server, default_servers

@@ -15,9 +15,9 @@ import sys
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))
 
 from bitfusion_client.errors import NoGpusAvailable, WaitTimedOut
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import WAITING, Entry, Holder
-from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.waiting import wait_for_turn
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.adoption import adopt_requests
 from bitfusion_pool.ledger.entries import RESERVED
 from tests.pool.holders import Holders

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bitfusion_pool.ledger.pool_folder import ensure_folder
+from bitfusion_pool.ledger.files.pool_folder import ensure_folder
 from tests.pool.pool_client import PoolClient, finish
 
 AT_ONCE = 12
 OPEN = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from bitfusion_pool.ledger.database import open_database
+from bitfusion_pool.ledger.storage.database import open_database
 sys.stdin.read()
 open_database(sys.argv[2]).execute("SELECT count(*) FROM entries").fetchone()
 """

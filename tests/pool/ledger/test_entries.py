@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.clock_time import clock_time
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import size_text
 from tests.pool.holders import Holders
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_pool.ledger.fair_order import LATER_S, Present, due_time
+from bitfusion_pool.ledger.queue.fair_order import LATER_S, Present, due_time
 from bitfusion_pool.ledger.waiting import DEFAULT_TIMEOUT_S
 
 ANN, BOB, CAT = 1, 2, 3

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, Holder
-from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.queue_position import OVERTAKEN
+from bitfusion_pool.ledger.queue.queue_position import OVERTAKEN
 from bitfusion_pool.ledger.snapshot import take_snapshot
 from tests.pool.pool_client import PoolClient
 

@@ -6,7 +6,7 @@ import fcntl
 
 import pytest
 
-from bitfusion_pool.ledger.lease_lock import LeaseLock, is_held
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock, is_held
 from bitfusion_pool.ledger.ledger import Ledger
 from tests.pool.pool_client import PoolClient
 

@@ -10,7 +10,7 @@ from bitfusion_client.errors import (
     NeverSatisfiable,
     NoGpusAvailable,
 )
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from tests.pool.holders import Holders, somebody

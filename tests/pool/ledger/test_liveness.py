@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, REMOTE, RESERVED, WAITING
-from bitfusion_pool.ledger.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from tests.pool.holders import Holders
 from tests.pool.pool_client import PoolClient
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger import waiting
 from bitfusion_pool.ledger.entries import Entry
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.queue_position import QueuePosition
+from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 from bitfusion_pool.ledger.waiting import FRONT, pause, wait_for_turn
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient

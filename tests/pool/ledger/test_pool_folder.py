@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
-from bitfusion_pool.ledger.pool_folder import default_folder, ensure_folder, pool_folder
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_pool.ledger.files.pool_folder import default_folder, ensure_folder, pool_folder
 from bitfusion_pool.own_files import NotOurs
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
-from bitfusion_pool.ledger import transaction
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
+from bitfusion_pool.ledger.storage import transaction
 from tests.pool.holders import Holders
 from tests.pool.pool_client import PoolClient
 

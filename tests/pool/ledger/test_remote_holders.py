@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.errors import NeverSatisfiable
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, REMOTE, WAITING, Entry, Holder
 from bitfusion_pool.ledger.ledger import Ledger
 from tests.pool.pool_client import PoolClient

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger import liveness
 from bitfusion_pool.ledger.entries import HELD, RESERVED
 from tests.pool.holders import somebody

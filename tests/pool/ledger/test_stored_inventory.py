@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_client.errors import NeverSatisfiable
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.servers import default_servers
 from bitfusion_pool.ledger.entries import HELD
 from bitfusion_pool.ledger.waiting import wait_for_turn

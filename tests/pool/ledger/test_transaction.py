@@ -8,10 +8,10 @@ import sqlite3
 import pytest
 
 from bitfusion_client.errors import PoolUnreadable
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger import ledger as ledger_module
-from bitfusion_pool.ledger import transaction
-from bitfusion_pool.ledger.database import open_database
+from bitfusion_pool.ledger.storage import transaction
+from bitfusion_pool.ledger.storage.database import open_database
 from tests.pool.holders import Holders, somebody
 from tests.pool.pool_client import PoolClient
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
 

@@ -12,12 +12,12 @@ from bitfusion_client.errors import (
     ClientFailed,
     WaitTimedOut,
 )
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger import waiting
 from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
-from bitfusion_pool.ledger.queue_position import QueuePosition
+from bitfusion_pool.ledger.files.wake_up import WakeUp
+from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 from bitfusion_pool.ledger.waiting import FIRST_PAUSE_S, FRONT, REFRESH_S, pause, wait_for_turn
-from bitfusion_pool.ledger.wake_up import WakeUp
 from tests.pool.holders import Holders, somebody
 from tests.pool.pool_client import PoolClient
 from tests.support.waiting import wait_until

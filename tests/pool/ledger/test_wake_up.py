@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bitfusion_pool.ledger.pool_folder import WAKE_UPS, ensure_subfolder
-from bitfusion_pool.ledger.wake_up import WakeUp, remove_leftover_pipes, wake
+from bitfusion_pool.ledger.files.pool_folder import WAKE_UPS, ensure_subfolder
+from bitfusion_pool.ledger.files.wake_up import WakeUp, remove_leftover_pipes, wake
 
 
 def test_a_waiter_is_woken_once_by_any_number_of_calls(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server

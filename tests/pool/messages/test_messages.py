@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import dataclass
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import HELD, PROCESS, Entry, Holder

@@ -32,7 +32,7 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
-from bitfusion_pool.service.route import announced_segment
+from bitfusion_pool.service.connections.route import announced_segment
 from tests.support.machine import scaled
 from tests.support.ports import free_port, return_port
 

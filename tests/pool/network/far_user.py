@@ -8,8 +8,8 @@ import subprocess
 import threading
 from pathlib import Path
 
-from bitfusion_client.client_lines import Line
-from bitfusion_client.client_output import parse_line
+from bitfusion_client.command.client_lines import Line
+from bitfusion_client.command.client_output import parse_line
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import prepare_folder, read_authority, write_client_files
 from tests.pool.client.network_user import keeper_of

@@ -16,8 +16,8 @@ import struct
 import time
 from collections import Counter
 
-from bitfusion_client.request import GpuRequest
-from bitfusion_pool.client.reach import Reach
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_pool.client.keeper.reach import Reach
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import SEGMENTS, Acquire, Alive, Cancel, Hello, Release, Resume

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_client.version import PACKAGE, VERSION
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.client_lines import BackInReach, OutOfReach, PoolLost
+from bitfusion_client.command.client_lines import BackInReach, OutOfReach, PoolLost
 from tests.pool.network.cutting_proxy import CuttingProxy, Side
 from tests.pool.network.far_user import LIMIT_S, NOTHING, PROXY, ROUTERS, FarUser
 from tests.pool.service.tls_client import NetworkService

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.messages import refusal_codes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.tls import client_context
 from tests.pool.network.simulated_client import Book, SimulatedClient, Times, clock
 from tests.pool.service.tls_client import NetworkService

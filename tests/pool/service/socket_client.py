@@ -7,7 +7,7 @@ import socket
 import time
 from typing import TypeVar
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.messages.from_client import Acquire, Hello, Release
 from bitfusion_pool.messages.from_service import (
     Granted,

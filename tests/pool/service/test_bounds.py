@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Look
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused, Released

@@ -11,7 +11,7 @@ import pytest
 
 from bitfusion_pool.inventory.nvidia import reading_process
 from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable
-from bitfusion_pool.service.card_reader import CardReader
+from bitfusion_pool.service.devices.card_reader import CardReader
 from tests.pool.inventory.nvidia.fake_machine import ONE, FakeMachine, card
 from tests.support.machine import scaled
 
@@ -65,8 +65,8 @@ def test_the_loop_goes_on_meanwhile_and_no_second_process_is_started_beside_one_
         process.kill = lambda: None  # type: ignore[method-assign]  # as in the driver, where no signal comes
         return process
 
-    monkeypatch.setattr("bitfusion_pool.service.card_reader.start_reading", start_unkillable)
-    monkeypatch.setattr("bitfusion_pool.service.card_reader._END_S", 0.05)
+    monkeypatch.setattr("bitfusion_pool.service.devices.card_reader.start_reading", start_unkillable)
+    monkeypatch.setattr("bitfusion_pool.service.devices.card_reader._END_S", 0.05)
 
     async def twice() -> int:
         reader = CardReader({**os.environ, **machine.variables}, scaled(0.2))

@@ -16,9 +16,9 @@ from bitfusion_pool.inventory.nvidia.cards import Card, CardProcess, Reading
 from bitfusion_pool.inventory.nvidia.reading_process import too_slow
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.service import device_readings
-from bitfusion_pool.service.card_reader import CardReader
-from bitfusion_pool.service.device_readings import (
+from bitfusion_pool.service.devices import device_readings
+from bitfusion_pool.service.devices.card_reader import CardReader
+from bitfusion_pool.service.devices.device_readings import (
     WHILE_HELD_S,
     WHILE_IDLE_S,
     WHILE_WAITING_S,

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.messages.from_client import Acquire, Cancel, Hello, Look
 from bitfusion_pool.messages.from_service import (
@@ -22,20 +22,20 @@ from bitfusion_pool.messages.from_service import (
     parse_from_service,
 )
 from bitfusion_pool.messages.message import PROTOCOL, Message
-from bitfusion_pool.service.admission import LocalAdmission
-from bitfusion_pool.service.connection import Connection
-from bitfusion_pool.service.connection_counts import ConnectionCounts
-from bitfusion_pool.service.entry_watch import EntryWatch
-from bitfusion_pool.service.kept_requests import KeptRequests
-from bitfusion_pool.service.lease_secrets import LeaseSecrets
-from bitfusion_pool.service.lease_watch import LeaseWatch
-from bitfusion_pool.service.limits import Limits
-from bitfusion_pool.service.metrics import Metrics
-from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
-from bitfusion_pool.service.peer import Peer
-from bitfusion_pool.service.refusal_log import RefusalLog
-from bitfusion_pool.service.remote_leases import RemoteLeases
-from bitfusion_pool.service.session import Session
+from bitfusion_pool.service.connections.admission import LocalAdmission
+from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.connection_counts import ConnectionCounts
+from bitfusion_pool.service.connections.peer import Peer
+from bitfusion_pool.service.connections.refusal_log import RefusalLog
+from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
+from bitfusion_pool.service.leases.lease_watch import LeaseWatch
+from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
+from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.monitoring.metrics import Metrics
+from bitfusion_pool.service.sessions.entry_watch import EntryWatch
+from bitfusion_pool.service.sessions.kept_requests import KeptRequests
+from bitfusion_pool.service.sessions.session import Session
 
 
 class Client:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, WAITING
-from bitfusion_pool.service.holder_usage import (
+from bitfusion_pool.service.monitoring.holder_usage import (
     EVERYBODY,
     KEPT_S,
     OTHERS,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, Limits
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import (
@@ -303,7 +303,7 @@ class _held:  # noqa: N801  # reads as a phrase
 def test_metrics_count_what_issuers_do() -> None:
     from prometheus_client import CollectorRegistry
 
-    from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
+    from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
 
     registry = CollectorRegistry()
     for metrics in (Metrics(), PrometheusMetrics(registry)):

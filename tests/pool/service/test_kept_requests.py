@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, WAITING, Holder
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import End, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting
-from bitfusion_pool.service.entry_watch import EntryWatch
-from bitfusion_pool.service.kept_requests import KeptRequests
-from bitfusion_pool.service.lease_secrets import LeaseSecrets
-from bitfusion_pool.service.limits import Limits
-from bitfusion_pool.service.operations import LeaseTimes, PoolOperations
-from bitfusion_pool.service.peer import Peer
+from bitfusion_pool.service.connections.peer import Peer
+from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
+from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.refusal import Refusal
+from bitfusion_pool.service.sessions.entry_watch import EntryWatch
+from bitfusion_pool.service.sessions.kept_requests import KeptRequests
 from tests.pool.pool_client import PoolClient
 from tests.pool.service.running_service import RunningService
 from tests.pool.service.socket_client import SocketClient

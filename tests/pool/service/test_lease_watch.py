@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from bitfusion_client.errors import PoolUnreadable
-from bitfusion_pool.service.lease_watch import LeaseWatch
-from bitfusion_pool.service.operations import PoolOperations
+from bitfusion_pool.service.leases.lease_watch import LeaseWatch
+from bitfusion_pool.service.leases.operations import PoolOperations
 
 
 class FullDisk(PoolOperations):

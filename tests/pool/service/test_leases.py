@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Look
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused

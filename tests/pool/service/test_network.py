@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.token_rules import Limits
 from bitfusion_pool.ledger.entries import HELD, REMOTE
 from bitfusion_pool.messages import refusal_codes

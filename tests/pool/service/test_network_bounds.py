@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Hello, Look, Release, Resume

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bitfusion_client.client_reports import parse_list_gpus
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.command.client_reports import parse_list_gpus
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.magic.commands import RunClient, answer
 from bitfusion_pool.messages.from_client import Acquire, Look
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_pool.service import peer
-from bitfusion_pool.service.peer import Namespaces, own_namespaces, parse_namespaces
+from bitfusion_pool.service.connections import peer
+from bitfusion_pool.service.connections.peer import Namespaces, own_namespaces, parse_namespaces
 from bitfusion_pool.service.refusal import Refusal
 
 STATUS = "Name:\tpython\nUid:\t1000\t1001\t1002\t1003\nNSpid:\t77\nThreads:\t1\n"

@@ -6,13 +6,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.service.holder_usage import EVERYBODY, NOBODY, TOKENS
-from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics, ServerCapacity
-from bitfusion_pool.service.pool_census import PoolCensus, capacity
+from bitfusion_pool.service.monitoring.holder_usage import EVERYBODY, NOBODY, TOKENS
+from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics, ServerCapacity
+from bitfusion_pool.service.monitoring.pool_census import PoolCensus, capacity
 
 OF_MNIST = {"holder": "cluster/team-a", "namespace": "team-a", "notebook": "mnist"}
 

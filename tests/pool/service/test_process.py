@@ -15,10 +15,10 @@ import pytest
 
 import bitfusion_pool
 from bitfusion_client.errors import ClientFailed
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.messages.from_client import Acquire
 from bitfusion_pool.messages.from_service import Refused
-from bitfusion_pool.service.listener import bind_socket
+from bitfusion_pool.service.connections.listener import bind_socket
 from bitfusion_pool.service.systemd_unit import unit_text
 from tests.pool.service.running_service import RunningService
 from tests.support.machine import scaled

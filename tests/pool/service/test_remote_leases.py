@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from bitfusion_client.errors import PoolUnreadable
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import REMOTE, WAITING, Entry, Holder
-from bitfusion_pool.ledger.lease_lock import LeaseLock
-from bitfusion_pool.service import remote_leases
-from bitfusion_pool.service.metrics import Metrics, PrometheusMetrics
-from bitfusion_pool.service.operations import PoolOperations
-from bitfusion_pool.service.queued_request import QueuedRequest
-from bitfusion_pool.service.remote_leases import RemoteLeases
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
+from bitfusion_pool.service.leases import remote_leases
+from bitfusion_pool.service.leases.operations import PoolOperations
+from bitfusion_pool.service.leases.queued_request import QueuedRequest
+from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
 
 CLOSED_S, SILENT_S = 15.0, 120.0
 LEASE = "lease"

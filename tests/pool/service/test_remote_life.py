@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING
 from bitfusion_pool.messages import refusal_codes

@@ -8,7 +8,7 @@ import pytest
 
 from bitfusion_pool.messages.from_client import SEGMENTS
 from bitfusion_pool.messages.from_service import DIRECT, INDIRECT
-from bitfusion_pool.service.route import announced_segment, route
+from bitfusion_pool.service.connections.route import announced_segment, route
 from tests.pool.network.cutting_proxy import CuttingProxy
 
 

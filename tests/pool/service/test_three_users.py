@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.messages.from_client import Acquire, Cancel, End, Look, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused, Released, Waiting
 from bitfusion_pool.messages.message import Message

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from bitfusion_pool.access.addresses import Address
-from bitfusion_pool.service.tls_listener import bind_port, source_of
+from bitfusion_pool.service.connections.tls_listener import bind_port, source_of
 from tests.support.machine import scaled
 from tests.support.ports import free_port
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_pool.access.tls import client_context, server_context
-from bitfusion_pool.service.tls_stream import Linger, TlsStream
+from bitfusion_pool.service.connections.tls_stream import Linger, TlsStream
 from tests.support.certificates import certified
 
 HOST = "127.0.0.1"

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from bitfusion_pool.service.turns import Turns
+from bitfusion_pool.service.connections.turns import Turns
 
 
 class Connection:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.kubernetes_sizes import units
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.sizes import units
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.token_rules import Limits as TokenLimits
 from bitfusion_pool.inventory.placement import Share, candidates
 from bitfusion_pool.inventory.servers import Device, Server
@@ -19,9 +19,9 @@ from bitfusion_pool.ledger.entries import HELD, REMOTE, WAITING, Entry, Holder
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire
 from bitfusion_pool.messages.from_service import Granted, Waiting
-from bitfusion_pool.service.limits import Limits, check_units, limits_of_token
+from bitfusion_pool.service.leases.limits import Limits, check_units, limits_of_token
+from bitfusion_pool.service.leases.taken_units import units_of_entries, units_of_request
 from bitfusion_pool.service.refusal import Refusal
-from bitfusion_pool.service.taken_units import units_of_entries, units_of_request
 from tests.pool.service.tls_client import NetworkService, refusal
 
 LARGE = Server("large", "10.0.0.1", 56001, (Device(0, "V100", 32000), Device(1, "V100", 32000)))

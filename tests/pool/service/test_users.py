@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.ledger.entries import HELD, RESERVED
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, End, Look, Release, Renew, Resume
@@ -50,7 +50,7 @@ class AccountService(RunningService):
             "from importlib.metadata import version\n"
             "from bitfusion_pool.admin import cli, serve\n"
             "from bitfusion_pool.service import process\n"
-            "import bitfusion_pool.inventory.refusals, bitfusion_pool.ledger.queue_position\n"
+            "import bitfusion_pool.inventory.refusals, bitfusion_pool.ledger.queue.queue_position\n"
             "import bitfusion_pool.inventory.filters, encodings.ascii, pwd, traceback\n"
             "from importlib import import_module\n"
             "import_module('tomllib' if sys.version_info >= (3, 11) else 'tomli')\n"

@@ -9,7 +9,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.access.client_files import certificate_for_clients
 from bitfusion_pool.access.tls import client_context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
-from bitfusion_client.request import GpuRequest
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, REMOTE, WAITING, Entry, Holder

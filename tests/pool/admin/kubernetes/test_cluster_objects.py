@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.kubernetes_names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
 from bitfusion_pool.admin.kubernetes.cluster_objects import (
     ENDS,
     GATED,

@@ -1,0 +1,104 @@
+"""The annotations of a Notebook that its StatefulSet's template takes over: which, and with which values.
+
+Whoever may write a Notebook writes them, and they reach pods, the paths of an injector, and the caches of
+the controller. So a value that is not allowed here is refused where it is written, and never carried.
+"""
+
+from __future__ import annotations
+
+from bitfusion_client.errors import InvalidRequest
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kubernetes.annotations import (
+    ALLOWED_FILTER_LENGTH,
+    ALLOWED_LENGTH,
+    ALLOWED_TEXT,
+    LONGEST_FILTER,
+    LONGEST_REQUEST,
+    shortened,
+)
+from bitfusion_client.kubernetes.client_images import ALLOWED_WORD, is_client_word
+from bitfusion_client.kubernetes.names import (
+    ANNOTATION_CLIENT_OS,
+    ANNOTATION_CLIENT_VERSION,
+    ANNOTATION_FILTER,
+    ANNOTATION_MANAGEMENT,
+    ANNOTATION_REQUEST,
+    MANAGEMENT_INJECTION,
+    MANAGEMENT_NONE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CARRIED_ANNOTATIONS = (
+    ANNOTATION_MANAGEMENT,
+    ANNOTATION_CLIENT_OS,
+    ANNOTATION_CLIENT_VERSION,
+    ANNOTATION_FILTER,
+    ANNOTATION_REQUEST,
+)
+# Of the injector: in a template nothing else of it may stand; its ``status`` would make it pass a pod over.
+INJECTOR_PREFIXES = ("auto-management/", "bitfusion-client/")
+
+# Words for which VMware's injector puts the pod's command under `bitfusion run`, in any case.
+WRAPPING = ("all", "on", "true", "y", "yes")
+
+ALLOWED_MANAGEMENT = f"must be {MANAGEMENT_INJECTION} or {MANAGEMENT_NONE}"
+NO_WRAPPING = (
+    f"{ALLOWED_MANAGEMENT}; this would run the notebook server itself on the GPUs, which it would hold until "
+    "the notebook is stopped"
+)
+LEFT_OUT = "; leave the annotation out to have the client chosen by the image"
+
+
+def is_carried_annotation(name: str) -> bool:
+    """Whether a Notebook's annotation is carried to its StatefulSet's template, if its value is allowed."""
+    return name in CARRIED_ANNOTATIONS
+
+
+def carried_annotations(annotations: Mapping[str, object] | None) -> dict[str, object]:
+    """Those annotations that are carried, with allowed values and others."""
+    return {name: value for name, value in (annotations or {}).items() if is_carried_annotation(name)}
+
+
+def allowed_annotations(annotations: Mapping[str, object] | None) -> dict[str, str]:
+    """Those annotations that are carried and have values that are allowed: what reaches a template."""
+    return {
+        name: value
+        for name, value in (annotations or {}).items()
+        if is_carried_annotation(name) and isinstance(value, str) and not _refusal(name, value)
+    }
+
+
+def check_carried_annotations(annotations: Mapping[str, object]) -> None:
+    """Raise InvalidRequest for the first carried annotation, by name, whose value is not allowed."""
+    for error in wrong_annotations(annotations):
+        raise error
+
+
+def wrong_annotations(annotations: Mapping[str, object]) -> Iterator[InvalidRequest]:
+    """The carried annotations, by name, whose values are not allowed.
+
+    What the annotation of a request says is left to `kubernetes_annotations`.
+    """
+    for name in sorted(CARRIED_ANNOTATIONS):
+        if name not in annotations:
+            continue
+        value = annotations[name]
+        allowed = _refusal(name, value) if isinstance(value, str) else ALLOWED_TEXT
+        if allowed:
+            shown = shortened(value) if isinstance(value, str) else value
+            yield InvalidRequest(name, shown, allowed)
+
+
+def _refusal(name: str, value: str) -> str:
+    """What is allowed instead of this value; empty if it is allowed."""
+    if name == ANNOTATION_REQUEST:
+        return ALLOWED_LENGTH if len(value) > LONGEST_REQUEST else ""
+    if name == ANNOTATION_FILTER:
+        return ALLOWED_FILTER_LENGTH if len(value) > LONGEST_FILTER else ""
+    if name == ANNOTATION_MANAGEMENT:
+        if value in (MANAGEMENT_INJECTION, MANAGEMENT_NONE):
+            return ""
+        return NO_WRAPPING if value[:8].lower() in WRAPPING else ALLOWED_MANAGEMENT
+    return "" if is_client_word(value) else ALLOWED_WORD + LEFT_OUT

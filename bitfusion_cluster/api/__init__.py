@@ -1,0 +1,1 @@
+"""The Kubernetes API as raw dicts: requests, streams, errors, paths, Events and patches."""

@@ -1,0 +1,1 @@
+"""The certificate of a webhook: served from files, or signed and renewed by a built-in authority."""

@@ -1,0 +1,1 @@
+"""What a program shows of itself: /healthz, /readyz and /metrics."""

@@ -1,0 +1,140 @@
+"""Prometheus metrics that several programs have: names, labels, buckets; each begins with ``bitfusion_``.
+
+The classes hold the metrics of one part each, on a registry that is given: a test makes its own, a
+program one for ``/metrics``. Objects are never labels: their number is not bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from bitfusion_client.version import VERSION
+
+# seconds; the apiserver gives a review 5 s, a usual one takes less than 1 ms
+REVIEW_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+LOOKUP_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
+
+UNCHANGED, PATCHED, REFUSED, FAILED = "unchanged", "patched", "refused", "failed"
+CACHED, LIVE, GONE = "cached", "live", "gone"  # look-ups; FAILED is one, too
+LOOKUP_TIMEOUT, LOOKUP_NO_ANSWER = "timeout", "no_answer"
+LOOKUP_FORBIDDEN, LOOKUP_REFUSED = "forbidden", "refused"
+
+
+def new_registry(info: str) -> CollectorRegistry:
+    """The metrics of a process, with those of the interpreter; `info` names the one with its version."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    gauge = Gauge(info, "Always 1.", ("version",), registry=registry)
+    gauge.labels(VERSION).set(1)
+    return registry
+
+
+class AdmissionMetrics:
+    """Reviews answered, what could not be read as one, and look-ups of Notebooks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.reviews = Counter(
+            "bitfusion_admission_reviews",
+            "Reviews answered, by what was answered; failed: a bug, the object was let through unchanged.",
+            ("webhook", "outcome"),
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "bitfusion_admission_duration_seconds",
+            "From the whole review read to its answer written, look-up included.",
+            ("webhook",),
+            buckets=REVIEW_BUCKETS,
+            registry=registry,
+        )
+        self.bad_requests = Counter(
+            "bitfusion_admission_bad_requests",
+            "Requests that were no review, by the status they got.",
+            ("status",),
+            registry=registry,
+        )
+        self.lookups = Counter(
+            "bitfusion_admission_lookups",
+            "Notebooks looked up: cached (no pod starts, so the watch cache does), live (the apiserver "
+            "answered), gone (it answered that there is no such Notebook), failed (it could not say).",
+            ("result",),
+            registry=registry,
+        )
+        self.lookup_failures = Counter(
+            "bitfusion_admission_lookup_failures",
+            "Live look-ups that failed, by reason (timeout, no_answer, forbidden, refused) and by what "
+            "decided instead: cache, or nothing where that did not know the Notebook (of a pod: what it says "
+            "itself).",
+            ("reason", "decided_by"),
+            registry=registry,
+        )
+        self.lookup_seconds = Histogram(
+            "bitfusion_admission_live_lookup_duration_seconds",
+            "Duration of the live look-ups.",
+            buckets=LOOKUP_BUCKETS,
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "bitfusion_admission_in_flight", "Reviews being answered now.", registry=registry
+        )
+
+
+class WatchMetrics:
+    """The list and watch loops, by resource (``notebooks``, ``statefulsets``, …)."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.lists = Counter(
+            "bitfusion_watch_lists", "Full listings finished.", ("resource",), registry=registry
+        )
+        self.queries = Counter(
+            "bitfusion_watch_queries",
+            "Requests to the apiserver: pages of listings and watches opened.",
+            ("resource", "kind"),
+            registry=registry,
+        )
+        self.events = Counter(
+            "bitfusion_watch_events",
+            "Events received, bookmarks included.",
+            ("resource", "type"),
+            registry=registry,
+        )
+        self.restarts = Counter(
+            "bitfusion_watch_restarts",
+            "Watches that ended: timeout (as asked), closed, gone (410), broken, garbled, refused, failed.",
+            ("resource", "reason"),
+            registry=registry,
+        )
+        self.synced = Gauge(
+            "bitfusion_watch_synced", "1 once everything has been read.", ("resource",), registry=registry
+        )
+        self.objects = Gauge(
+            "bitfusion_watch_objects", "Objects in the cache.", ("resource",), registry=registry
+        )
+        self._ages: dict[str, Callable[[], float]] = {}
+        self.age = Gauge(
+            "bitfusion_watch_cache_age_seconds",
+            "Seconds since the apiserver last confirmed the cache: by a whole list, an event, a bookmark, or "
+            "the end of a watch in which nothing happened. Usually below 90.",
+            ("resource",),
+            registry=registry,
+        )
+
+    def show_age(self, resource: str, seconds: Callable[[], float]) -> None:
+        """Report this age, in place of any other of that resource."""
+        self._ages[resource] = seconds
+        self.age.labels(resource).set_function(seconds)
+
+    def hide_age(self, resource: str, seconds: Callable[[], float]) -> None:
+        """Report this age no longer: its cache is not filled any more, and not asked either."""
+        if self._ages.get(resource) == seconds:
+            del self._ages[resource]
+            self.age.remove(resource)

@@ -1,0 +1,1 @@
+"""Admission webhooks: an HTTPS server that reads reviews, has them decided and answers."""

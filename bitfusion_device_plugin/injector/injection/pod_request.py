@@ -1,0 +1,258 @@
+"""What a pod asks for: which of its containers, how much each, and which client.
+
+The sizes are in the containers' limits. The annotation ``bitfusion.io/request`` stands in place of those of
+one container, see `_overridden`. All of it is read by the one parser of `bitfusion_client`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bitfusion_client.errors import WrongKey
+from bitfusion_client.kubernetes.client_images import client_for_image
+from bitfusion_client.kubernetes.container_resources import GpuResources, check_resources, gpu_resources
+from bitfusion_client.kubernetes.keys import unknown_key
+from bitfusion_client.kubernetes.names import (
+    ANNOTATION_CLIENT_OS,
+    ANNOTATION_CLIENT_VERSION,
+    ANNOTATION_FILTER,
+    ANNOTATION_MANAGEMENT,
+    ANNOTATION_REQUEST,
+    RESOURCE_UNITS,
+)
+from bitfusion_client.kubernetes.raw_objects import (
+    init_containers_of,
+    labels_of,
+    limits_of,
+    mapping,
+    requests_of,
+    text,
+)
+from bitfusion_client.kubernetes.request import is_overridden, request_from_kubernetes
+from bitfusion_client.kubernetes.sizes import units
+from bitfusion_client.one_line import one_line
+from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_device_plugin.injector.injection.client_map import ClientRule, client_for
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.pod_annotations import (
+    Management,
+    management_of,
+    wants_command_path,
+)
+from bitfusion_device_plugin.injector.injection.recorded_requests import MOST_ASKING, recorded_requests
+
+LONGEST_NAME = 63  # characters of a container's name
+
+NO_INIT_CONTAINER = "init containers and sidecars among them can have no GPUs"
+OWN_CONTAINER = "Give the size to the container that computes."
+SEVERAL_ASK = "stands in place of the size of one container, and several ask"
+SIZES_IN_LIMITS = "Leave the annotation out and write each size in the limits of its container."
+GPU_MEMORY_UNKNOWN = "asks for memory, and how much a GPU of this cluster's pool has is not known"
+ASK_FOR_SHARE = (
+    "Ask for a share instead, bitfusion.io/gpu-50: 1 is half a GPU; or have an administrator set the "
+    "injector's --gpu-memory."
+)
+AT_MOST = f"at most {MOST_ASKING} of a pod may"
+FEWER = "Let fewer containers ask, or make another pod for them."
+ASK_FOR_LESS = "Ask for less of each GPU, or for more GPUs."
+
+# As the API has it, which refuses a pod with another name in it. The name becomes a part of paths.
+_is_name = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class AskingContainer:
+    """A container that asks, its place among the pod's containers, what it gets and counts for."""
+
+    place: int
+    name: str
+    request: GpuRequest
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """What a pod asks for.
+
+    Attributes:
+        containers: Those that ask, in the pod's order; never empty.
+        wraps: Whether their commands are to run with the GPUs.
+        command_path: Whether the command is to lie in ``/usr/local/bin``.
+        client: What they get.
+    """
+
+    containers: tuple[AskingContainer, ...]
+    wraps: bool
+    command_path: bool
+    client: ClientRule
+
+
+def pod_request(
+    pod: Mapping[str, Any], annotations: Mapping[str, Any], settings: InjectorSettings
+) -> PodRequest | None:
+    """What the pod asks for; None if nothing, or if it is to be left alone.
+
+    Args:
+        pod: As it is sent for admission, for the first or another time; of any shape.
+        annotations: Those that hold for it, see `effective_annotations`.
+        settings: The administrator's.
+
+    Raises:
+        InvalidRequest: What it asks for cannot be.
+    """
+    spec = mapping(pod.get("spec"))
+    listed = spec.get("containers")
+    containers = [mapping(item) for item in listed] if isinstance(listed, list) else []
+    sizes = [_sizes(container) for container in containers]
+    init_sizes = [(container, _sizes(container)) for container in init_containers_of(spec)]
+    recorded = recorded_requests(spec)
+    asking = [
+        place
+        for place, container in enumerate(containers)
+        if sizes[place] or (text(container.get("name")) in recorded and _has_units(container))
+    ]
+    replaced = is_overridden(annotations)
+    if not asking and not replaced and not any(found for _, found in init_sizes):
+        _refuse_units_alone(containers, annotations)
+        return None
+    management = management_of(annotations)
+    if management is Management.NONE:
+        return None
+    for container, found in init_sizes:
+        if found:
+            key, value = found.first()
+            problem = f'is asked for by init container "{_shown_name(container)}"; {NO_INIT_CONTAINER}'
+            raise WrongKey(key, value, problem, OWN_CONTAINER)
+    target = _overridden(containers, asking, annotations, _notebook_of(pod)) if replaced else -1
+    asking = sorted({*asking, target} - {-1})
+    if len(asking) > MOST_ASKING:
+        key, value = next((found.first() for found in sizes if found), (ANNOTATION_REQUEST, ""))
+        raise WrongKey(key, value, f"is asked for by {len(asking)} containers; {AT_MOST}", FEWER)
+    if not asking or not all(_is_name(text(containers[place].get("name"))) for place in asking):
+        return None
+    found_containers = tuple(
+        _asking_container(
+            place, containers[place], sizes[place], place == target, annotations, recorded, settings
+        )
+        for place in asking
+    )
+    return PodRequest(
+        found_containers,
+        management is Management.ALL,
+        wants_command_path(annotations),
+        _client(containers, asking, annotations, _notebook_of(pod), settings),
+    )
+
+
+def _sizes(container: Mapping[str, Any]) -> GpuResources:
+    """What asks in a container, right or wrong. The unit does not: an earlier pass may have written it."""
+    found = gpu_resources(container)
+    if RESOURCE_UNITS in found.limits or RESOURCE_UNITS in found.requests:
+        limits, requests = (
+            {name: value for name, value in part.items() if name != RESOURCE_UNITS}
+            for part in (found.limits, found.requests)
+        )
+        return GpuResources(limits, requests)
+    return found
+
+
+def _has_units(container: Mapping[str, Any]) -> bool:
+    return RESOURCE_UNITS in limits_of(container) or RESOURCE_UNITS in requests_of(container)
+
+
+def _refuse_units_alone(containers: Sequence[Mapping[str, Any]], annotations: Mapping[str, Any]) -> None:
+    """Who writes units wants a client if the annotation says so, and no size can be read from them."""
+    if annotations.get(ANNOTATION_MANAGEMENT) is None:
+        return
+    for container in containers:
+        limits = limits_of(container)
+        if RESOURCE_UNITS in limits and management_of(annotations) is not Management.NONE:
+            raise unknown_key(RESOURCE_UNITS, limits[RESOURCE_UNITS])
+
+
+def _overridden(
+    containers: Sequence[Mapping[str, Any]],
+    asking: Sequence[int],
+    annotations: Mapping[str, Any],
+    notebook: str,
+) -> int:
+    """The place of the container whose size the annotation of a request replaces, -1 if there is none.
+
+    The one that asks; if several do, or none, the notebook's own; in a pod that is no notebook's the first.
+
+    Raises WrongKey: several ask, and none is the notebook's.
+    """
+    if len(asking) == 1:
+        return asking[0]
+    for place in asking or range(len(containers)):
+        if notebook and containers[place].get("name") == notebook:
+            return place
+    if asking:
+        value = annotations[ANNOTATION_REQUEST]
+        raise WrongKey(ANNOTATION_REQUEST, value, SEVERAL_ASK, SIZES_IN_LIMITS)
+    return 0 if containers else -1
+
+
+def _asking_container(
+    place: int,
+    container: Mapping[str, Any],
+    sizes: GpuResources,
+    is_overridden_one: bool,
+    annotations: Mapping[str, Any],
+    recorded: Mapping[str, GpuRequest],
+    settings: InjectorSettings,
+) -> AskingContainer:
+    name = text(container.get("name"))
+    notes = {key: annotations[key] for key in (ANNOTATION_FILTER,) if key in annotations}
+    key, value = sizes.first() if sizes else (ANNOTATION_REQUEST, "")
+    if is_overridden_one:
+        check_resources(sizes, overridden=True)
+        key, value = ANNOTATION_REQUEST, annotations[ANNOTATION_REQUEST]
+        request = request_from_kubernetes(None, {**notes, key: value})
+    elif sizes:
+        check_resources(sizes)
+        request = request_from_kubernetes(sizes.limits, notes)
+    else:
+        request = recorded[name]
+    assert request is not None  # there is a size, an annotation or a record
+    return AskingContainer(place, name, request, _units(request, key, value, settings.gpu_memory_mib))
+
+
+def _units(request: GpuRequest, key: str, value: object, gpu_memory_mib: int | None) -> int:
+    if request.memory_mib is not None:
+        if gpu_memory_mib is None:
+            raise WrongKey(key, value, GPU_MEMORY_UNKNOWN, ASK_FOR_SHARE)
+        if request.memory_mib > gpu_memory_mib:
+            asked = f"asks for {request.memory_mib} MiB of each GPU"
+            problem = f"{asked}, and a GPU of the pool has {gpu_memory_mib} MiB"
+            raise WrongKey(key, value, problem, ASK_FOR_LESS)
+    return units(request, gpu_memory_mib)
+
+
+def _client(
+    containers: Sequence[Mapping[str, Any]],
+    asking: Sequence[int],
+    annotations: Mapping[str, Any],
+    notebook: str,
+    settings: InjectorSettings,
+) -> ClientRule:
+    """The client that the annotations name, else the one for the image of the notebook, or of the first."""
+    os = text(annotations.get(ANNOTATION_CLIENT_OS))
+    version = text(annotations.get(ANNOTATION_CLIENT_VERSION))
+    if not (os and version):
+        places = [place for place in asking if containers[place].get("name") == notebook] or asking
+        chosen = client_for_image(containers[places[0]].get("image"), settings.images)
+        os, version = os or chosen.client_os, version or chosen.client_version
+    return client_for(os, version, settings.clients)
+
+
+def _notebook_of(pod: Mapping[str, Any]) -> str:
+    return text(labels_of(pod).get(LABEL_NOTEBOOK))
+
+
+def _shown_name(container: Mapping[str, Any]) -> str:
+    return one_line(container.get("name") or "", LONGEST_NAME)

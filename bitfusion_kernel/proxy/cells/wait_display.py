@@ -1,0 +1,98 @@
+"""The display of a wait for GPUs in the cell that waits: shown, kept up to date, taken away.
+
+The wait belongs to the kernel, the display to one cell: a wait begun by `acquire = start` or by a debugger
+has no cell until one arrives. What the display says is made by `gpu.waiting_notice`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.jupyter.publisher import Publisher
+from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
+
+SHOW_AFTER = 0.3
+"""Seconds before a wait is shown; shorter waits would only flicker."""
+
+SHOW_SILENT_WAIT_AFTER = 1.0
+"""The same for a client that has not said that it waits: it may only be slow to answer."""
+
+UPDATE_EVERY = 1.0
+"""Seconds between updates, for the elapsed time."""
+
+_TIMER = "wait display"
+
+
+class WaitDisplay:
+    """The proxy has one, used for each wait in turn. `busy` has been said for the cell."""
+
+    def __init__(self, loop: EventLoop, lifecycle: KernelLifecycle, publisher: Publisher) -> None:
+        self._loop = loop
+        self._lifecycle = lifecycle
+        self._publisher = publisher
+        self.cell: QueuedRequest | None = None
+        """The cell that waits, whether or not the display is shown yet."""
+        self._display_id = ""
+        self._since = 0.0
+        self._asked_at = 0.0  # the same moment, in seconds since the epoch
+        self._shown = False
+
+    def show_in(self, cell: QueuedRequest) -> None:
+        """From now on the wait is shown in this cell, unless it is over very soon or shown in another."""
+        if self.cell is not None:
+            return
+        self.cell = cell
+        self._publisher.stay_busy_with(cell.message.header)
+        self._display_id = f"bitfusion-wait-{os.urandom(8).hex()}"
+        self._since, self._asked_at = time.monotonic(), time.time()
+        self._shown = False
+        self._loop.set_timer(_TIMER, self._since + SHOW_AFTER, self._show)
+
+    @property
+    def waited(self) -> float:
+        """Seconds since `show_in`."""
+        return time.monotonic() - self._since
+
+    def refresh(self) -> None:
+        """The queue position has changed: show it at once, unless the wait is too young to be shown."""
+        if self.cell is not None and self.waited >= SHOW_AFTER:
+            self._show()
+
+    def _show(self) -> None:
+        acquisition = self._lifecycle.acquisition
+        now = time.monotonic()
+        self._loop.set_timer(_TIMER, now + UPDATE_EVERY, self._show)
+        if self.cell is None or acquisition is None:
+            return
+        if not self._shown:
+            silent_until = self._since + SHOW_SILENT_WAIT_AFTER
+            if acquisition.queue_position is None and now < silent_until:
+                self._loop.set_timer(_TIMER, silent_until, self._show)
+                return
+            if acquisition.granted:
+                return  # a wait that is over before it was shown would only flicker
+        from bitfusion_kernel.gpu import waiting_notice
+
+        notice = waiting_notice.notice_of(
+            acquisition, now - self._since, self._asked_at, unattended=self.cell.is_unattended
+        )
+        data = waiting_notice.render(notice)
+        self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
+        self._shown = True
+
+    def end(self) -> QueuedRequest | None:
+        """Leave nothing of the wait in the notebook, and never touch the display again.
+
+        Returns:
+            The cell that waited.
+        """
+        self._loop.cancel_timer(_TIMER)
+        self._publisher.stay_busy_with(None)
+        cell, self.cell = self.cell, None
+        if cell is not None and self._shown:
+            self._publisher.clear(cell.message.header)
+        self._shown = False
+        return cell

@@ -1,0 +1,1 @@
+"""The kernel's side of the proxy: joining the kernel, relaying its messages and output, interrupting it."""

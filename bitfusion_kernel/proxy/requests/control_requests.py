@@ -1,0 +1,254 @@
+"""What clients send on control: interrupt, shutdown, the debugger's requests; also SIGINT and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from bitfusion_kernel.offline.early_subshells import EarlySubshells
+from bitfusion_kernel.offline.replies import OfflineReplies
+from bitfusion_kernel.protocol.wire import DELIMITER, Message, is_type, read_unchecked
+from bitfusion_kernel.proxy.cells.cell_replies import as_exception
+from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
+from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel
+from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
+from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
+
+if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
+    from bitfusion_kernel.proxy.kernel.kernel_interrupt import KernelInterrupt
+
+INTERRUPT_DELAY = 0.15
+"""Seconds before an interrupt ends a wait: every shutdown and restart sends one 2 ms ahead of itself."""
+
+_INTERRUPT_TIMER = "interrupt"
+
+
+class ControlRequests:
+    """Serves the control channel.
+
+    `stop_wrapper` ends the `bitfusion run` that waits. `interrupts_expected` tells whether an interrupt can
+    mean this kernel: before the first request nothing runs that anybody would interrupt. `started_at`
+    gives the time of this kernel's start, in seconds of `time.time()`. `why_given_up` is asked when a
+    kernel that does not run is shut down for good: what the cell that waits shows, if anything.
+    """
+
+    def __init__(
+        self,
+        channel: ClientChannel,
+        loop: EventLoop,
+        lifecycle: KernelLifecycle,
+        offline: OfflineReplies,
+        subshells: EarlySubshells,
+        scheduler: CellScheduler,
+        link: KernelLink,
+        *,
+        stop_wrapper: Callable[[], None],
+        interrupts_expected: Callable[[], bool],
+        started_at: Callable[[], float],
+        why_given_up: Callable[[], BitfusionError | None],
+    ) -> None:
+        self._channel = channel
+        self._loop = loop
+        self._lifecycle = lifecycle
+        self._offline = offline
+        self._subshells = subshells
+        self._scheduler = scheduler
+        self._link = link
+        self._stop_wrapper = stop_wrapper
+        self._interrupts_expected = interrupts_expected
+        self._started_at = started_at
+        self._why_given_up = why_given_up
+        self._held: list[Message] = []
+        self._kernel_interrupt: KernelInterrupt | None = None
+        self.shut_down_for_good = False
+        """Whether a shutdown came that is no restart: nobody follows this proxy."""
+        self._handlers: dict[str, Callable[[Message], None]] = {
+            "interrupt_request": self._on_interrupt,
+            "shutdown_request": self._on_shutdown,
+        }
+
+    def watch(self) -> None:
+        """Read control, and serve signals."""
+        self._loop.on(self._channel.socket, self._on_readable)
+        self._loop.on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._on_signal)
+
+    def _on_readable(self) -> None:
+        for message in self._channel.receive():
+            self._handlers.get(message.type, self._on_other)(message)
+
+    def _on_other(self, message: Message) -> None:
+        if self._lifecycle.connected:
+            deletes = message.type == "delete_subshell_request"
+            self._link.send_control(self._subshells.to_kernel(message.frames, deletes=deletes))
+            return
+        reply = self._offline.reply(message.type, message.content)
+        if reply is not None:
+            self._channel.answer(message, reply)
+        else:
+            self._hold(message)
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGINT:
+            self.interrupt()
+        else:
+            self._scheduler.stop_waiting()
+            self._lifecycle.end(128 + number)
+
+    # -- interrupt -------------------------------------------------------------------------------
+
+    def _on_interrupt(self, message: Message) -> None:
+        from bitfusion_kernel.proxy.jupyter.predecessor import meant_for_predecessor
+
+        if meant_for_predecessor(message.header, started_at=self._started_at(), now=time.time()):
+            self._channel.answer(message, {"status": "ok"})
+        elif self._lifecycle.connected and not self._scheduler.runs_commands:
+            self._scheduler.interrupt_commands()
+            self._interrupt_kernel(message)  # which answers
+        else:
+            self._channel.answer(message, {"status": "ok"})
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """To whatever runs: the client command of a `%bitfusion` cell, the kernel, or the wait."""
+        if self._scheduler.interrupt_commands():
+            return
+        if self._lifecycle.connected:
+            self._interrupt_kernel()
+        elif self._interrupts_expected() and self._scheduler.has_cells:
+            self._loop.set_timer(_INTERRUPT_TIMER, time.monotonic() + INTERRUPT_DELAY, self._end_wait)
+
+    def _end_wait(self) -> None:
+        """No shutdown has followed. A wait that has ended by itself has become the kernel that is meant."""
+        if self._lifecycle.connected:
+            self.interrupt()
+        else:
+            self._cancel_wait()
+
+    def _interrupt_kernel(self, request: Message | None = None) -> None:
+        if self._kernel_interrupt is None:
+            from bitfusion_kernel.proxy.kernel.kernel_interrupt import KernelInterrupt, takes_sigint
+
+            acquisition = self._lifecycle.acquisition
+            pid = acquisition.kernel_pid if acquisition is not None else None
+            self._kernel_interrupt = KernelInterrupt(
+                self._loop,
+                self._link,
+                running_cell=lambda: self._scheduler.running_cell,
+                takes_interrupts=lambda: pid is None or takes_sigint(pid),
+                answer=lambda message: self._channel.answer(message, {"status": "ok"}),
+            )
+        self._kernel_interrupt.send(request)
+
+    def _cancel_wait(self) -> None:
+        """An error in the cell that waited; the proxy lives on. A wait that no cell shows goes on."""
+        waited = self._scheduler.waited
+        acquisition = self._lifecycle.acquisition
+        if waited is None or acquisition is None or not self._lifecycle.cancellable:
+            return
+        from bitfusion_client.errors import WaitCancelled
+        from bitfusion_kernel.gpu.waiting_notice import elapsed_text
+
+        self._lifecycle.cancel()
+        self._link.close()
+        self._stop_wrapper()
+        next_step = ""
+        if self._scheduler.waits_unattended:
+            from bitfusion_kernel.gpu.time_limits import ENDED_BY_LIMIT
+
+            next_step = ENDED_BY_LIMIT
+        answered = f"interrupted after {elapsed_text(waited)} of waiting"
+        error = WaitCancelled(acquisition.asked_for, answered, next_step)
+        self.refuse_held(error)
+        self._scheduler.fail_wait(error)
+
+    # -- shutdown --------------------------------------------------------------------------------
+
+    def _on_shutdown(self, request: Message) -> None:
+        if not self._lifecycle.connected:
+            self.shut_down(request, self._channel)
+            return
+        self.shut_down_for_good = not request.content.get("restart", False)
+        self._loop.cancel_timer(_INTERRUPT_TIMER)
+        if self._kernel_interrupt is not None:
+            self._kernel_interrupt.flush()
+        self._lifecycle.relay_shutdown()
+        self._link.send_control(request.frames)  # the kernel answers and ends, and the proxy with it
+
+    def shut_down(self, request: Message, channel: ClientChannel) -> None:
+        """Answer for the kernel and end; also called for a shutdown that came on shell."""
+        self._loop.cancel_timer(_INTERRUPT_TIMER)
+        restart = bool(request.content.get("restart", False))
+        self.shut_down_for_good = not restart
+        self._scheduler.stop_waiting(None if restart else self._why_given_up())
+        content = {"status": "ok", "restart": restart}
+        channel.answer(request, content, publish_reply=True)
+        self._lifecycle.end(0)
+
+    # -- held for the kernel ---------------------------------------------------------------------
+
+    def _hold(self, message: Message) -> None:
+        """Keep a request for the kernel; the debugger's get a kernel now."""
+        self._held.append(message)
+        self._request_kernel_for(message)
+
+    def _request_kernel_for(self, message: Message) -> None:
+        if self._offline.needs_kernel(message.type):
+            from bitfusion_client.errors import BitfusionError
+
+            try:
+                self._scheduler.check_acquire()
+                self._lifecycle.request()
+            except BitfusionError as error:
+                self.refuse_held(error)
+
+    def refuse_held(self, error: BitfusionError) -> None:
+        """Whoever asked for a kernel must hear that there is none, or waits for ever."""
+        for message in self._held:
+            self._channel.answer(message, _refusal(message, error))
+        self._held.clear()
+
+    def on_wait_over(self) -> None:
+        """A wait has ended without a kernel: what has come since and needs one asks again."""
+        for message in list(self._held):
+            self._request_kernel_for(message)
+
+    # -- from the kernel -------------------------------------------------------------------------
+
+    def on_kernel_connected(self) -> None:
+        """The kernel answers: what was held is sent. An interrupt of the wait goes there in its time."""
+        for message in self._held:
+            self._link.send_control(message.frames)
+        self._held.clear()
+        for subshell in self._subshells.ids:
+            self._subshells.asked(subshell, self._link.ask("create_subshell_request"))
+
+    def relay_replies(self, replies: Iterable[list[bytes]]) -> None:
+        """Pass on what the kernel replies to clients, and serve what it replies to the proxy."""
+        for frames in replies:
+            if frames[0] == DELIMITER:
+                self._on_own_reply(read_unchecked(frames))
+            elif is_type(frames, b"list_subshell_reply"):
+                self._channel.send(self._subshells.to_client(frames))
+            else:
+                self._channel.send(frames)
+
+    def _on_own_reply(self, reply: Message) -> None:
+        if self._subshells.created(str(reply.parent_header.get("msg_id")), reply.content):
+            self._scheduler.advance()
+
+
+def _refusal(message: Message, error: BitfusionError) -> dict[str, Any]:
+    """The content of a reply that says why there is no kernel."""
+    if message.type == "debug_request":
+        return {
+            "type": "response",
+            "request_seq": message.content.get("seq", 0),
+            "success": False,
+            "command": message.content.get("command", ""),
+            "message": error.user_message,
+        }
+    return {"status": "error", **as_exception(error)}

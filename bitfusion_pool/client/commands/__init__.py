@@ -1,0 +1,1 @@
+"""The subcommands of `bitfusion` that take, reserve, release and list GPUs."""

@@ -1,0 +1,106 @@
+"""Taking GPUs for a command: query the servers, wait in the queue, write the allocation file, log it."""
+
+from __future__ import annotations
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.request.decimals import plain_number
+from bitfusion_pool.client.allocation_file import allocation_folder, write_allocation
+from bitfusion_pool.client.log_output import VERSION
+from bitfusion_pool.client.pools.first_contact import query_servers
+from bitfusion_pool.ledger.entries import PROCESS
+
+if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
+    from bitfusion_client.request.gpu_request import GpuRequest
+    from bitfusion_pool.client.allocation_file import Allocation
+    from bitfusion_pool.client.lease import Lease
+    from bitfusion_pool.client.pools.first_contact import Session
+    from bitfusion_pool.client.pools.pool import Pool
+    from bitfusion_pool.ledger.entries import Holder
+
+
+def acquire(
+    pool: Pool,
+    session: Session,
+    request: GpuRequest,
+    holder: Holder,
+    kind: str = PROCESS,
+    inside: str = "",
+) -> Lease:
+    """Submit the request and wait until it is granted; releases it if that fails.
+
+    Args:
+        pool: The pool.
+        session: From `claim_client_id`.
+        request: What is wanted.
+        holder: Who wants it.
+        kind: PROCESS or RESERVED.
+        inside: The id of the lease under which this command itself runs; "" if it runs under none.
+
+    Raises:
+        BitfusionError: There are no GPUs for this request.
+    """
+    listed = query_servers(pool.servers, session, request)
+
+    def log_position(line: str) -> None:
+        if session.emulation.waiting_text == "places":
+            session.log.log(line)
+
+    lease = pool.take(request, holder, kind, inside, log_position)
+    session.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
+    return lease
+
+
+def announce(session: Session, lease: Lease, allocation: Allocation, path: str = "") -> str:
+    """Write the allocation file and the log lines from `Requesting` to `Locked`.
+
+    Args:
+        session: From `claim_client_id`.
+        lease: The lease.
+        allocation: From `Pool.allocation`.
+        path: Where to write the file; by default a new name.
+
+    Returns:
+        The path of the allocation file.
+
+    Raises:
+        ClientFailed: The file that `path` names cannot be written.
+        PoolUnreadable: There is no place for a new one.
+    """
+    shares = lease.entry.shares
+    numbers = " ".join(str(share.number) for share in shares)
+    asked = (
+        f"GPUs [{numbers}] with {shares[0].memory_mib} MiB of memory from server 0, with version {VERSION}"
+    )
+    session.log.log(f"Requesting {asked}...")
+    session.log.plain(f"Requested resources:\nServer List: {lease.server.key}\nClient idle timeout: 0 min")
+    try:
+        path = write_allocation(allocation, path)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    partial = partial_text(lease.entry.request, lease.server.device(shares[0].number).memory_mib)
+    session.log.log(
+        f"Locked {len(shares)} GPUs with partial memory {partial}, configuration saved to '{path}'"
+    )
+    return path
+
+
+def partial_text(request: GpuRequest, total_mib: int) -> str:
+    """The share of memory in the `Locked` line.
+
+    With `-m` it is computed from the device's memory: what the real client writes then is unknown.
+    """
+    if request.memory_mib is not None:
+        return plain_number(round(request.memory_mib / total_mib, 6))
+    return plain_number(request.partial or 1)
+
+
+def _not_written(path: str, error: OSError) -> BitfusionError:
+    if path:
+        from bitfusion_client.errors import ClientFailed
+
+        why = f"allocation file {path} cannot be written: {error.strerror}"
+        return ClientFailed("", why, "name another one with -f FILE")
+    from bitfusion_pool.ledger.files.complaints import no_allocation_file
+
+    return no_allocation_file(allocation_folder(), error)

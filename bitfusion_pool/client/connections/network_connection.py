@@ -1,0 +1,255 @@
+"""The connection of a command to a service on another machine: TCP and TLS, with one time limit for both.
+
+Uses the C modules, as `service_connection` does: `ssl` brings `enum`, `re` and `socket`, which cost more than
+the handshake. What `ssl.SSLContext` adds to `_ssl`'s is names for numbers; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import time
+
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.client.connections.connection import Connection
+from bitfusion_pool.client.connections.service_errors import gone, not_reached, reason_of, slow
+from bitfusion_pool.messages.from_client import SEGMENTS
+
+if TYPE_CHECKING:
+    import socket as _socket
+    import ssl as _ssl
+    from collections.abc import Sequence
+    from typing import Any
+
+    from bitfusion_pool.access.addresses import Address
+    from bitfusion_pool.messages.message import Message
+else:
+    import _socket
+    import _ssl
+
+_PROTOCOL_TLS_CLIENT = 16  # ssl.PROTOCOL_TLS_CLIENT: certificates and names are checked
+_TLS_1_2 = 0x0303  # ssl.TLSVersion.TLSv1_2
+_AT_ONCE = 1 << 16
+_WOULD_BLOCK = (_ssl.SSLWantReadError, _ssl.SSLWantWriteError)
+
+
+class _TcpSocket(_socket.socket):
+    """One that `_ssl` can refer to weakly, which the C class alone cannot be."""
+
+
+def tls_context(authority: str) -> Any:
+    """What `access.tls.client_context` makes, of the text of a ca.crt.
+
+    Raises:
+        ValueError: The text has no certificate.
+    """
+    context: Any = _ssl._SSLContext(_PROTOCOL_TLS_CLIENT)  # type: ignore[attr-defined]  # see the module
+    context.minimum_version = _TLS_1_2
+    try:
+        context.load_verify_locations(None, None, authority)
+    except (_ssl.SSLError, ValueError):
+        raise ValueError("it holds no certificate in PEM") from None
+    return context
+
+
+class NetworkConnection(Connection):
+    """One connection, with a service whose certificate was checked.
+
+    Args:
+        address: Where it listens; the certificate must be for this host.
+        context: From `tls_context`.
+        until: By `time.monotonic`: until then it must stand.
+        answer_s: How long to wait for an answer, and for the service to read.
+
+    Raises:
+        ServiceAway: There is no connection; `reason` says why, in the real client's words.
+    """
+
+    def __init__(self, address: Address, context: Any, until: float, answer_s: float) -> None:
+        super().__init__(str(address), answer_s)
+        self._socket, self.segment = connect_tcp(address, until)
+        try:
+            self._tls = context._wrap_socket(self._socket, False, server_hostname=address.host)
+            self._shake_hands(address.host, until)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """For `poll`; messages that were read with others are not seen there: ask `next_message(0)` first."""
+        return self._socket.fileno()
+
+    def send(self, message: Message) -> None:
+        """See `Connection`."""
+        data = message.format()
+        until = time.monotonic() + self.answer_s
+        try:
+            while data:
+                try:
+                    data = data[self._tls.write(data) :]
+                except _WOULD_BLOCK as error:
+                    if not self._ready_for(error, until):
+                        raise slow(self.place, self.answer_s) from None
+        except OSError as error:
+            self._raise_last_words()
+            raise gone(self.place, _why(error)) from None
+
+    @property
+    def tls_version(self) -> str:
+        """``TLSv1.3``, for people."""
+        return str(self._tls.version())
+
+    def certificate_ends_at(self) -> float:
+        """When the service's certificate ends, in seconds since the epoch. Slow."""
+        from ssl import cert_time_to_seconds
+
+        return float(cert_time_to_seconds(self._tls.getpeercert(False)["notAfter"]))
+
+    def close(self) -> None:
+        """Hang up; in a process that was forked only this process's copy.
+
+        On a network that lets it through, and without a proxy, the service takes it for the client's end.
+        """
+        self._socket.close()
+
+    def give_up(self) -> None:
+        """See `Connection`: the service is told that the connection is broken, if it is told anything."""
+        from _struct import pack
+
+        try:
+            self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_LINGER, pack("ii", 1, 0))
+        except OSError:
+            pass  # it is not open any more
+        self._socket.close()
+
+    def _shake_hands(self, host: str, until: float) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+                return
+            except _WOULD_BLOCK as error:
+                if not self._ready_for(error, until):
+                    raise not_reached(self.place, "net/http: TLS handshake timeout") from None
+            except _ssl.SSLCertVerificationError as error:
+                from bitfusion_pool.access.tls import handshake_problem
+
+                raise not_reached(self.place, f"x509: {handshake_problem(error, host)}") from None
+            except _ssl.SSLError as error:
+                from bitfusion_pool.access.tls import handshake_problem
+
+                raise not_reached(self.place, f"tls: {handshake_problem(error, host)}") from None
+            except OSError as error:
+                raise not_reached(self.place, f"read tcp {self.place}: {reason_of(error).lower()}") from None
+
+    def _is_readable(self, seconds: float) -> bool:
+        return bool(self._tls.pending()) or _poll(self._socket, False, seconds)
+
+    def _read(self) -> None:
+        try:
+            data = self._tls.read(_AT_ONCE)
+        except _WOULD_BLOCK:
+            return  # a part of a record, or a ticket of the session
+        except (_ssl.SSLEOFError, _ssl.SSLZeroReturnError):
+            data = b""
+        except OSError as error:
+            raise gone(self.place, _why(error)) from None
+        self._take(data)
+
+    def _ready_for(self, wanted: OSError, until: float) -> bool:
+        left = until - time.monotonic()
+        return left > 0 and _poll(self._socket, isinstance(wanted, _ssl.SSLWantWriteError), left)
+
+
+def connect_tcp(address: Address, until: float) -> tuple[_socket.socket, int]:
+    """A TCP connection, and the maximum segment size that was announced for it; see `Hello`.
+
+    Several addresses of one name are tried one after another. Raises ServiceAway.
+    """
+    found = resolve(address, until)
+    why = "i/o timeout"
+    for position, (family, target) in enumerate(found):
+        now = time.monotonic()
+        connection = _TcpSocket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
+        try:
+            segment = _choose_segment(connection)
+            share = now + (until - now) / (len(found) - position)
+            why = _connect(connection, target, share)
+            if not why:
+                connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+                return connection, segment
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+    raise not_reached(str(address), f"dial tcp {address}: {why}")
+
+
+def _choose_segment(connection: _socket.socket) -> int:
+    from os import urandom
+
+    segment = SEGMENTS[urandom(1)[0] % len(SEGMENTS)]
+    try:
+        connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_MAXSEG, segment)
+    except OSError:  # a system without
+        return 0
+    return segment
+
+
+def _connect(connection: _socket.socket, target: tuple[Any, ...], until: float) -> str:
+    """Why there is no connection, as Go says it; empty if there is one."""
+    from errno import EINPROGRESS
+    from os import strerror
+
+    error = connection.connect_ex(target)
+    if error == EINPROGRESS:
+        if not _poll(connection, True, max(0.0, until - time.monotonic())):
+            return "i/o timeout"
+        error = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
+    return f"connect: {strerror(error).lower()}" if error else ""
+
+
+def resolve(address: Address, until: float) -> Sequence[tuple[int, tuple[Any, ...]]]:
+    """The targets of an address, for sockets of the family before each. Raises ServiceAway.
+
+    A name is looked up beside, because the system's resolver knows no time limit.
+    """
+    try:
+        return _looked_up(address, _socket.AI_NUMERICHOST)
+    except OSError:
+        pass
+    import _thread
+
+    results: list[Sequence[tuple[int, tuple[Any, ...]]] | OSError] = []
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def look_up() -> None:
+        try:
+            results.append(_looked_up(address, 0))
+        except OSError as error:
+            results.append(error)
+        done.release()
+
+    _thread.start_new_thread(look_up, ())
+    done.acquire(timeout=max(0.0, until - time.monotonic()))
+    if not results:
+        raise not_reached(str(address), f"dial tcp: lookup {address.host}: i/o timeout")
+    if isinstance(results[0], OSError):
+        raise not_reached(str(address), f"dial tcp: lookup {address.host}: no such host")
+    return results[0]
+
+
+def _looked_up(address: Address, flags: int) -> Sequence[tuple[int, tuple[Any, ...]]]:
+    found = _socket.getaddrinfo(address.host, address.port, 0, _socket.SOCK_STREAM, 0, flags)
+    return [(family, target) for family, _, _, _, target in found]
+
+
+def _poll(connection: _socket.socket, for_writing: bool, seconds: float) -> bool:
+    from select import POLLIN, POLLOUT, poll
+
+    poller = poll()
+    poller.register(connection.fileno(), POLLOUT if for_writing else POLLIN)
+    return bool(poller.poll(seconds * 1000))
+
+
+def _why(error: OSError) -> str:
+    reason = getattr(error, "reason", None)  # of an SSLError
+    return reason.replace("_", " ").lower() if isinstance(reason, str) else reason_of(error)

@@ -1,0 +1,1 @@
+"""`bitfusion health`: checks of this machine, of the pool and of the network between them."""

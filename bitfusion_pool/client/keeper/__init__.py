@@ -1,0 +1,1 @@
+"""The process that keeps a lease over the network while its program runs."""

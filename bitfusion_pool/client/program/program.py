@@ -1,0 +1,134 @@
+"""Runs the program under a lease: start, telemetry process, signals, exit status."""
+
+from __future__ import annotations
+
+import os
+
+from bitfusion_client.command.command_line import split_program
+from bitfusion_client.errors import UsageError
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.client import signals
+from bitfusion_pool.client.log_output import VERSION
+from bitfusion_pool.client.program.program_environment import program_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
+    from bitfusion_pool.client.lease import Lease
+    from bitfusion_pool.client.pools.first_contact import Session
+    from bitfusion_pool.inventory.emulation import Emulation
+    from bitfusion_pool.ledger.files.lease_lock import LeaseLock
+
+STILL_IN_USE = "The GPUs stay allocated until the processes the command left behind have ended"
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell has them
+
+
+def parse_program(words: Sequence[str]) -> list[str]:
+    """The program and its arguments, from the words after the options.
+
+    Raises:
+        UsageError: There is no program.
+    """
+    program = split_program(words)
+    if not program or not program[0]:
+        raise UsageError("there is no program to run")
+    return program
+
+
+def run_program(
+    program: list[str],
+    environ: Mapping[str, str],
+    session: Session,
+    lease: Lease,
+    mask: set[int],
+    keeper: KeeperProcess | None = None,
+) -> int:
+    """Run the program as a child of this process, forward signals to it, and wait for its end.
+
+    Args:
+        program: The program and its arguments.
+        environ: The environment of this command, to which the lease's variables are added.
+        session: From `claim_client_id`.
+        lease: The GPUs it uses. The program inherits the lock.
+        mask: The signal mask it starts with, from `signals.block`.
+        keeper: From `Pool.set_aside`: what keeps the lease meanwhile, and may end the program.
+
+    Returns:
+        Its exit status as a shell counts it, mapped as the emulation says.
+    """
+    log, server = session.log, lease.server
+    lease.lock.share()
+    command = " ".join(program).replace("\n", " ")
+    count = len(lease.entry.shares)
+    log.log(f"Running client command '{command}' on {count} GPUs, with the following servers:")
+    log.log(f"{server.address} {server.dispatcher_port} {server.uuid} {server.port} {VERSION}")
+    log.plain("")
+    defaults = (signals.SIGPIPE, signals.SIGXFSZ)  # Python ignores them, and programs would inherit that
+    given = program_environment(environ, lease)
+    if "PATH" in given:
+        os.environ["PATH"] = given["PATH"]  # where posix_spawnp looks for the program
+    try:
+        child = os.posix_spawnp(program[0], program, given, setsigmask=mask, setsigdef=defaults)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        why = "executable file not found in $PATH" if missing else (error.strerror or str(error)).lower()
+        log.error(f'exec: "{program[0]}": {why}')
+        return exit_status(NOT_FOUND if missing else NOT_EXECUTABLE, session.emulation)
+    if keeper is not None:
+        keeper.program_started(child)
+    telemetry = session.emulation.telemetry
+    if telemetry != "off":
+        log.log(f"Command started, launching telemetry process: {session.client_id} | {server.key}")
+    helper = _start_telemetry(lease.lock) if telemetry == "on" else 0
+    try:
+        return exit_status(_wait(child, session.emulation, keeper), session.emulation)
+    finally:
+        if helper:
+            os.kill(helper, 9)
+            os.waitpid(helper, 0)
+
+
+def exit_status(status: int, emulation: Emulation) -> int:
+    """The command's exit status, from the program's."""
+    if emulation.exit_codes == "zero":
+        return 0
+    return 1 if status and emulation.exit_codes == "one" else status
+
+
+def _wait(child: int, emulation: Emulation, keeper: KeeperProcess | None) -> int:
+    if keeper is not None:
+        signals.tick(keeper.beat_s)
+    while True:
+        number, from_terminal = signals.next_signal(keeper is not None)
+        if number == signals.SIGCHLD:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+        if number in (signals.SIGCHLD, signals.SIGALRM):
+            if keeper is not None:
+                keeper.look_after()
+            continue
+        reaction = signals.reaction(number, emulation.sigint, emulation.sigterm)
+        if reaction == "die":
+            signals.die_of(number)
+        elif reaction == "forward" and not from_terminal:
+            # not waited for yet, so the pid is still our child's
+            os.kill(child, number)
+
+
+def _start_telemetry(lock: LeaseLock) -> int:
+    # client 4.0 has such a process beside the program; this one does nothing and ends with the wrapper
+    parent = os.getpid()
+    helper = os.fork()
+    if helper:
+        return helper
+    try:
+        import time
+
+        lock.close()  # it uses no GPU
+        while os.getppid() == parent:
+            time.sleep(0.2)
+    finally:
+        os._exit(0)

@@ -1,0 +1,1 @@
+"""The queue of requests: its order, places in it, and who is granted next."""

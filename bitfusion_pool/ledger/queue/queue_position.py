@@ -1,0 +1,117 @@
+"""The queue position of a waiting entry, and the waiting line that shows it."""
+
+from __future__ import annotations
+
+import time
+
+from bitfusion_client.command.client_output import MOST_NAMED, format_waiting
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_pool.ledger.entries import size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bitfusion_client.request.gpu_request import GpuRequest
+    from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
+    from bitfusion_pool.ledger.entries import Entry
+
+__all__ = ["MOST_NAMED", "QueuePosition"]
+
+OVERTAKEN = (
+    "you hold or wait for GPUs of this pool already, and others who have less are served first, "
+    "also if they came up to half an hour later"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePosition:
+    """Where a waiting entry is in the queue, as of the time `seen_at`.
+
+    Attributes:
+        position: 1 is next.
+        length: How many compete for the same servers, this one included.
+        holding: The entries that hold GPUs of these servers, the longest first.
+        before: The first MOST_NAMED entries that wait before this one.
+        directly_before: The entry that waits directly before this one, if there is one.
+        seen_at: Seconds since the epoch.
+        inside: The id of the lease under which the waiting command itself runs; "" if it runs under none.
+        why: Why it waits, where the holders do not explain it; else "".
+    """
+
+    position: int
+    length: int
+    holding: tuple[Entry, ...]
+    before: tuple[Entry, ...]
+    directly_before: tuple[Entry, ...]
+    seen_at: float
+    inside: str = ""
+    why: str = ""
+
+    @property
+    def ahead(self) -> int:
+        """How many hold GPUs or wait before this one."""
+        return len(self.holding) + self.position - 1
+
+    def at_this_time(self) -> QueuePosition:
+        """The same position with current times."""
+        return QueuePosition(
+            self.position,
+            self.length,
+            self.holding,
+            self.before,
+            self.directly_before,
+            time.time(),
+            self.inside,
+            self.why,
+        )
+
+    def shown(self) -> object:
+        """What of it people see, apart from the times: it is reported again when this changes."""
+        named = [entry.entry_id for entry in (*self.holding[:MOST_NAMED], *self.before)]
+        return self.position, self.length, self.ahead, named, self.why
+
+    def text(self) -> str:
+        """The message of the client's waiting line."""
+        return format_waiting(
+            self.position,
+            self.length,
+            [self._holder(entry) for entry in self.holding[:MOST_NAMED]],
+            len(self.holding),
+            [entry.summary(self.seen_at) for entry in self.before],
+            self.position - 1,
+            self.why,
+        )
+
+    def _holder(self, entry: Entry) -> str:
+        summary = entry.summary(self.seen_at)
+        return f"{surrounding(entry)}: {summary}" if entry.entry_id == self.inside else summary
+
+
+def surrounding(entry: Entry) -> str:
+    """What a command that runs under this lease calls its holder."""
+    is_notebook = entry.holder.label.endswith(".ipynb")
+    return "this notebook" if is_notebook else "the program that runs this command"
+
+
+def blocked_by_own(own: Entry) -> str:
+    """The `why` of a command that runs under a lease, and can't be served while that lasts."""
+    return (
+        f"{surrounding(own)} holds {size_text(own.request)} itself and keeps it while this command waits: "
+        "ask for less, or stop this command and run it elsewhere"
+    )
+
+
+def kept_in_order(request: GpuRequest) -> str:
+    """The `why` of a request for which there is room, but others came before it."""
+    return (
+        f"there is room for {size_text(request)}, but those before you are served first, "
+        "so that large requests get a turn"
+    )
+
+
+def used_outside(servers: Sequence[str], use: UseByDevice) -> str:
+    """The `why` of a request for real devices that others than the pool use; empty if nobody does."""
+    found = [
+        f"GPU {number}: {one.text()}" for (key, number), one in use.items() if key in servers and one.text()
+    ]
+    return ", ".join(found) + ", ask for less than whole GPUs, or wait" if found else ""

@@ -1,0 +1,1 @@
+"""The ledger's SQLite file: tables, transactions, the stored inventory."""

@@ -1,0 +1,152 @@
+"""The port for clients on other machines: handshakes of TLS, bounded in time, number and frequency."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Callable
+
+from bitfusion_client.errors import ClientFailed
+from bitfusion_pool.access.addresses import Address
+from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
+from bitfusion_pool.service.connections.connection_counts import Strangers
+from bitfusion_pool.service.connections.handshake_pace import HandshakePace
+from bitfusion_pool.service.connections.refusal_log import RefusalLog
+from bitfusion_pool.service.connections.tls_stream import Linger, TlsStream
+from bitfusion_pool.service.monitoring.metrics import Metrics
+from bitfusion_pool.service.refusal import Refusal
+
+HANDSHAKE_S = 5.0
+_KEEPALIVE_S = 60  # after so long without a word the system asks whether the other side is still there
+_HTTP_ANSWER = (
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This port speaks TLS, and is for the bitfusion command; it is no web server.\n"
+)
+
+
+def bind_port(address: Address) -> socket.socket:
+    """A socket that listens at this address; at all of the machine's where it has no host.
+
+    Raises:
+        ClientFailed: It cannot; says why and what to do.
+    """
+    host = address.host
+    family = socket.AF_INET6 if ":" in host or (not host and _has_ipv6()) else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(host)))
+        listening.bind((host, address.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise ClientFailed(
+            "",
+            f"cannot listen at {address}: {error.strerror or error}; "
+            "end what uses this port, or choose another address with listen",
+        ) from None
+    return listening
+
+
+def _has_ipv6() -> bool:
+    return socket.has_ipv6 and os.path.exists("/proc/net/if_inet6")
+
+
+def source_of(host: str) -> str:
+    """Which addresses count as one machine: an IPv4 address, or 64 bits of an IPv6 address."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+        address = address.ipv4_mapped
+    return str(address)
+
+
+class TlsListener:
+    """Takes connections from other machines."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        context: Callable[[], ssl.SSLContext],
+        strangers: Strangers,
+        pace: HandshakePace,
+        connected: Callable[[TlsStream, str], None],
+        refusals: RefusalLog,
+        metrics: Metrics,
+    ) -> None:
+        self._metrics = metrics
+        self._loop = loop
+        self._context = context
+        self._strangers = strangers
+        self._pace = pace
+        self._connected = connected
+        self._refusals = refusals
+        self._linger = Linger(loop)
+        self._acceptor = Acceptor(listening, loop, self._take)
+
+    def close(self) -> None:
+        """Take no more connections. Handshakes that are under way end by themselves."""
+        self._acceptor.close()
+
+    def _take(self, connected: socket.socket, address: object) -> None:
+        assert isinstance(address, tuple)
+        source = source_of(address[0])
+        if not self._strangers.enter(source):
+            # in words it would need a handshake
+            self._refusals.refused(source, _no_tls("there are too many connections that show no token"))
+            connected.close()
+            return
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+        stream = TlsStream(connected, self._context(), self._linger)
+        wait_s = self._pace.take_turn(source, self._loop.time(), HANDSHAKE_S)
+        if wait_s == 0:
+            self._begin(stream, source)
+            return
+        self._metrics.handshake_delayed()
+        if wait_s is None:
+            self._refuse(stream, source, OSError("this address makes too many handshakes"))
+        else:
+            self._loop.call_later(wait_s, self._begin, stream, source)
+
+    def _begin(self, stream: TlsStream, source: str) -> None:
+        timer = self._loop.call_later(HANDSHAKE_S, self._too_slow, stream, source)
+        self._loop.add_reader(stream.fileno(), self._shake, stream, source, timer)
+
+    def _shake(self, stream: TlsStream, source: str, timer: asyncio.TimerHandle) -> None:
+        try:
+            if not stream.shake_hands():
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:  # an SSLError is one
+            timer.cancel()
+            self._refuse(stream, source, error)
+            return
+        timer.cancel()
+        self._loop.remove_reader(stream.fileno())
+        self._connected(stream, source)
+
+    def _too_slow(self, stream: TlsStream, source: str) -> None:
+        self._refuse(stream, source, TimeoutError(f"no handshake within {HANDSHAKE_S:g} seconds"))
+
+    def _refuse(self, stream: TlsStream, source: str, error: OSError) -> None:
+        self._loop.remove_reader(stream.fileno())
+        self._strangers.leave(source)
+        reason = getattr(error, "reason", None) or error.strerror or str(error)
+        self._refusals.refused(source, _no_tls(str(reason).replace("_", " ").lower()))
+        if reason == "HTTP_REQUEST":
+            stream.refuse(_HTTP_ANSWER)
+        else:
+            stream.close()
+
+
+def _no_tls(why: str) -> Refusal:
+    return Refusal("no_tls", f"no TLS connection: {why}")

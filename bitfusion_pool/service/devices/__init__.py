@@ -1,0 +1,1 @@
+"""Which devices a service hands out, and what others use of them."""

@@ -1,0 +1,1 @@
+"""What one client of the service says, in which order it may say it, and what it is answered and told."""

@@ -1,0 +1,81 @@
+"""Requests whose client is away for a moment: their places in the queue are kept until it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bitfusion_client.errors import BitfusionError
+from bitfusion_pool.ledger.entries import Entry
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
+from bitfusion_pool.service.connections.peer import Peer
+from bitfusion_pool.service.leases.operations import PoolOperations
+from bitfusion_pool.service.sessions.entry_watch import EntryWatch
+
+_log = logging.getLogger(__name__)
+
+
+class KeptRequests:
+    """Holds their locks; `Watched` for them meanwhile. One that is granted waits here for its client, too.
+
+    Args:
+        operations: The pool.
+        entry_watch: Tells when somebody ends a request.
+        loop: The event loop.
+        seconds: How long a request is kept.
+    """
+
+    def __init__(
+        self,
+        operations: PoolOperations,
+        entry_watch: EntryWatch,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+    ) -> None:
+        self._operations = operations
+        self._entry_watch = entry_watch
+        self._loop = loop
+        self._seconds = seconds
+        self._kept: dict[str, tuple[LeaseLock, asyncio.TimerHandle]] = {}
+
+    def keep(self, entry_id: str, lock: LeaseLock) -> None:
+        """From now on the client of this request may come back for it."""
+        timer = self._loop.call_later(self._seconds, self._drop, entry_id)
+        self._kept[entry_id] = lock, timer
+        self._entry_watch.add(entry_id, self)
+
+    def take(self, entry_id: str, secret: str, peer: Peer) -> tuple[Entry, LeaseLock] | None:
+        """The request for a client that has come back and proves that it is its; None: it is not kept here.
+
+        Raises:
+            Refusal: It is not with this secret, or not this user's.
+        """
+        if entry_id not in self._kept:
+            return None
+        entry = self._operations.own_entry(entry_id, secret, peer)
+        return entry, self._forget(entry_id)
+
+    def entry_granted(self, entry_id: str) -> None:
+        """See `Watched`: the client hears it when it is back."""
+
+    def entry_gone(self, entry_id: str) -> None:
+        """See `Watched`."""
+        self._forget(entry_id).close()
+
+    def show_position(self, entry_id: str, refresh: bool) -> None:
+        """See `Watched`: there is nobody to tell."""
+
+    def _forget(self, entry_id: str) -> LeaseLock:
+        lock, timer = self._kept.pop(entry_id)
+        timer.cancel()
+        self._entry_watch.remove(entry_id)
+        return lock
+
+    def _drop(self, entry_id: str) -> None:
+        self._forget(entry_id).close()
+        _log.info("request ended: its client did not come back", extra={"lease": entry_id})
+        try:
+            self._operations.leave(entry_id)
+        except BitfusionError as error:
+            # its lock is gone, so the next look finds it dead
+            _log.error("request cannot be ended", extra={"lease": entry_id, "reason": str(error)})

@@ -1,1 +1,0 @@
-"""The certificate of the admission server: served from files or signed by a built-in authority."""

@@ -1,1 +1,0 @@
-"""The Kubernetes API as raw dicts: requests, watches, errors, paths; over the official client."""
