@@ -10,7 +10,6 @@ import ssl
 from bitfusion_client.errors import PoolUnreadable
 
 SERVICE_CERTIFICATE = "certificates/server.pem"  # in the pool's folder, as `certificate_files` makes it
-_CURE = "ask your administrator for the ca.crt of this pool"
 # OpenSSL's numbers of what can be wrong with a certificate, X509_V_ERR_… of openssl/x509_vfy.h
 _NOT_YET, _ENDED, _SELF_SIGNED, _SELF_SIGNED_CHAIN, _NO_ISSUER, _UNVERIFIED = 9, 10, 18, 19, 20, 21
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
@@ -35,25 +34,19 @@ def server_context(path: str) -> ssl.SSLContext:
 
 
 def client_context(authority: str) -> ssl.SSLContext:
-    """For a client that trusts the certificates in the PEM file `authority`, and nothing else.
+    """For a client that trusts the certificates in the text of a ca.crt, and nothing else.
 
     The service must have one for the very name or address that is asked for.
 
     Raises:
-        PoolUnreadable: The file cannot be used.
+        ValueError: The text has no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_verify_locations(authority)
-    except ssl.SSLError:
-        raise PoolUnreadable(
-            "", f"pool configuration {authority} is wrong: it holds no certificate in PEM", _CURE
-        ) from None
-    except OSError as error:
-        raise PoolUnreadable(
-            "", f"pool configuration {authority} cannot be read: {error.strerror or error}", _CURE
-        ) from None
+        context.load_verify_locations(cadata=authority)
+    except (ssl.SSLError, TypeError, ValueError):
+        raise ValueError("it holds no certificate in PEM") from None
     return context
 
 

@@ -1,53 +1,27 @@
-"""The connection of a command to a service on another machine: TCP and TLS, with one time limit for both.
-
-Uses the C modules, as `service_connection` does: `ssl` brings `enum`, `re` and `socket`, which cost more than
-the handshake. What `ssl.SSLContext` adds to `_ssl`'s is names for numbers; a test compares the two.
-"""
+"""The connection of a command to a service on another machine: TCP and TLS, with one time limit for both."""
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.access.tls import handshake_problem
 from bitfusion_pool.client.connections.connection import Connection
 from bitfusion_pool.client.connections.service_errors import gone, not_reached, reason_of, slow
 from bitfusion_pool.messages.from_client import SEGMENTS
 
 if TYPE_CHECKING:
-    import socket as _socket
-    import ssl as _ssl
     from collections.abc import Sequence
     from typing import Any
 
     from bitfusion_pool.access.addresses import Address
+    from bitfusion_pool.client.connections.service_errors import ServiceAway
     from bitfusion_pool.messages.message import Message
-else:
-    import _socket
-    import _ssl
 
-_PROTOCOL_TLS_CLIENT = 16  # ssl.PROTOCOL_TLS_CLIENT: certificates and names are checked
-_TLS_1_2 = 0x0303  # ssl.TLSVersion.TLSv1_2
 _AT_ONCE = 1 << 16
-_WOULD_BLOCK = (_ssl.SSLWantReadError, _ssl.SSLWantWriteError)
-
-
-class _TcpSocket(_socket.socket):
-    """One that `_ssl` can refer to weakly, which the C class alone cannot be."""
-
-
-def tls_context(authority: str) -> Any:
-    """What `access.tls.client_context` makes, of the text of a ca.crt.
-
-    Raises:
-        ValueError: The text has no certificate.
-    """
-    context: Any = _ssl._SSLContext(_PROTOCOL_TLS_CLIENT)  # type: ignore[attr-defined]  # see the module
-    context.minimum_version = _TLS_1_2
-    try:
-        context.load_verify_locations(None, None, authority)
-    except (_ssl.SSLError, ValueError):
-        raise ValueError("it holds no certificate in PEM") from None
-    return context
+_WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class NetworkConnection(Connection):
@@ -55,7 +29,7 @@ class NetworkConnection(Connection):
 
     Args:
         address: Where it listens; the certificate must be for this host.
-        context: From `tls_context`.
+        context: From `access.tls.client_context`.
         until: By `time.monotonic`: until then it must stand.
         answer_s: How long to wait for an answer, and for the service to read.
 
@@ -63,11 +37,17 @@ class NetworkConnection(Connection):
         ServiceAway: There is no connection; `reason` says why, in the real client's words.
     """
 
-    def __init__(self, address: Address, context: Any, until: float, answer_s: float) -> None:
+    def __init__(self, address: Address, context: ssl.SSLContext, until: float, answer_s: float) -> None:
         super().__init__(str(address), answer_s)
-        self._socket, self.segment = connect_tcp(address, until)
+        tcp, self.segment = connect_tcp(address, until)
+        with tcp:
+            try:
+                self._socket = context.wrap_socket(
+                    tcp, do_handshake_on_connect=False, server_hostname=address.host
+                )
+            except OSError as error:  # it was reset since then
+                raise self._not_read(error) from None
         try:
-            self._tls = context._wrap_socket(self._socket, False, server_hostname=address.host)
             self._shake_hands(address.host, until)
         except BaseException:
             self._socket.close()
@@ -84,7 +64,7 @@ class NetworkConnection(Connection):
         try:
             while data:
                 try:
-                    data = data[self._tls.write(data) :]
+                    data = data[self._socket.send(data) :]
                 except _WOULD_BLOCK as error:
                     if not self._ready_for(error, until):
                         raise slow(self.place, self.answer_s) from None
@@ -95,13 +75,12 @@ class NetworkConnection(Connection):
     @property
     def tls_version(self) -> str:
         """``TLSv1.3``, for people."""
-        return str(self._tls.version())
+        return str(self._socket.version())
 
     def certificate_ends_at(self) -> float:
         """When the service's certificate ends, in seconds since the epoch. Slow."""
-        from ssl import cert_time_to_seconds
-
-        return float(cert_time_to_seconds(self._tls.getpeercert(False)["notAfter"]))
+        certificate = self._socket.getpeercert() or {}
+        return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
     def close(self) -> None:
         """Hang up; in a process that was forked only this process's copy.
@@ -115,7 +94,7 @@ class NetworkConnection(Connection):
         from _struct import pack
 
         try:
-            self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_LINGER, pack("ii", 1, 0))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
         except OSError:
             pass  # it is not open any more
         self._socket.close()
@@ -123,31 +102,29 @@ class NetworkConnection(Connection):
     def _shake_hands(self, host: str, until: float) -> None:
         while True:
             try:
-                self._tls.do_handshake()
+                self._socket.do_handshake()
                 return
             except _WOULD_BLOCK as error:
                 if not self._ready_for(error, until):
                     raise not_reached(self.place, "net/http: TLS handshake timeout") from None
-            except _ssl.SSLCertVerificationError as error:
-                from bitfusion_pool.access.tls import handshake_problem
-
-                raise not_reached(self.place, f"x509: {handshake_problem(error, host)}") from None
-            except _ssl.SSLError as error:
-                from bitfusion_pool.access.tls import handshake_problem
-
-                raise not_reached(self.place, f"tls: {handshake_problem(error, host)}") from None
+            except ssl.SSLError as error:
+                kind = "x509" if isinstance(error, ssl.SSLCertVerificationError) else "tls"
+                raise not_reached(self.place, f"{kind}: {handshake_problem(error, host)}") from None
             except OSError as error:
-                raise not_reached(self.place, f"read tcp {self.place}: {reason_of(error).lower()}") from None
+                raise self._not_read(error) from None
+
+    def _not_read(self, error: OSError) -> ServiceAway:
+        return not_reached(self.place, f"read tcp {self.place}: {reason_of(error).lower()}")
 
     def _is_readable(self, seconds: float) -> bool:
-        return bool(self._tls.pending()) or _poll(self._socket, False, seconds)
+        return bool(self._socket.pending()) or _poll(self._socket, False, seconds)
 
     def _read(self) -> None:
         try:
-            data = self._tls.read(_AT_ONCE)
+            data = self._socket.recv(_AT_ONCE)
         except _WOULD_BLOCK:
             return  # a part of a record, or a ticket of the session
-        except (_ssl.SSLEOFError, _ssl.SSLZeroReturnError):
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             data = b""
         except OSError as error:
             raise gone(self.place, _why(error)) from None
@@ -155,10 +132,10 @@ class NetworkConnection(Connection):
 
     def _ready_for(self, wanted: OSError, until: float) -> bool:
         left = until - time.monotonic()
-        return left > 0 and _poll(self._socket, isinstance(wanted, _ssl.SSLWantWriteError), left)
+        return left > 0 and _poll(self._socket, isinstance(wanted, ssl.SSLWantWriteError), left)
 
 
-def connect_tcp(address: Address, until: float) -> tuple[_socket.socket, int]:
+def connect_tcp(address: Address, until: float) -> tuple[socket.socket, int]:
     """A TCP connection, and the maximum segment size that was announced for it; see `Hello`.
 
     Several addresses of one name are tried one after another. Raises ServiceAway.
@@ -167,13 +144,13 @@ def connect_tcp(address: Address, until: float) -> tuple[_socket.socket, int]:
     why = "i/o timeout"
     for position, (family, target) in enumerate(found):
         now = time.monotonic()
-        connection = _TcpSocket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
+        connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             segment = _choose_segment(connection)
             share = now + (until - now) / (len(found) - position)
             why = _connect(connection, target, share)
             if not why:
-                connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return connection, segment
         except BaseException:
             connection.close()
@@ -182,18 +159,18 @@ def connect_tcp(address: Address, until: float) -> tuple[_socket.socket, int]:
     raise not_reached(str(address), f"dial tcp {address}: {why}")
 
 
-def _choose_segment(connection: _socket.socket) -> int:
+def _choose_segment(connection: socket.socket) -> int:
     from os import urandom
 
     segment = SEGMENTS[urandom(1)[0] % len(SEGMENTS)]
     try:
-        connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_MAXSEG, segment)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
     except OSError:  # a system without
         return 0
     return segment
 
 
-def _connect(connection: _socket.socket, target: tuple[Any, ...], until: float) -> str:
+def _connect(connection: socket.socket, target: tuple[Any, ...], until: float) -> str:
     """Why there is no connection, as Go says it; empty if there is one."""
     from errno import EINPROGRESS
     from os import strerror
@@ -202,7 +179,7 @@ def _connect(connection: _socket.socket, target: tuple[Any, ...], until: float) 
     if error == EINPROGRESS:
         if not _poll(connection, True, max(0.0, until - time.monotonic())):
             return "i/o timeout"
-        error = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
+        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return f"connect: {strerror(error).lower()}" if error else ""
 
 
@@ -212,7 +189,7 @@ def resolve(address: Address, until: float) -> Sequence[tuple[int, tuple[Any, ..
     A name is looked up beside, because the system's resolver knows no time limit.
     """
     try:
-        return _looked_up(address, _socket.AI_NUMERICHOST)
+        return _looked_up(address, socket.AI_NUMERICHOST)
     except OSError:
         pass
     import _thread
@@ -238,11 +215,11 @@ def resolve(address: Address, until: float) -> Sequence[tuple[int, tuple[Any, ..
 
 
 def _looked_up(address: Address, flags: int) -> Sequence[tuple[int, tuple[Any, ...]]]:
-    found = _socket.getaddrinfo(address.host, address.port, 0, _socket.SOCK_STREAM, 0, flags)
+    found = socket.getaddrinfo(address.host, address.port, 0, socket.SOCK_STREAM, 0, flags)
     return [(family, target) for family, _, _, _, target in found]
 
 
-def _poll(connection: _socket.socket, for_writing: bool, seconds: float) -> bool:
+def _poll(connection: socket.socket, for_writing: bool, seconds: float) -> bool:
     from select import POLLIN, POLLOUT, poll
 
     poller = poll()

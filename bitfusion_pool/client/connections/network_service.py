@@ -7,13 +7,14 @@ import time
 from bitfusion_client.errors import BitfusionError, PoolUnreadable, ServersUnreachable, TokenExpired
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.access.network_files import read_authority, read_token, wrong_file
+from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.client.connections.greeting import greet
-from bitfusion_pool.client.connections.network_connection import NetworkConnection, tls_context
+from bitfusion_pool.client.connections.network_connection import NetworkConnection
 from bitfusion_pool.client.connections.service_errors import OWN_INSTEAD, ServiceAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from ssl import SSLContext
 
     from bitfusion_pool.access.addresses import Address
     from bitfusion_pool.access.network_files import NetworkClient
@@ -30,7 +31,7 @@ class NetworkService:
     anew: in a pod, kubelet replaces the files whenever the Secret changes.
     """
 
-    def __init__(self, address: Address, context: Any, token: str, client: NetworkClient) -> None:
+    def __init__(self, address: Address, context: SSLContext, token: str, client: NetworkClient) -> None:
         self.address = address
         self.context = context
         self.token = token
@@ -68,7 +69,7 @@ class NetworkService:
     def _read_again(self) -> None:
         try:
             token = read_token(self._client).reveal()
-            self.context = tls_context(read_authority(self._client))
+            self.context = client_context(read_authority(self._client))
             self.token = token
         except (BitfusionError, ValueError):
             pass  # what was good once is better than nothing; the service says what it thinks of it
@@ -94,7 +95,7 @@ def services_of(client: NetworkClient, only: str = "") -> list[NetworkService]:
                 "add it, or take a server that it names",
             )
     try:
-        context = tls_context(read_authority(client))
+        context = client_context(read_authority(client))
     except ValueError as error:
         raise wrong_file(client.authority, str(error), _ASK) from None
     token = client.token.reveal()

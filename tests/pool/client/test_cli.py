@@ -102,6 +102,6 @@ def test_what_a_run_needs_from_its_start_is_little(client: PoolClient, pool: str
     root = str(Path(COMMAND).parent.parent.parent)
     words = [client.environ["BITFUSION_PYTHON"], "-I", "-S", "-c", script, root]
     loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    heavy = "re enum signal json subprocess inspect dataclasses typing tomllib asyncio socket selectors"
+    heavy = "re enum signal json subprocess inspect dataclasses typing tomllib asyncio socket selectors _ssl"
     heavy += " sqlite3" if pool == "service_pool" else ""
     assert set(heavy.split(" ")) & set(loaded) == set()

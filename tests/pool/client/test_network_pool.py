@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import ssl
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,9 +15,7 @@ from bitfusion_client.errors import ServersUnreachable, TokenExpired
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.network_files import read_network_client
-from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.access.token_text import new_token
-from bitfusion_pool.client.connections.network_connection import tls_context
 from bitfusion_pool.client.pools.network_pool import NetworkPool
 from bitfusion_pool.ledger.entries import PROCESS, RESERVED, Holder
 from bitfusion_pool.messages import refusal_codes
@@ -364,17 +361,3 @@ def open_pipes() -> set[str]:
         except FileNotFoundError:  # the listing's own
             pass
     return {name for name in found if name.startswith("pipe:")}
-
-
-# --- TLS -----------------------------------------------------------------------------------------------
-
-
-def test_the_fast_context_is_what_the_standard_library_makes(tmp_path: Path) -> None:
-    authority = tmp_path / "ca.crt"
-    authority.write_bytes(certified("authority", authority=True).certificate)
-    ours, theirs = tls_context(authority.read_text()), client_context(str(authority))
-    for name in ("verify_mode", "check_hostname", "minimum_version", "maximum_version", "options"):
-        assert int(getattr(ours, name)) == int(getattr(theirs, name)), name
-    assert ours.protocol == ssl.PROTOCOL_TLS_CLIENT
-    assert ours.get_ca_certs() == theirs.get_ca_certs()
-    assert ours.get_ciphers() == theirs.get_ciphers()

@@ -88,7 +88,7 @@ class Trial:
             stack.enter_context(CuttingProxy(self.service.port, as_router=number % 2 == 0))
             for number in range(CLIENTS)
         ]
-        context = client_context(self.service.authority)
+        context = client_context(Path(self.service.authority).read_text())
         tokens = {name: self.service.token(name) for name in NAMES}
         self.clients = [
             SimulatedClient(name, proxy.port, context, tokens[name], self.times, self.book)

@@ -49,7 +49,7 @@ def test_twenty_leases_outlive_the_service(base: Path, number: int) -> None:
 
 async def outlive(service: NetworkService, number: int) -> None:
     book = Book({("10.0.0.1:56001", device): 16160 for device in range(10)}, TIMES)
-    context, token = client_context(service.authority), service.token("pod")
+    context, token = client_context(Path(service.authority).read_text()), service.token("pod")
     clients = [
         SimulatedClient(f"c{each}", service.port, context, token, TIMES, book) for each in range(LEASES)
     ]

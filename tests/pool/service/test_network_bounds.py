@@ -65,7 +65,7 @@ def test_a_web_browser_is_told_that_this_is_no_web_server(network: NetworkServic
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 def test_older_tls_is_refused(network: NetworkService, version: ssl.TLSVersion) -> None:
-    context = client_context(network.authority)
+    context = client_context(Path(network.authority).read_text())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version = context.maximum_version = version

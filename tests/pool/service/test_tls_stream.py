@@ -24,7 +24,7 @@ class Client:
 
     def __init__(self, authority: Path, plain: socket.socket) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = client_context(str(authority))
+        context = client_context(authority.read_text())
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname=HOST)
         self.plain = plain
 

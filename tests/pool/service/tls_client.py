@@ -49,7 +49,7 @@ class TlsClient(SocketClient):
         # as the real one: else the first message waits for 40 ms, until the handshake is acknowledged
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self.socket = client_context(authority).wrap_socket(plain, server_hostname=HOST)
+            self.socket = client_context(Path(authority).read_text()).wrap_socket(plain, server_hostname=HOST)
         except BaseException:
             plain.close()
             raise
