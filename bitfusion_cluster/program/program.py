@@ -17,6 +17,7 @@ from bitfusion_client.errors import BitfusionError, UsageError, WrongInput
 from bitfusion_client.version import VERSION
 from bitfusion_cluster.program.settings_table import SettingsTable
 
+OWN = ("bitfusion_", "notebook_controller_patch")
 S = TypeVar("S")
 
 
@@ -30,6 +31,7 @@ class Program(Generic[S]):
         read: Makes the settings of options (by their names) and environment. Raises WrongSetting.
         run: Runs until a signal. Raises BitfusionError. Imported by the caller only when it is called: the
             client of the cluster and the server take a third of a second, which --help should not wait for.
+        extra: Of the distribution, with the packages that `run` imports.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Program(Generic[S]):
     table: SettingsTable
     read: Callable[[Mapping[str, str | None], Mapping[str, str]], S]
     run: Callable[[S], None]
+    extra: str = "controller"
 
     def main(self, args: Sequence[str] | None = None) -> int:
         """Entry point; returns the exit status."""
@@ -52,6 +55,11 @@ class Program(Generic[S]):
             return self._told(error, 2)
         except BitfusionError as error:
             return self._told(error, 1)
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith(OWN):
+                raise
+            cure = f"pip install 'kubeflow-bitfusion[{self.extra}]'"
+            return self._told(UsageError(f"the Python module {error.name} is missing", cure), 2)
         return 0
 
     def settings_of(self, args: Sequence[str], environ: Mapping[str, str]) -> S:

@@ -20,5 +20,5 @@ def _run(settings: Settings) -> None:
     run(settings)
 
 
-PROGRAM = Program("bitfusion-device-plugin", DESCRIPTION, EPILOG, TABLE, read_settings, _run)
+PROGRAM = Program("bitfusion-device-plugin", DESCRIPTION, EPILOG, TABLE, read_settings, _run, "device-plugin")
 main = PROGRAM.main
