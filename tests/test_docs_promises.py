@@ -1,4 +1,4 @@
-"""docs/promises.md: each sentence in it stands in its document, and each test that it names exists."""
+"""tests/promises.md: each sentence in it stands in its document, and each test that it names exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+TABLE = (ROOT / "tests" / "promises.md").read_text(encoding="utf-8")
 DOCUMENTS = (
     *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md"),
     *("docs/network.md", "docs/injector.md"),
@@ -44,7 +44,7 @@ def promises(table: str) -> list[Promise]:
     document, found = "", []
     for line in table.splitlines():
         if heading := HEADING.fullmatch(line):
-            document = (ROOT / "docs" / heading[1]).resolve().relative_to(ROOT).as_posix()
+            document = (ROOT / "tests" / heading[1]).resolve().relative_to(ROOT).as_posix()
         elif line.startswith("|") and line not in ("| promise | shown by |", "|---|---|"):
             if not document:
                 raise ValueError(f"before any heading: {line}")
@@ -122,7 +122,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 SHOWN = "`tests/test_docs_promises.py::test_every_document_has_its_table`"
-HEAD = "## [The kernel](kernel.md)\n| promise | shown by |\n|---|---|\n"
+HEAD = "## [The kernel](../docs/kernel.md)\n| promise | shown by |\n|---|---|\n"
 
 
 @pytest.mark.parametrize(
