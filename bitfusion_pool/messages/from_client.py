@@ -53,7 +53,8 @@ class Hello(Message):
         program: Its name and version, for the service's log.
         token: Who it is; empty on a unix socket.
         segment: The maximum segment size that its own machine announced when it connected, one of `SEGMENTS`:
-            the service sees by it whether the connection is the client's own (`service.route`). 0: not told.
+            the service sees by it whether the connection is the client's own
+            (`service/connections/route.py`). 0: not told.
     """
 
     TYPE = "hello"
