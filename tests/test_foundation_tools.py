@@ -17,6 +17,7 @@ from tools.lock import can_be_installed
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     "bitfusion_client",
+    "bitfusion_cluster",
     "bitfusion_device_plugin",
     "bitfusion_kernel",
     "bitfusion_pool",
