@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitfusion_client.errors import ClientFailed
+from bitfusion_client.text_table import box
 from bitfusion_pool.access.client_files import (
     FILES,
     client_text,
@@ -34,7 +35,6 @@ from bitfusion_pool.client.connections.service_errors import nonsense, refused
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import Refused, TokenIssued, TokenList, TokensRevoked
 from bitfusion_pool.messages.token_values import NO_UNITS
-from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
     import argparse

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.text_table import bar, box
 from bitfusion_client.version import PACKAGE
 from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
-from bitfusion_pool.text_table import bar, box
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.servers import Device, Server

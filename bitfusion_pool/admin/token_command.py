@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from bitfusion_client.errors import ClientFailed, WrongSetting
+from bitfusion_client.text_table import box
 from bitfusion_pool.access.addresses import parse_address
 from bitfusion_pool.access.client_files import (
     certificate_for_clients,
@@ -34,7 +35,6 @@ from bitfusion_pool.access.token_rules import (
 from bitfusion_pool.admin.certificate_command import hosts_without_certificate
 from bitfusion_pool.admin.issuer_command import LIMITS, add_issuer_files, read_limits, run_for_issuer
 from bitfusion_pool.admin.service_folder import service_folder
-from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
     import argparse

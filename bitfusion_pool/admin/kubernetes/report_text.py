@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bitfusion_client.text_table import box
 from bitfusion_pool.admin.kubernetes.cluster_objects import AskingPod, Quota
 from bitfusion_pool.admin.kubernetes.cluster_report import AtThePool, ClusterReport, PodRow
 from bitfusion_pool.admin.kubernetes.protection import NOT_PROTECTED
-from bitfusion_pool.text_table import box
 
 _MOST_REASONS = 20
 _MOST_NODES = 5
