@@ -117,9 +117,9 @@ def _count(text: str) -> int:
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     if options.kubernetes is not None:
         # its parts cost the other commands an import
-        from bitfusion_pool.admin.kubernetes_status import kubernetes_status
+        from bitfusion_pool.admin.kubernetes_status import become_report
 
-        return kubernetes_status(options, environ)
+        become_report(options, environ)
     if options.context or options.kubeconfig:
         raise UsageError("--context and --kubeconfig belong to status --kubernetes")
     with open_pool(environ) as pool:

@@ -21,9 +21,7 @@ def test_a_table_is_as_wide_as_its_texts() -> None:
         pytest.param("🚀.ipynb", 8, id="emoji"),
         pytest.param("cafe\N{COMBINING ACUTE ACCENT}.ipynb", 10, id="an accent of its own"),
         pytest.param("café × 50 %", 11, id="Latin"),
-        pytest.param(
-            "\u1112\u116e\u11ab", 2, id="Korean"
-        ),
+        pytest.param("\u1112\u116e\u11ab", 2, id="Korean"),
         pytest.param("a\N{ZERO WIDTH SPACE}b", 2, id="no width"),
     ],
 )

@@ -1,11 +1,14 @@
-"""The report as text tables."""
+"""The report as text tables for people, and as JSON for programs."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from bitfusion_client.text_table import box
-from bitfusion_pool.admin.kubernetes.cluster_objects import AskingPod, Quota
-from bitfusion_pool.admin.kubernetes.cluster_report import AtThePool, ClusterReport, PodRow
-from bitfusion_pool.admin.kubernetes.protection import NOT_PROTECTED
+from bitfusion_device_plugin.units_report.cluster_objects import AskingPod, Quota
+from bitfusion_device_plugin.units_report.cluster_report import ClusterReport, PodRow
+from bitfusion_device_plugin.units_report.pool_holders import AtThePool
 
 _MOST_REASONS = 20
 _MOST_NODES = 5
@@ -25,26 +28,24 @@ def report_text(report: ClusterReport) -> str:
 
 
 def _headline(report: ClusterReport) -> str:
-    lines = [_units(report)]
+    lines, objects, without = [_units(report)], report.objects, report.without_units
     if report.waiting:
-        lines.append(f"{_count(report.waiting, 'pod')} waiting at a gate for {report.waiting_units} units")
-    if report.pool_units and report.without_units:
-        shown = ", ".join(report.without_units[:_MOST_NODES])
-        more = len(report.without_units) - _MOST_NODES
         lines.append(
-            f"{len(report.without_units)} of {_count(report.nodes, 'node')} offering no units: {shown}"
-            + (f" and {more} more" if more > 0 else "")
+            f"{_count(len(report.waiting), 'pod')} waiting at a gate for {report.waiting_units} units"
         )
-    if report.only_namespace:
+    if report.pool_units and without:
+        more = f" and {len(without) - _MOST_NODES} more" if len(without) > _MOST_NODES else ""
+        nodes = _count(len(objects.nodes), "node")
+        lines.append(f"{len(without)} of {nodes} offering no units: {', '.join(without[:_MOST_NODES])}{more}")
+    if objects.only_namespace:
         lines.append(
-            f"Only the pods of namespace {report.only_namespace} were read: what others have taken, and "
+            f"Only the pods of namespace {objects.only_namespace} were read: what others have taken, and "
             "whether the queue runs, is not seen"
         )
     elif report.unprotected:
-        lines.append(f"{NOT_PROTECTED[0].upper()}{NOT_PROTECTED[1:]}:")
-        lines += [f"  - {reason}" for reason in report.unprotected]
+        lines += ["Not protected against overselling:", *(f"  - {reason}" for reason in report.unprotected)]
     else:
-        lines.append(f"Protected against overselling by the queue, {report.queues[0]}")
+        lines.append(f"Protected against overselling by the queue, {objects.queues[0]}")
     return "\n".join(lines) + "\n"
 
 
@@ -52,7 +53,7 @@ def _units(report: ClusterReport) -> str:
     if not report.pool_units:
         return f"Units of the pool: none, no node offers any; {report.taken} taken by pods"
     taken = f"Units of the pool: {report.pool_units}, {report.taken} taken by pods"
-    if report.only_namespace:
+    if report.objects.only_namespace:
         return f"{taken} of this namespace"
     return f"{taken}, {report.free} free" if report.free >= 0 else f"{taken}, OVERSOLD BY {-report.free}"
 
@@ -86,7 +87,7 @@ def _reasons(report: ClusterReport) -> str:
 
 
 def _quotas(report: ClusterReport) -> str:
-    rows = [(one.namespace, _quota_name(one), str(one.used), str(one.hard)) for one in report.quotas]
+    rows = [(one.namespace, _quota_name(one), str(one.used), str(one.hard)) for one in report.objects.quotas]
     return box(("Namespace", "Quota", "used", "of units"), rows, frozenset((2, 3))) if rows else ""
 
 
@@ -101,10 +102,11 @@ def _unaccounted(report: ClusterReport) -> str:
         else ""
     )
     if not report.unaccounted:
-        whose = f"of namespace {report.only_namespace}" if report.only_namespace else "of the pool"
+        only = report.objects.only_namespace
+        whose = f"of namespace {only}" if only else "of the pool"
         return f"Every lease {whose} is accounted for by a pod.\n{more}"
     rows = [
-        (one.holder, one.place, str(one.at_pool.held), str(one.at_pool.leases), one.why)
+        (one.holder.user, one.holder.place, str(one.at_pool.held), str(one.at_pool.leases), one.why)
         for one in report.unaccounted
     ]
     title = "Holders that no pod accounts for:\n"
@@ -117,3 +119,50 @@ def _called(pod: AskingPod) -> str:
 
 def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def report_json(report: ClusterReport) -> dict[str, Any]:
+    """The object to write. Amounts are in units, percent × amount; `pool` is null where none was asked.
+
+    `protected` is null where one namespace alone was looked at.
+    """
+    objects = report.objects
+    return {
+        "pool_units": report.pool_units,
+        "taken": report.taken,
+        "free": report.free,
+        "waiting": len(report.waiting),
+        "waiting_units": report.waiting_units,
+        "nodes": len(objects.nodes),
+        "nodes_without_units": report.without_units,
+        "only_namespace": objects.only_namespace,
+        "protected": None if objects.only_namespace else not report.unprotected,
+        "unprotected": list(report.unprotected),
+        "queues": list(objects.queues),
+        "pods": [
+            {
+                "namespace": row.pod.namespace,
+                "name": row.pod.name,
+                "notebook": row.pod.notebook,
+                "units": row.pod.units,
+                "state": row.pod.state,
+                "counts": row.pod.counts,
+                "node": row.pod.node,
+                "why": row.pod.why,
+                "pool": None if row.at_pool is None else asdict(row.at_pool),
+            }
+            for row in report.rows
+        ],
+        "quotas": [asdict(quota) for quota in objects.quotas],
+        "unaccounted": [
+            {
+                "holder": one.holder.user,
+                "place": one.holder.place,
+                "pool": asdict(one.at_pool),
+                "why": one.why,
+            }
+            for one in report.unaccounted
+        ],
+        "left_out": report.left_out,
+        "no_pool": report.no_pool,
+    }
