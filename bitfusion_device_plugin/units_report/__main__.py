@@ -21,8 +21,6 @@ from bitfusion_device_plugin.units_report.cluster_report import ClusterReport, c
 from bitfusion_device_plugin.units_report.kubectl import ClusterUnreadable, ask_kubectl, read_objects
 from bitfusion_device_plugin.units_report.report_text import report_json, report_text
 
-PRINT_AGAIN = "name a file with what this prints: bitfusion-pool status --json"
-
 
 def main(args: Sequence[str] | None = None) -> int:
     """Print the report; returns the exit status."""
@@ -50,24 +48,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(options: argparse.Namespace) -> ClusterReport:
-    pool = _read_pool(options.pool) if options.pool else None
+    status = _read_status(options.pool) if options.pool else None
     if options.objects:
         items = read_objects(options.objects)
     else:
         items = ask_kubectl(options.context, options.kubeconfig)
-    return cluster_report(cluster_objects(items), pool, options.no_pool)
+    return cluster_report(cluster_objects(items), status, options.no_pool)
 
 
-def _read_pool(path: str) -> dict[str, Any]:
+def _read_status(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             status = json.load(file)
-        if isinstance(status, dict) and "leases" in status:
-            return status
-        why = "something else"
-    except (OSError, ValueError) as error:
-        why = one_line(error)
-    raise ClusterUnreadable("", f"{one_line(path)} is not what the pool says: {why}", PRINT_AGAIN)
+        return {name: status[name] for name in ("leases", "waiting", "left_out")}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        cure = "name a file with what this prints: bitfusion-pool status --json"
+        raise ClusterUnreadable("", f"{one_line(path)} cannot be read: {one_line(error)}", cure) from None
 
 
 if __name__ == "__main__":

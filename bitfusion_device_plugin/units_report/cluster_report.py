@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bitfusion_device_plugin.units_report.cluster_objects import AskingPod, ClusterObjects
@@ -19,14 +19,6 @@ FIRST_WITH_GATES = (1, 27)
 
 _SHOWN = 3
 _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
-
-
-@dataclass(frozen=True, slots=True)
-class PodRow:
-    """A pod, and what its notebook has at the pool; `at_pool` is None where no pool was asked."""
-
-    pod: AskingPod
-    at_pool: AtThePool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +38,8 @@ class ClusterReport:
 
     Attributes:
         objects: What the cluster has.
-        rows: Its pods.
         unprotected: Why the pool can be sold twice; empty: it can't, or one namespace only was looked at.
+        at_pool: What pods have at the pool; None where no pool was asked.
         unaccounted: Holders that no pod accounts for, of the namespaces that were looked at; empty where no
             pool was asked.
         no_pool: Why no pool was asked; empty: one was.
@@ -55,11 +47,16 @@ class ClusterReport:
     """
 
     objects: ClusterObjects
-    rows: tuple[PodRow, ...]
-    unprotected: tuple[str, ...]
-    unaccounted: tuple[Unaccounted, ...] = ()
+    unprotected: list[str]
+    at_pool: Mapping[AskingPod, AtThePool] | None = None
+    unaccounted: list[Unaccounted] = field(default_factory=list)
     no_pool: str = ""
     left_out: int = 0
+
+    def pods(self) -> list[tuple[AskingPod, AtThePool | None]]:
+        """Each pod, and what its notebook has at the pool; None where no pool was asked."""
+        has = self.at_pool
+        return [(pod, None if has is None else has.get(pod, NOTHING)) for pod in self.objects.pods]
 
     @property
     def pool_units(self) -> int:
@@ -103,21 +100,15 @@ def cluster_report(
         no_pool: Why there is no such status.
     """
     only = objects.only_namespace
-    reasons = () if only else unprotected(objects)
+    reasons = [] if only else unprotected(objects)
     if status is None:
-        return ClusterReport(objects, tuple(PodRow(pod, None) for pod in objects.pods), reasons, (), no_pool)
+        return ClusterReport(objects, reasons, no_pool=no_pool)
     of_pods, unaccounted = _match(objects.pods, holders(status))
-    return ClusterReport(
-        objects,
-        tuple(PodRow(pod, of_pods.get(pod, NOTHING)) for pod in objects.pods),
-        reasons,
-        tuple(one for one in unaccounted if not only or one.holder.namespace == only),
-        no_pool,
-        status["left_out"],
-    )
+    seen = [one for one in unaccounted if not only or one.holder.namespace == only]
+    return ClusterReport(objects, reasons, of_pods, seen, no_pool, status["left_out"])
 
 
-def unprotected(objects: ClusterObjects) -> tuple[str, ...]:
+def unprotected(objects: ClusterObjects) -> list[str]:
     """Why the pool can be sold twice, a text for each reason; empty: it can't."""
     reasons = []
     newest = newest_version(node.kubelet for node in objects.nodes)
@@ -132,7 +123,7 @@ def unprotected(objects: ClusterObjects) -> tuple[str, ...]:
     if ungated:
         more = f" and {len(ungated) - _SHOWN} more" if len(ungated) > _SHOWN else ""
         reasons.append(f"the queue never lifted the gate of {', '.join(ungated[:_SHOWN])}{more}")
-    return tuple(reasons)
+    return reasons
 
 
 def newest_version(versions: Iterable[str]) -> tuple[int, int] | None:

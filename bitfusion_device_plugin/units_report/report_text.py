@@ -7,17 +7,17 @@ from typing import Any
 
 from bitfusion_client.text_table import box
 from bitfusion_device_plugin.units_report.cluster_objects import AskingPod, Quota
-from bitfusion_device_plugin.units_report.cluster_report import ClusterReport, PodRow
-from bitfusion_device_plugin.units_report.pool_holders import AtThePool
+from bitfusion_device_plugin.units_report.cluster_report import ClusterReport
 
 _MOST_REASONS = 20
 _MOST_NODES = 5
+_OF_POD = ("namespace", "name", "notebook", "units", "state", "counts", "node", "why")
 
 
 def report_text(report: ClusterReport) -> str:
     """What is shown: headline, pods, why they wait, namespaces' quotas, holders that no pod accounts for."""
     parts = [_headline(report)]
-    parts.append(_pods(report) if report.rows else "No pod asks for units of the pool.\n")
+    parts.append(_pods(report) if report.objects.pods else "No pod asks for units of the pool.\n")
     parts.append(_reasons(report))
     parts.append(_quotas(report))
     if report.no_pool:
@@ -59,27 +59,18 @@ def _units(report: ClusterReport) -> str:
 
 
 def _pods(report: ClusterReport) -> str:
-    titles: tuple[str, ...] = ("Namespace", "Notebook", "Units", "State", "Node")
-    right = {2}
-    if not report.no_pool:
-        titles += ("holds", "waiting")
-        right |= {5, 6}
-    rows = [_row(row) for row in report.rows]
-    return box(titles, rows, frozenset(right))
-
-
-def _row(row: PodRow) -> tuple[str, ...]:
-    pod = row.pod
-    cells = (pod.namespace, pod.notebook or f"pod {pod.name}", str(pod.units), pod.state, pod.node)
-    return cells if row.at_pool is None else (*cells, *_at_pool(row.at_pool))
-
-
-def _at_pool(has: AtThePool) -> tuple[str, str]:
-    return str(has.held) if has.leases else "", str(has.waiting) if has.waiting else ""
+    titles = ["Namespace", "Notebook", "Units", "State", "Node", "holds", "waiting"]
+    rows = []
+    for pod, has in report.pods():
+        row = [pod.namespace, pod.notebook or f"pod {pod.name}", str(pod.units), pod.state, pod.node]
+        if has is not None:
+            row += [str(has.held) if has.leases else "", str(has.waiting) if has.waiting else ""]
+        rows.append(row)
+    return box(titles[: len(rows[0])], rows, frozenset((2, 5, 6)))
 
 
 def _reasons(report: ClusterReport) -> str:
-    told = [row.pod for row in report.rows if row.pod.why]
+    told = [pod for pod in report.objects.pods if pod.why]
     lines = [f"{_called(pod)}: {pod.why}" for pod in told[:_MOST_REASONS]]
     if len(told) > _MOST_REASONS:
         lines.append(f"and {len(told) - _MOST_REASONS} more")
@@ -127,6 +118,14 @@ def report_json(report: ClusterReport) -> dict[str, Any]:
     `protected` is null where one namespace alone was looked at.
     """
     objects = report.objects
+    pods = [
+        {**{name: getattr(pod, name) for name in _OF_POD}, "pool": has and asdict(has)}
+        for pod, has in report.pods()
+    ]
+    unaccounted = [
+        {"holder": one.holder.user, "place": one.holder.place, "pool": asdict(one.at_pool), "why": one.why}
+        for one in report.unaccounted
+    ]
     return {
         "pool_units": report.pool_units,
         "taken": report.taken,
@@ -137,32 +136,11 @@ def report_json(report: ClusterReport) -> dict[str, Any]:
         "nodes_without_units": report.without_units,
         "only_namespace": objects.only_namespace,
         "protected": None if objects.only_namespace else not report.unprotected,
-        "unprotected": list(report.unprotected),
-        "queues": list(objects.queues),
-        "pods": [
-            {
-                "namespace": row.pod.namespace,
-                "name": row.pod.name,
-                "notebook": row.pod.notebook,
-                "units": row.pod.units,
-                "state": row.pod.state,
-                "counts": row.pod.counts,
-                "node": row.pod.node,
-                "why": row.pod.why,
-                "pool": None if row.at_pool is None else asdict(row.at_pool),
-            }
-            for row in report.rows
-        ],
+        "unprotected": report.unprotected,
+        "queues": objects.queues,
+        "pods": pods,
         "quotas": [asdict(quota) for quota in objects.quotas],
-        "unaccounted": [
-            {
-                "holder": one.holder.user,
-                "place": one.holder.place,
-                "pool": asdict(one.at_pool),
-                "why": one.why,
-            }
-            for one in report.unaccounted
-        ],
+        "unaccounted": unaccounted,
         "left_out": report.left_out,
         "no_pool": report.no_pool,
     }
