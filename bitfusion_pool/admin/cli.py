@@ -10,8 +10,7 @@ import sys
 from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.certificate_command import add_certificate_parser, run_certificate
-from bitfusion_pool.admin.end import end_entry
-from bitfusion_pool.admin.reap import end_lease, reap
+from bitfusion_pool.admin.reap import end_entry, end_lease, reap
 from bitfusion_pool.admin.setup import init, simulate
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.admin.status_json import status_json

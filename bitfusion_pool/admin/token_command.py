@@ -25,7 +25,7 @@ from bitfusion_pool.access.token_rules import (
     DEFAULT_ISSUED_NAMES,
     DEFAULT_LIFETIME_S,
     IssuerBounds,
-    Limits,
+    TokenLimits,
     parse_expiry,
     parse_issued_names,
     parse_lifetime,
@@ -170,7 +170,7 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float)
     )
 
 
-def _read_bounds(options: argparse.Namespace, limits: Limits) -> IssuerBounds | None:
+def _read_bounds(options: argparse.Namespace, limits: TokenLimits) -> IssuerBounds | None:
     """What an issuer's token allows, from its options."""
     named = (*LIMITS, "for", "names")
     given = [name for name in named if getattr(options, f"may_issue_{name}") is not None]
@@ -178,7 +178,7 @@ def _read_bounds(options: argparse.Namespace, limits: Limits) -> IssuerBounds | 
         if given:
             raise ClientFailed("", f"--may-issue-{given[0]} goes with --issuer")
         return None
-    if limits != Limits():
+    if limits != TokenLimits():
         raise ClientFailed("", "an issuer holds no GPUs; what its names get is said by --may-issue-…")
     lifetime, names = options.may_issue_for, options.may_issue_names
     return IssuerBounds(

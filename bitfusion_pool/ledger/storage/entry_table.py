@@ -30,24 +30,11 @@ def insert_entry(
 ) -> None:
     """Write a new entry at the end of the queue; `possible`: the keys of the servers that could serve it."""
     names = _COLUMNS.partition(", ")[2]  # the number is counted by SQLite
+    filters = "\n".join(f"{key}={value}" for key, value in request.filters)
     values = (
-        entry_id,
-        WAITING,
-        kind,
-        request.gpus,
-        request.partial,
-        request.memory_mib,
-        "\n".join(f"{key}={value}" for key, value in request.filters),
-        "\n".join(request.servers),
-        " ".join(possible),
-        holder.label,
-        holder.user,
-        holder.pid,
-        holder.host,
-        holder.uid,
-        now,
-        None,
-        None,
+        *(entry_id, WAITING, kind, request.gpus, request.partial, request.memory_mib, filters),
+        *("\n".join(request.servers), " ".join(possible)),
+        *(holder.label, holder.user, holder.pid, holder.host, holder.uid, now, None, None),
     )
     db.execute(f"INSERT INTO entries ({names}) VALUES ({','.join('?' * len(values))})", values)
 
