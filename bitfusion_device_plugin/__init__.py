@@ -1,5 +1,1 @@
-"""Pods that ask for Bitfusion GPUs, in Kubernetes: the client put into them, and who they are at the pool.
-
-Nothing imports this package; of ``notebook_controller_patch`` it uses what every process of ours in a cluster
-is made of: HTTP server, certificates, metrics, the Kubernetes API.
-"""
+"""What a pod gets, in Kubernetes: one program a folder, each of which reads and writes its own objects."""

@@ -148,6 +148,7 @@ def _size(request: GpuRequest) -> str:
 
 
 def _list(_: argparse.Namespace) -> int:
+    from bitfusion_client.text_table import display_width, pad
     from bitfusion_kernel.install.spec_store import installed_specs
 
     specs = installed_specs()
@@ -156,9 +157,9 @@ def _list(_: argparse.Namespace) -> int:
         return 0
     rows = [("NAME", "SHOWN AS", "SIZE", "ACQUIRE", "FOLDER")]
     rows += [_row(spec) for spec in specs]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    widths = [max(display_width(row[column]) for row in rows) for column in range(4)]
     for row in rows:
-        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
+        print("  ".join([*map(pad, row, widths), row[4]]))
     return 0
 
 

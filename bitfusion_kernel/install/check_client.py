@@ -64,7 +64,7 @@ def ask_client(path: str, words: list[str]) -> Finding:
 
 
 def check_pool(path: str) -> Iterator[Finding]:
-    """What the embedded pool's health report says about its files or services, and the pool it replaces."""
+    """What the embedded pool's health report says about its files or services."""
     _, text, problem = run_client(path, ["health"])
     if problem is not None:
         yield problem

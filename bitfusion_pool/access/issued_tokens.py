@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.request.decimals import plain_number
-from bitfusion_pool.access.token_rules import IssuerBounds, Limits, days, issued_name, utc_time
+from bitfusion_pool.access.token_rules import IssuerBounds, TokenLimits, days, issued_name, utc_time
 from bitfusion_pool.access.tokens import MAX_TOKENS, StoredToken, Tokens
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ KEPT_S = 7 * 86400
 KEPT_FOR_ADMINISTRATORS = 200  # tokens of a pool that no issuer can use up
 
 
-NONE = Limits()
+NONE = TokenLimits()
 _ANOTHER = "ask the administrator of this pool for an issuer with"
 
 
@@ -53,7 +53,7 @@ class Wanted:
 
     name: str
     life_s: float = 0.0
-    limits: Limits = NONE
+    limits: TokenLimits = NONE
     renew: bool = False
     keep: str = ""
     lower: bool = False
@@ -130,13 +130,13 @@ def _whole_name(issuer: str, name: str) -> str:
         raise NotIssued(str(error), "choose another name") from None
 
 
-def _within(most: Limits, wanted: Limits, lower: bool) -> Limits:
+def _within(most: TokenLimits, wanted: TokenLimits, lower: bool) -> TokenLimits:
     """The limits that are wanted, those of the issuer where none is; `NotIssued` if one is larger.
 
     With `lower` the issuer's own in its place.
     """
     found = {}
-    for field in fields(Limits):
+    for field in fields(TokenLimits):
         bound, asked = getattr(most, field.name), getattr(wanted, field.name)
         if asked is not None and (asked < 0 or (not asked and field.name != "units")):
             least = "at least" if field.name == "units" else "above"
@@ -157,7 +157,7 @@ def _within(most: Limits, wanted: Limits, lower: bool) -> Limits:
         raise NotIssued(
             f"a share is at most 1, and {plain_number(found['share'])} was asked for", "ask for less"
         )
-    return Limits(**found)
+    return TokenLimits(**found)
 
 
 def _without_old(all_tokens: Sequence[StoredToken], issuer: str, most: int, now: float) -> list[StoredToken]:

@@ -28,7 +28,7 @@ _EXPIRY = "must be hours or days such as 12h or 90d, or a date such as 2027-03-3
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TokenLimits:
     """How much a token allows; None: as much as the pool has.
 
     Attributes:
@@ -72,7 +72,7 @@ class IssuerBounds:
         longest_s: How long a token may last, in seconds.
     """
 
-    limits: Limits
+    limits: TokenLimits
     names: int = DEFAULT_ISSUED_NAMES
     longest_s: float = DEFAULT_ISSUED_LIFETIME_S
 

@@ -15,7 +15,7 @@ from bitfusion_pool.access.token_rules import (
     LONGEST_LIFETIME_S,
     MOST_ISSUED_NAMES,
     IssuerBounds,
-    Limits,
+    TokenLimits,
     issued_name,
     parse_name,
     utc_time,
@@ -47,7 +47,7 @@ class Grant:
     token_id: str
     name: str
     expires_at: float
-    limits: Limits
+    limits: TokenLimits
     may_issue: IssuerBounds | None = None
     created_at: float = 0.0
 
@@ -74,7 +74,7 @@ class StoredToken:
     name: str
     created_at: float
     expires_at: float
-    limits: Limits
+    limits: TokenLimits
     revoked_at: float | None = None
     may_issue: IssuerBounds | None = None
     issuer: str = ""
@@ -150,7 +150,7 @@ class Tokens:
         self,
         name: str,
         expires_at: float,
-        limits: Limits,
+        limits: TokenLimits,
         now: float,
         may_issue: IssuerBounds | None = None,
         issuer: str = "",
@@ -234,8 +234,8 @@ def _token(row: dict[str, Any]) -> StoredToken:
     return token
 
 
-def _limits(row: dict[str, Any]) -> Limits:
-    limits = Limits(**row)
+def _limits(row: dict[str, Any]) -> TokenLimits:
+    limits = TokenLimits(**row)
     for count in (limits.gpus, limits.leases, limits.waiting):
         if count is not None and (type(count) is not int or count < 1):
             raise ValueError

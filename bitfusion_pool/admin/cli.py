@@ -10,8 +10,7 @@ import sys
 from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.certificate_command import add_certificate_parser, run_certificate
-from bitfusion_pool.admin.end import end_entry
-from bitfusion_pool.admin.reap import end_lease, reap
+from bitfusion_pool.admin.reap import end_entry, end_lease, reap
 from bitfusion_pool.admin.setup import init, simulate
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.admin.status_json import status_json
@@ -117,9 +116,9 @@ def _count(text: str) -> int:
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     if options.kubernetes is not None:
         # its parts cost the other commands an import
-        from bitfusion_pool.admin.kubernetes_status import kubernetes_status
+        from bitfusion_pool.admin.kubernetes_status import become_report
 
-        return kubernetes_status(options, environ)
+        become_report(options, environ)
     if options.context or options.kubeconfig:
         raise UsageError("--context and --kubeconfig belong to status --kubernetes")
     with open_pool(environ) as pool:

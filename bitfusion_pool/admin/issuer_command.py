@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitfusion_client.errors import ClientFailed
+from bitfusion_client.text_table import box
 from bitfusion_pool.access.client_files import (
     FILES,
     client_text,
@@ -22,7 +23,7 @@ from bitfusion_pool.access.client_files import (
 )
 from bitfusion_pool.access.network_files import read_authority, read_client_folder
 from bitfusion_pool.access.token_rules import (
-    Limits,
+    TokenLimits,
     parse_count,
     parse_lifetime,
     parse_limit_share,
@@ -34,7 +35,6 @@ from bitfusion_pool.client.connections.service_errors import nonsense, refused
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import Refused, TokenIssued, TokenList, TokensRevoked
 from bitfusion_pool.messages.token_values import NO_UNITS
-from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +59,7 @@ def add_issuer_files(parser: argparse.ArgumentParser, required: bool = False) ->
     )
 
 
-def read_limits(options: argparse.Namespace, prefix: str = "") -> Limits:
+def read_limits(options: argparse.Namespace, prefix: str = "") -> TokenLimits:
     """The limits that options name, all with the same prefix. Raises BitfusionError."""
 
     def given(limit: str) -> str | None:
@@ -71,7 +71,7 @@ def read_limits(options: argparse.Namespace, prefix: str = "") -> Limits:
         text = given(limit)
         counts[limit] = None if text is None else parse_count(f"--{prefix}{limit}", text)
     share, units = given("share"), given("units")
-    return Limits(
+    return TokenLimits(
         share=None if share is None else parse_limit_share(share),
         units=None if units is None else parse_units(f"--{prefix}units", units),
         **counts,
@@ -167,8 +167,8 @@ def asdict_row(row: IssuedToken) -> dict[str, Any]:
     }
 
 
-def _limits(row: IssuedToken) -> Limits:
-    return Limits(
+def _limits(row: IssuedToken) -> TokenLimits:
+    return TokenLimits(
         row.gpus or None,
         row.share or None,
         row.leases or None,

@@ -1,47 +1,62 @@
-"""`bitfusion-pool status --kubernetes`: its options, and which pool is asked."""
+"""`bitfusion-pool status --kubernetes`: hands what the pool says of itself to a report.
+
+The pool knows nothing of Kubernetes. The report, `bitfusion_device_plugin/units_report`, is a program that
+knows of the pool what `status --json` says; it takes the place of this process.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Mapping
+from typing import NoReturn
 
-from bitfusion_client.errors import BitfusionError, UsageError
+import bitfusion_pool
+from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
-from bitfusion_pool.admin.kubernetes.cluster_report import cluster_report
-from bitfusion_pool.admin.kubernetes.kubectl import ask_kubectl, read_objects
-from bitfusion_pool.admin.kubernetes.report_json import report_json
-from bitfusion_pool.admin.kubernetes.report_text import report_text
+from bitfusion_client.version import PACKAGE
+from bitfusion_pool.admin.status_json import status_json
 from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
-from bitfusion_pool.ledger.snapshot import Snapshot
 
 OWN_POOL = (
     "none is named here but your own, which no pod uses (BITFUSION_POOL or --dir names another, "
     "with the pool in the cluster see docs/seeing.md)"
 )
+REPORT = "bitfusion_device_plugin/units_report/__main__.py"
 
 
-def kubernetes_status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    """The text to print. Raises ClusterUnreadable; a pool that cannot be asked is a line of the text."""
-    if not options.kubernetes:  # without a file
-        items = ask_kubectl(options.context or "", options.kubeconfig or "")
-    elif options.context or options.kubeconfig:
+def become_report(options: argparse.Namespace, environ: Mapping[str, str]) -> NoReturn:
+    """Replace this process by the report; a pool that cannot be asked is a line of that.
+
+    Raises:
+        UsageError: Options contradict each other.
+        ClientFailed: The report is not there: this is a part of the distribution only.
+    """
+    if options.kubernetes and (options.context or options.kubeconfig):
         raise UsageError("--context and --kubeconfig are for kubectl, which is not asked when a file is read")
-    else:
-        items = read_objects(options.kubernetes)
-    snapshot, no_pool = _look_at_pool(environ)
-    report = cluster_report(cluster_objects(items), snapshot, no_pool)
-    return json.dumps(report_json(report), indent=2) + "\n" if options.json else report_text(report)
+    named = {"objects": options.kubernetes, "context": options.context, "kubeconfig": options.kubeconfig}
+    words = [f"--{name}={value}" for name, value in named.items() if value]
+    words += ["--json"] if options.json else []
+    root = os.path.dirname(os.path.dirname(os.path.abspath(bitfusion_pool.__file__)))
+    if not os.path.exists(f"{root}/{REPORT}"):
+        raise ClientFailed("", f"{root}/{REPORT} is missing", f"pip install {PACKAGE} has it")
+    # -I: no folder that the caller stands in or names for others decides what is imported
+    os.execv(sys.executable, [sys.executable, "-I", f"{root}/{REPORT}", *words, *_pool(environ)])
 
 
-def _look_at_pool(environ: Mapping[str, str]) -> tuple[Snapshot | None, str]:
-    """What the pool shows, or why nothing is shown of it."""
+def _pool(environ: Mapping[str, str]) -> list[str]:
+    """The options by which the report learns what the pool shows, or why nothing is shown of it."""
     try:
         named = environ.get("BITFUSION_POOL_DIR") or environ.get("BITFUSION_POOL_CONFIG")
         if not named and choose_pool(environ).is_own:
-            return None, OWN_POOL
+            return [f"--no-pool={OWN_POOL}"]
         with open_pool(environ) as pool:
-            return pool.snapshot(), ""
+            status = status_json(pool.snapshot())
     except BitfusionError as error:
-        return None, one_line(error)
+        return [f"--no-pool={one_line(error)}"]
+    file = os.memfd_create("pool", 0)  # the report inherits it; a pool's pod may write to no folder
+    with open(file, "w", encoding="utf-8", closefd=False) as text:
+        json.dump(status, text)
+    return [f"--pool=/proc/self/fd/{file}"]

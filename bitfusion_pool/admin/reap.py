@@ -1,10 +1,9 @@
-"""`bitfusion-pool reap`: release what dead programs left, delete leftover files, end a lease by force."""
+"""`bitfusion-pool reap` and `end`: release what dead programs left, end a lease or a request that waits."""
 
 from __future__ import annotations
 
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.admin.end import end_entry
 from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
 from bitfusion_pool.ledger.files.complaints import unreadable
 from bitfusion_pool.ledger.files.lease_lock import remove_leftover_locks
@@ -58,3 +57,20 @@ def end_lease(environ: Mapping[str, str], lease: str) -> str:
         if not ledger.release(lease):
             raise ClientFailed("", f"there is no lease {lease}")
     return f"ended lease {lease}\n"
+
+
+def end_entry(environ: Mapping[str, str], entry_id: str) -> str:
+    """End it in the pool that this environment uses; returns what to tell whoever asked for it.
+
+    Raises:
+        ClientFailed: There is none with this id; or it is another user's; or, in the user's own pool, a
+            program uses it.
+        PoolOutOfReach: The pool cannot be asked.
+    """
+    with open_pool(environ) as pool:
+        if pool.end_by_id(entry_id):
+            return f"ended {entry_id}\n"
+    return (
+        f"{entry_id} ends: its client has been told, and its GPUs are free as soon as no process uses them "
+        "any more\n"
+    )

@@ -33,6 +33,12 @@ from bitfusion_pool.own_files import NotOurs, read_text, write_own
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+NVIDIA_WARNING = """\
+These are real GPUs, and this pool is yours alone: the pool of another user of this machine would hand out the
+same GPUs a second time. Shares of a GPU's memory are cooperative: PyTorch, TensorFlow and JAX keep to them,
+other programs may not. `bitfusion-pool simulate` goes back to simulated GPUs.
+"""
+
 
 def init(
     environ: Mapping[str, str],
@@ -70,9 +76,7 @@ def init(
     _check_that_nothing_is_kept(folder)
     warning = ""
     if nvidia:
-        from bitfusion_pool.admin.nvidia_setup import nvidia_configuration
-
-        text, warning = nvidia_configuration(environ)
+        text, warning = _nvidia_configuration(environ)
     else:
         text = _read_configuration(configuration) if configuration else ""
     try:
@@ -178,6 +182,21 @@ def _kept_without_a_lock(folder: str) -> list[Entry]:
         return []
     now = clock()
     return [one for one in found if lives(folder, one.entry_id, one.kind, one.expires_at, now)]
+
+
+def _nvidia_configuration(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The pool.toml that hands out this machine's cards, and what to tell who asked for it."""
+    # what only this command needs
+    import socket
+
+    from bitfusion_pool.inventory.nvidia.nvidia_configuration import configuration_text
+    from bitfusion_pool.inventory.nvidia.reading_process import no_gpus, read_cards
+
+    reading = read_cards(environ)
+    if not reading.devices():
+        raise no_gpus(reading)
+    notes = "".join(f"Not in the pool: {note}\n" for note in reading.left_out())
+    return configuration_text(reading.devices(), reading, socket.gethostname()), notes + NVIDIA_WARNING
 
 
 def _read_configuration(path: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.text_table import bar, box
 from bitfusion_client.version import PACKAGE
 from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
-from bitfusion_pool.ledger.old_pool import find_old_pool
-from bitfusion_pool.text_table import bar, box
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.servers import Device, Server
@@ -30,9 +29,6 @@ def status_text(snapshot: Snapshot) -> str:
             + "\n  ".join(snapshot.without_lock_file)
             + "\nOnce you know that they have ended: bitfusion-pool reap --force LEASE\n"
         )
-    old = find_old_pool()
-    if old:
-        parts.append(f"\n{old.text()}\n")
     return "".join(parts)
 
 

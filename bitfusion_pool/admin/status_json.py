@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_pool.ledger.holder_place import device_sizes, gpus_held, holder_place
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from bitfusion_pool.inventory.servers import Device, Server
@@ -16,17 +18,20 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
     """The object to write. Times are in seconds since the epoch, memory is in MiB.
 
     `folder` is the service's place where a service showed the pool (`of_service`), and `software` the version
-    that it runs, empty where it doesn't say so.
+    that it runs, empty where it doesn't say so. Of a lease or a request `gpus_held` counts two halves as 1;
+    `of_token` tells whether `user` is the name of a token, and `namespace`, `notebook` and `claims` which
+    notebook of a cluster its client is: see `HolderPlace`. The report of `status --kubernetes` reads these.
     """
+    sizes = device_sizes(snapshot.servers)
     return {
         "folder": snapshot.folder,
         "of_service": snapshot.of_service,
         "software": snapshot.software,
         "simulated": snapshot.simulated,
         "servers": [_server(snapshot, server) for server in snapshot.servers],
-        "leases": [_entry(snapshot, entry) for entry in snapshot.held],
+        "leases": [_entry(snapshot, entry, sizes) for entry in snapshot.held],
         "waiting": [
-            {**_entry(snapshot, entry), "place": position}
+            {**_entry(snapshot, entry, sizes), "place": position}
             for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
         ],
         "left_out": snapshot.left_out,
@@ -66,9 +71,10 @@ def _real(snapshot: Snapshot, server: Server, device: Device) -> dict[str, Any]:
     }
 
 
-def _entry(snapshot: Snapshot, entry: Entry) -> dict[str, Any]:
+def _entry(snapshot: Snapshot, entry: Entry, sizes: Mapping[tuple[str, int], int]) -> dict[str, Any]:
     since = entry.granted_at or entry.requested_at
     left = snapshot.seconds_left(entry)
+    place = holder_place(entry.holder)
     return {
         "id": entry.entry_id,
         "kind": entry.kind,
@@ -76,6 +82,10 @@ def _entry(snapshot: Snapshot, entry: Entry) -> dict[str, Any]:
         "label": entry.holder.label,
         "host": entry.holder.host,
         "pid": entry.holder.pid,
+        "of_token": entry.holder.is_remote,
+        "namespace": place.namespace,
+        "notebook": place.notebook,
+        "claims": place.claimed,
         "request": entry.request.to_json(),
         "since": since,
         "seconds": round(snapshot.taken_at - since, 1),
@@ -84,5 +94,6 @@ def _entry(snapshot: Snapshot, entry: Entry) -> dict[str, Any]:
             {"server": share.server, "id": share.number, "memory_mib": share.memory_mib}
             for share in entry.shares
         ],
+        "gpus_held": gpus_held(entry, sizes),
         "lock_file_missing": entry.entry_id in snapshot.without_lock_file,
     }

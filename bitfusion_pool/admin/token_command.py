@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from bitfusion_client.errors import ClientFailed, WrongSetting
+from bitfusion_client.text_table import box
 from bitfusion_pool.access.addresses import parse_address
 from bitfusion_pool.access.client_files import (
     certificate_for_clients,
@@ -24,7 +25,7 @@ from bitfusion_pool.access.token_rules import (
     DEFAULT_ISSUED_NAMES,
     DEFAULT_LIFETIME_S,
     IssuerBounds,
-    Limits,
+    TokenLimits,
     parse_expiry,
     parse_issued_names,
     parse_lifetime,
@@ -34,7 +35,6 @@ from bitfusion_pool.access.token_rules import (
 from bitfusion_pool.admin.certificate_command import hosts_without_certificate
 from bitfusion_pool.admin.issuer_command import LIMITS, add_issuer_files, read_limits, run_for_issuer
 from bitfusion_pool.admin.service_folder import service_folder
-from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
     import argparse
@@ -170,7 +170,7 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str], now: float)
     )
 
 
-def _read_bounds(options: argparse.Namespace, limits: Limits) -> IssuerBounds | None:
+def _read_bounds(options: argparse.Namespace, limits: TokenLimits) -> IssuerBounds | None:
     """What an issuer's token allows, from its options."""
     named = (*LIMITS, "for", "names")
     given = [name for name in named if getattr(options, f"may_issue_{name}") is not None]
@@ -178,7 +178,7 @@ def _read_bounds(options: argparse.Namespace, limits: Limits) -> IssuerBounds | 
         if given:
             raise ClientFailed("", f"--may-issue-{given[0]} goes with --issuer")
         return None
-    if limits != Limits():
+    if limits != TokenLimits():
         raise ClientFailed("", "an issuer holds no GPUs; what its names get is said by --may-issue-…")
     lifetime, names = options.may_issue_for, options.may_issue_names
     return IssuerBounds(

@@ -1,6 +1,6 @@
 """Which notebook of a cluster a holder is: the namespace by its token, the notebook by what its client says.
 
-For metrics and for `bitfusion-pool status --kubernetes`. A token that the identity controller has issued is
+For metrics and for `bitfusion-pool status --json`. A token that the identity controller has issued is
 called ``ISSUER/NAMESPACE``, and nobody else can give such a name (`access.token_rules`). What a client says
 of its pod, ``NAMESPACE/NOTEBOOK`` as its host (`client.holder`), anybody may say: it is believed only as far
 as its namespace is the token's.
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
 
-CUT = "…"  # where a long name was cut
-
 
 @dataclass(frozen=True, slots=True)
 class HolderPlace:
@@ -26,7 +24,7 @@ class HolderPlace:
     Attributes:
         namespace: That of its token; empty for a user of the machine, and for a token of no namespace.
         notebook: The notebook, or a pod that belongs to none, in this namespace; empty where the client names
-            none there. A name that ends with `CUT` is the beginning of one.
+            none there. A name that ends with … is the beginning of one.
         claimed: What the client says where its namespace is not the token's; else empty.
     """
 

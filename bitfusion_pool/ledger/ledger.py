@@ -1,4 +1,4 @@
-"""The ledger: submit a request for GPUs, release it, renew it, look at what there is.
+"""The ledger: submit a request for GPUs, release it, renew it, follow pool.toml.
 
 Every change is one SQLite transaction that also grants whatever fits afterwards (see `queue`), whichever
 process makes it. No process needs to run for others to get their turn.
@@ -14,51 +14,29 @@ from bitfusion_pool.inventory.emulation import emulation_from, environment_setti
 from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.inventory.servers import default_servers
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, PROCESS, REMOTE, WAITING
-from bitfusion_pool.ledger.files.lease_lock import LeaseLock, has_lock_file, is_held
-from bitfusion_pool.ledger.files.pool_folder import configuration_path, file_version, pool_folder
+from bitfusion_pool.ledger.files.configuration_file import ConfigurationFile
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.liveness import clock
-from bitfusion_pool.ledger.queue.grants import Queue, servers_for
-from bitfusion_pool.ledger.queue.queue_order import FairOrder, StrictOrder
-from bitfusion_pool.ledger.storage.database import (
-    open_database,
-    open_folder,
-    read_meta,
-    write_meta,
-    write_meta_once,
-)
-from bitfusion_pool.ledger.storage.entry_table import (
-    all_entries,
-    count_of_user,
-    count_states,
-    entries_of_user,
-    insert_entry,
-    read_entry,
-    read_state,
-    set_expiry,
-    shares_held,
-    states,
-    usage_columns,
-)
+from bitfusion_pool.ledger.queue.grants import servers_for
+from bitfusion_pool.ledger.queue.queue_order import is_fair, set_order
+from bitfusion_pool.ledger.storage.database import read_meta, write_meta, write_meta_once
+from bitfusion_pool.ledger.storage.entry_table import insert_entry, read_entry, read_state, set_expiry
 from bitfusion_pool.ledger.storage.sqlite import sqlite3
-from bitfusion_pool.ledger.storage.stored_inventory import StoredInventory
-from bitfusion_pool.ledger.storage.transaction import Transaction, TranslatedErrors
+from bitfusion_pool.ledger.storage.transaction import Transaction
+from bitfusion_pool.ledger.view import LedgerView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from bitfusion_client.request.gpu_request import GpuRequest
-    from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
-    from bitfusion_pool.ledger.queue.queue_order import QueueOrder
-    from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 
-_ORDER, _FAIR, _STRICT = "queue order", "fair", "strict"  # in the table `meta`; without it strict
-_LAST_NAME = "last token name"  # there, too
+_LAST_NAME = "last token name"  # in the table `meta`
 
 
-class Ledger:
+class Ledger(LedgerView):
     """A connection to the ledger of the pool that the environment names; creates what is missing.
 
     Not to be shared by threads. Every method raises PoolUnreadable if the pool's files cannot be used.
@@ -69,22 +47,13 @@ class Ledger:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.folder = open_folder(pool_folder(environ), environ)
-        self._db = open_database(self.folder)
-        self._inventory = StoredInventory(self._db)
+        super().__init__(environ)
+        self._file = ConfigurationFile(self.folder, environ)
         try:
-            with self._translated_errors():
-                fair = read_meta(self._db, _ORDER) == _FAIR
-                self._queue = Queue(self._db, self.folder, self._inventory, _order(self._db, fair))
-                self._environ = environ
-                self.follow_configuration()
+            self.follow_configuration()
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        """Close the connection; leases are not affected."""
-        self._db.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -181,25 +150,7 @@ class Ledger:
                 self._queue.grant(transaction)
             return removed
 
-    # --- what there is ---------------------------------------------------------------------------------
-
-    @property
-    def servers(self) -> tuple[Server, ...]:
-        """The servers, in the order of the configuration."""
-        with self._translated_errors():
-            return self._inventory.servers
-
-    @property
-    def has_real_devices(self) -> bool:
-        """Whether any device is not simulated."""
-        with self._translated_errors():
-            return self._inventory.has_real_devices
-
-    @property
-    def device_use(self) -> UseByDevice:
-        """What was last noted of the real devices: how busy, used by whom outside the pool, which problem."""
-        with self._translated_errors():
-            return self._inventory.device_use
+    # --- what there is to hand out ----------------------------------------------------------------------
 
     def follow_configuration(
         self, check: Callable[[tuple[Server, ...]], None] = lambda servers: None
@@ -220,13 +171,22 @@ class Ledger:
         with self._translated_errors():
             before = self._inventory.servers
             self._inventory.refresh()
-            changed = self._follow_configuration(check)
-            self.emulation = self._emulation()
-            return changed or self._inventory.servers != before
+            version = self._file.changed_since(self._inventory.configuration_version)
+            if version is not None:
+                servers, settings = self._file.read(version)
+                servers = servers or default_servers()
+                check(servers)
+                with self._transaction() as transaction:
+                    # leases stay; what they hold of devices that are gone counts again if these come back
+                    self._inventory.replace(servers, settings, version)
+                    self._queue.inventory_replaced(transaction)
+            settings = self._inventory.emulation_settings
+            self.emulation = emulation_from(settings, environment_settings(self._environ))
+            return version is not None or self._inventory.servers != before
 
     def configuration_file_version(self) -> str:
         """A text that changes whenever pool.toml does; empty if there is none."""
-        return file_version(configuration_path(self.folder, self._environ))
+        return self._file.version()
 
     def note_device_use(self, use: UseByDevice) -> None:
         """Note what a reading says of the real devices, and grant what fits now.
@@ -245,13 +205,11 @@ class Ledger:
 
         Called by a service when it starts; every process that grants finds it in the ledger.
         """
-        order = _FAIR if fair else _STRICT
         with self._translated_errors():
-            if (read_meta(self._db, _ORDER) or _STRICT) == order:
+            if is_fair(self._db) == fair:
                 return
-            self._queue.order = _order(self._db, fair)
             with self._transaction() as transaction:
-                write_meta(self._db, _ORDER, order)
+                self._queue.order = set_order(self._db, fair)
                 self._queue.grant(transaction)
 
     def use_servers(self, servers: tuple[Server, ...], version: str) -> None:
@@ -266,84 +224,7 @@ class Ledger:
                 self._inventory.replace(servers, {}, version)
                 self._queue.inventory_replaced(transaction)
 
-    def entry(self, entry_id: str) -> Entry | None:
-        """The entry as it is now; None if it is gone."""
-        with self._translated_errors():
-            self._inventory.refresh()
-            return read_entry(self._db, entry_id)
-
-    def entries(self) -> list[Entry]:
-        """All entries in the order they came; may include some whose holders are dead."""
-        with self._translated_errors():
-            return all_entries(self._db)
-
-    def in_queue_order(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those of all `entries` that wait, as they are to be served."""
-        return self._queue.order.sorted(entries)
-
-    def states(self) -> dict[str, str]:
-        """The state of every entry by its id; may include some whose holders are dead."""
-        with self._translated_errors():
-            return states(self._db)
-
-    def usage_columns(self) -> list[tuple[str, str, str, str, int, float, float | None]]:
-        """Id, state, user, host, uid, times of request and grant of every entry, those of `states`."""
-        with self._translated_errors():
-            return usage_columns(self._db)
-
-    def shares_held(self) -> list[tuple[str, str, int, int]]:
-        """Of every share that is leased: the id of its entry, server key, device number, MiB."""
-        with self._translated_errors():
-            return shares_held(self._db)
-
-    def count_of_user(self, uid: int) -> dict[str, tuple[int, int]]:
-        """By state, how many entries a user has and how many GPUs they ask for."""
-        with self._translated_errors():
-            return count_of_user(self._db, uid)
-
-    def entries_of_user(self, uid: int) -> list[Entry]:
-        """All entries of a user in the order they came; may include some whose holders are dead."""
-        with self._translated_errors():
-            return entries_of_user(self._db, uid)
-
-    def queue_position(self, entry: Entry, inside: str = "") -> QueuePosition:
-        """The position of a waiting entry, and the entries ahead of it.
-
-        `inside` is the id of the lease under which the waiting command itself runs.
-        """
-        with self._translated_errors():
-            return self._queue.position(entry, inside)
-
-    def free_memory(self) -> dict[tuple[str, int], int]:
-        """Free MiB by (server key, device number); negative if a device shrank below what is leased of it."""
-        with self._translated_errors():
-            return self._queue.free_memory()
-
-    def is_alive(self, entry: Entry) -> bool:
-        """Whether the holder of the entry lives."""
-        return self._queue.is_alive(entry)
-
-    def is_in_use(self, entry_id: str, shared: bool = False) -> bool:
-        """Whether any process holds the entry's lock. A deleted file is held by nobody we know.
-
-        `shared`: whether several may hold it together, as those do who use a reservation.
-        """
-        return has_lock_file(self.folder, entry_id) and is_held(self.folder, entry_id, shared)
-
-    def change_counter(self) -> int:
-        """A number that changes when another connection has changed the ledger."""
-        with self._translated_errors():
-            (counter,) = self._db.execute("PRAGMA data_version").fetchone()
-            return int(counter)
-
-    def check_integrity(self) -> str:
-        """Let SQLite check the whole file; returns how many entries there are, as text."""
-        with self._translated_errors():
-            (answer,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-            if answer != "ok":
-                raise sqlite3.DatabaseError(answer)
-            counts = count_states(self._db)
-        return f"{counts.get(HELD, 0)} leases, {counts.get(WAITING, 0)} waiting"
+    # --- names ------------------------------------------------------------------------------------------
 
     def client_id(self, uid: int) -> str:
         """The uuid by which the servers know this user; made once, then kept."""
@@ -380,46 +261,5 @@ class Ledger:
 
         return usable_servers(self.servers, use)
 
-    def _emulation(self) -> Emulation:
-        settings = self._inventory.emulation_settings
-        return emulation_from(settings, environment_settings(self._environ))
-
-    def _follow_configuration(self, check: Callable[[tuple[Server, ...]], None]) -> bool:
-        environ = self._environ
-        path = configuration_path(self.folder, environ)
-        version = file_version(path)
-        known = self._inventory.configuration_version
-        must_exist = "BITFUSION_POOL_CONFIG" in environ
-        # a pool whose file is removed keeps its last configuration
-        if (version or not must_exist) and (known == version or (known is not None and not version)):
-            return False
-        servers: tuple[Server, ...] = ()
-        emulation: Mapping[str, str] = {}
-        if version or must_exist:
-            from bitfusion_pool.inventory.configuration import read_configuration
-
-            found = read_configuration(path, _configuration_cure(path, self.folder, environ))
-            servers, emulation = found.servers, found.emulation
-        servers = servers or default_servers()
-        check(servers)
-        with self._transaction() as transaction:
-            # leases stay; what they hold of devices that are gone counts again if these come back
-            self._inventory.replace(servers, emulation, version)
-            self._queue.inventory_replaced(transaction)
-        return True
-
     def _transaction(self) -> Transaction:
         return Transaction(self._db, self.folder)
-
-    def _translated_errors(self) -> TranslatedErrors:
-        return TranslatedErrors(self.folder)
-
-
-def _order(db: sqlite3.Connection, fair: bool) -> QueueOrder:
-    return FairOrder(db) if fair else StrictOrder(db)
-
-
-def _configuration_cure(path: str, folder: str, environ: Mapping[str, str]) -> str:
-    if environ.get("BITFUSION_POOL_CONFIG"):
-        return "correct it, or unset BITFUSION_POOL_CONFIG"
-    return f"correct it, or replace it: bitfusion-pool --dir {folder} simulate"

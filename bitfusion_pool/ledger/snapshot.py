@@ -10,7 +10,7 @@ from bitfusion_pool.ledger.files.lease_lock import has_lock_file
 from bitfusion_pool.ledger.liveness import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
     from bitfusion_pool.inventory.servers import Device, Server
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 class Snapshot:
     """The pool at the time `taken_at` (seconds since the epoch), which was `clock` by `liveness.clock`.
 
-    `waiting` is in the order in which requests are served, `positions` are their queue positions. `free` is
-    MiB by (server key, device number). `without_lock_file`: ids of entries whose lock file somebody deleted,
-    so nobody knows whether they live. `of_service`: whether a service showed it, whose lock files only the
-    service sees. `left_out`: how many more entries there are, which it did not show. `use` has what is known
-    of real devices, by server key and device number. `software`: the version that the service runs, empty
-    where it doesn't say so.
+    `waiting` is in the order in which requests are served. `free` is MiB by (server key, device number).
+    `without_lock_file`: ids of entries whose lock file somebody deleted, so nobody knows whether they live.
+    `of_service`: whether a service showed it, whose lock files only the service sees. `left_out`: how many
+    more entries there are, which it did not show. `use` has what is known of real devices, by server key and
+    device number. `software`: the version that the service runs, empty where it doesn't say so.
     """
 
     folder: str
@@ -35,13 +34,20 @@ class Snapshot:
     servers: tuple[Server, ...]
     held: tuple[Entry, ...]
     waiting: tuple[Entry, ...]
-    positions: tuple[int, ...]
     free: dict[tuple[str, int], int]
     without_lock_file: tuple[str, ...]
     of_service: bool = False
     left_out: int = 0
     use: Mapping[tuple[str, int], DeviceUse] | None = None
     software: str = ""
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The queue position of each in `waiting`: how many before it compete, plus one."""
+        return tuple(
+            1 + sum(not set(entry.servers).isdisjoint(other.servers) for other in self.waiting[:index])
+            for index, entry in enumerate(self.waiting)
+        )
 
     def seconds_left(self, entry: Entry) -> float | None:
         """How long a reservation lives without being used; None for entries that have no time to live."""
@@ -75,14 +81,6 @@ class Snapshot:
         return [entry for entry in self.held if any(share.server == server.key for share in entry.shares)]
 
 
-def queue_positions(waiting: Sequence[Entry]) -> tuple[int, ...]:
-    """The position of each, in the order in which they are served: how many before it compete, plus one."""
-    return tuple(
-        1 + sum(bool(set(entry.servers) & set(other.servers)) for other in waiting[:index])
-        for index, entry in enumerate(waiting)
-    )
-
-
 def take_snapshot(ledger: Ledger) -> Snapshot:
     """Remove the entries of the dead, then look. Raises PoolUnreadable."""
     ledger.reap()
@@ -103,7 +101,6 @@ def take_snapshot(ledger: Ledger) -> Snapshot:
         ledger.servers,
         held,
         waiting,
-        queue_positions(waiting),
         ledger.free_memory(),
         without_lock_file,
         use=ledger.device_use,

@@ -152,7 +152,7 @@ def _wait(
         shown = position.shown()
         if on_position and (shown != reported or now >= report_at):
             reported, report_at = shown, now + REFRESH_S
-            on_position(position.at_this_time())
+            on_position(position)
         if wake_up.wait(min(pause(position.position), deadline - now)):
             view.changed()
 

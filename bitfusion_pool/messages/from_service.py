@@ -68,7 +68,7 @@ class Refused(Message):
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot(Message):
-    """The pool at one moment; `snapshot_message` makes one that fits.
+    """The pool at one moment; `format_snapshot` makes one that fits.
 
     Attributes:
         taken_at: Seconds since the epoch.

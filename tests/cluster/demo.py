@@ -18,7 +18,7 @@ import nbformat
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 
-from bitfusion_pool.text_table import box
+from bitfusion_client.text_table import box
 from tests.cluster.binaries import CONTROL_PLANE, NODE, VERSION, ClusterUnavailable, binaries
 from tests.cluster.components import ComponentFailed
 from tests.cluster.debian_packages import PackagesUnavailable

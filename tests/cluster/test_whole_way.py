@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from bitfusion_pool.text_table import box
+from bitfusion_client.text_table import box
 from tests.cluster.installation import Installation, Notebook, User
 from tests.cluster.kind_pods import KindPods, look_at_all
 from tests.cluster.kinds import KINDS, kind_images

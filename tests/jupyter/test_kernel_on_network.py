@@ -12,7 +12,7 @@ import pytest
 
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
-from bitfusion_pool.access.token_rules import Limits
+from bitfusion_pool.access.token_rules import TokenLimits
 from bitfusion_pool.messages.from_service import Granted
 from tests.jupyter.conftest import FIRST_CELL
 from tests.jupyter.live_kernel import LiveKernel
@@ -82,8 +82,8 @@ def test_a_cell_beyond_the_limit_in_units_says_what_is_allowed_and_runs_once_tha
     place: Place,
 ) -> None:
     """Also with two tokens of the name in force, as during a renewal: what the older one holds counts."""
-    older = place.service.token("team", Limits(units=100))
-    newer = place.service.token("team", Limits(units=100))
+    older = place.service.token("team", TokenLimits(units=100))
+    newer = place.service.token("team", TokenLimits(units=100))
     (Path.home() / ".bitfusion/client.yaml").write_text(client_text(newer))
     place.kernel.connect()
     with place.service.remote(older) as other:

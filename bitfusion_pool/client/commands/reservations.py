@@ -19,7 +19,6 @@ from bitfusion_pool.client.pools.first_contact import claim_client_id
 from bitfusion_pool.client.pools.pool_choice import OWN, VARIABLE, open_pool
 from bitfusion_pool.client.program.program import STILL_IN_USE, parse_program, run_program
 from bitfusion_pool.ledger.entries import RESERVED
-from bitfusion_pool.ledger.old_pool import OLD_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,14 +121,10 @@ def _file_option(args: Sequence[str]) -> tuple[str, list[str]]:
 
 def _read(path: str) -> Allocation:
     try:
-        allocation = read_allocation(path)
+        return read_allocation(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ClientFailed("", f"allocation file {path} cannot be read: {why}") from None
-    if allocation.folder == OLD_FOLDER:
-        was = f"the pool of an earlier version, {allocation.folder}, which is no longer used"
-        raise ClientFailed("", f"allocation file {path} is of {was}; remove it: rm {path}")
-    return allocation
 
 
 def _with_pool_of(allocation: Allocation, environ: Mapping[str, str]) -> Mapping[str, str]:

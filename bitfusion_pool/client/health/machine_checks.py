@@ -18,7 +18,6 @@ from bitfusion_pool.ledger.files.lease_lock import LeaseLock, is_held
 from bitfusion_pool.ledger.files.pool_folder import configuration_path, pool_folder
 from bitfusion_pool.ledger.files.wake_up import WakeUp, wake
 from bitfusion_pool.ledger.ledger import Ledger
-from bitfusion_pool.ledger.old_pool import find_old_pool
 from bitfusion_pool.ledger.storage.database import open_folder
 
 if TYPE_CHECKING:
@@ -48,11 +47,6 @@ def machine_report(environ: Mapping[str, str]) -> Report:
         report.group("Consistency")
     elif choice is not None:
         _check_own_pool(report, environ)
-    old = find_old_pool()
-    if old:
-        report.add("MARGINAL", f"Check pool of earlier versions: {old.text()}")
-    else:
-        report.add("PASS", "Check pool of earlier versions: none")
     return report
 
 

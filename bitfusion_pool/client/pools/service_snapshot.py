@@ -6,7 +6,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.holder import short_label
 from bitfusion_pool.ledger.entries import HELD, WAITING, Entry, Holder
-from bitfusion_pool.ledger.snapshot import Snapshot, queue_positions
+from bitfusion_pool.ledger.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
@@ -25,7 +25,6 @@ def snapshot_of(shown: PoolSnapshot, place: str, software: str = "") -> Snapshot
         software: Its version, from its welcome.
     """
     entries = [_printable(entry) for entry in shown.entries]
-    waiting = tuple(entry for entry in entries if entry.state == WAITING)
     free = {(server.key, device.number): 0 for server in shown.servers for device in server.devices}
     free.update({(share.server, share.number): share.memory_mib for share in shown.free})
     return Snapshot(
@@ -34,8 +33,7 @@ def snapshot_of(shown: PoolSnapshot, place: str, software: str = "") -> Snapshot
         shown.clock,
         shown.servers,
         tuple(entry for entry in entries if entry.state == HELD),
-        waiting,
-        queue_positions(waiting),
+        tuple(entry for entry in entries if entry.state == WAITING),
         free,
         (),
         True,

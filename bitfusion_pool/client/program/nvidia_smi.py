@@ -11,9 +11,9 @@ import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
+from bitfusion_client.text_table import box
 from bitfusion_pool.client.log_output import write_text
 from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS
-from bitfusion_pool.text_table import box
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

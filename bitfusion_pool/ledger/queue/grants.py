@@ -8,6 +8,12 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.inventory.placement import candidates, choose
 from bitfusion_pool.inventory.servers import only_simulated
 from bitfusion_pool.ledger.liveness import clock, lives
+from bitfusion_pool.ledger.queue.queue_position import (
+    OVERTAKEN,
+    blocked_by_own,
+    kept_in_order,
+    used_outside,
+)
 from bitfusion_pool.ledger.storage.entry_table import (
     delete_entry,
     entries_holding,
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
-    from bitfusion_pool.ledger.queue.queue_order import Place, QueueOrder
+    from bitfusion_pool.ledger.queue.queue_order import QueueOrder
     from bitfusion_pool.ledger.queue.queue_position import QueuePosition
     from bitfusion_pool.ledger.storage.stored_inventory import StoredInventory
     from bitfusion_pool.ledger.storage.transaction import Transaction
@@ -125,26 +131,12 @@ class Queue:
 
         `inside` is the id of the lease under which the waiting command itself runs.
         """
-        # a millisecond only waiters pay
-        from bitfusion_pool.ledger.queue.queue_position import QueuePosition
-
         place = self.order.place(entry)
         holding = entries_holding(self._db, entry.servers)
-        return QueuePosition(
-            place.position,
-            place.length,
-            tuple(holding),
-            place.before,
-            place.directly_before,
-            time.time(),
-            inside,
-            self._why(entry, place, inside),
-        )
+        return place.explained(holding, inside, self._why(entry, place, inside))
 
-    def _why(self, entry: Entry, place: Place, inside: str) -> str:
+    def _why(self, entry: Entry, place: QueuePosition, inside: str) -> str:
         """Why the entry waits, where the holders do not explain it."""
-        from bitfusion_pool.ledger.queue.queue_position import OVERTAKEN, blocked_by_own, kept_in_order
-
         possible = candidates(entry.request, servers_for(entry.holder, self._inventory.servers))
         own = read_entry(self._db, inside) if inside else None
         if own is not None:
@@ -159,11 +151,7 @@ class Queue:
         if place.position > 1 and choose(entry.request.gpus, possible, self.free_memory()) is not None:
             return kept_in_order(entry.request)
         use = self._inventory.device_use
-        if use:
-            from bitfusion_pool.ledger.queue.queue_position import used_outside
-
-            return used_outside(entry.servers, use)
-        return ""
+        return used_outside(entry.servers, use) if use else ""
 
     def inventory_replaced(self, transaction: Transaction) -> None:
         """Find the servers for every waiting request anew, and grant what fits now."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bitfusion_client.command.client_output import MOST_NAMED
-from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.ledger.entries import WAITING
 from bitfusion_pool.ledger.queue.fair_order import Present, due_time
+from bitfusion_pool.ledger.queue.queue_position import QueuePosition
+from bitfusion_pool.ledger.storage.database import read_meta, write_meta
 from bitfusion_pool.ledger.storage.entry_table import (
     count_waiting,
     due_columns,
@@ -27,25 +29,7 @@ else:
     Protocol = object  # importing `typing` would delay every `bitfusion run`
 
 _AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a request among those that compete for the same servers.
-
-    Attributes:
-        position: 1 is next.
-        length: How many compete, this one included.
-        before: The first MOST_NAMED that are served before it.
-        directly_before: The one that is served directly before it, if there is one.
-        overtaken: Whether one that came later is served before it.
-    """
-
-    position: int
-    length: int
-    before: tuple[Entry, ...]
-    directly_before: tuple[Entry, ...]
-    overtaken: bool = False
+_ORDER, _FAIR, _STRICT = "queue order", "fair", "strict"  # in the table `meta`; without it strict
 
 
 class QueueOrder(Protocol):
@@ -60,8 +44,8 @@ class QueueOrder(Protocol):
     def sorted(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those that wait of all the ledger's entries, which were just read, in this order."""
 
-    def place(self, entry: Entry) -> Place:
-        """The place of one that waits."""
+    def place(self, entry: Entry) -> QueuePosition:
+        """The place of one that waits, without who holds the GPUs and why it waits."""
 
 
 class StrictOrder:
@@ -81,7 +65,7 @@ class StrictOrder:
         """See `QueueOrder`."""
         return [entry for entry in entries if entry.state == WAITING]
 
-    def place(self, entry: Entry) -> Place:
+    def place(self, entry: Entry) -> QueuePosition:
         """See `QueueOrder`."""
         wanted = set(entry.servers)
         competing = [
@@ -97,7 +81,7 @@ class StrictOrder:
             directly_before = waiting_before(self._db, possible, entry.number, 1, last=True)
         else:
             directly_before = before[-1:]
-        return Place(position, length, tuple(before), tuple(directly_before))
+        return QueuePosition(position, length, tuple(before), tuple(directly_before))
 
 
 class _Group:
@@ -160,16 +144,16 @@ class FairOrder:
         known = [waiting.pop(number) for number in self._found if number in waiting]
         return [*known, *waiting.values()]  # what has been granted since they were read
 
-    def place(self, entry: Entry) -> Place:
+    def place(self, entry: Entry) -> QueuePosition:
         """See `QueueOrder`."""
         self._update()
         if entry.number not in self._found:  # granted or gone since it was read
-            return Place(1, 1, (), ())
+            return QueuePosition(1, 1, (), ())
         group, earlier, first, last, overtaken = self._found[entry.number]
         entries = entries_by_number(self._db, (*first, *last))
         before = tuple(entries[number] for number in first if number in entries)
         directly_before = tuple(entries[number] for number in last if number in entries)
-        return Place(earlier + 1, group.count, before, directly_before, overtaken)
+        return QueuePosition(earlier + 1, group.count, before, directly_before, overtaken)
 
     def _update(self) -> None:
         (by_others,) = self._db.execute("PRAGMA data_version").fetchone()
@@ -188,3 +172,19 @@ class FairOrder:
             for rival in group.rivals:
                 rival.pass_by(number)
         self._seen = seen
+
+
+def is_fair(db: sqlite3.Connection) -> bool:
+    """Whether the ledger says that its queue is served fairly."""
+    return read_meta(db, _ORDER) == _FAIR
+
+
+def stored_order(db: sqlite3.Connection) -> QueueOrder:
+    """The order that the ledger says."""
+    return FairOrder(db) if is_fair(db) else StrictOrder(db)
+
+
+def set_order(db: sqlite3.Connection, fair: bool) -> QueueOrder:
+    """The order from now on, noted in the ledger; within a transaction."""
+    write_meta(db, _ORDER, _FAIR if fair else _STRICT)
+    return stored_order(db)

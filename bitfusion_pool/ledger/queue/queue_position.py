@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.ledger.entries import Entry
 
-__all__ = ["MOST_NAMED", "QueuePosition"]
-
 OVERTAKEN = (
     "you hold or wait for GPUs of this pool already, and others who have less are served first, "
     "also if they came up to half an hour later"
@@ -25,45 +23,39 @@ OVERTAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Where a waiting entry is in the queue, as of the time `seen_at`.
+    """Where a waiting entry is among those that compete for the same servers.
+
+    The order of the queue knows the first five; `Queue.position` adds the others.
 
     Attributes:
         position: 1 is next.
-        length: How many compete for the same servers, this one included.
+        length: How many compete, this one included.
+        before: The first MOST_NAMED entries that are served before this one.
+        directly_before: The entry that is served directly before this one, if there is one.
+        overtaken: Whether one that came later is served before it.
         holding: The entries that hold GPUs of these servers, the longest first.
-        before: The first MOST_NAMED entries that wait before this one.
-        directly_before: The entry that waits directly before this one, if there is one.
-        seen_at: Seconds since the epoch.
         inside: The id of the lease under which the waiting command itself runs; "" if it runs under none.
         why: Why it waits, where the holders do not explain it; else "".
     """
 
     position: int
     length: int
-    holding: tuple[Entry, ...]
     before: tuple[Entry, ...]
     directly_before: tuple[Entry, ...]
-    seen_at: float
+    overtaken: bool = False
+    holding: tuple[Entry, ...] = ()
     inside: str = ""
     why: str = ""
+
+    def explained(self, holding: Sequence[Entry], inside: str, why: str) -> QueuePosition:
+        """The same position with who holds the GPUs, and why it waits."""
+        order = self.position, self.length, self.before, self.directly_before, self.overtaken
+        return QueuePosition(*order, tuple(holding), inside, why)
 
     @property
     def ahead(self) -> int:
         """How many hold GPUs or wait before this one."""
         return len(self.holding) + self.position - 1
-
-    def at_this_time(self) -> QueuePosition:
-        """The same position with current times."""
-        return QueuePosition(
-            self.position,
-            self.length,
-            self.holding,
-            self.before,
-            self.directly_before,
-            time.time(),
-            self.inside,
-            self.why,
-        )
 
     def shown(self) -> object:
         """What of it people see, apart from the times: it is reported again when this changes."""
@@ -71,19 +63,20 @@ class QueuePosition:
         return self.position, self.length, self.ahead, named, self.why
 
     def text(self) -> str:
-        """The message of the client's waiting line."""
+        """The message of the client's waiting line, with times as one says them now."""
+        now = time.time()
         return format_waiting(
             self.position,
             self.length,
-            [self._holder(entry) for entry in self.holding[:MOST_NAMED]],
+            [self._holder(entry, now) for entry in self.holding[:MOST_NAMED]],
             len(self.holding),
-            [entry.summary(self.seen_at) for entry in self.before],
+            [entry.summary(now) for entry in self.before],
             self.position - 1,
             self.why,
         )
 
-    def _holder(self, entry: Entry) -> str:
-        summary = entry.summary(self.seen_at)
+    def _holder(self, entry: Entry, now: float) -> str:
+        summary = entry.summary(now)
         return f"{surrounding(entry)}: {summary}" if entry.entry_id == self.inside else summary
 
 

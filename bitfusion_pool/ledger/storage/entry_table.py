@@ -1,4 +1,4 @@
-"""The ledger's tables of entries and of the shares they hold: every SQL statement about them."""
+"""The ledger's tables of entries and of the shares they hold: statements for requests and the queue."""
 
 from __future__ import annotations
 
@@ -30,24 +30,11 @@ def insert_entry(
 ) -> None:
     """Write a new entry at the end of the queue; `possible`: the keys of the servers that could serve it."""
     names = _COLUMNS.partition(", ")[2]  # the number is counted by SQLite
+    filters = "\n".join(f"{key}={value}" for key, value in request.filters)
     values = (
-        entry_id,
-        WAITING,
-        kind,
-        request.gpus,
-        request.partial,
-        request.memory_mib,
-        "\n".join(f"{key}={value}" for key, value in request.filters),
-        "\n".join(request.servers),
-        " ".join(possible),
-        holder.label,
-        holder.user,
-        holder.pid,
-        holder.host,
-        holder.uid,
-        now,
-        None,
-        None,
+        *(entry_id, WAITING, kind, request.gpus, request.partial, request.memory_mib, filters),
+        *("\n".join(request.servers), " ".join(possible)),
+        *(holder.label, holder.user, holder.pid, holder.host, holder.uid, now, None, None),
     )
     db.execute(f"INSERT INTO entries ({names}) VALUES ({','.join('?' * len(values))})", values)
 
@@ -165,34 +152,6 @@ def entries_by_number(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[in
 def liveness_columns(db: sqlite3.Connection) -> list[tuple[str, str, float | None, str]]:
     """Id, kind, expiry and state of every entry, in the order of the queue."""
     return db.execute("SELECT entry_id, kind, expires, state FROM entries ORDER BY number").fetchall()
-
-
-def count_states(db: sqlite3.Connection) -> dict[str, int]:
-    """How many entries are in each state."""
-    return dict(db.execute("SELECT state, count(*) FROM entries GROUP BY state").fetchall())
-
-
-def states(db: sqlite3.Connection) -> dict[str, str]:
-    """The state of every entry by its id."""
-    return dict(db.execute("SELECT entry_id, state FROM entries").fetchall())
-
-
-def usage_columns(db: sqlite3.Connection) -> list[tuple[str, str, str, str, int, float, float | None]]:
-    """Id, state, user, host, uid and the times of request and grant of every entry."""
-    return db.execute("SELECT entry_id, state, user, host, uid, asked, granted FROM entries").fetchall()
-
-
-def shares_held(db: sqlite3.Connection) -> list[tuple[str, str, int, int]]:
-    """Of every share: the id of its entry, server key, device number, MiB."""
-    return db.execute(
-        "SELECT entry_id, server, device, shares.memory_mib FROM shares JOIN entries ON number = entry"
-    ).fetchall()
-
-
-def count_of_user(db: sqlite3.Connection, uid: int) -> dict[str, tuple[int, int]]:
-    """How many entries a user has in each state, and how many GPUs they ask for."""
-    statement = "SELECT state, count(*), sum(gpus) FROM entries WHERE uid = ? GROUP BY state"
-    return {state: (entries, gpus) for state, entries, gpus in db.execute(statement, (uid,))}
 
 
 def entries_of_user(db: sqlite3.Connection, uid: int) -> list[Entry]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_client.request.gpu_request import GpuRequest
-    from bitfusion_pool.access.token_rules import Limits as TokenLimits
+    from bitfusion_pool.access.token_rules import TokenLimits
     from bitfusion_pool.inventory.servers import Server
 
 _MOST_FILTERS = 16

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from bitfusion_pool.access.issued_tokens import NotIssued, Wanted, issue, issued_by, revoke
 from bitfusion_pool.access.token_file import change_tokens, read_tokens
-from bitfusion_pool.access.token_rules import SEPARATOR, IssuerBounds, Limits, utc_time
+from bitfusion_pool.access.token_rules import SEPARATOR, IssuerBounds, TokenLimits, utc_time
 from bitfusion_pool.access.tokens import Grant, StoredToken, Tokens
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
@@ -158,8 +158,8 @@ def _bounds(tokens: Tokens, issuer: Peer, now: float) -> IssuerBounds:
     return found.may_issue
 
 
-def _limits(message: IssueToken) -> Limits:
-    return Limits(
+def _limits(message: IssueToken) -> TokenLimits:
+    return TokenLimits(
         message.gpus or None,
         message.share or None,
         message.leases or None,

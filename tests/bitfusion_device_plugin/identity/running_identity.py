@@ -20,7 +20,7 @@ import yaml
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import write_client_files
 from bitfusion_pool.access.token_file import read_tokens
-from bitfusion_pool.access.token_rules import IssuerBounds, Limits
+from bitfusion_pool.access.token_rules import IssuerBounds, TokenLimits
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
@@ -31,7 +31,7 @@ from tests.support.waiting import wait_until
 NAME = "bitfusion-identity"
 SECRET = "bitfusion-client"
 OPTED_IN = {"bitfusion.io/identity": "true"}
-BOUNDS = IssuerBounds(Limits(gpus=2))
+BOUNDS = IssuerBounds(TokenLimits(gpus=2))
 _ROOT = Path(__file__).parents[3]
 _MAIN = "import sys; from bitfusion_device_plugin.identity.cli import main; sys.exit(main())"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_pool.access.token_rules import IssuerBounds, Limits
+from bitfusion_pool.access.token_rules import IssuerBounds, TokenLimits
 from bitfusion_pool.messages.from_client import Alive
 from bitfusion_pool.messages.from_service import Granted
 from tests.bitfusion_device_plugin.identity.running_identity import (
@@ -43,7 +43,7 @@ def namespace(cluster: Cluster) -> str:
 def test_a_token_is_renewed_and_a_program_that_runs_goes_on(
     identity: RunningIdentity, namespace: str
 ) -> None:
-    identity.issue("short", IssuerBounds(Limits(gpus=1), longest_s=LIFE_S))
+    identity.issue("short", IssuerBounds(TokenLimits(gpus=1), longest_s=LIFE_S))
     identity.opt_in(namespace)
     before = identity.until_secret(namespace)
     with identity.pool.remote(token_in(before)) as running:

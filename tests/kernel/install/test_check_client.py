@@ -59,7 +59,6 @@ def test_a_pool_that_can_be_used(pool_folder: Path) -> None:
     assert (folder.verdict, folder.found) == (PASS, str(pool_folder))
     assert (ledger.verdict, ledger.found) == (PASS, "0 leases, 0 waiting")
     assert findings["pool configuration"].found == "none, the pool is the default one"
-    assert "pool of earlier versions" in findings
 
 
 def test_which_pool_is_used_and_why(pool_folder: Path) -> None:
@@ -83,7 +82,7 @@ def test_a_service_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_setting_that_names_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BITFUSION_POOL", "machine")
-    (in_use, _) = check_client.check_pool(EMBEDDED)
+    (in_use,) = check_client.check_pool(EMBEDDED)
     assert in_use.verdict == FAIL
     assert in_use.found == (
         'wrong setting BITFUSION_POOL="machine" (from environment): must be own, the path of the socket '
@@ -104,15 +103,15 @@ def test_a_pool_to_which_others_may_write(pool_folder: Path) -> None:
     assert folder.next_step.startswith("unset BITFUSION_POOL_DIR; your own pool is /")
 
 
-def test_the_pool_of_an_earlier_version(client: Callable[[str], Path]) -> None:
+def test_what_is_not_quite_right_is_a_warning_with_what_to_do(client: Callable[[str], Path]) -> None:
     client(
-        "cat <<'END'\nHealth report for localhost\n[MARGINAL] Check pool of earlier versions: "
-        "/var/tmp/x is the pool of an earlier version. What to do: rm -r /var/tmp/x\nEND"
+        "cat <<'END'\nHealth report for localhost\n[MARGINAL] Check pool ledger: "
+        "nobody knows of 2 leases. What to do: bitfusion-pool reap --force LEASE\nEND"
     )
     (finding,) = check_client.check_pool(os.environ["BITFUSION_CLIENT"])
     assert finding.lines() == [
-        "[WARN] pool of earlier versions: /var/tmp/x is the pool of an earlier version",
-        "       rm -r /var/tmp/x",
+        "[WARN] pool ledger: nobody knows of 2 leases",
+        "       bitfusion-pool reap --force LEASE",
     ]
 
 

@@ -18,11 +18,11 @@ from bitfusion_pool.access.issued_tokens import (
     revoke,
     revoke_all,
 )
-from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, Limits
+from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, TokenLimits
 from bitfusion_pool.access.tokens import Grant, Refusal, Tokens, parse_tokens
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
-BOUNDS = IssuerBounds(Limits(gpus=2, share=0.5, leases=4, units=300), names=2, longest_s=3 * DAY_S)
+BOUNDS = IssuerBounds(TokenLimits(gpus=2, share=0.5, leases=4, units=300), names=2, longest_s=3 * DAY_S)
 ANOTHER = "ask the administrator of this pool for an issuer with"
 
 
@@ -33,7 +33,7 @@ def issued(tokens: Tokens, wanted: Wanted, now: float = NOW, issuer: str = "clus
 
 
 def with_issuer() -> Tokens:
-    return Tokens().with_new("cluster", NOW + 300 * DAY_S, Limits(), NOW, BOUNDS)[0]
+    return Tokens().with_new("cluster", NOW + 300 * DAY_S, TokenLimits(), NOW, BOUNDS)[0]
 
 
 def test_a_token_is_below_the_issuers_name_with_its_bounds_where_nothing_is_said() -> None:
@@ -42,7 +42,7 @@ def test_a_token_is_below_the_issuers_name_with_its_bounds_where_nothing_is_said
     assert isinstance(grant, Grant)
     assert (grant.name, grant.limits, grant.expires_at) == (
         "cluster/team-a",
-        Limits(2, 0.5, 4, units=300),
+        TokenLimits(2, 0.5, 4, units=300),
         NOW + 3 * DAY_S,
     )
     assert grant.may_issue is None
@@ -52,7 +52,7 @@ def test_a_token_is_below_the_issuers_name_with_its_bounds_where_nothing_is_said
 def test_what_is_stored_is_read_back_and_says_nothing_new_where_there_is_no_issuer() -> None:
     tokens, _ = issued(with_issuer(), Wanted("team-a"))
     assert parse_tokens(tokens.to_text()).all == tokens.all
-    ordinary = json.loads(Tokens().with_new("ada", NOW + DAY_S, Limits(), NOW)[0].to_text())
+    ordinary = json.loads(Tokens().with_new("ada", NOW + DAY_S, TokenLimits(), NOW)[0].to_text())
     assert set(ordinary["tokens"][0]) == {"hash", "name", "created_at", "expires_at", "limits", "revoked_at"}
 
 
@@ -60,19 +60,19 @@ def test_what_is_stored_is_read_back_and_says_nothing_new_where_there_is_no_issu
     ("wanted", "message", "next_step"),
     [
         (
-            Wanted("b", limits=Limits(gpus=3)),
+            Wanted("b", limits=TokenLimits(gpus=3)),
             "this issuer gives at most gpus 2, and 3 were asked for",
             f"ask for less, or {ANOTHER} --may-issue-gpus",
         ),
         (
-            Wanted("b", limits=Limits(share=0.51)),
+            Wanted("b", limits=TokenLimits(share=0.51)),
             "this issuer gives at most share 0.5, and 0.51 were asked for",
             f"ask for less, or {ANOTHER} --may-issue-share",
         ),
-        (Wanted("b", limits=Limits(gpus=-1)), "a limit is above 0, and gpus is -1", "ask for more"),
-        (Wanted("b", limits=Limits(units=-2)), "a limit is at least 0, and units is -2", "ask for more"),
+        (Wanted("b", limits=TokenLimits(gpus=-1)), "a limit is above 0, and gpus is -1", "ask for more"),
+        (Wanted("b", limits=TokenLimits(units=-2)), "a limit is at least 0, and units is -2", "ask for more"),
         (
-            Wanted("b", limits=Limits(units=301)),
+            Wanted("b", limits=TokenLimits(units=301)),
             "this issuer gives at most units 300, and 301 were asked for",
             f"ask for less, or {ANOTHER} --may-issue-units",
         ),
@@ -99,12 +99,14 @@ def test_what_is_beyond_the_bounds_is_refused(wanted: Wanted, message: str, next
 @pytest.mark.parametrize(
     ("asked", "given"),
     [
-        (Limits(gpus=3, units=500), Limits(2, 0.5, 4, units=300)),
-        (Limits(units=50), Limits(2, 0.5, 4, units=50)),
-        (Limits(units=0, share=1.0), Limits(2, 0.5, 4, units=0)),
+        (TokenLimits(gpus=3, units=500), TokenLimits(2, 0.5, 4, units=300)),
+        (TokenLimits(units=50), TokenLimits(2, 0.5, 4, units=50)),
+        (TokenLimits(units=0, share=1.0), TokenLimits(2, 0.5, 4, units=0)),
     ],
 )
-def test_limits_above_the_issuers_are_lowered_where_that_is_asked_for(asked: Limits, given: Limits) -> None:
+def test_limits_above_the_issuers_are_lowered_where_that_is_asked_for(
+    asked: TokenLimits, given: TokenLimits
+) -> None:
     _, _, stored = issue(with_issuer(), "cluster", BOUNDS, Wanted("b", limits=asked, lower=True), NOW)
     assert stored.limits == given
 
@@ -130,7 +132,7 @@ def test_names_are_bounded_and_one_that_was_revoked_makes_room() -> None:
 
 def test_a_renewal_leaves_the_token_that_is_in_use_and_its_new_limits_hold_for_both() -> None:
     tokens, first = issued(with_issuer(), Wanted("a"))
-    tokens, second = issued(tokens, Wanted("a", limits=Limits(gpus=1), renew=True), NOW + 2 * DAY_S)
+    tokens, second = issued(tokens, Wanted("a", limits=TokenLimits(gpus=1), renew=True), NOW + 2 * DAY_S)
     for text in (first, second):
         grant = tokens.check(text, NOW + 2 * DAY_S)
         assert isinstance(grant, Grant)
@@ -169,7 +171,7 @@ def test_ended_tokens_are_forgotten_so_that_an_issuer_cannot_fill_the_pool(
 def test_an_issuer_sees_and_ends_its_own_only() -> None:
     tokens, _ = issued(with_issuer(), Wanted("a"))
     tokens, _ = issued(tokens, Wanted("a"), issuer="other")
-    tokens, ada = tokens.with_new("ada", NOW + DAY_S, Limits(), NOW)
+    tokens, ada = tokens.with_new("ada", NOW + DAY_S, TokenLimits(), NOW)
     assert [one.name for one in issued_by(tokens, "cluster", NOW)] == ["cluster/a"]
     changed, ended = revoke_all(tokens, "cluster", NOW)
     assert [one.name for one in ended] == ["cluster/a"]
@@ -179,8 +181,8 @@ def test_an_issuer_sees_and_ends_its_own_only() -> None:
 
 
 def test_a_bound_that_is_not_set_is_as_much_as_the_pool_has() -> None:
-    free = replace(BOUNDS, limits=Limits())
-    tokens, _, stored = issue(with_issuer(), "cluster", free, Wanted("a", limits=Limits(gpus=7)), NOW)
-    assert stored.limits == Limits(gpus=7)
+    free = replace(BOUNDS, limits=TokenLimits())
+    tokens, _, stored = issue(with_issuer(), "cluster", free, Wanted("a", limits=TokenLimits(gpus=7)), NOW)
+    assert stored.limits == TokenLimits(gpus=7)
     with pytest.raises(NotIssued, match=r"a share is at most 1, and 1\.5 was asked for"):
-        issue(tokens, "cluster", free, Wanted("b", limits=Limits(share=1.5)), NOW)
+        issue(tokens, "cluster", free, Wanted("b", limits=TokenLimits(share=1.5)), NOW)

@@ -10,7 +10,7 @@ import pytest
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.token_file import TokenFile, change_tokens, read_tokens
-from bitfusion_pool.access.token_rules import Limits
+from bitfusion_pool.access.token_rules import TokenLimits
 from bitfusion_pool.access.tokens import Grant, Refusal, Tokens
 
 NOW = 1_800_000_000.0
@@ -21,7 +21,7 @@ def issue(folder: Path, name: str) -> str:
 
     def change(tokens: Tokens) -> Tokens:
         nonlocal text
-        changed, text = tokens.with_new(name, NOW + 1000, Limits(), NOW)
+        changed, text = tokens.with_new(name, NOW + 1000, TokenLimits(), NOW)
         return changed
 
     change_tokens(str(folder), change)

@@ -14,7 +14,7 @@ from bitfusion_pool.access.token_rules import (
     DAY_S,
     LONGEST_LIFETIME_S,
     IssuerBounds,
-    Limits,
+    TokenLimits,
     parse_count,
     parse_expiry,
     parse_limit_share,
@@ -25,7 +25,7 @@ from bitfusion_pool.access.token_text import PATTERN, is_token, new_token
 from bitfusion_pool.access.tokens import KEPT_S, Grant, Refusal, Tokens, WrongTokens, parse_tokens
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
-LIMITS = Limits(gpus=2, share=0.5, leases=4, waiting=1)
+LIMITS = TokenLimits(gpus=2, share=0.5, leases=4, waiting=1)
 ASK = "ask the administrator of this pool for a new token"
 
 
@@ -85,7 +85,7 @@ def test_a_token_ends_at_its_time_also_for_connections_that_are_open() -> None:
 
 def test_a_revoked_token_is_refused_and_others_are_not() -> None:
     tokens, text = one()
-    tokens, other = tokens.with_new("bob", NOW + DAY_S, Limits(), NOW)
+    tokens, other = tokens.with_new("bob", NOW + DAY_S, TokenLimits(), NOW)
     token_id = tokens.all[0].token_id
     tokens = tokens.without(tokens.all[0], NOW + 1)
     expected = Refusal("token_revoked", "the token was revoked at: 2027-01-15T08:00:01Z", ASK)
@@ -120,17 +120,17 @@ def test_old_tokens_are_forgotten_when_a_new_one_is_issued_and_their_number_is_b
 ) -> None:
     tokens, _ = one()
     later = NOW + DAY_S + KEPT_S
-    assert len(tokens.with_new("bob", later + DAY_S, Limits(), later - 1)[0].all) == 2
-    assert len(tokens.with_new("bob", later + DAY_S, Limits(), later)[0].all) == 1
+    assert len(tokens.with_new("bob", later + DAY_S, TokenLimits(), later - 1)[0].all) == 2
+    assert len(tokens.with_new("bob", later + DAY_S, TokenLimits(), later)[0].all) == 1
     monkeypatch.setattr(module, "MAX_TOKENS", 1)
     with pytest.raises(ValueError, match="there are 1 tokens, which is the most a pool has"):
-        tokens.with_new("bob", NOW + DAY_S, Limits(), NOW)
+        tokens.with_new("bob", NOW + DAY_S, TokenLimits(), NOW)
 
 
 def test_what_is_stored_holds_no_token_and_is_read_back() -> None:
     tokens, text = one()
     tokens = tokens.without(tokens.all[0], NOW + 1)
-    tokens, other = tokens.with_new("bob", NOW + DAY_S, Limits(), NOW)
+    tokens, other = tokens.with_new("bob", NOW + DAY_S, TokenLimits(), NOW)
     stored = tokens.to_text()
     assert parse_tokens(stored).all == tokens.all
     for secret in (text, other):
@@ -139,8 +139,8 @@ def test_what_is_stored_holds_no_token_and_is_read_back() -> None:
 
 def test_a_token_without_a_limit_in_units_is_stored_as_the_version_before_reads_it() -> None:
     before = {"gpus", "share", "leases", "waiting"}
-    bounds = IssuerBounds(Limits(gpus=2))
-    for limits, may_issue in ((LIMITS, None), (Limits(), bounds)):
+    bounds = IssuerBounds(TokenLimits(gpus=2))
+    for limits, may_issue in ((LIMITS, None), (TokenLimits(), bounds)):
         tokens, _ = Tokens().with_new("ada", NOW + DAY_S, limits, NOW, may_issue)
         (row,) = json.loads(tokens.to_text())["tokens"]
         assert set(row["limits"]) == before
@@ -150,10 +150,10 @@ def test_a_token_without_a_limit_in_units_is_stored_as_the_version_before_reads_
 
 @pytest.mark.parametrize("units", [0, 1, 150])
 def test_a_limit_in_units_is_kept_and_none_is_another_than_0(units: int) -> None:
-    bounds = IssuerBounds(Limits(units=units))
-    tokens, _ = Tokens().with_new("ada", NOW + DAY_S, Limits(units=units), NOW, bounds)
+    bounds = IssuerBounds(TokenLimits(units=units))
+    tokens, _ = Tokens().with_new("ada", NOW + DAY_S, TokenLimits(units=units), NOW, bounds)
     assert parse_tokens(tokens.to_text()).all == tokens.all
-    assert tokens.all[0].limits == Limits(units=units) != Limits()
+    assert tokens.all[0].limits == TokenLimits(units=units) != TokenLimits()
 
 
 def changed(**values: object) -> str:
@@ -267,12 +267,12 @@ def test_a_share_is_a_fraction() -> None:
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
-        (Limits(), "no limits"),
+        (TokenLimits(), "no limits"),
         (LIMITS, "2 GPUs, 50 % of each, 4 leases, 1 waiting"),
-        (Limits(share=0.125), "12.5 % of each"),
-        (Limits(units=150), "150 units"),
-        (Limits(gpus=2, units=0), "2 GPUs, 0 units"),
+        (TokenLimits(share=0.125), "12.5 % of each"),
+        (TokenLimits(units=150), "150 units"),
+        (TokenLimits(gpus=2, units=0), "2 GPUs, 0 units"),
     ],
 )
-def test_limits_are_told(limits: Limits, told: str) -> None:
+def test_limits_are_told(limits: TokenLimits, told: str) -> None:
     assert limits.describe() == told

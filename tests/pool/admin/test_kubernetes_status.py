@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.kubernetes.names import RESOURCE_UNITS
-from tests.pool.admin.kubernetes.raw import node, pod, queue_pod, quota
+from bitfusion_pool.admin.kubernetes_status import REPORT
+from tests.bitfusion_device_plugin.units_report.raw import node, pod, queue_pod, quota
 from tests.pool.pool_client import PoolClient
 from tests.support.machine import scaled
 
+ROOT = Path(__file__).resolve().parents[3]
 LIST = json.dumps({"kind": "List", "items": [node(), queue_pod(), quota(), pod()]})
 
 
@@ -93,6 +95,17 @@ def test_what_is_wrong_is_one_line(
 ) -> None:
     done = status(nobodys, *words, stdin=stdin)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}"])
+def test_the_report_by_itself_wants_what_the_pool_says(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "status.json"
+    file.write_text(content)
+    done = subprocess.run(
+        [sys.executable, ROOT / REPORT, "--pool", file], capture_output=True, text=True, timeout=scaled(30)
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {file} cannot be read: ")
 
 
 def test_options_of_kubectl_without_it_are_refused(client: PoolClient) -> None:

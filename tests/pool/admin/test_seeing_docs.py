@@ -14,7 +14,7 @@ from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_device_plugin.queue.words import waits
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
 from bitfusion_pool.ledger.ledger import Ledger
-from tests.pool.admin.kubernetes.raw import gated, node, pod, queue_pod, quota
+from tests.bitfusion_device_plugin.units_report.raw import gated, node, pod, queue_pod, quota
 from tests.pool.pool_client import PoolClient
 from tests.support.machine import scaled
 

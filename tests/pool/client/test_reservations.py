@@ -208,17 +208,3 @@ def test_a_mistake_ends_in_one_error_line(client: PoolClient, words: list[str], 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == f"Error: {problem}"
     assert not client.folder.exists() or client.entries(HELD) == []
-
-
-@pytest.mark.parametrize("words", [["client", "--", "true"], ["release_gpus"]])
-def test_an_allocation_of_the_version_before_is_told_from_ours(
-    client: PoolClient, tmp_path: Path, words: list[str]
-) -> None:
-    file = tmp_path / "bitfusion123456789"
-    file.write_text("lease: 0123456789abcdef\npool: /var/tmp/bitfusion-pool\nserver: 127.0.0.1:56001\n")
-    done = client.do(words[0], "-f", str(file), *words[1:])
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"Error: allocation file {file} is of the pool of an earlier version, /var/tmp/bitfusion-pool, "
-        f"which is no longer used; remove it: rm {file}\n"
-    )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, Limits
+from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, TokenLimits
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import (
     Acquire,
@@ -39,7 +39,7 @@ from bitfusion_pool.messages.message import Message
 from tests.pool.service.tls_client import NetworkService, TlsClient, half, refusal
 from tests.support.waiting import wait_until
 
-BOUNDS = IssuerBounds(Limits(gpus=1), names=3, longest_s=2 * DAY_S)
+BOUNDS = IssuerBounds(TokenLimits(gpus=1), names=3, longest_s=2 * DAY_S)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_lease_lives_through_a_renewal_and_belongs_to_the_new_token_too(
 def test_a_changed_limit_in_units_holds_for_every_token_and_open_connection_of_the_name(
     network: NetworkService,
 ) -> None:
-    issuers = network.token("units", may_issue=IssuerBounds(Limits()))
+    issuers = network.token("units", may_issue=IssuerBounds(TokenLimits()))
     with (
         network.remote(issuers) as issuer,
         network.remote((old := issuer.ask(IssueToken("team-a", units=100), TokenIssued)).token) as before,
@@ -177,7 +177,7 @@ def test_an_issuer_may_do_nothing_else(issuer: TlsClient, message: Message) -> N
 )
 def test_nobody_else_issues(network: NetworkService, issuer: TlsClient, message: Message) -> None:
     issued = issuer.ask(IssueToken("team-a", renew=True), TokenIssued)
-    for token in (network.token("plain", Limits()), issued.token):
+    for token in (network.token("plain", TokenLimits()), issued.token):
         with network.remote(token) as client:
             refused = refusal(client, message)
             assert refused.code == refusal_codes.NOT_ALLOWED
@@ -257,7 +257,7 @@ def test_a_file_that_an_administrator_holds_keeps_nobody_else_waiting(network: N
 
 
 def test_tokens_that_are_issued_at_once_are_all_there(network: NetworkService) -> None:
-    token = network.token("crowd", may_issue=IssuerBounds(Limits(gpus=1), names=30))
+    token = network.token("crowd", may_issue=IssuerBounds(TokenLimits(gpus=1), names=30))
     clients = [network.remote(token) for _ in range(20)]
     try:
         for number, client in enumerate(clients):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.access.token_rules import Limits
+from bitfusion_pool.access.token_rules import TokenLimits
 from bitfusion_pool.ledger.entries import HELD, REMOTE
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, End, Look
@@ -227,17 +227,25 @@ def test_real_gpus_beside_simulated_ones_are_not_leased_over_the_network(base: P
 @pytest.mark.parametrize(
     ("limits", "requests", "words"),
     [
-        (Limits(gpus=1), [1, 1], "the name of your token may have 1 GPUs, you have or wait for 1, and this"),
         (
-            Limits(leases=1),
+            TokenLimits(gpus=1),
+            [1, 1],
+            "the name of your token may have 1 GPUs, you have or wait for 1, and this",
+        ),
+        (
+            TokenLimits(leases=1),
             [1, 1],
             "the name of your token may have 1 leases, waiting requests included, and",
         ),
-        (Limits(waiting=1), [2, 2, 2], "the name of your token may have 1 waiting requests, and you have 1"),
+        (
+            TokenLimits(waiting=1),
+            [2, 2, 2],
+            "the name of your token may have 1 waiting requests, and you have 1",
+        ),
     ],
 )
 def test_a_tokens_limits_are_the_names(
-    network: NetworkService, limits: Limits, requests: list[int], words: str
+    network: NetworkService, limits: TokenLimits, requests: list[int], words: str
 ) -> None:
     token = network.token("ada", limits)
     clients = [network.remote(token) for _ in requests]
@@ -254,7 +262,7 @@ def test_a_tokens_limits_are_the_names(
 
 
 def test_a_tokens_share_limits_every_request(network: NetworkService) -> None:
-    with network.remote(network.token("ada", Limits(share=0.5))) as client:
+    with network.remote(network.token("ada", TokenLimits(share=0.5))) as client:
         refused = refusal(client, Acquire(GpuRequest(1)))
         assert refused.code == refusal_codes.OVER_LIMIT
         assert refused.message == (

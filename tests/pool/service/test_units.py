@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.kubernetes.sizes import units
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.access.token_rules import Limits as TokenLimits
+from bitfusion_pool.access.token_rules import TokenLimits
 from bitfusion_pool.inventory.placement import Share, candidates
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import HELD, REMOTE, WAITING, Entry, Holder

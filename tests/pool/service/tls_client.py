@@ -14,7 +14,7 @@ from bitfusion_pool.access.certificate_files import create_certificates
 from bitfusion_pool.access.client_files import certificate_for_clients
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.access.token_file import change_tokens, read_tokens
-from bitfusion_pool.access.token_rules import IssuerBounds, Limits
+from bitfusion_pool.access.token_rules import IssuerBounds, TokenLimits
 from bitfusion_pool.access.tokens import Tokens
 from bitfusion_pool.messages.from_client import SEGMENTS, Acquire, Hello, Release, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting, Welcome
@@ -103,7 +103,7 @@ class NetworkService(RunningService):
     def token(
         self,
         name: str,
-        limits: Limits | None = None,
+        limits: TokenLimits | None = None,
         lasts_s: float = 3600,
         may_issue: IssuerBounds | None = None,
     ) -> str:
@@ -113,7 +113,7 @@ class NetworkService(RunningService):
         def change(tokens: Tokens) -> Tokens:
             nonlocal text
             now = time.time()
-            changed, text = tokens.with_new(name, now + lasts_s, limits or Limits(), now, may_issue)
+            changed, text = tokens.with_new(name, now + lasts_s, limits or TokenLimits(), now, may_issue)
             return changed
 
         change_tokens(str(self.folder), change)

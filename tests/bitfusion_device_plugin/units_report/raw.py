@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
 from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_pool.admin.status_json import status_json
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, HELD, REMOTE, WAITING, Entry, Holder
-from bitfusion_pool.ledger.snapshot import Snapshot, queue_positions
+from bitfusion_pool.ledger.snapshot import Snapshot
 
 SERVER = Server("gpu1", "gpu1.example", 56001, (Device(0, "V100", 16160), Device(1, "V100", 16160)))
 
@@ -107,10 +109,15 @@ def waiting(**more: Any) -> Entry:
     return entry(state=WAITING, **more)
 
 
-def snapshot(*entries: Entry, left_out: int = 0) -> Snapshot:
+def status(*entries: Entry, left_out: int = 0) -> dict[str, Any]:
+    """What `bitfusion-pool status --json` prints of a pool with these."""
     held = tuple(one for one in entries if one.state == HELD)
     waits = tuple(one for one in entries if one.state == WAITING)
-    positions = queue_positions(waits)
-    return Snapshot(
-        *("/pool", 2000.0, 1.0, (SERVER,), held, waits, positions, {}, ()), of_service=True, left_out=left_out
+    free = {(SERVER.key, device.number): 0 for device in SERVER.devices}
+    pool = Snapshot(
+        *("/pool", 2000.0, 1.0, (SERVER,), held, waits, free, ()),
+        of_service=True,
+        left_out=left_out,
     )
+    printed: dict[str, Any] = json.loads(json.dumps(status_json(pool)))
+    return printed

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
-from bitfusion_pool.admin.kubernetes.kubectl import (
+from bitfusion_device_plugin.units_report.cluster_objects import cluster_objects
+from bitfusion_device_plugin.units_report.kubectl import (
     ClusterUnreadable,
     ask_kubectl,
     parse_list,
     read_objects,
 )
-from tests.pool.admin.kubernetes.raw import node, pod
+from tests.bitfusion_device_plugin.units_report.raw import node, pod
 from tests.support.machine import scaled
 
 ALL = "kubectl get nodes,pods,resourcequotas --all-namespaces -o json"

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.kubernetes.raw_objects import mapping, text
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.admin.kubernetes.cluster_objects import only_what_is_read
+from bitfusion_device_plugin.units_report.cluster_objects import only_what_is_read
 
 QUESTION = ("get", "nodes,pods,resourcequotas", "--all-namespaces", "-o", "json")
 LIMIT_S = 60.0

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
-from bitfusion_pool.admin.kubernetes.cluster_report import cluster_report
-from bitfusion_pool.admin.kubernetes.report_json import report_json
-from bitfusion_pool.admin.kubernetes.report_text import report_text
-from tests.pool.admin.kubernetes.raw import entry, gated, node, pod, queue_pod, quota, snapshot, waiting
+from bitfusion_device_plugin.units_report.cluster_objects import cluster_objects
+from bitfusion_device_plugin.units_report.cluster_report import cluster_report
+from bitfusion_device_plugin.units_report.report_text import report_json, report_text
+from tests.bitfusion_device_plugin.units_report.raw import (
+    entry,
+    gated,
+    node,
+    pod,
+    queue_pod,
+    quota,
+    status,
+    waiting,
+)
 
 ITEMS = [
     node(),
@@ -46,7 +54,7 @@ Holders that no pod accounts for:
 
 
 def test_everything_at_once() -> None:
-    pool = snapshot(entry(), waiting(number=2), entry(host="team-a/gone", mib=16160, number=3))
+    pool = status(entry(), waiting(number=2), entry(host="team-a/gone", mib=16160, number=3))
     assert report_text(cluster_report(cluster_objects(ITEMS), pool)) == EVERYTHING
 
 
@@ -65,7 +73,7 @@ def test_a_cluster_in_which_nobody_asks() -> None:
 
 def test_an_oversold_pool_and_nodes_without_units_are_told() -> None:
     items = [node(units=40), *(node(f"x{n}", None) for n in range(7)), queue_pod(), pod()]
-    lines = report_text(cluster_report(cluster_objects(items), snapshot())).splitlines()
+    lines = report_text(cluster_report(cluster_objects(items), status())).splitlines()
     assert lines[:2] == [
         "Units of the pool: 40, 50 taken by pods, OVERSOLD BY 10",
         "7 of 8 nodes offering no units: x0, x1, x2, x3, x4 and 2 more",
@@ -74,7 +82,7 @@ def test_an_oversold_pool_and_nodes_without_units_are_told() -> None:
 
 
 def test_one_namespace_alone_says_so_and_lists_no_holders_of_others() -> None:
-    pool = snapshot(entry(), entry(user="cluster/team-b", host="team-b/x", number=2))
+    pool = status(entry(), entry(user="cluster/team-b", host="team-b/x", number=2))
     report = cluster_report(cluster_objects([node(), pod()]), pool)
     lines = report_text(report).splitlines()
     assert lines[0] == "Units of the pool: 200, 50 taken by pods of this namespace"
@@ -85,12 +93,12 @@ def test_one_namespace_alone_says_so_and_lists_no_holders_of_others() -> None:
     assert lines[-1] == "Every lease of namespace team-a is accounted for by a pod."
     data = report_json(report)
     assert (data["only_namespace"], data["protected"], data["unaccounted"]) == ("team-a", None, [])
-    (gone,) = cluster_report(cluster_objects([node(), pod()]), snapshot(entry(host="team-a/z"))).unaccounted
-    assert gone.place == "team-a/z"
+    (gone,) = cluster_report(cluster_objects([node(), pod()]), status(entry(host="team-a/z"))).unaccounted
+    assert gone.holder.place == "team-a/z"
 
 
 def test_leases_that_the_pool_did_not_show_are_counted() -> None:
-    pool = snapshot(entry(), left_out=7)
+    pool = status(entry(), left_out=7)
     report = cluster_report(cluster_objects(ITEMS), pool)
     assert report_text(report).endswith(
         "accounted for by a pod.\nand 7 leases or requests more, which the pool did not show\n"
@@ -100,13 +108,13 @@ def test_leases_that_the_pool_did_not_show_are_counted() -> None:
 
 def test_reasons_are_bounded() -> None:
     items = [node(), *(gated(f"g{n:02}-0", message="full") for n in range(23))]
-    text = report_text(cluster_report(cluster_objects(items), snapshot()))
+    text = report_text(cluster_report(cluster_objects(items), status()))
     assert text.count(": full\n") == 20
     assert "\nand 3 more\n" in text
 
 
 def test_the_same_for_programs() -> None:
-    data = report_json(cluster_report(cluster_objects(ITEMS), snapshot(entry())))
+    data = report_json(cluster_report(cluster_objects(ITEMS), status(entry())))
     assert (data["pool_units"], data["free"], data["protected"], data["unprotected"]) == (200, 150, True, [])
     assert data["pods"][1] == {
         "namespace": "team-a",
@@ -123,7 +131,7 @@ def test_the_same_for_programs() -> None:
         {"namespace": "team-a", "name": "gpus", "used": 50, "hard": 120, "scoped": False}
     ]
     assert (data["unaccounted"], data["no_pool"]) == ([], "")
-    (one,) = report_json(cluster_report(cluster_objects(ITEMS), snapshot(entry(user="ada"))))["unaccounted"]
+    (one,) = report_json(cluster_report(cluster_objects(ITEMS), status(entry(user="ada"))))["unaccounted"]
     assert one == {
         "holder": "ada",
         "place": "",

@@ -6,34 +6,35 @@ from typing import Any
 
 import pytest
 
-from bitfusion_pool.admin.kubernetes.cluster_objects import cluster_objects
-from bitfusion_pool.admin.kubernetes.cluster_report import AtThePool, cluster_report, units_held
+from bitfusion_device_plugin.units_report.cluster_objects import cluster_objects
+from bitfusion_device_plugin.units_report.cluster_report import cluster_report, newest_version, unprotected
+from bitfusion_device_plugin.units_report.pool_holders import AtThePool, holders
 from bitfusion_pool.ledger.entries import Entry
-from bitfusion_pool.ledger.holder_place import device_sizes
-from tests.pool.admin.kubernetes.raw import (
-    SERVER,
+from tests.bitfusion_device_plugin.units_report.raw import (
     entry,
     gated,
     node,
     pod,
     queue_pod,
     quota,
-    snapshot,
+    status,
     waiting,
 )
 
+NO_QUEUE = "no pod of the account bitfusion-queue is ready, so nobody lifts gates in order"
+OLD = "this is Kubernetes 1.26 by its nodes, and there are no scheduling gates below 1.27"
 CLUSTER = [node(), node("n2"), queue_pod(), quota(), pod(), gated(units=200)]
 
 
 def report(items: list[Any], *entries: Entry) -> Any:
-    return cluster_report(cluster_objects(items), snapshot(*entries))
+    return cluster_report(cluster_objects(items), status(*entries))
 
 
 def test_units_that_are_taken_free_and_waited_for() -> None:
     found = report(CLUSTER)
     assert (found.pool_units, found.taken, found.free) == (200, 50, 150)
-    assert (found.waiting, found.waiting_units, found.nodes, found.without_units) == (1, 200, 2, ())
-    assert found.unprotected == ()
+    assert (len(found.waiting), found.waiting_units, found.without_units) == (1, 200, [])
+    assert found.unprotected == []
 
 
 def test_a_pool_that_is_sold_twice_is_oversold() -> None:
@@ -43,11 +44,11 @@ def test_a_pool_that_is_sold_twice_is_oversold() -> None:
 
 def test_what_a_notebook_has_at_the_pool_stands_beside_its_pod() -> None:
     found = report(CLUSTER, entry(), waiting(number=2), waiting(number=3))
-    assert [(row.pod.notebook, row.at_pool) for row in found.rows] == [
+    assert [(pod.notebook, has) for pod, has in found.pods()] == [
         ("big", AtThePool()),
         ("mnist", AtThePool(50, 1, 2)),
     ]
-    assert found.unaccounted == ()
+    assert found.unaccounted == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,8 @@ def test_what_a_notebook_has_at_the_pool_stands_beside_its_pod() -> None:
     ],
 )
 def test_a_lease_in_units(mib: int, gpus: int, units: int) -> None:
-    assert units_held(entry(mib=mib, gpus=gpus), device_sizes([SERVER])) == units
+    (has,) = holders(status(entry(mib=mib, gpus=gpus))).values()
+    assert has == AtThePool(units, 1)
 
 
 @pytest.mark.parametrize(
@@ -90,16 +92,16 @@ def test_a_lease_in_units(mib: int, gpus: int, units: int) -> None:
 )
 def test_a_holder_that_no_pod_accounts_for(held: list[Entry], place: str, why: str) -> None:
     (one,) = report(CLUSTER, *held).unaccounted
-    assert (one.place, one.why, one.holder) == (place, why, held[0].holder.user)
+    assert (one.holder.place, one.why, one.holder.user) == (place, why, held[0].holder.user)
 
 
 def test_who_only_waits_holds_nothing_that_must_be_accounted_for() -> None:
-    assert report(CLUSTER, waiting(host="team-a/gone")).unaccounted == ()
+    assert report(CLUSTER, waiting(host="team-a/gone")).unaccounted == []
 
 
 def test_two_issuers_of_one_namespace_are_added_up() -> None:
     found = report(CLUSTER, entry(), entry(user="old/team-a", number=2))
-    assert [(one.holder, one.why) for one in found.unaccounted] == [
+    assert [(one.holder.user, one.why) for one in found.unaccounted] == [
         ("cluster/team-a", "its pod counts 50 units"),
         ("old/team-a", "its pod counts 50 units"),
     ]
@@ -109,16 +111,45 @@ def test_a_name_that_the_service_has_cut_is_found_by_its_beginning() -> None:
     notebook = "n" * 70
     cut = f"team-a/{notebook}"[:59] + "…"
     found = report([node(), queue_pod(), pod(notebook=notebook)], entry(host=cut))
-    assert (found.rows[0].at_pool, found.unaccounted) == (AtThePool(50, 1), ())
+    assert (found.pods()[0][1], found.unaccounted) == (AtThePool(50, 1), [])
 
 
 def test_of_two_pods_of_a_notebook_the_one_on_a_node_holds() -> None:
     old, new = pod(deletionTimestamp="now"), gated("mnist-0")
-    rows = report([node(), old, new], entry()).rows
-    assert [row.at_pool.held for row in rows if row.pod.node] == [50]
+    pods = report([node(), old, new], entry()).pods()
+    assert [has.held for pod, has in pods if pod.node] == [50]
 
 
 def test_without_a_pool_its_half_is_missing() -> None:
     found = cluster_report(cluster_objects(CLUSTER), None, "nobody is there")
-    assert {row.at_pool for row in found.rows} == {None}
-    assert (found.unaccounted, found.no_pool, found.free) == ((), "nobody is there", 150)
+    assert {has for _, has in found.pods()} == {None}
+    assert (found.unaccounted, found.no_pool, found.free) == ([], "nobody is there", 150)
+
+
+@pytest.mark.parametrize(
+    ("items", "reasons"),
+    [
+        ([node(), queue_pod(), pod(), gated()], ()),
+        ([node(kubelet="v1.27.0"), queue_pod()], ()),
+        ([node(kubelet="v1.26.9"), node("n2", kubelet="v1.28.1+k3s1"), queue_pod()], ()),
+        ([node(kubelet="what"), queue_pod()], ()),
+        ([node(kubelet="v1.26.15"), queue_pod()], (OLD,)),
+        ([node()], (NO_QUEUE,)),
+        ([node(kubelet="v1.26.15")], (OLD, NO_QUEUE)),
+        ([node(), queue_pod(), pod(message="")], ("the queue never lifted the gate of team-a/mnist-0",)),
+        (
+            [node(), queue_pod(), *(pod(f"p-{n}", message="none") for n in range(5))],
+            ("the queue never lifted the gate of team-a/p-0, team-a/p-1, team-a/p-2 and 2 more",),
+        ),
+    ],
+)
+def test_why_it_can_be_sold_twice(items: list[Any], reasons: tuple[str, ...]) -> None:
+    assert unprotected(cluster_objects(items)) == list(reasons)
+
+
+@pytest.mark.parametrize(
+    ("versions", "newest"),
+    [([], None), (["", "x", "1"], None), (["v1.9.1", "v1.10.0"], (1, 10)), (["1.34"], (1, 34))],
+)
+def test_the_newest_of_versions(versions: list[str], newest: tuple[int, int] | None) -> None:
+    assert newest_version(versions) == newest

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
-from bitfusion_pool.admin.kubernetes.cluster_objects import (
+from bitfusion_device_plugin.units_report.cluster_objects import (
     ENDS,
     GATED,
     KEPT,
@@ -24,7 +24,7 @@ from bitfusion_pool.admin.kubernetes.cluster_objects import (
     cluster_objects,
     only_what_is_read,
 )
-from tests.pool.admin.kubernetes.raw import gated, node, pod, queue_pod, quota
+from tests.bitfusion_device_plugin.units_report.raw import gated, node, pod, queue_pod, quota
 
 
 def unplaced(message: str, status: str = "False") -> dict[str, Any]:
