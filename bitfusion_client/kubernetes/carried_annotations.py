@@ -79,7 +79,7 @@ def check_carried_annotations(annotations: Mapping[str, object]) -> None:
 def wrong_annotations(annotations: Mapping[str, object]) -> Iterator[InvalidRequest]:
     """The carried annotations, by name, whose values are not allowed.
 
-    What the annotation of a request says is left to `kubernetes_annotations`.
+    What the annotation of a request says is left to `annotations`.
     """
     for name in sorted(CARRIED_ANNOTATIONS):
         if name not in annotations:

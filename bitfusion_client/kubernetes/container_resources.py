@@ -60,7 +60,7 @@ def gpu_resources(container: Mapping[str, object]) -> GpuResources:
 def check_resources(resources: GpuResources, overridden: bool = False) -> None:
     """Raise WrongKey or InvalidRequest for a resource that no pod could ever be given.
 
-    Called for every Notebook that has one. What the sizes in the limits say is left to `kubernetes_sizes`,
+    Called for every Notebook that has one. What the sizes in the limits say is left to `sizes`,
     and, where an annotation overrides them (`overridden`), to nobody: an injector takes them all away.
     """
     limits, requests = resources.limits, resources.requests

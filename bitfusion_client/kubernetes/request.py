@@ -1,7 +1,7 @@
 """A request as Kubernetes spells it: the limits of a container and the annotations of its object.
 
-Size keys in the limits say how much, see `kubernetes_sizes`. The annotation ``bitfusion.io/request``
-overrides them, and ``bitfusion-client/filter`` adds filters, see `kubernetes_annotations`.
+Size keys in the limits say how much, see `sizes`. The annotation ``bitfusion.io/request``
+overrides them, and ``bitfusion-client/filter`` adds filters, see `annotations`.
 """
 
 from __future__ import annotations
