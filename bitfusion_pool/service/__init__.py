@@ -5,7 +5,7 @@
 - ``tls_listener``: the port and its handshakes; ``certificate``; ``acceptor``: what both listeners do
 - ``admission``: who is let in, as whom; ``connection_counts``: and how often
 - ``connection``: bytes, lines and their bounds, on a ``stream`` or ``tls_stream``; ``turns``: whose turn
-- ``session``: what one client may say, and what follows; ``remote_session``: where another machine's differs
+- ``session``: what one client may say, and what follows; ``lease_life``: how what it has lives
 - ``operations``: what is done with the ledger for whom; ``limits``, ``lease_secrets``, ``refusal``
 - ``entry_watch``: who is told what of the queue; ``queued_request``; ``lease_watch``: leases whose clients
   are gone; ``remote_leases``: those of clients on other machines; ``timed_event``

@@ -8,8 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
@@ -41,14 +40,13 @@ from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.limits import Limits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
-from bitfusion_pool.service.leases.queued_request import QueuedRequest
-from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
 from bitfusion_pool.service.monitoring.pool_census import PoolCensus
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import TokenIssuing
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests
-from bitfusion_pool.service.sessions.remote_session import RemoteSession
+from bitfusion_pool.service.sessions.lease_life import LeaseLife, LifeByLock, LifeByWords
 from bitfusion_pool.service.sessions.session import Session
 from bitfusion_pool.service.settings import ServiceSettings, listen_address, pool_name
 
@@ -138,8 +136,7 @@ class Service:
                 self._certificate.look_again()
             try:
                 for session in list(self._sessions):
-                    if isinstance(session, RemoteSession):
-                        session.look_again()
+                    session.look_again()
                 self._tokens_told = False
             except PoolUnreadable as error:
                 if not self._tokens_told:
@@ -180,23 +177,28 @@ class Service:
             self.lease_watch.add(entry.entry_id)
 
     def _connected_here(self, connected: socket.socket, peer: Peer) -> None:
-        self._begin(LocalStream(connected), LocalAdmission(peer, self._counts), Session)
+        life = LifeByLock(self.operations, self.lease_watch, self._kept_requests)
+        self._begin(LocalStream(connected), LocalAdmission(peer, self._counts), life, None)
 
     def _connected_from_elsewhere(self, stream: TlsStream, address: str) -> None:
         admission = TokenAdmission(address, self._strangers, self._tokens, self._counts)
-        kind = partial(RemoteSession, issuing=self._issuing, announced=stream.announced)
-        self._begin(stream, admission, kind)
+        life = LifeByWords(self.operations, self.remote_leases, self._metrics, self._loop, stream.announced)
+        self._begin(stream, admission, life, self._issuing)
 
-    def _begin(self, stream: Stream, admission: Admission, kind: Callable[..., Session]) -> None:
+    def _begin(
+        self, stream: Stream, admission: Admission, life: LeaseLife, issuing: TokenIssuing | None
+    ) -> None:
         connection = Connection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
-        session = kind(
+        session = Session(
             connection,
             admission,
+            life,
             self.operations,
             self.entry_watch,
             self.lease_watch,
             self._kept_requests,
             self.remote_leases,
+            issuing,
             self._metrics,
             self._refusals,
             self._loop,

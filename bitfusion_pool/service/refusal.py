@@ -33,8 +33,10 @@ class Refusal(Exception):
         return Refused(self.code, self.message, self.next_step)
 
 
-def refusal_of(error: BitfusionError) -> Refusal:
-    """The refusal that an error of the ledger or of a request is for the client."""
+def refusal_of(error: BitfusionError | Refusal) -> Refusal:
+    """The refusal that an error of the ledger or of a request is for the client; one that is, as it is."""
+    if isinstance(error, Refusal):
+        return error
     if isinstance(error, InvalidRequest):
         return Refusal(refusal_codes.INVALID_REQUEST, str(error))
     if isinstance(error, NeverSatisfiable):

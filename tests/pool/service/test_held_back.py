@@ -35,6 +35,7 @@ from bitfusion_pool.service.leases.remote_leases import RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests
+from bitfusion_pool.service.sessions.lease_life import LifeByLock
 from bitfusion_pool.service.sessions.session import Session
 
 
@@ -49,14 +50,18 @@ class Client:
         operations = PoolOperations(ledger, LeaseSecrets(b"key"), Limits(), "test", times, lambda: None)
         operations.once_known = self.held.append
         entry_watch = EntryWatch(ledger.states, loop)
+        lease_watch = LeaseWatch(operations)
+        kept_requests = KeptRequests(operations, entry_watch, loop, 1.0)
         self.session = Session(
             cast(Connection, self),
             LocalAdmission(Peer(os.getuid(), "ada", os.getpid()), ConnectionCounts(9, 9)),
+            LifeByLock(operations, lease_watch, kept_requests),
             operations,
             entry_watch,
-            LeaseWatch(operations),
-            KeptRequests(operations, entry_watch, loop, 1.0),
+            lease_watch,
+            kept_requests,
             RemoteLeases(operations, times.closed_s, times.silent_s, Metrics()),
+            None,
             Metrics(),
             RefusalLog(Metrics()),
             loop,
