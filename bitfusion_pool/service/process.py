@@ -28,7 +28,6 @@ from bitfusion_pool.service.connections.connection_counts import ConnectionCount
 from bitfusion_pool.service.connections.handshake_pace import HandshakePace
 from bitfusion_pool.service.connections.listener import Listener
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.connections.stream import LocalStream, Stream
 from bitfusion_pool.service.connections.tls_listener import TlsListener, bind_port
 from bitfusion_pool.service.connections.tls_stream import TlsStream
@@ -43,6 +42,7 @@ from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
 from bitfusion_pool.service.monitoring.pool_census import PoolCensus
+from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import TokenIssuing
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests

@@ -67,11 +67,12 @@ def _check_choice(report: Report, environ: Mapping[str, str]) -> PoolChoice | No
 
 
 def _check_service(report: Report, path: str, environ: Mapping[str, str]) -> None:
+    from bitfusion_pool.client.pools.life_by_lock import LifeByLock
     from bitfusion_pool.client.pools.service_pool import ServicePool
 
     begun = time.monotonic()
     try:
-        with ServicePool(path, environ) as pool:
+        with ServicePool(LifeByLock(path), environ) as pool:
             welcome = pool.welcome
     except BitfusionError as error:
         report.add("FATAL", f"Check pool service: {error}")

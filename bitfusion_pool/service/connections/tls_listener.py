@@ -14,10 +14,9 @@ from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.service.connections.connection_counts import Strangers
 from bitfusion_pool.service.connections.handshake_pace import HandshakePace
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.connections.tls_stream import Linger, TlsStream
 from bitfusion_pool.service.monitoring.metrics import Metrics
-from bitfusion_pool.service.refusal import Refusal
+from bitfusion_pool.service.refusal import Refusal, RefusalLog
 
 HANDSHAKE_S = 5.0
 _KEEPALIVE_S = 60  # after so long without a word the system asks whether the other side is still there

@@ -30,12 +30,11 @@ from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, Inval
 from bitfusion_pool.service.connections.admission import Admission
 from bitfusion_pool.service.connections.connection import Connection
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.operations import PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
-from bitfusion_pool.service.refusal import Refusal, refusal_of
+from bitfusion_pool.service.refusal import Refusal, RefusalLog, refusal_of
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import IssuerRequests, TokenIssuing
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests

@@ -19,7 +19,8 @@ from bitfusion_pool.access.network_files import read_network_client
 from bitfusion_pool.access.tls import client_context
 from bitfusion_pool.access.token_text import new_token
 from bitfusion_pool.client.connections.network_connection import tls_context
-from bitfusion_pool.client.pools.network_pool import NetworkPool
+from bitfusion_pool.client.pools.life_by_words import LifeByWords
+from bitfusion_pool.client.pools.service_pool import ServicePool
 from bitfusion_pool.ledger.entries import PROCESS, RESERVED, Holder
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Look, Renew, Resume
@@ -327,7 +328,7 @@ def test_a_queue_that_moves_calls_for_no_words(user: PoolClient, service: FakeNe
     service.answer = answer
     files = read_network_client(user.environ)
     assert files is not None
-    with NetworkPool(files, user.environ) as pool:
+    with ServicePool(LifeByWords(files, user.environ), user.environ) as pool:
         pool.release(pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), PROCESS, "", lambda _: None))
     assert service.words == 0
 
@@ -344,7 +345,7 @@ def test_a_lease_that_is_given_back_without_a_keeper_leaves_no_pipe(
     )
     files = read_network_client(user.environ)
     assert files is not None
-    with NetworkPool(files, user.environ) as pool:
+    with ServicePool(LifeByWords(files, user.environ), user.environ) as pool:
         before = open_pipes()
         taken = pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), kind, "", lambda _: None)
         getattr(pool, end)(taken)

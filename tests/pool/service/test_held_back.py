@@ -26,13 +26,13 @@ from bitfusion_pool.service.connections.admission import LocalAdmission
 from bitfusion_pool.service.connections.connection import Connection
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.limits import Limits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
+from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests
 from bitfusion_pool.service.sessions.lease_life import LifeByLock
