@@ -22,22 +22,21 @@ from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.storage.database import open_folder
 from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check_size
 from bitfusion_pool.service.connections.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
-from bitfusion_pool.service.connections.certificate import ServiceCertificate
-from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
 from bitfusion_pool.service.connections.handshake_pace import HandshakePace
 from bitfusion_pool.service.connections.listener import Listener
+from bitfusion_pool.service.connections.message_turns import MessageTurns
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.connections.stream import LocalStream, Stream
-from bitfusion_pool.service.connections.tls_listener import TlsListener, bind_port
+from bitfusion_pool.service.connections.tls_listener import ServiceCertificate, TlsListener, bind_port
 from bitfusion_pool.service.connections.tls_stream import TlsStream
-from bitfusion_pool.service.connections.turns import Turns
 from bitfusion_pool.service.devices.card_reader import CardReader
 from bitfusion_pool.service.devices.device_readings import DeviceReadings
 from bitfusion_pool.service.devices.found_devices import choose_devices
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
-from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
@@ -99,9 +98,9 @@ class Service:
         self._refusals = RefusalLog(metrics)
         self._certificate: ServiceCertificate | None = None
         self._tokens_told = False  # the log says that they cannot be read
-        self._turns = Turns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
+        self._turns = MessageTurns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
         self.entry_watch = EntryWatch(PoolCensus(ledger, metrics).states, loop)
-        limits = Limits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
+        limits = UserLimits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
         times = LeaseTimes(settings.closed_s, settings.silent_s, settings.heartbeat_s)
         try:
             secrets = LeaseSecrets(read_key(ledger.folder))
@@ -188,7 +187,7 @@ class Service:
     def _begin(
         self, stream: Stream, admission: Admission, life: LeaseLife, issuing: TokenIssuing | None
     ) -> None:
-        connection = Connection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
+        connection = ClientConnection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
         session = Session(
             connection,
             admission,

@@ -9,7 +9,7 @@ import time
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.client.connections.greeting import software_of
+from bitfusion_pool.client.connections.connection import software_of
 from bitfusion_pool.client.health.health_report import Report
 from bitfusion_pool.client.pools.pool_choice import choose_pool
 from bitfusion_pool.inventory.configuration import read_configuration

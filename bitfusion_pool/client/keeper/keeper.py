@@ -14,20 +14,10 @@ from bitfusion_client.errors import BitfusionError, PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.connections.network_service import contact_problem
+from bitfusion_pool.client.keeper import wrapper_link
 from bitfusion_pool.client.keeper.kept_program import SIGTERM_S, KeptProgram
 from bitfusion_pool.client.keeper.redial import Redial
-from bitfusion_pool.client.keeper.wrapper_link import (
-    AWAY,
-    BEAT,
-    BEATS,
-    DONE,
-    END,
-    LOST,
-    PROGRAM,
-    USED,
-    WrapperLink,
-    log,
-)
+from bitfusion_pool.client.keeper.wrapper_link import BEATS, WrapperLink, log
 from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Alive, Cancel, Release, Renew, Resume
@@ -67,7 +57,7 @@ class Kept:
     any_end_counts: bool
 
 
-class Keeper:
+class LeaseKeeper:
     """The keeper's loop.
 
     Args:
@@ -119,7 +109,7 @@ class Keeper:
                 self._release()
             self._speak(clock())
             self._look_after_program(clock())
-        self._wrapper.tell(DONE)
+        self._wrapper.tell(wrapper_link.DONE)
 
     # --- waiting ---------------------------------------------------------------------------------------
 
@@ -248,7 +238,7 @@ class Keeper:
             self._redial.begin(self._last_word() if self._releasing else back)
         if now >= self._next_beat:
             self._next_beat = now + self._kept.heartbeat_s / BEATS
-            self._wrapper.tell(BEAT, f"{self._reach.proven!r} {self._reach.closed:d}")
+            self._wrapper.tell(wrapper_link.BEAT, f"{self._reach.proven!r} {self._reach.closed:d}")
         self._tell_of_trouble(now)
 
     def _say(self, message: Message) -> None:
@@ -302,9 +292,9 @@ class Keeper:
     def _hear_wrapper(self) -> None:
         while (heard := self._wrapper.hear()) is not None:
             word, descriptor = heard
-            if word == PROGRAM:
+            if word == wrapper_link.PROGRAM:
                 self._program.started(descriptor)
-            elif word == END:
+            elif word == wrapper_link.END:
                 self._wrapper_has_ended_program()
             elif not word and not self._program.has_ended and self._program.is_held:
                 self._end_program("", SIGTERM_S)  # nobody else is left who could
@@ -312,7 +302,7 @@ class Keeper:
     def _wrapper_has_ended_program(self) -> None:
         self._program.has_ended = True
         if self._program.is_held:
-            self._wrapper.tell(USED)
+            self._wrapper.tell(wrapper_link.USED)
             return
         if not self._releasing:
             self._release()
@@ -321,7 +311,7 @@ class Keeper:
     def _tell_away(self) -> None:
         """The wrapper does not wait for a service that could not be reached once."""
         if self._releasing and self._has_failed:
-            self._wrapper.tell(AWAY, self._why)
+            self._wrapper.tell(wrapper_link.AWAY, self._why)
 
     def _look_after_program(self, now: float) -> None:
         if self._program.kill_at is not None:
@@ -335,7 +325,7 @@ class Keeper:
 
     def _end_program(self, why: str, patience_s: float) -> None:
         if self._program.kill_at is None:
-            self._wrapper.tell(LOST, why)
+            self._wrapper.tell(wrapper_link.LOST, why)
             self._program.end(patience_s)
 
     # --- the end ---------------------------------------------------------------------------------------

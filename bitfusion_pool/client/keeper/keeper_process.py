@@ -8,7 +8,7 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
 from bitfusion_pool.client.keeper import wrapper_link
-from bitfusion_pool.client.keeper.keeper import Keeper, Kept, out_of_reach
+from bitfusion_pool.client.keeper.keeper import Kept, LeaseKeeper, out_of_reach
 from bitfusion_pool.client.keeper.reach import Reach
 from bitfusion_pool.ledger.liveness import clock
 
@@ -140,7 +140,7 @@ class KeeperProcess:
             if connection is not None:
                 wanted.add(connection.fileno())
             _close_all_but(wanted)
-            Keeper(self._kept, self._reach, connection, self._life.writing_end, link).run()
+            LeaseKeeper(self._kept, self._reach, connection, self._life.writing_end, link).run()
             status = 0
         except BaseException as error:
             if os.environ.get("BITFUSION_POOL_DEBUG"):

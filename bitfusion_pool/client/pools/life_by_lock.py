@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.connections.greeting import greet
+from bitfusion_pool.client.connections.connection import greet
 from bitfusion_pool.client.connections.service_connection import ServiceConnection
 from bitfusion_pool.client.connections.service_errors import nonsense
 from bitfusion_pool.client.lease import Lease, server_of

@@ -39,15 +39,16 @@ from bitfusion_pool.messages.message import PROTOCOL
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
 from bitfusion_pool.service.leases.limits import (
-    Limits,
+    UserLimits,
     check_length,
     check_limits,
     check_share,
     check_units,
     limits_of_token,
+    units_of_entries,
+    units_of_request,
 )
 from bitfusion_pool.service.leases.reservation_use import ReservationUse
-from bitfusion_pool.service.leases.taken_units import units_of_entries, units_of_request
 from bitfusion_pool.service.refusal import Refusal
 
 _log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class PoolOperations:
         self,
         ledger: Ledger,
         secrets: LeaseSecrets,
-        limits: Limits,
+        limits: UserLimits,
         pool: str,
         times: LeaseTimes,
         changed: Callable[[], None],

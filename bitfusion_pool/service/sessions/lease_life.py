@@ -9,6 +9,7 @@ for longer (`RemoteLeases`). Methods with the same name are the same step; `Life
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from typing import TypeAlias
 
@@ -33,7 +34,7 @@ class LifeByLock:
     owner: LeaseOwner  # its session, set by that
     route = LOCAL
     is_heard = True
-    by_words = False  # whether what the client says of its request counts beside its connection
+    by_words = False  # whether a client may release what waits, too
 
     def __init__(
         self, operations: PoolOperations, lease_watch: LeaseWatch, kept_requests: KeptRequests
@@ -42,8 +43,11 @@ class LifeByLock:
         self._lease_watch = lease_watch
         self._kept_requests = kept_requests
 
-    def resume(self, message: Resume, peer: Peer) -> QueuedRequest | tuple[Granted, int]:
+    def resume(
+        self, message: Resume, peer: Peer, check_that_nothing_waits: Callable[[str], None]
+    ) -> QueuedRequest | tuple[Granted, int]:
         """Only to a request of the service before this one, or to a lease that is in use."""
+        check_that_nothing_waits("")
         kept = self._kept_requests.take(message.lease, message.secret, peer)
         if kept is not None:
             return QueuedRequest(*kept, message.inside)
@@ -138,10 +142,13 @@ class LifeByWords:
         if entry.kind == RESERVED:
             self.ended(entry.entry_id)  # its time to live counts now
 
-    def resume(self, message: Resume, peer: Peer) -> QueuedRequest | tuple[Granted, int]:
+    def resume(
+        self, message: Resume, peer: Peer, check_that_nothing_waits: Callable[[str], None]
+    ) -> QueuedRequest | tuple[Granted, int]:
         """Come back to a request, which may have been granted meanwhile, or to a lease and its descriptor.
 
         Another connection that has it loses it to this one, but not to an earlier one. Raises Refusal.
+        `check_that_nothing_waits` raises one if the session waits, but not for the id that it is given.
         """
         entry = self._operations.own_entry(message.lease, message.secret, peer)
         if self._remote_leases.has_been_ended(entry.entry_id):
@@ -153,6 +160,7 @@ class LifeByWords:
             self._end_use(message.lease)
             self._uses[message.lease] = use
             return granted, -1
+        check_that_nothing_waits(entry.entry_id)
         request = self._remote_leases.serve(entry.entry_id, self)
         self._metrics.resumed()
         if entry.state == WAITING or request is not None:  # maybe granted while the connection was closed

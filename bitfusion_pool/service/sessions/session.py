@@ -28,7 +28,7 @@ from bitfusion_pool.messages.from_client import (
 from bitfusion_pool.messages.from_service import Granted, Released
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
 from bitfusion_pool.service.connections.admission import Admission
-from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.operations import PoolOperations
@@ -52,7 +52,7 @@ class Session:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         admission: Admission,
         life: LeaseLife,
         operations: PoolOperations,
@@ -365,8 +365,7 @@ class Session:
         self._send(Released(wait.entry.entry_id if wait else ""))
 
     def _resume(self, message: Resume) -> None:
-        self._check_that_nothing_waits(but=message.lease if self._life.by_words else "")
-        found = self._life.resume(message, self.peer)
+        found = self._life.resume(message, self.peer, self._check_that_nothing_waits)
         if isinstance(found, QueuedRequest):
             self._begin(found)
         else:
