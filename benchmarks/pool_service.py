@@ -19,9 +19,9 @@ from benchmarks.workplace import Workplace
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.network_files import USER_FOLDER
 from bitfusion_pool.client.connections.service_errors import ServiceAway
+from bitfusion_pool.client.pools.life_by_lock import LifeByLock
 from bitfusion_pool.client.pools.pool import Pool
 from bitfusion_pool.client.pools.pool_choice import NETWORK, VARIABLE, open_pool
-from bitfusion_pool.client.pools.service_pool import ServicePool
 from bitfusion_pool.ledger.entries import PROCESS
 from tests.support.ports import free_port, return_port
 
@@ -135,7 +135,7 @@ def wait_until_it_answers(socket: str, process: subprocess.Popen[bytes], limit_s
     deadline = time.monotonic() + limit_s
     while True:
         try:
-            ServicePool(socket, {}).close()
+            LifeByLock(socket).connection.close()
             return
         except ServiceAway as error:
             if process.poll() is not None or time.monotonic() > deadline:

@@ -64,10 +64,14 @@ def test_a_service_that_refuses_connections_yet_is_asked_again(monkeypatch: pyte
             if refusals:
                 raise refusals.pop()
 
+        @property
+        def connection(self) -> Dialled:
+            return self
+
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(pool_service, "ServicePool", Dialled)
+    monkeypatch.setattr(pool_service, "LifeByLock", Dialled)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         pool_service.wait_until_it_answers("/s", process)
     assert not refusals

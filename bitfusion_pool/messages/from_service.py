@@ -97,7 +97,8 @@ class PoolSnapshot(Message):
 class Waiting(Message):
     """The request waits: sent at once, when something in it changes, and every ten seconds.
 
-    `position` 1 is next, `length` is how many compete for the same servers; `text` is the waiting line.
+    `text` is the waiting line, all that the commands read of the place. `position` 1 is next, `length` is how
+    many compete for the same servers: clients of an earlier version take no message without both.
     `entry` and `secret` name the request: `Resume` comes back to its place after a lost connection (on a unix
     socket, where a connection ends with its client, only after that of the service).
     """

@@ -5,6 +5,15 @@ A client that meets a code it does not know shows the message, and takes it for 
 
 from __future__ import annotations
 
+from bitfusion_client.errors import (
+    BitfusionError,
+    ClientFailed,
+    InvalidRequest,
+    NeverSatisfiable,
+    NoGpusAvailable,
+    OverLimit,
+)
+
 # the connection ends with these
 PROTOCOL = "protocol"  # another version of the messages
 BAD_MESSAGE = "bad_message"  # a line that is no message, or too long, or in the wrong place
@@ -30,3 +39,20 @@ UNREADABLE = "unreadable"  # the service cannot use its own files
 ENDS_THE_CONNECTION = frozenset(
     {PROTOCOL, BAD_MESSAGE, TOO_SLOW, TOO_MANY, WRONG_PEER, WRONG_TOKEN, SERVICE_ENDS, REPLACED}
 )
+
+ERRORS: dict[str, type[BitfusionError]] = {
+    NEVER: NeverSatisfiable,
+    NOT_ENOUGH_FREE: NoGpusAvailable,
+    OVER_LIMIT: OverLimit,
+    # what is refused for a reason of its own, while the service would do other things
+    **dict.fromkeys((INVALID_REQUEST, ENDED, LEASE_OVER, NOT_YOURS), ClientFailed),
+}
+"""The error of the command for a code. All others tell of the service, not of what was asked."""
+
+
+def code_of(error: BitfusionError) -> str:
+    """The code for an error of the ledger or of a request; UNREADABLE: it is no matter of the client's."""
+    if isinstance(error, InvalidRequest):
+        return INVALID_REQUEST
+    found = (code for code, kind in ERRORS.items() if kind is not ClientFailed and isinstance(error, kind))
+    return next(found, UNREADABLE)

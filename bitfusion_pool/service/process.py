@@ -8,8 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
@@ -23,32 +22,30 @@ from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.storage.database import open_folder
 from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check_size
 from bitfusion_pool.service.connections.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
-from bitfusion_pool.service.connections.certificate import ServiceCertificate
-from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
 from bitfusion_pool.service.connections.handshake_pace import HandshakePace
 from bitfusion_pool.service.connections.listener import Listener
+from bitfusion_pool.service.connections.message_turns import MessageTurns
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.connections.stream import LocalStream, Stream
-from bitfusion_pool.service.connections.tls_listener import TlsListener, bind_port
+from bitfusion_pool.service.connections.tls_listener import ServiceCertificate, TlsListener, bind_port
 from bitfusion_pool.service.connections.tls_stream import TlsStream
-from bitfusion_pool.service.connections.turns import Turns
 from bitfusion_pool.service.devices.card_reader import CardReader
 from bitfusion_pool.service.devices.device_readings import DeviceReadings
 from bitfusion_pool.service.devices.found_devices import choose_devices
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
-from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
-from bitfusion_pool.service.leases.queued_request import QueuedRequest
-from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
 from bitfusion_pool.service.monitoring.pool_census import PoolCensus
+from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import TokenIssuing
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests
-from bitfusion_pool.service.sessions.remote_session import RemoteSession
+from bitfusion_pool.service.sessions.lease_life import LeaseLife, LifeByLock, LifeByWords
 from bitfusion_pool.service.sessions.session import Session
 from bitfusion_pool.service.settings import ServiceSettings, listen_address, pool_name
 
@@ -101,9 +98,9 @@ class Service:
         self._refusals = RefusalLog(metrics)
         self._certificate: ServiceCertificate | None = None
         self._tokens_told = False  # the log says that they cannot be read
-        self._turns = Turns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
+        self._turns = MessageTurns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
         self.entry_watch = EntryWatch(PoolCensus(ledger, metrics).states, loop)
-        limits = Limits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
+        limits = UserLimits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
         times = LeaseTimes(settings.closed_s, settings.silent_s, settings.heartbeat_s)
         try:
             secrets = LeaseSecrets(read_key(ledger.folder))
@@ -138,8 +135,7 @@ class Service:
                 self._certificate.look_again()
             try:
                 for session in list(self._sessions):
-                    if isinstance(session, RemoteSession):
-                        session.look_again()
+                    session.look_again()
                 self._tokens_told = False
             except PoolUnreadable as error:
                 if not self._tokens_told:
@@ -180,23 +176,28 @@ class Service:
             self.lease_watch.add(entry.entry_id)
 
     def _connected_here(self, connected: socket.socket, peer: Peer) -> None:
-        self._begin(LocalStream(connected), LocalAdmission(peer, self._counts), Session)
+        life = LifeByLock(self.operations, self.lease_watch, self._kept_requests)
+        self._begin(LocalStream(connected), LocalAdmission(peer, self._counts), life, None)
 
     def _connected_from_elsewhere(self, stream: TlsStream, address: str) -> None:
         admission = TokenAdmission(address, self._strangers, self._tokens, self._counts)
-        kind = partial(RemoteSession, issuing=self._issuing, announced=stream.announced)
-        self._begin(stream, admission, kind)
+        life = LifeByWords(self.operations, self.remote_leases, self._metrics, self._loop, stream.announced)
+        self._begin(stream, admission, life, self._issuing)
 
-    def _begin(self, stream: Stream, admission: Admission, kind: Callable[..., Session]) -> None:
-        connection = Connection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
-        session = kind(
+    def _begin(
+        self, stream: Stream, admission: Admission, life: LeaseLife, issuing: TokenIssuing | None
+    ) -> None:
+        connection = ClientConnection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
+        session = Session(
             connection,
             admission,
+            life,
             self.operations,
             self.entry_watch,
             self.lease_watch,
             self._kept_requests,
             self.remote_leases,
+            issuing,
             self._metrics,
             self._refusals,
             self._loop,

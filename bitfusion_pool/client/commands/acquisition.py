@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
     from bitfusion_pool.client.lease import Lease
-    from bitfusion_pool.client.pools.first_contact import Session
+    from bitfusion_pool.client.pools.first_contact import Contact
     from bitfusion_pool.client.pools.pool import Pool
     from bitfusion_pool.ledger.entries import Holder
 
 
 def acquire(
     pool: Pool,
-    session: Session,
+    contact: Contact,
     request: GpuRequest,
     holder: Holder,
     kind: str = PROCESS,
@@ -31,7 +31,7 @@ def acquire(
 
     Args:
         pool: The pool.
-        session: From `claim_client_id`.
+        contact: From `claim_client_id`.
         request: What is wanted.
         holder: Who wants it.
         kind: PROCESS or RESERVED.
@@ -40,22 +40,22 @@ def acquire(
     Raises:
         BitfusionError: There are no GPUs for this request.
     """
-    listed = query_servers(pool.servers, session, request)
+    listed = query_servers(pool.servers, contact, request)
 
     def log_position(line: str) -> None:
-        if session.emulation.waiting_text == "places":
-            session.log.log(line)
+        if contact.emulation.waiting_text == "places":
+            contact.log.log(line)
 
     lease = pool.take(request, holder, kind, inside, log_position)
-    session.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
+    contact.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
     return lease
 
 
-def announce(session: Session, lease: Lease, allocation: Allocation, path: str = "") -> str:
+def announce(contact: Contact, lease: Lease, allocation: Allocation, path: str = "") -> str:
     """Write the allocation file and the log lines from `Requesting` to `Locked`.
 
     Args:
-        session: From `claim_client_id`.
+        contact: From `claim_client_id`.
         lease: The lease.
         allocation: From `Pool.allocation`.
         path: Where to write the file; by default a new name.
@@ -72,14 +72,14 @@ def announce(session: Session, lease: Lease, allocation: Allocation, path: str =
     asked = (
         f"GPUs [{numbers}] with {shares[0].memory_mib} MiB of memory from server 0, with version {VERSION}"
     )
-    session.log.log(f"Requesting {asked}...")
-    session.log.plain(f"Requested resources:\nServer List: {lease.server.key}\nClient idle timeout: 0 min")
+    contact.log.log(f"Requesting {asked}...")
+    contact.log.plain(f"Requested resources:\nServer List: {lease.server.key}\nClient idle timeout: 0 min")
     try:
         path = write_allocation(allocation, path)
     except OSError as error:
         raise _not_written(path, error) from error
     partial = partial_text(lease.entry.request, lease.server.device(shares[0].number).memory_mib)
-    session.log.log(
+    contact.log.log(
         f"Locked {len(shares)} GPUs with partial memory {partial}, configuration saved to '{path}'"
     )
     return path

@@ -36,10 +36,10 @@ def request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
         raise UsageError(f"request_gpus runs no program: {rest[0]}")
     with open_pool(environ) as pool:
         signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
-        session = claim_client_id(pool)
-        lease = acquire(pool, session, request, this_holder((), environ), RESERVED)
+        contact = claim_client_id(pool)
+        lease = acquire(pool, contact, request, this_holder((), environ), RESERVED)
         try:
-            path = announce(session, lease, pool.allocation(lease), options["f"])
+            path = announce(contact, lease, pool.allocation(lease), options["f"])
             requested_gpus.remember(path, environ)
             pool.keep(lease)
         except BaseException:
@@ -57,16 +57,16 @@ def client(args: Sequence[str], environ: Mapping[str, str]) -> int:
     environ = _with_pool_of(allocation, environ)
     with open_pool(environ) as pool:
         signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
-        session = claim_client_id(pool)
+        contact = claim_client_id(pool)
         lease = _join(pool, allocation, path)
         mask = signals.block()
         try:
             keeper = pool.set_aside()
-            status = run_program(program, environ, session, lease, mask, keeper)
+            status = run_program(program, environ, contact, lease, mask, keeper)
         finally:
             pool.keep(lease)
         if keeper is not None and keeper.lost:
-            session.log.error(keeper.lost)
+            contact.log.error(keeper.lost)
         return status
 
 

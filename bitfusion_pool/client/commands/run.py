@@ -34,23 +34,23 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     program = parse_program(rest)
     with open_pool(environ) as pool:
         signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
-        session = claim_client_id(pool)
+        contact = claim_client_id(pool)
         holder, inside = this_holder(program, environ), environ.get("BITFUSION_POOL_LEASE", "")
-        lease = acquire(pool, session, request, holder, inside=inside)
+        lease = acquire(pool, contact, request, holder, inside=inside)
         # from here on, signals are for the program
         mask = signals.block()
         path = ""
         try:
             allocation = pool.allocation(lease)
             keeper = pool.set_aside()
-            path = announce(session, lease, allocation)
-            status = run_program(program, environ, session, lease, mask, keeper)
+            path = announce(contact, lease, allocation)
+            status = run_program(program, environ, contact, lease, mask, keeper)
         finally:
-            release(pool, session.log, lease, path)
+            release(pool, contact.log, lease, path)
         if keeper is not None and keeper.lost:
-            session.log.error(keeper.lost)
+            contact.log.error(keeper.lost)
         if status and not all(device.simulated for device in lease.server.devices):
-            _tell_of_lost_devices(environ, session.log, lease)
+            _tell_of_lost_devices(environ, contact.log, lease)
         return status
 
 

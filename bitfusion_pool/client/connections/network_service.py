@@ -8,7 +8,7 @@ from bitfusion_client.errors import BitfusionError, PoolUnreadable, ServersUnrea
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.access.network_files import read_authority, read_token, wrong_file
 from bitfusion_pool.access.tls import client_context
-from bitfusion_pool.client.connections.greeting import greet
+from bitfusion_pool.client.connections.connection import greet
 from bitfusion_pool.client.connections.network_connection import NetworkConnection
 from bitfusion_pool.client.connections.service_errors import OWN_INSTEAD, ServiceAway
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bitfusion_client.errors import PoolUnreadable, TokenExpired
+from bitfusion_client.errors import ClientFailed, PoolUnreadable, TokenExpired
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN
+from bitfusion_pool.messages.refusal_codes import ERRORS, WRONG_TOKEN
 
 if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.messages.from_service import Refused
 
 OWN_INSTEAD = "for simulated GPUs of your own set BITFUSION_POOL=own"
@@ -63,15 +64,18 @@ def nonsense(place: str, why: object) -> PoolUnreadable:
     )
 
 
-def refused(place: str, refusal: Refused) -> BitfusionError:
-    """The error for a service that does not take this client."""
-    message = one_line(refusal.message)
+def refused(place: str, refusal: Refused, asked: GpuRequest | str = "") -> BitfusionError:
+    """The error for a service that does not do what was `asked`, or does not take this client."""
+    message, next_step = one_line(refusal.message), one_line(refusal.next_step)
     if refusal.code == WRONG_TOKEN and message.startswith(_EXPIRED):
-        return TokenExpired("", message, one_line(refusal.next_step))
+        return TokenExpired("", message, next_step)
+    kind = ERRORS.get(refusal.code)
+    if kind is not None:
+        return kind("" if kind is ClientFailed else asked, message, next_step)
     return PoolUnreadable(
         "",
         f"pool service at {place} refuses this: {message}",
-        one_line(refusal.next_step) or f"ask {administrator(place)}, or {OWN_INSTEAD}",
+        next_step or f"ask {administrator(place)}, or {OWN_INSTEAD}",
     )
 
 

@@ -9,7 +9,7 @@ import time
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.client.connections.greeting import software_of
+from bitfusion_pool.client.connections.connection import software_of
 from bitfusion_pool.client.health.health_report import Report
 from bitfusion_pool.client.pools.pool_choice import choose_pool
 from bitfusion_pool.inventory.configuration import read_configuration
@@ -61,11 +61,12 @@ def _check_choice(report: Report, environ: Mapping[str, str]) -> PoolChoice | No
 
 
 def _check_service(report: Report, path: str, environ: Mapping[str, str]) -> None:
+    from bitfusion_pool.client.pools.life_by_lock import LifeByLock
     from bitfusion_pool.client.pools.service_pool import ServicePool
 
     begun = time.monotonic()
     try:
-        with ServicePool(path, environ) as pool:
+        with ServicePool(LifeByLock(path), environ) as pool:
             welcome = pool.welcome
     except BitfusionError as error:
         report.add("FATAL", f"Check pool service: {error}")

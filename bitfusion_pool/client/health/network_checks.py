@@ -9,7 +9,7 @@ from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_client.version import VERSION
-from bitfusion_pool.client.connections.greeting import greet, software_of
+from bitfusion_pool.client.connections.connection import greet, software_of
 from bitfusion_pool.client.connections.network_connection import NetworkConnection, connect_tcp, resolve
 from bitfusion_pool.client.connections.network_service import contact_problem
 from bitfusion_pool.client.health.health_report import Report

@@ -1,8 +1,8 @@
 """The keeper: the process that keeps a lease over the network while its program runs.
 
 Forked by the wrapper, in a session of its own. It holds the connection, says `Alive`, comes back with
-`Resume` after whatever happened to the network, and ends the program in time where that fails (`reach`). It
-releases the lease when the last process that could use its GPUs is gone (`life_pipe`).
+`Resume` after whatever happened to the network, and ends the program (`kept_program`) in time where that
+fails (`reach`). It releases the lease when the last process that could use its GPUs is gone (`life_pipe`).
 
 One thread with one poll does all of that; another one dials (`redial`). Nothing here may block: neither a
 network that swallows, nor a frozen wrapper, nor a reader of the log that hangs.
@@ -10,38 +10,27 @@ network that swallows, nor a frozen wrapper, nor a reader of the log that hangs.
 
 from __future__ import annotations
 
-import os
-import time
-
 from bitfusion_client.errors import BitfusionError, PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.connections.network_service import contact_problem
-from bitfusion_pool.client.keeper import life_pipe
+from bitfusion_pool.client.keeper import wrapper_link
+from bitfusion_pool.client.keeper.kept_program import SIGTERM_S, KeptProgram
 from bitfusion_pool.client.keeper.redial import Redial
+from bitfusion_pool.client.keeper.wrapper_link import BEATS, WrapperLink, log
 from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Alive, Cancel, Release, Renew, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Renewed
 
 if TYPE_CHECKING:
-    import signal as _signal
     import socket as _socket
 
     from bitfusion_pool.client.connections.network_connection import NetworkConnection
     from bitfusion_pool.client.connections.network_service import NetworkService
     from bitfusion_pool.client.keeper.reach import Reach
     from bitfusion_pool.messages.message import Message
-else:
-    import _signal
-    import _socket
 
-# to the wrapper, with what follows the word; and from it
-BEAT, LOST, DONE, USED, AWAY = b"beat", b"lost", b"done", b"used", b"away"
-PROGRAM, END = b"program", b"end"
-LONGEST = 4096  # bytes of one of these
-BEATS = 5  # in the time between two words to the service
-SIGTERM_S = 2.0  # a program has to end by itself where nobody waits for its GPUs
 _RETRY = 0.1  # of the time between two words: the pause after a dial that failed
 
 
@@ -68,7 +57,7 @@ class Kept:
     any_end_counts: bool
 
 
-class Keeper:
+class LeaseKeeper:
     """The keeper's loop.
 
     Args:
@@ -91,10 +80,8 @@ class Keeper:
         self._reach = reach
         self._connection = connection
         self._life = life
-        self._wrapper: _socket.socket | None = wrapper
-        self._wrapper_pid = os.getppid()
-        self._program = -1  # its pidfd; a wrapper that is killed may not have told it
-        self._program_has_ended = False  # what it has left behind keeps the lease
+        self._wrapper = WrapperLink(wrapper)
+        self._program = KeptProgram(life)
         now = clock()
         self._next_word = now
         self._sent_at: float | None = None  # of the word that is not answered
@@ -103,7 +90,6 @@ class Keeper:
         self._why = ""  # why the pool is out of reach
         self._said = ""  # by the service, before it ends the connection
         self._told_end: float | None = None  # the end that was told on stderr
-        self._kill_at: float | None = None  # the program has been told to end
         self._releasing = False
         self._lease_has_ended = False
         self._is_over = False
@@ -119,11 +105,11 @@ class Keeper:
             self._hear_service()
             self._take_dialed()
             self._hear_wrapper()
-            if not self._releasing and not life_pipe.is_held(self._life):
+            if not self._releasing and not self._program.is_held:
                 self._release()
             self._speak(clock())
             self._look_after_program(clock())
-        self._tell(DONE)
+        self._wrapper.tell(wrapper_link.DONE)
 
     # --- waiting ---------------------------------------------------------------------------------------
 
@@ -135,8 +121,8 @@ class Keeper:
             due.append(self._sent_at + self._kept.heartbeat_s)
         if self._may_dial:
             due.append(self._redial.next_at)
-        if self._kill_at is not None:
-            due.append(self._kill_at)
+        if self._program.kill_at is not None:
+            due.append(self._program.kill_at)
         else:
             due.append(self._reach.killed_at if self._releasing else self._reach.ends_at)
         watched = poll()
@@ -145,7 +131,7 @@ class Keeper:
             watched.register(self._life, 0)
         if self._connection is not None:
             watched.register(self._connection.fileno(), POLLIN)
-        if self._wrapper is not None:
+        if self._wrapper.fileno() >= 0:
             watched.register(self._wrapper.fileno(), POLLIN)
         # at least a millisecond: a time that has passed and cannot be acted upon must not become a busy loop
         watched.poll(max(1.0, (min(due) - clock()) * 1000 + 1))
@@ -233,7 +219,7 @@ class Keeper:
     def _back(self) -> None:
         if self._out_since is not None and self._told_end is not None:
             seconds = round(clock() - self._out_since)
-            self._log("INFO", f"Pool {self._kept.service.place} is back after {seconds} s")
+            log("INFO", f"Pool {self._kept.service.place} is back after {seconds} s")
         self._out_since = self._told_end = None
         self._has_failed = False
         self._why = ""
@@ -252,7 +238,7 @@ class Keeper:
             self._redial.begin(self._last_word() if self._releasing else back)
         if now >= self._next_beat:
             self._next_beat = now + self._kept.heartbeat_s / BEATS
-            self._tell(BEAT, f"{self._reach.proven!r} {self._reach.closed:d}")
+            self._wrapper.tell(wrapper_link.BEAT, f"{self._reach.proven!r} {self._reach.closed:d}")
         self._tell_of_trouble(now)
 
     def _say(self, message: Message) -> None:
@@ -264,7 +250,7 @@ class Keeper:
             self._drop(contact_problem(error), told=False)
 
     def _tell_of_trouble(self, now: float) -> None:
-        if self._out_since is None or self._releasing or self._kill_at is not None:
+        if self._out_since is None or self._releasing or self._program.kill_at is not None:
             return
         if now < self._out_since + self._kept.heartbeat_s / BEATS:
             return  # a service that starts anew is back sooner
@@ -273,7 +259,7 @@ class Keeper:
             self._told_end = ends_at
             what = f"Pool {self._kept.service.place} is out of reach: {self._why}"
             left = max(0, round(ends_at - now))
-            self._log("WARN", f"{what}; the program is ended in {left} s unless it comes back")
+            log("WARN", f"{what}; the program is ended in {left} s unless it comes back")
 
     def _take_dialed(self) -> None:
         dialed = self._redial.take()
@@ -304,28 +290,19 @@ class Keeper:
     # --- the wrapper and the program -------------------------------------------------------------------
 
     def _hear_wrapper(self) -> None:
-        while self._wrapper is not None:
-            try:
-                word, extra, _, _ = self._wrapper.recvmsg(
-                    LONGEST, _socket.CMSG_SPACE(4), _socket.MSG_DONTWAIT | _socket.MSG_CMSG_CLOEXEC
-                )
-            except BlockingIOError:
-                return
-            except OSError:
-                word, extra = b"", []
-            if word == PROGRAM:
-                self._program = memoryview(extra[0][2]).cast("i")[0] if extra else -1
-                if self._kill_at is not None:
-                    self._kill_program()  # the lease was over before it started
-            elif word == END:
+        while (heard := self._wrapper.hear()) is not None:
+            word, descriptor = heard
+            if word == wrapper_link.PROGRAM:
+                self._program.started(descriptor)
+            elif word == wrapper_link.END:
                 self._wrapper_has_ended_program()
-            elif not word:
-                self._wrapper_is_gone()
+            elif not word and not self._program.has_ended and self._program.is_held:
+                self._end_program("", SIGTERM_S)  # nobody else is left who could
 
     def _wrapper_has_ended_program(self) -> None:
-        self._program_has_ended = True
-        if life_pipe.is_held(self._life):
-            self._tell(USED)
+        self._program.has_ended = True
+        if self._program.is_held:
+            self._wrapper.tell(wrapper_link.USED)
             return
         if not self._releasing:
             self._release()
@@ -334,22 +311,11 @@ class Keeper:
     def _tell_away(self) -> None:
         """The wrapper does not wait for a service that could not be reached once."""
         if self._releasing and self._has_failed:
-            self._tell(AWAY, self._why)
-
-    def _wrapper_is_gone(self) -> None:
-        """Nobody reads its stderr any more, and nobody is left who could end the program but this process."""
-        assert self._wrapper is not None
-        self._wrapper.close()
-        self._wrapper = None
-        quiet_stderr()
-        if not self._program_has_ended and life_pipe.is_held(self._life):
-            self._end_program("", SIGTERM_S)
+            self._wrapper.tell(wrapper_link.AWAY, self._why)
 
     def _look_after_program(self, now: float) -> None:
-        if self._kill_at is not None:
-            if now >= self._kill_at:
-                self._kill_program()
-                self._kill_at = now + SIGTERM_S
+        if self._program.kill_at is not None:
+            self._program.kill_if_due(now)
         elif not self._releasing and now >= self._reach.ends_at:
             seconds = round(now - self._reach.proven)
             left = max(0.0, self._reach.killed_at - now)
@@ -358,23 +324,9 @@ class Keeper:
             self._is_over = True  # the service frees it by itself
 
     def _end_program(self, why: str, patience_s: float) -> None:
-        if self._kill_at is not None:
-            return
-        self._kill_at = clock() + patience_s
-        self._tell(LOST, why)
-        if self._program >= 0:
-            try:
-                _signal.pidfd_send_signal(self._program, 15)
-            except OSError:
-                pass  # it has ended
-
-    def _kill_program(self) -> None:
-        if self._program >= 0:
-            try:
-                _signal.pidfd_send_signal(self._program, 9)
-            except OSError:
-                pass
-        life_pipe.kill_holders(self._life, self._wrapper_pid)
+        if self._program.kill_at is None:
+            self._wrapper.tell(wrapper_link.LOST, why)
+            self._program.end(patience_s)
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -384,36 +336,8 @@ class Keeper:
 
     def _release(self) -> None:
         self._releasing = True
-        self._kill_at = None
+        self._program.kill_at = None
         if self._lease_has_ended:
             self._is_over = True
         elif self._connection is not None:
             self._say(self._last_word())
-
-    def _tell(self, word: bytes, text: str = "") -> None:
-        if self._wrapper is None:
-            return
-        try:
-            self._wrapper.send(word + b" " + text.encode()[: LONGEST - 8], _socket.MSG_DONTWAIT)
-        except OSError:
-            pass  # frozen, or gone, which is heard
-
-    def _log(self, level: str, text: str) -> None:
-        from select import POLLOUT, poll
-
-        stream = poll()
-        stream.register(2, POLLOUT)
-        # a reader that hangs must not stop the keeper
-        if any(events & POLLOUT for _, events in stream.poll(0)):
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            try:
-                os.write(2, f"[{level}] {stamp} {text}\n".encode(errors="replace"))
-            except OSError:
-                pass
-
-
-def quiet_stderr() -> None:
-    """Let go of the stream that was the wrapper's: whoever reads it waits for its end."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 2)
-    os.close(null)

@@ -7,8 +7,8 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
-from bitfusion_pool.client.keeper import keeper
-from bitfusion_pool.client.keeper.keeper import Keeper, Kept
+from bitfusion_pool.client.keeper import wrapper_link
+from bitfusion_pool.client.keeper.keeper import Kept, LeaseKeeper, out_of_reach
 from bitfusion_pool.client.keeper.reach import Reach
 from bitfusion_pool.ledger.liveness import clock
 
@@ -48,7 +48,7 @@ class KeeperProcess:
         self._program = 0
         self._told_to_end = False
         self._has_pidfd = False
-        self.beat_s = kept.heartbeat_s / keeper.BEATS
+        self.beat_s = kept.heartbeat_s / wrapper_link.BEATS
         self.lost = ""
         """Why the program was ended before its time; empty while all is well."""
 
@@ -103,20 +103,20 @@ class KeeperProcess:
             self.start(None)
         try:
             if self._link is not None:
-                self._link.send(keeper.END)
+                self._link.send(wrapper_link.END)
         except OSError:
             pass  # its end is heard
         until = time.monotonic() + self._kept.service.timeout_s + _END_S
         while self._link is not None and (left := until - time.monotonic()) > 0:
             word, _, text = self._receive(left).partition(b" ")
-            if word == keeper.DONE:
+            if word == wrapper_link.DONE:
                 os.waitpid(self._pid, 0)
-                return keeper.DONE.decode()
-            if word == keeper.USED:
-                return keeper.USED.decode()
-            if word == keeper.AWAY:
+                return wrapper_link.DONE.decode()
+            if word == wrapper_link.USED:
+                return wrapper_link.USED.decode()
+            if word == wrapper_link.AWAY:
                 return text.decode(errors="replace")
-            if word == keeper.LOST:
+            if word == wrapper_link.LOST:
                 self.lost = self.lost or text.decode(errors="replace")
             elif not word:
                 break
@@ -140,7 +140,7 @@ class KeeperProcess:
             if connection is not None:
                 wanted.add(connection.fileno())
             _close_all_but(wanted)
-            Keeper(self._kept, self._reach, connection, self._life.writing_end, link).run()
+            LeaseKeeper(self._kept, self._reach, connection, self._life.writing_end, link).run()
             status = 0
         except BaseException as error:
             if os.environ.get("BITFUSION_POOL_DEBUG"):
@@ -160,7 +160,8 @@ class KeeperProcess:
         self._has_pidfd = True
         try:
             self._link.sendmsg(
-                [keeper.PROGRAM], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pidfd.to_bytes(4, "little"))]
+                [wrapper_link.PROGRAM],
+                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pidfd.to_bytes(4, "little"))],
             )
         except OSError:
             pass  # it has died, and another is started
@@ -170,12 +171,12 @@ class KeeperProcess:
     def _hear(self) -> None:
         while self._link is not None and (message := self._receive(0)):
             word, _, text = message.partition(b" ")
-            if word == keeper.BEAT:
+            if word == wrapper_link.BEAT:
                 self._last_beat = time.monotonic()
                 proven, closed = text.split()
                 reach = self._reach
                 self._reach = Reach(reach.closed_s, reach.silent_s, float(proven), closed == b"1")
-            elif word == keeper.LOST:
+            elif word == wrapper_link.LOST:
                 self.lost = self.lost or text.decode(errors="replace")
 
     def _receive(self, seconds: float) -> bytes:
@@ -188,7 +189,7 @@ class KeeperProcess:
         if not watched.poll(seconds * 1000):
             return b""
         try:
-            return self._link.recv(keeper.LONGEST)
+            return self._link.recv(wrapper_link.LONGEST)
         except OSError:
             return b""
 
@@ -206,7 +207,7 @@ class KeeperProcess:
             return
         if not self.lost:
             seconds = round(now - self._reach.proven)
-            self.lost = keeper.out_of_reach(self._kept.service.place, seconds)
+            self.lost = out_of_reach(self._kept.service.place, seconds)
 
 
 def _close_all_but(wanted: set[int]) -> None:

@@ -22,7 +22,7 @@ _EXPIRY = "2021-11-20T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class Contact:
     """What one command knows once the servers have accepted it; it outlives the connection to the pool."""
 
     client_id: str
@@ -30,7 +30,7 @@ class Session:
     emulation: Emulation
 
 
-def claim_client_id(pool: Pool) -> Session:
+def claim_client_id(pool: Pool) -> Contact:
     """Claim the user's client id, as the first step of every command that talks to the servers.
 
     Raises:
@@ -61,13 +61,13 @@ def claim_client_id(pool: Pool) -> Session:
         copy = f"{file}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
         why = f"rename {file} {copy}: device or resource busy"
         log.log(f"Unable to backup old client config file: {why}", "WARN")
-    return Session(client_id, log, emulation)
+    return Contact(client_id, log, emulation)
 
 
-def query_servers(servers: Sequence[Server], session: Session, request: GpuRequest) -> Sequence[Server]:
+def query_servers(servers: Sequence[Server], contact: Contact, request: GpuRequest) -> Sequence[Server]:
     """Ask those of the servers that the request accepts for free GPUs; returns these."""
     listed = [server for server in servers if is_listed(request, server)]
     for server in listed:
-        session.log.log(f"Query server {server.key} gpu availability")
-        time.sleep(session.emulation.slow)
+        contact.log.log(f"Query server {server.key} gpu availability")
+        time.sleep(contact.emulation.slow)
     return listed

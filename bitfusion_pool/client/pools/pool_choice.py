@@ -113,17 +113,19 @@ def open_pool(environ: Mapping[str, str]) -> Pool:
         PoolOutOfReach: The pool cannot be used.
     """
     choice = choose_pool(environ)
+    if choice.is_own:
+        from bitfusion_pool.client.pools.own_pool import OwnPool
+
+        return OwnPool(environ)
+    from bitfusion_pool.client.pools.service_pool import ServicePool
+
     if choice.network is not None:
-        from bitfusion_pool.client.pools.network_pool import NetworkPool
+        from bitfusion_pool.client.pools.life_by_words import LifeByWords
 
-        return NetworkPool(choice.network, environ, choice.only)
-    if choice.socket:
-        from bitfusion_pool.client.pools.service_pool import ServicePool
+        return ServicePool(LifeByWords(choice.network, environ, choice.only), environ)
+    from bitfusion_pool.client.pools.life_by_lock import LifeByLock
 
-        return ServicePool(choice.socket, environ)
-    from bitfusion_pool.client.pools.own_pool import OwnPool
-
-    return OwnPool(environ)
+    return ServicePool(LifeByLock(choice.socket), environ)
 
 
 def _named_service(place: str, environ: Mapping[str, str], system: str, pod: str) -> PoolChoice:

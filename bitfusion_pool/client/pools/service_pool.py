@@ -1,24 +1,20 @@
 """A pool behind a service: the commands ask the service, which owns the ledger.
 
-This is the service of the machine, at a unix socket; `network_pool` says what is different over the network.
+How its leases live is the only difference between a service of this machine, at a unix socket
+(`life_by_lock`), and one on another (`life_by_words`).
 """
 
 from __future__ import annotations
 
 import time
 
-from bitfusion_client.errors import BitfusionError, ClientFailed
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.allocation_file import Allocation
-from bitfusion_pool.client.connections.greeting import greet
-from bitfusion_pool.client.connections.service_connection import ServiceConnection
 from bitfusion_pool.client.connections.service_errors import ServiceAway, nonsense, refused
-from bitfusion_pool.client.lease import Lease, server_of
 from bitfusion_pool.client.log_output import LogOutput
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings, split_settings
 from bitfusion_pool.ledger.entries import RESERVED
-from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.waiting import DEFAULT_TIMEOUT_S, timed_out
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, End, Look, Release, Renew, Resume
@@ -29,52 +25,54 @@ from bitfusion_pool.messages.from_service import (
     Released,
     Renewed,
     Waiting,
-    Welcome,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request.gpu_request import GpuRequest
-    from bitfusion_pool.client.connections.connection import Connection
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
+    from bitfusion_pool.client.lease import Lease
+    from bitfusion_pool.client.pools.life_by_lock import LifeByLock
+    from bitfusion_pool.client.pools.life_by_words import LifeByWords
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Holder
     from bitfusion_pool.ledger.snapshot import Snapshot
+    from bitfusion_pool.messages.from_service import Welcome
     from bitfusion_pool.messages.message import Message
 
 SILENCE_S = 30.0  # a request that waits hears something every ten seconds
 RETRY_S = 0.5
 _LONGEST_POSITION = 4000  # characters
-_OF_ONE_REQUEST = (  # what is refused for a reason of its own, while the service would do other things
-    refusal_codes.INVALID_REQUEST,
-    refusal_codes.ENDED,
-    refusal_codes.LEASE_OVER,
-    refusal_codes.NOT_YOURS,
-)
 
 
 class ServicePool:
     """See `pool.Pool`.
 
     Args:
-        place: The service's socket.
+        life: How its leases live, connected with the service.
         environ: The environment of the command.
-
-    Raises:
-        ServiceAway: Nobody answers there.
-        PoolUnreadable: The service does not take this client, or is none.
     """
 
-    def __init__(self, place: str, environ: Mapping[str, str]) -> None:
-        self.place = place
-        self._connection, self.welcome = self._dial()
+    def __init__(self, life: LifeByLock | LifeByWords, environ: Mapping[str, str]) -> None:
+        self._life = life
         try:
             settings = split_settings(self.welcome.emulation)
             self.emulation = emulation_from(settings, environment_settings(environ))
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
+
+    @property
+    def place(self) -> str:
+        """Where the service is."""
+        return self._life.place
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the service says of itself."""
+        return self._life.welcome
 
     @property
     def servers(self) -> Sequence[Server]:
@@ -100,49 +98,58 @@ class ServicePool:
         deadline = time.monotonic() + limit
         has_waited = False
         place: Resume | None = None
-        while True:
-            try:
-                answer = self._exchange(place or asked)
-                while isinstance(answer, Waiting):
-                    has_waited = True
-                    place = Resume(answer.entry, answer.secret, inside) if answer.entry else None
-                    on_position(one_line(answer.text, _LONGEST_POSITION))
-                    answer = self._next_position(min(SILENCE_S, deadline - time.monotonic()))
-            except ServiceAway as error:
-                if not has_waited:
-                    raise
-                if time.monotonic() >= deadline:
-                    raise timed_out(request, limit) from None
-                self._reconnect(error, deadline, place is not None)
-                continue
-            if place is not None and _is_over(answer):
-                place = None
-                self._log("the request has lost its place in the queue, and is made again", "WARN")
-                continue
-            if isinstance(answer, Granted):
-                # a reservation has none before it is used
-                return self._lease(answer, needs_lock=kind != RESERVED)
-            raise self._refusal(answer, request)
+        try:
+            while True:
+                try:
+                    answer = self._life.exchange(place or asked)
+                    while isinstance(answer, Waiting):
+                        has_waited = True
+                        place = Resume(answer.entry, answer.secret, inside) if answer.entry else None
+                        on_position(one_line(answer.text, _LONGEST_POSITION))
+                        answer = self._life.next_position(min(SILENCE_S, deadline - time.monotonic()))
+                except ServiceAway as error:
+                    if not has_waited:
+                        raise
+                    if time.monotonic() >= deadline:
+                        raise timed_out(request, limit) from None
+                    self._reconnect(error, deadline, place is not None)
+                    continue
+                if place is not None and _is_over(answer):
+                    place = None
+                    self._log("the request has lost its place in the queue, and is made again", "WARN")
+                    continue
+                if isinstance(answer, Granted):
+                    # a reservation has none before it is used
+                    return self._lease(answer, needs_lock=kind != RESERVED)
+                raise self._refusal(answer, request)
+        except BaseException:
+            self._life.leave_queue()
+            raise
 
     def set_aside(self) -> KeeperProcess | None:
-        """Keep the connection: its end tells the service that this command has ended."""
-        return None
+        """Leave the lease to what keeps it, where that takes a process."""
+        return self._life.set_aside()
 
     def release(self, lease: Lease) -> bool:
         """Drop the lock, then tell the service, which may have been started anew meanwhile."""
         lease.lock.close()
-        return self._end(lease.entry.entry_id, lease.secret)
+        try:
+            is_free = self._life.end_by_keeper(lease)
+            return self._end(lease.entry.entry_id, lease.secret) if is_free is None else is_free
+        finally:
+            self._life.let_go(lease)
 
     def allocation(self, lease: Lease) -> Allocation:
-        """Name the socket, and the secret that the service asks for."""
-        return Allocation(lease.entry.entry_id, "", lease.server.key, self.place, lease.secret)
+        """Name the service, and the secret that it asks for."""
+        return Allocation(lease.entry.entry_id, "", lease.server.key, self._life.address, lease.secret)
 
     def keep(self, lease: Lease) -> None:
         """Begin its time to live, then drop the lock."""
         try:
-            self._ask_again_if_away(Renew(lease.entry.entry_id, lease.secret), Renewed)
+            if self._life.end_by_keeper(lease) is None:
+                self._ask_again_if_away(Renew(lease.entry.entry_id, lease.secret), Renewed)
         finally:
-            lease.lock.close()
+            self._life.let_go(lease)
 
     def join(self, allocation: Allocation) -> Lease | None:
         """Hold the lock that the service passes."""
@@ -175,7 +182,7 @@ class ServicePool:
 
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
+        self._life.connection.close()
 
     def __enter__(self) -> ServicePool:
         return self
@@ -185,36 +192,13 @@ class ServicePool:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _dial(self) -> tuple[Connection, Welcome]:
-        """A new connection that has been welcomed."""
-        connection = ServiceConnection(self.place)
-        try:
-            return connection, greet(connection)
-        except BaseException:
-            connection.close()
-            raise
-
-    def _next_position(self, seconds: float) -> Message:
-        """What comes while the request waits."""
-        return self._connection.receive(seconds)
-
     def _ask(self, message: Message) -> Message:
         """Send a message; its answer."""
-        answer = self._exchange(message)
-        while True:
+        answer = self._life.exchange(message)
+        while isinstance(answer, Refused) and answer.code == refusal_codes.ENDED:
             # somebody ended what this command had, which the answer says as well
-            if not (isinstance(answer, Refused) and answer.code == refusal_codes.ENDED):
-                return answer
-            answer = self._receive()
-
-    def _exchange(self, message: Message) -> Message:
-        """Send a message; what comes next."""
-        self._connection.send(message)
-        return self._receive()
-
-    def _receive(self) -> Message:
-        """The answer to what was sent."""
-        return self._connection.receive()
+            answer = self._life.receive()
+        return answer
 
     def _ask_again_if_away(self, message: Message, expected: type[Message]) -> Message | None:
         """The answer, also of a service that was started anew; None where the lease is over."""
@@ -234,12 +218,12 @@ class ServicePool:
         return not (isinstance(answer, Released) and answer.in_use)
 
     def _connect(self) -> None:
-        self._connection.close()
-        self._connection, self.welcome = self._dial()
+        self.close()
+        self._life.connect()
 
     def _reconnect(self, error: ServiceAway, deadline: float, has_place: bool) -> None:
         if has_place:
-            self._connection.give_up()  # perhaps granted meanwhile, which is still ours
+            self._life.connection.give_up()  # perhaps granted meanwhile, which is still ours
         self._log(f"{error.answered}; this request waits for it", "WARN")
         while True:
             try:
@@ -258,36 +242,13 @@ class ServicePool:
         LogOutput(self.emulation.stream).log(text, level)
 
     def _lease(self, granted: Granted, needs_lock: bool) -> Lease:
-        entry = granted.entry
-        lock = LeaseLock.passed(entry.entry_id, self._connection.take_descriptor())
-        try:
-            if not entry.shares or (lock.fd < 0 and needs_lock):
-                raise nonsense(self.place, "it granted a lease without GPUs, or without its lock")
-            return Lease(entry, server_of((granted.server,), entry), lock, granted.secret)
-        except BaseException:
-            lock.close()
-            raise
+        return self._life.lease(granted, needs_lock, self.emulation.auto_release)
 
     def _refusal(self, answer: Message, request: GpuRequest | None = None) -> BitfusionError:
         if isinstance(answer, Refused):
-            return _error_of(answer, self.place, request)
+            return refused(self.place, answer, request or "")
         return nonsense(self.place, f"it answered with {answer.TYPE}")
 
 
 def _is_over(answer: Message) -> bool:
     return isinstance(answer, Refused) and answer.code == refusal_codes.LEASE_OVER
-
-
-def _error_of(refusal: Refused, place: str, request: GpuRequest | None) -> BitfusionError:
-    from bitfusion_client.errors import NeverSatisfiable, NoGpusAvailable, OverLimit
-
-    message, next_step = one_line(refusal.message), one_line(refusal.next_step)
-    if refusal.code == refusal_codes.NEVER:
-        return NeverSatisfiable(request or "", message, next_step)
-    if refusal.code == refusal_codes.NOT_ENOUGH_FREE:
-        return NoGpusAvailable(request or "", message, next_step)
-    if refusal.code == refusal_codes.OVER_LIMIT:
-        return OverLimit(request or "", message, next_step)
-    if refusal.code in _OF_ONE_REQUEST:
-        return ClientFailed("", message, next_step)
-    return refused(place, refusal)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
     from bitfusion_pool.client.lease import Lease
-    from bitfusion_pool.client.pools.first_contact import Session
+    from bitfusion_pool.client.pools.first_contact import Contact
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 
@@ -39,7 +39,7 @@ def parse_program(words: Sequence[str]) -> list[str]:
 def run_program(
     program: list[str],
     environ: Mapping[str, str],
-    session: Session,
+    contact: Contact,
     lease: Lease,
     mask: set[int],
     keeper: KeeperProcess | None = None,
@@ -49,7 +49,7 @@ def run_program(
     Args:
         program: The program and its arguments.
         environ: The environment of this command, to which the lease's variables are added.
-        session: From `claim_client_id`.
+        contact: From `claim_client_id`.
         lease: The GPUs it uses. The program inherits the lock.
         mask: The signal mask it starts with, from `signals.block`.
         keeper: From `Pool.set_aside`: what keeps the lease meanwhile, and may end the program.
@@ -57,7 +57,7 @@ def run_program(
     Returns:
         Its exit status as a shell counts it, mapped as the emulation says.
     """
-    log, server = session.log, lease.server
+    log, server = contact.log, lease.server
     lease.lock.share()
     command = " ".join(program).replace("\n", " ")
     count = len(lease.entry.shares)
@@ -74,15 +74,15 @@ def run_program(
         missing = isinstance(error, FileNotFoundError)
         why = "executable file not found in $PATH" if missing else (error.strerror or str(error)).lower()
         log.error(f'exec: "{program[0]}": {why}')
-        return exit_status(NOT_FOUND if missing else NOT_EXECUTABLE, session.emulation)
+        return exit_status(NOT_FOUND if missing else NOT_EXECUTABLE, contact.emulation)
     if keeper is not None:
         keeper.program_started(child)
-    telemetry = session.emulation.telemetry
+    telemetry = contact.emulation.telemetry
     if telemetry != "off":
-        log.log(f"Command started, launching telemetry process: {session.client_id} | {server.key}")
+        log.log(f"Command started, launching telemetry process: {contact.client_id} | {server.key}")
     helper = _start_telemetry(lease.lock) if telemetry == "on" else 0
     try:
-        return exit_status(_wait(child, session.emulation, keeper), session.emulation)
+        return exit_status(_wait(child, contact.emulation, keeper), contact.emulation)
     finally:
         if helper:
             os.kill(helper, 9)

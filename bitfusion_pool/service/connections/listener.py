@@ -14,8 +14,7 @@ from bitfusion_pool.own_files import NotOurs, trusted_path, user_name
 from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts
 from bitfusion_pool.service.connections.peer import Peer, connected_uid, own_namespaces, peer_of
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
-from bitfusion_pool.service.refusal import Refusal
+from bitfusion_pool.service.refusal import Refusal, RefusalLog
 
 _LONGEST_PATH = 96  # bytes; of the 107 of sun_path, unix(7), so many that a name beside it has room
 

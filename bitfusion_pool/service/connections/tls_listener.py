@@ -1,24 +1,26 @@
-"""The port for clients on other machines: handshakes of TLS, bounded in time, number and frequency."""
+"""The port for clients on other machines: its certificate, and handshakes bounded in time and number."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable
 
-from bitfusion_client.errors import ClientFailed
+from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.addresses import Address
+from bitfusion_pool.access.tls import server_context
 from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.service.connections.connection_counts import Strangers
 from bitfusion_pool.service.connections.handshake_pace import HandshakePace
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.connections.tls_stream import Linger, TlsStream
 from bitfusion_pool.service.monitoring.metrics import Metrics
-from bitfusion_pool.service.refusal import Refusal
+from bitfusion_pool.service.refusal import Refusal, RefusalLog
 
+_log = logging.getLogger(__name__)
 HANDSHAKE_S = 5.0
 _KEEPALIVE_S = 60  # after so long without a word the system asks whether the other side is still there
 _HTTP_ANSWER = (
@@ -64,6 +66,44 @@ def source_of(host: str) -> str:
             return str(ipaddress.ip_network((address, 64), strict=False))
         address = address.ipv4_mapped
     return str(address)
+
+
+class ServiceCertificate:
+    """The service's certificate, which new connections are shown; it is read again when its file has changed.
+
+    Raises:
+        PoolUnreadable: The file cannot be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = _version(path)
+        self._context = server_context(path)
+
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        return self._context
+
+    def look_again(self) -> None:
+        """Read the file if it has changed; one that cannot be used is told to the log, and not used."""
+        found = _version(self._path)
+        if found == self._seen:
+            return
+        self._seen = found
+        try:
+            self._context = server_context(self._path)
+        except PoolUnreadable as error:
+            _log.error("certificate cannot be used", extra={"reason": str(error)})
+        else:
+            _log.info("certificate read again", extra={"file": self._path})
+
+
+def _version(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 class TlsListener:

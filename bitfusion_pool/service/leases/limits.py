@@ -1,23 +1,32 @@
-"""How much one user, or one token, may take of a pool. Pure."""
+"""How much one user, or one token, may take of a pool, and how many units its leases take. Pure.
+
+Units are hundredths of a GPU. A share counts as it was asked for: 2 GPUs × 50 % are 100 units. So many MiB
+count as the share that they are of the device's memory, rounded up once, as everywhere
+(`bitfusion_client.kubernetes.sizes.units`). While it is open which device it will be, because devices of
+several sizes could serve the request, the smallest one counts: a limit that lets a request in is kept
+whichever it gets.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU
+from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU, units
 from bitfusion_client.request.decimals import plain_number
+from bitfusion_pool.inventory.placement import candidates
 from bitfusion_pool.ledger.entries import WAITING
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.message import encoded_size
 from bitfusion_pool.service.refusal import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.access.token_rules import TokenLimits
     from bitfusion_pool.inventory.servers import Server
+    from bitfusion_pool.ledger.entries import Entry
 
 _MOST_FILTERS = 16
 _LONGEST_REQUEST = 2048  # bytes, as JSON
@@ -27,8 +36,8 @@ _ASK_FOR_LESS = "ask for less, GPUs times share at most {} %, or ask the adminis
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one user; 0 means no limit.
+class UserLimits:
+    """UserLimits of one user; 0 means no limit.
 
     A request that waits counts as a lease, because it becomes one without being asked again.
 
@@ -47,9 +56,9 @@ class Limits:
     units: int | None = None
 
 
-def limits_of_token(own: TokenLimits, others: Limits) -> Limits:
+def limits_of_token(own: TokenLimits, others: UserLimits) -> UserLimits:
     """The limits of a token's name: its own, and those of every user where it has none."""
-    return Limits(
+    return UserLimits(
         others.leases if own.leases is None else own.leases,
         others.gpus if own.gpus is None else own.gpus,
         others.waiting if own.waiting is None else own.waiting,
@@ -105,7 +114,7 @@ def check_share(
                 )
 
 
-def check_limits(limits: Limits, counts: dict[str, tuple[int, int]], gpus: int) -> None:
+def check_limits(limits: UserLimits, counts: dict[str, tuple[int, int]], gpus: int) -> None:
     """Refuse a request for `gpus` GPUs of a user who has `counts`: by state, (entries, GPUs).
 
     Raises:
@@ -124,7 +133,7 @@ def check_limits(limits: Limits, counts: dict[str, tuple[int, int]], gpus: int) 
         raise _refused(limits, f"{limits.waiting} waiting requests, and you have {waiting}")
 
 
-def check_units(limits: Limits, taken: int, asked: int) -> None:
+def check_units(limits: UserLimits, taken: int, asked: int) -> None:
     """Refuse a request for `asked` units of a user whose leases and requests have `taken`.
 
     Raises:
@@ -139,5 +148,38 @@ def check_units(limits: Limits, taken: int, asked: int) -> None:
     raise _refused(limits, f"{found}, and this request is for {asked}", advice)
 
 
-def _refused(limits: Limits, what: str, advice: str = _END_SOMETHING) -> Refusal:
+def units_of_request(request: GpuRequest, servers: Sequence[Server]) -> int:
+    """The most units that a request may take of these servers, whichever of their devices it gets.
+
+    0 if none of them could ever serve it: the ledger refuses it in its own words.
+    """
+    if request.memory_mib is None:
+        return units(request)
+    possible = candidates(request, servers)
+    sizes = [
+        server.device(number).memory_mib for server in servers for number, _ in possible.get(server.key, ())
+    ]
+    return units(request, min(sizes)) if sizes else 0
+
+
+def units_of_entries(entries: Iterable[Entry], servers: Sequence[Server]) -> int:
+    """The units of leases and of requests that wait; a lease counts by the devices it has."""
+    memory = {
+        (server.key, device.number): device.memory_mib for server in servers for device in server.devices
+    }
+    return sum(_units_of_entry(entry, servers, memory) for entry in entries)
+
+
+def _units_of_entry(entry: Entry, servers: Sequence[Server], memory: Mapping[tuple[str, int], int]) -> int:
+    request = entry.request
+    if request.memory_mib is None:
+        return units(request)
+    if not entry.shares:
+        return units_of_request(request, servers)
+    # a device that has gone from the pool, or shrunk below the lease, counts as a whole one
+    sizes = [memory.get((share.server, share.number), share.memory_mib) for share in entry.shares]
+    return units(request, max(min(sizes), request.memory_mib))
+
+
+def _refused(limits: UserLimits, what: str, advice: str = _END_SOMETHING) -> Refusal:
     return Refusal(refusal_codes.OVER_LIMIT, f"{limits.of} may have {what}", advice)

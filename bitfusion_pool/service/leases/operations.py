@@ -6,11 +6,13 @@ Refusal, and BitfusionError where the ledger does.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from bitfusion_client.errors import BitfusionError
 from bitfusion_client.one_line import one_line
 from bitfusion_client.version import VERSION
 from bitfusion_pool.inventory.emulation import join_settings
@@ -37,17 +39,19 @@ from bitfusion_pool.messages.message import PROTOCOL
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
 from bitfusion_pool.service.leases.limits import (
-    Limits,
+    UserLimits,
     check_length,
     check_limits,
     check_share,
     check_units,
     limits_of_token,
+    units_of_entries,
+    units_of_request,
 )
 from bitfusion_pool.service.leases.reservation_use import ReservationUse
-from bitfusion_pool.service.leases.taken_units import units_of_entries, units_of_request
 from bitfusion_pool.service.refusal import Refusal
 
+_log = logging.getLogger(__name__)
 _SNAPSHOT_S = 0.5  # so old may a snapshot be, as long as nothing changes
 _LONGEST_LABEL = 60
 _LONGEST_HOST = 60
@@ -76,7 +80,7 @@ class PoolOperations:
         self,
         ledger: Ledger,
         secrets: LeaseSecrets,
-        limits: Limits,
+        limits: UserLimits,
         pool: str,
         times: LeaseTimes,
         changed: Callable[[], None],
@@ -198,6 +202,15 @@ class PoolOperations:
         """End an entry whatever it is: a waiting client has left."""
         self.ledger.release(entry_id)
         self.has_changed()
+
+    def drop(self, entry_id: str, lock: LeaseLock) -> None:
+        """The same of an entry whose lock nobody was given."""
+        lock.close()
+        try:
+            self.leave(entry_id)
+        except BitfusionError as error:
+            # its lock is gone, so the next look finds it dead
+            _log.error("request cannot be ended", extra={"lease": entry_id, "reason": str(error)})
 
     def release(self, lease: str, secret: str, peer: Peer) -> Released:
         """End a lease of this user, now or once nobody uses it any more."""

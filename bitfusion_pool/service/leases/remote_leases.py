@@ -12,38 +12,60 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Protocol
 
 from bitfusion_client.errors import BitfusionError
+from bitfusion_pool.ledger.entries import Entry
+from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.liveness import clock
+from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.service.leases.operations import PoolOperations
-from bitfusion_pool.service.leases.queued_request import QueuedRequest
 from bitfusion_pool.service.monitoring.metrics import Metrics
+from bitfusion_pool.service.refusal import Refusal
 
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 1.0
 CLOSED, SILENT, ENDED = "closed", "silent", "ended"
 
 
-class RemoteHolder(Protocol):
-    """The session that serves an entry.
+class QueuedRequest:
+    """The request, its lock, and what its client was told last.
 
     Attributes:
-        heard_at: When its client said something last.
-        number: Later connections have higher ones.
+        entry: As it was when it came.
+        lock: Keeps it alive in the ledger.
+        inside: The id of the lease under which the client itself runs.
+        shown: The position that the client knows.
+        since: By `time.monotonic`.
     """
 
-    heard_at: float
-    number: int
+    __slots__ = ("entry", "inside", "lock", "shown", "since")
+
+    def __init__(self, entry: Entry, lock: LeaseLock, inside: str = "") -> None:
+        self.entry = entry
+        self.lock = lock
+        self.inside = inside
+        self.shown: object = None
+        self.since = time.monotonic()
+
+
+class LeaseOwner(Protocol):
+    """The session of a client."""
 
     def hand_over(self, entry_id: str) -> QueuedRequest | None:
         """Serve this entry no more; returns its request if it waits."""
 
-    def replaced(self, entry_id: str) -> None:
-        """Tell the client that another connection has what was handed over."""
+    def refuse(self, refusal: Refusal) -> None:
+        """Tell the client."""
 
-    def lost(self, entry_id: str, why: str) -> None:
-        """Tell the client that the entry is over."""
+
+class RemoteHolder(Protocol):
+    """What serves an entry: `LifeByWords`, which says what these are."""
+
+    owner: LeaseOwner
+    heard_at: float
+    number: int
 
 
 class _Life:
@@ -116,9 +138,9 @@ class RemoteLeases:
         life.holder, life.left_by, life.closed_at, life.request = holder, None, None, None
         life.newest = holder.number
         if other is not None:
-            request = other.hand_over(entry_id)
+            request = other.owner.hand_over(entry_id)
             if other is not holder:
-                other.replaced(entry_id)
+                other.owner.refuse(replaced(entry_id))
         return request
 
     def left(self, entry_id: str, by_client: bool, request: QueuedRequest | None = None) -> None:
@@ -187,7 +209,16 @@ class RemoteLeases:
             return False
         self.forget(entry_id)
         if life.holder is not None:
-            life.holder.hand_over(entry_id)
+            life.holder.owner.hand_over(entry_id)
             if why == SILENT:  # otherwise it knows
-                life.holder.lost(entry_id, f"nothing was heard from you for {self._silent_s:g} seconds")
+                heard = f"nothing was heard from you for {self._silent_s:g} seconds"
+                lost = f"your lease or request {entry_id} has ended: {heard}"
+                life.holder.owner.refuse(Refusal(refusal_codes.ENDED, lost, "ask for GPUs again"))
         return True
+
+
+def replaced(entry_id: str) -> Refusal:
+    """For the connection that has lost a lease or request to another of its client."""
+    return Refusal(
+        refusal_codes.REPLACED, f"another connection has come back to your lease or request {entry_id}"
+    )

@@ -147,6 +147,38 @@ class TokenIssuing:
         _log.info(what, extra={"issuer": issuer.user, "address": issuer.address, **more})
 
 
+class IssuerRequests:
+    """What one connection asks for, one thing at a time. `issuing` is None for one of this machine."""
+
+    def __init__(self, issuing: TokenIssuing | None) -> None:
+        self._issuing = issuing
+        self._is_busy = False
+
+    def ask(self, message: Message, peer: Peer, then: Callable[[Callable[[], Message]], None]) -> None:
+        """As `TokenIssuing.ask`. Raises Refusal also for who is no issuer."""
+        if self._issuing is None:
+            raise Refusal(
+                refusal_codes.NOT_ALLOWED,
+                "tokens are issued to an issuer over the network",
+                "on this machine its administrator issues them: bitfusion-pool token create",
+            )
+        if not peer.is_issuer:
+            raise Refusal(
+                refusal_codes.NOT_ALLOWED,
+                f"the token of {peer.user} issues no tokens",
+                "use an issuer's: its administrator makes one by bitfusion-pool token create NAME --issuer",
+            )
+        if self._is_busy:
+            raise Refusal(refusal_codes.BAD_MESSAGE, "this connection asks for a token already")
+
+        def answered(answer: Callable[[], Message]) -> None:
+            self._is_busy = False
+            then(answer)
+
+        self._issuing.ask(message, peer, answered)
+        self._is_busy = True  # the answer comes in a later round of the loop
+
+
 def _bounds(tokens: Tokens, issuer: Peer, now: float) -> IssuerBounds:
     """What this issuer may do as the file is now: it may have been revoked since it said hello."""
     token_id = issuer.token.token_id if issuer.token is not None else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bitfusion_client.errors import BitfusionError
 from bitfusion_pool.ledger.entries import Entry
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.service.connections.peer import Peer
@@ -72,10 +71,5 @@ class KeptRequests:
         return lock
 
     def _drop(self, entry_id: str) -> None:
-        self._forget(entry_id).close()
         _log.info("request ended: its client did not come back", extra={"lease": entry_id})
-        try:
-            self._operations.leave(entry_id)
-        except BitfusionError as error:
-            # its lock is gone, so the next look finds it dead
-            _log.error("request cannot be ended", extra={"lease": entry_id, "reason": str(error)})
+        self._operations.drop(entry_id, self._forget(entry_id))

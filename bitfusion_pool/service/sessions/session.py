@@ -25,20 +25,20 @@ from bitfusion_pool.messages.from_client import (
     Resume,
     parse_from_client,
 )
-from bitfusion_pool.messages.from_service import LOCAL, Released
+from bitfusion_pool.messages.from_service import Granted, Released
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
 from bitfusion_pool.service.connections.admission import Admission
-from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.operations import PoolOperations
-from bitfusion_pool.service.leases.queued_request import QueuedRequest
-from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
-from bitfusion_pool.service.refusal import Refusal, refusal_of
+from bitfusion_pool.service.refusal import Refusal, RefusalLog, refusal_of
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
+from bitfusion_pool.service.sessions.issuing import IssuerRequests, TokenIssuing
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests
+from bitfusion_pool.service.sessions.lease_life import LeaseLife
 
 _log = logging.getLogger(__name__)
 HELLO_S = 5.0  # from the connection to the first message
@@ -47,18 +47,20 @@ HELLO_S = 5.0  # from the connection to the first message
 class Session:
     """Between a connection and the pool: a `LineHandler` of the one, `Watched` for the other.
 
-    As it is here of a user of this machine, whose leases live by their locks; see also `remote_session`.
+    `life` is how the leases of this client live, the only difference between this machine and another.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         admission: Admission,
+        life: LeaseLife,
         operations: PoolOperations,
         entry_watch: EntryWatch,
         lease_watch: LeaseWatch,
         kept_requests: KeptRequests,
         remote_leases: RemoteLeases,
+        issuing: TokenIssuing | None,
         metrics: Metrics,
         refusals: RefusalLog,
         loop: asyncio.AbstractEventLoop,
@@ -67,11 +69,14 @@ class Session:
         self._admission = admission
         self._peer: Peer | None = None
         self._connection = connection
+        self._life = life
+        life.owner = self
         self._operations = operations
         self._entry_watch = entry_watch
         self._lease_watch = lease_watch
         self._kept_requests = kept_requests
         self._remote_leases = remote_leases
+        self._issuing = IssuerRequests(issuing)
         self._metrics = metrics
         self._refusals = refusals
         self._loop = loop
@@ -80,7 +85,6 @@ class Session:
         self._is_looking = False
         self._wait: QueuedRequest | None = None
         self._leases: set[str] = set()
-        self._route = LOCAL
         self._hello_timer = loop.call_later(HELLO_S, self._no_hello)
 
     @property
@@ -105,11 +109,9 @@ class Session:
         """Do what the client asks, and tell it what is refused."""
         try:
             step()
-        except Refusal as refusal:
-            self.refuse(refusal)
-        except BitfusionError as error:
+        except (BitfusionError, Refusal) as error:
             answer = refusal_of(error)
-            if answer.code == refusal_codes.UNREADABLE:
+            if answer.code == refusal_codes.UNREADABLE and answer is not error:
                 _log.error("request failed", extra={"client": self._shown, "reason": str(error)})
             self.refuse(answer)
 
@@ -120,6 +122,7 @@ class Session:
 
     def gone(self) -> None:
         """See `LineHandler`."""
+        self._life.gone()
 
     def closed(self, by_client: bool) -> bool:
         """See `LineHandler`."""
@@ -128,11 +131,11 @@ class Session:
         self._part_from_queue(by_client)
         for lease in self._leases:
             self._entry_watch.remove(lease)
-            self._part_from_lease(lease, by_client)
+            self._life.left(lease, by_client)
         self._leases.clear()
         self._admission.over()
         self._on_end(self)
-        return False
+        return self._life.closed(by_client)
 
     def refuse(self, refusal: Refusal) -> None:
         """Tell the client, and end the connection where the refusal does so."""
@@ -158,6 +161,20 @@ class Session:
         )
         self._connection.end()
 
+    def look_again(self) -> None:
+        """Take over the client's limits as they are now; end the connection if its token has ended.
+
+        Raises:
+            PoolUnreadable: The tokens cannot be read.
+        """
+        if self._peer is None:
+            return
+        self._life.look_again()
+        try:
+            self._peer = self._admission.look_again()
+        except Refusal as refusal:
+            self.refuse(refusal)
+
     def _no_hello(self) -> None:
         self.refuse(Refusal(refusal_codes.TOO_SLOW, f"no hello came within {HELLO_S:g} seconds"))
 
@@ -165,32 +182,32 @@ class Session:
 
     def entry_granted(self, entry_id: str) -> None:
         """See `Watched`."""
-        wait = self._wait
-        if wait is None or wait.entry.entry_id != entry_id:
+        wait = self._take_wait(entry_id)
+        if wait is None:
             return
-        self._wait = None
         try:
             entry = self._operations.ledger.entry(entry_id)
             if entry is None:
                 raise _ended(entry_id)
             self._grant(entry, wait.lock, time.monotonic() - wait.since)
-        except Refusal as refusal:
-            self._give_up(entry_id, wait.lock, refusal)
-        except BitfusionError as error:
+        except (BitfusionError, Refusal) as error:
             self._give_up(entry_id, wait.lock, refusal_of(error))
 
     def entry_gone(self, entry_id: str) -> None:
         """See `Watched`."""
-        if self._wait is not None and self._wait.entry.entry_id == entry_id:
-            self._wait.lock.close()
-            self._wait = None
-        self._leases.discard(entry_id)
+        wait = self._take_wait(entry_id)
+        if wait is not None:
+            wait.lock.close()
+        if self._life.keeps_ended(entry_id):
+            self._leases.add(entry_id)  # until its client gives it back or hangs up
+        else:
+            self._leases.discard(entry_id)
         self.refuse(_ended(entry_id))
 
     def show_position(self, entry_id: str, refresh: bool) -> None:
         """See `Watched`."""
-        wait = self._wait
-        if wait is None or wait.entry.entry_id != entry_id or self._connection.is_behind:
+        wait = self._wait if self._waits_for(entry_id) else None
+        if wait is None or self._connection.is_behind or not self._life.is_heard:
             return
         try:
             position = self._operations.position(wait.entry, wait.inside, self.peer)
@@ -206,9 +223,18 @@ class Session:
             wait.shown = shown
             self._send(self._operations.waiting(wait.entry, position))
 
+    def hand_over(self, entry_id: str) -> QueuedRequest | None:
+        """See `LeaseOwner`."""
+        self._forget(entry_id)
+        wait = self._take_wait(entry_id)
+        if wait is not None:
+            self._entry_watch.remove(entry_id)
+        return wait
+
     # --- what a client may say -------------------------------------------------------------------------
 
     def _handle(self, line: bytes) -> None:
+        self._life.heard()
         try:
             message = parse_from_client(line)
         except InvalidMessage as error:
@@ -222,7 +248,7 @@ class Session:
         if self._peer is None:
             self._hello(message)
         elif isinstance(message, FROM_ISSUERS):
-            self._issue(message)
+            self._issuing.ask(message, self._peer, self._answer)
         elif self._peer.is_issuer and message is not None and not isinstance(message, Alive):
             raise Refusal(
                 refusal_codes.NOT_ALLOWED,
@@ -259,7 +285,8 @@ class Session:
             )
         self._peer = self._admission.admit(message)
         self._hello_timer.cancel()
-        self._send(self._operations.welcome(self._peer, self._route_of(message)))
+        self._life.greeted(message)
+        self._send(self._operations.welcome(self._peer, self._life.route))
 
     def _look(self) -> None:
         if self._is_looking:  # one at a time, or a client could let them pile up
@@ -280,16 +307,21 @@ class Session:
     def _acquire_asked(self) -> None:
         message, self._asked = self._asked, None
         if message is not None:  # else the client has left meanwhile
-            self._do(lambda: self._begin(*self._operations.submit(message, self.peer), message.inside))
+            self._do(lambda: self._submit(message))
 
-    def _check_that_nothing_waits(self) -> None:
-        if self._wait is not None or self._asked is not None:
+    def _submit(self, message: Acquire) -> None:
+        entry, lock = self._operations.submit(message, self.peer)
+        self._life.began(entry.entry_id)
+        self._begin(QueuedRequest(entry, lock, message.inside))
+
+    def _check_that_nothing_waits(self, but: str = "") -> None:
+        if self._asked is not None or (self._wait is not None and not self._waits_for(but)):
             raise Refusal(refusal_codes.BAD_MESSAGE, "this connection waits for GPUs already")
 
-    def _begin(self, entry: Entry, lock: LeaseLock, inside: str) -> None:
-        self._took(entry)
+    def _begin(self, request: QueuedRequest) -> None:
+        entry, lock = request.entry, request.lock
         if entry.state == WAITING:
-            self._wait = QueuedRequest(entry, lock, inside)
+            self._wait = request
             self._entry_watch.add(entry.entry_id, self)
             self.show_position(entry.entry_id, True)
             return
@@ -301,10 +333,8 @@ class Session:
 
     def _grant(self, entry: Entry, lock: LeaseLock, waited_s: float) -> None:
         granted, fd = self._operations.grant(entry, lock)
-        if entry.kind != RESERVED:
-            self._leases.add(entry.entry_id)
-            self._entry_watch.add(entry.entry_id, self)
-        else:
+        self._life.granted(entry)
+        if entry.kind == RESERVED:
             self._entry_watch.remove(entry.entry_id)
         self._metrics.granted(waited_s)
         _log.info(
@@ -315,41 +345,51 @@ class Session:
                 "size": entry.request.describe(),
                 "server": granted.server.key,
                 "waited_s": round(waited_s, 3),
-                "route": self._route,
+                "route": self._life.route,
             },
         )
+        self._tell_granted(granted, fd)
+
+    def _tell_granted(self, granted: Granted, fd: int) -> None:
+        entry = granted.entry
+        if entry.kind != RESERVED:
+            self._leases.add(entry.entry_id)
+            self._entry_watch.add(entry.entry_id, self)
         self._connection.send(granted.format(), fd)
 
     def _cancel(self) -> None:
-        wait, self._asked = self._wait, None
-        self._leave_queue()
+        wait, self._wait, self._asked = self._wait, None, None
+        self._life.ends_uses()
+        if wait is not None:
+            self._drop(wait.entry.entry_id, wait.lock)
         self._send(Released(wait.entry.entry_id if wait else ""))
 
     def _resume(self, message: Resume) -> None:
-        self._check_that_nothing_waits()
-        kept = self._kept_requests.take(message.lease, message.secret, self.peer)
-        if kept is not None:
-            self._begin(*kept, message.inside)
-            return
-        granted, fd = self._operations.resume(message.lease, message.secret, self.peer)
-        if granted.entry.kind != RESERVED:
-            self._leases.add(message.lease)
-            self._entry_watch.add(message.lease, self)
-        self._connection.send(granted.format(), fd)
+        found = self._life.resume(message, self.peer, self._check_that_nothing_waits)
+        if isinstance(found, QueuedRequest):
+            self._begin(found)
+        else:
+            self._tell_granted(*found)
 
     def _release(self, message: Release) -> None:
+        if self._life.by_words and self._waits_for(message.lease):
+            self._operations.own_entry(message.lease, message.secret, self.peer)
+            self._cancel()
+            return
         released = self._operations.release(message.lease, message.secret, self.peer)
         self._forget(message.lease)
         self._released(released)
+        self._life.ended(message.lease)
 
     def _end(self, message: End) -> None:
-        if self._wait is not None and self._wait.entry.entry_id == message.entry:
+        if self._waits_for(message.entry):
             self._cancel()
             return
-        released = self._operations.end(message.entry, self.peer)
+        is_own = message.entry in self._leases
+        released = (self._life.end_own if is_own else self._operations.end)(message.entry, self.peer)
         if not (released.in_use and self._remote_leases.end(message.entry)):
             self._remote_leases.forget(message.entry)
-        if message.entry in self._leases:
+        if is_own:
             self._forget(message.entry)
         elif released.in_use:
             self._entry_watch.tell_gone(message.entry)
@@ -364,31 +404,6 @@ class Session:
         )
         self._send(released)
 
-    # --- where a remote client differs -----------------------------------------------------------------
-
-    def _route_of(self, hello: Hello) -> str:
-        """How this client has come."""
-        return self._route
-
-    def _issue(self, message: Message) -> None:
-        """An issuer asks for tokens."""
-        raise Refusal(
-            refusal_codes.NOT_ALLOWED,
-            "tokens are issued to an issuer over the network",
-            "on this machine its administrator issues them: bitfusion-pool token create",
-        )
-
-    def _took(self, entry: Entry) -> None:
-        """An entry of this client is in the ledger."""
-
-    def _part_from_queue(self, by_client: bool) -> None:
-        """The connection ends, and with it a request that waits."""
-        self._leave_queue()
-
-    def _part_from_lease(self, entry_id: str, by_client: bool) -> None:
-        """The connection has ended."""
-        self._lease_watch.add(entry_id)
-
     # --- inside ----------------------------------------------------------------------------------------
 
     @property
@@ -401,10 +416,25 @@ class Session:
     def _send(self, message: Message) -> None:
         self._connection.send(message.format())
 
-    def _leave_queue(self) -> None:
+    def _answer(self, answer: Callable[[], Message]) -> None:
+        self._do(lambda: self._send(answer()))
+
+    def _waits_for(self, entry_id: str) -> bool:
+        return self._wait is not None and self._wait.entry.entry_id == entry_id
+
+    def _take_wait(self, entry_id: str) -> QueuedRequest | None:
+        """The request that waits here if it is this one; it waits here no more."""
+        if not self._waits_for(entry_id):
+            return None
+        wait, self._wait = self._wait, None
+        return wait
+
+    def _part_from_queue(self, by_client: bool) -> None:
+        """The connection ends."""
         wait, self._wait = self._wait, None
         if wait is not None:
-            self._drop(wait.entry.entry_id, wait.lock)
+            self._entry_watch.remove(wait.entry.entry_id)
+            self._life.left(wait.entry.entry_id, by_client, wait)
 
     def _forget(self, entry_id: str) -> None:
         if entry_id in self._leases:
@@ -418,12 +448,7 @@ class Session:
     def _drop(self, entry_id: str, lock: LeaseLock) -> None:
         self._entry_watch.remove(entry_id)
         self._leases.discard(entry_id)
-        lock.close()
-        try:
-            self._operations.leave(entry_id)
-        except BitfusionError as error:
-            # its lock is gone, so the next look finds it dead
-            _log.error("request cannot be ended", extra={"lease": entry_id, "reason": str(error)})
+        self._life.drop(entry_id, lock)
 
 
 def _ended(entry_id: str) -> Refusal:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_pool.access.token_text import new_token
-from bitfusion_pool.client.keeper.keeper import SIGTERM_S
+from bitfusion_pool.client.keeper.kept_program import SIGTERM_S
 from bitfusion_pool.client.keeper.life_pipe import LifePipe, is_held
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Alive, Cancel, Hello, Release, Renew, Resume

@@ -16,7 +16,8 @@ from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.network_files import read_network_client
 from bitfusion_pool.access.token_text import new_token
-from bitfusion_pool.client.pools.network_pool import NetworkPool
+from bitfusion_pool.client.pools.life_by_words import LifeByWords
+from bitfusion_pool.client.pools.service_pool import ServicePool
 from bitfusion_pool.ledger.entries import PROCESS, RESERVED, Holder
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Cancel, Hello, Look, Renew, Resume
@@ -324,7 +325,7 @@ def test_a_queue_that_moves_calls_for_no_words(user: PoolClient, service: FakeNe
     service.answer = answer
     files = read_network_client(user.environ)
     assert files is not None
-    with NetworkPool(files, user.environ) as pool:
+    with ServicePool(LifeByWords(files, user.environ), user.environ) as pool:
         pool.release(pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), PROCESS, "", lambda _: None))
     assert service.words == 0
 
@@ -341,7 +342,7 @@ def test_a_lease_that_is_given_back_without_a_keeper_leaves_no_pipe(
     )
     files = read_network_client(user.environ)
     assert files is not None
-    with NetworkPool(files, user.environ) as pool:
+    with ServicePool(LifeByWords(files, user.environ), user.environ) as pool:
         before = open_pipes()
         taken = pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), kind, "", lambda _: None)
         getattr(pool, end)(taken)

@@ -23,18 +23,19 @@ from bitfusion_pool.messages.from_service import (
 )
 from bitfusion_pool.messages.message import PROTOCOL, Message
 from bitfusion_pool.service.connections.admission import LocalAdmission
-from bitfusion_pool.service.connections.connection import Connection
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.refusal_log import RefusalLog
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
-from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
+from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.kept_requests import KeptRequests
+from bitfusion_pool.service.sessions.lease_life import LifeByLock
 from bitfusion_pool.service.sessions.session import Session
 
 
@@ -46,17 +47,21 @@ class Client:
         self.held: list[Callable[[], None]] = []
         self.is_behind = False
         times = LeaseTimes(15.0, 120.0, 5.0)
-        operations = PoolOperations(ledger, LeaseSecrets(b"key"), Limits(), "test", times, lambda: None)
+        operations = PoolOperations(ledger, LeaseSecrets(b"key"), UserLimits(), "test", times, lambda: None)
         operations.once_known = self.held.append
         entry_watch = EntryWatch(ledger.states, loop)
+        lease_watch = LeaseWatch(operations)
+        kept_requests = KeptRequests(operations, entry_watch, loop, 1.0)
         self.session = Session(
-            cast(Connection, self),
+            cast(ClientConnection, self),
             LocalAdmission(Peer(os.getuid(), "ada", os.getpid()), ConnectionCounts(9, 9)),
+            LifeByLock(operations, lease_watch, kept_requests),
             operations,
             entry_watch,
-            LeaseWatch(operations),
-            KeptRequests(operations, entry_watch, loop, 1.0),
+            lease_watch,
+            kept_requests,
             RemoteLeases(operations, times.closed_s, times.silent_s, Metrics()),
+            None,
             Metrics(),
             RefusalLog(Metrics()),
             loop,

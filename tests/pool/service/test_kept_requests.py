@@ -17,7 +17,7 @@ from bitfusion_pool.messages.from_client import End, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
-from bitfusion_pool.service.leases.limits import Limits
+from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.refusal import Refusal
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
@@ -145,7 +145,7 @@ async def _nobody_comes(ledger: Ledger) -> None:
     loop = asyncio.get_running_loop()
     entry_watch = EntryWatch(ledger.states, loop)
     operations = PoolOperations(
-        ledger, LeaseSecrets(b"key"), Limits(), "pool", LeaseTimes(15, 120, 5), entry_watch.changed
+        ledger, LeaseSecrets(b"key"), UserLimits(), "pool", LeaseTimes(15, 120, 5), entry_watch.changed
     )
     kept = KeptRequests(operations, entry_watch, loop, 0.05)
     holder, holders_lock = ledger.submit(BOTH, Holder("holder", "me", uid=ME.uid))

@@ -16,9 +16,9 @@ from bitfusion_pool.ledger.entries import REMOTE, WAITING, Entry, Holder
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.service.leases import remote_leases
 from bitfusion_pool.service.leases.operations import PoolOperations
-from bitfusion_pool.service.leases.queued_request import QueuedRequest
-from bitfusion_pool.service.leases.remote_leases import RemoteLeases
+from bitfusion_pool.service.leases.remote_leases import LeaseOwner, QueuedRequest, RemoteLeases, replaced
 from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
+from bitfusion_pool.service.refusal import Refusal
 
 CLOSED_S, SILENT_S = 15.0, 120.0
 LEASE = "lease"
@@ -57,6 +57,7 @@ class Client:
 
     def __post_init__(self) -> None:
         self.heard_at = self.clock()
+        self.owner: LeaseOwner = self
 
     def speak(self) -> None:
         self.heard_at = self.clock()
@@ -65,11 +66,8 @@ class Client:
         request, self.request = self.request, None
         return request
 
-    def replaced(self, entry_id: str) -> None:
-        self.told.append(f"{entry_id} replaced")
-
-    def lost(self, entry_id: str, why: str) -> None:
-        self.told.append(f"{entry_id}: {why}")
+    def refuse(self, refusal: Refusal) -> None:
+        self.told.append(refusal.message)
 
 
 @pytest.fixture
@@ -124,7 +122,8 @@ def test_silence_ends_it_after_silent_s_and_every_word_counts(
     assert (pool.ended, client.told) == ([], [])
     after(clock, leases, 0.1)
     assert pool.ended == [LEASE]
-    assert client.told == [f"{LEASE}: nothing was heard from you for 120 seconds"]
+    (said,) = client.told
+    assert said.endswith(f"{LEASE} has ended: nothing was heard from you for 120 seconds")
 
 
 def test_who_was_silent_long_before_the_connection_closed_has_no_more_than_silent_s(
@@ -163,7 +162,7 @@ def test_another_connection_takes_over_and_the_first_ones_end_means_nothing(
     leases.serve(LEASE, first)
     waited = first.request
     assert leases.serve(LEASE, second) is waited
-    assert (first.told, second.told) == ([f"{LEASE} replaced"], [])
+    assert (first.told, second.told) == ([replaced(LEASE).message], [])
     assert leases.serve(LEASE, second) is None
     assert second.told == []
 

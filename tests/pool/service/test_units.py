@@ -19,8 +19,13 @@ from bitfusion_pool.ledger.entries import HELD, REMOTE, WAITING, Entry, Holder
 from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire
 from bitfusion_pool.messages.from_service import Granted, Waiting
-from bitfusion_pool.service.leases.limits import Limits, check_units, limits_of_token
-from bitfusion_pool.service.leases.taken_units import units_of_entries, units_of_request
+from bitfusion_pool.service.leases.limits import (
+    UserLimits,
+    check_units,
+    limits_of_token,
+    units_of_entries,
+    units_of_request,
+)
 from bitfusion_pool.service.refusal import Refusal
 from tests.pool.service.tls_client import NetworkService, refusal
 
@@ -122,7 +127,7 @@ SOMETHING = "end something of yours first; `bitfusion smi` shows who holds what"
 def test_what_is_over_the_limit_is_refused_in_words(
     limit: int, taken: int, asked: int, found: str, advice: str
 ) -> None:
-    limits = limits_of_token(TokenLimits(units=limit), Limits())
+    limits = limits_of_token(TokenLimits(units=limit), UserLimits())
     with pytest.raises(Refusal) as caught:
         check_units(limits, taken, asked)
     refused = caught.value

@@ -1,4 +1,4 @@
-"""Turns: one message of each user, then one of the next, and no more of one than its rate allows.
+"""MessageTurns: one message of each user, then one of the next, and no more of one than its rate allows.
 
 However much one user sends, another waits for at most one message of each user in between.
 """
@@ -36,7 +36,7 @@ class _User:
         self.has_turn = False  # in the order, or will be
 
 
-class Turns:
+class MessageTurns:
     """Gives each user its turn, within the event loop.
 
     Attributes:

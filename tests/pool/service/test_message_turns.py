@@ -1,4 +1,4 @@
-"""Turns: each user in turn, no more than its rate, a bug of one connection is no other's."""
+"""MessageTurns: each user in turn, no more than its rate, a bug of one connection is no other's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from bitfusion_pool.service.connections.turns import Turns
+from bitfusion_pool.service.connections.message_turns import MessageTurns
 
 
 class Connection:
@@ -30,7 +30,7 @@ def run(per_second: float, at_once: float, *users: list[Connection]) -> float:
 
     async def until_done() -> float:
         loop = asyncio.get_running_loop()
-        turns = Turns(per_second, at_once, loop)
+        turns = MessageTurns(per_second, at_once, loop)
         began = loop.time()
         for uid, connections in enumerate(users):
             for connection in connections:

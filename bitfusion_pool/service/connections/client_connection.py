@@ -40,7 +40,7 @@ class LineHandler(Protocol):
         """The other side has ended it in order, too. Called once after `closed`, or never."""
 
 
-class Connection:
+class ClientConnection:
     """One client's connection. Made by `process`; belongs to the event loop's thread.
 
     Attributes:
@@ -53,7 +53,7 @@ class Connection:
         self,
         stream: Stream,
         loop: asyncio.AbstractEventLoop,
-        has_lines: Callable[[Connection], None],
+        has_lines: Callable[[ClientConnection], None],
     ) -> None:
         self._stream = stream
         self._fd = stream.fileno()
@@ -121,7 +121,7 @@ class Connection:
     # --- reading ---------------------------------------------------------------------------------------
 
     def handle_one(self) -> bool:
-        """Handle one line; whether there are more. Called by `Turns`."""
+        """Handle one line; whether there are more. Called by `MessageTurns`."""
         if not self._unsent:
             if self._lines:
                 self.handler.line(self._lines.popleft())
