@@ -16,13 +16,8 @@ from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, WatchMetrics,
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
 from bitfusion_cluster.notebooks.owners import Owners
-from bitfusion_cluster.webhooks.serving_process import (
-    ServingProcess,
-    Work,
-    begin,
-    connect,
-    replica_identity,
-)
+from bitfusion_cluster.program.program import begin
+from bitfusion_cluster.webhooks.serving_process import ServingProcess, Work, connect, replica_identity
 from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.leading.election import Candidate, Election, LeaderCallbacks
 from bitfusion_cluster.monitoring.endpoints import MonitoringServer
-from bitfusion_cluster.program.cannot_start import port_not_opened
+from bitfusion_cluster.program.program import port_not_opened
 
 STOP_S = 7.0
 """From the signal to the end at the latest, the Lease given back."""

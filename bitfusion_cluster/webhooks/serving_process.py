@@ -22,10 +22,9 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.structured_logs import configure_logging
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.monitoring.endpoints import Conditions, MonitoringServer
-from bitfusion_cluster.program.cannot_start import CannotStart, port_not_opened
+from bitfusion_cluster.program.program import CannotStart, port_not_opened
 from bitfusion_cluster.webhooks.review_server import ReviewServer
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings
 
@@ -34,13 +33,6 @@ GRACE_S = 5.0  # for the reviews under way when the listener closes
 LONGEST_END_S = 19.0  # of all, from the signal on: the last resort
 
 log = logging.getLogger(__name__)
-
-
-def begin(settings: ServingSettings) -> None:
-    """Set up the log, and say which variables are no settings. The first call of a process."""
-    configure_logging(settings.log_format, settings.log_level)
-    for name in settings.ignored:
-        log.warning("this variable is no setting and is ignored", extra={"variable": name})
 
 
 def connect(kubeconfig: str | None) -> KubernetesApi:

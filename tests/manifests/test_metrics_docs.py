@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(bitfusion_\w+)`(?: \(([\w, ]+)\))? \| (\S.*) \|$", re.MULTILINE)
-PACKAGES = ("bitfusion_device_plugin", "bitfusion_pool", "notebook_controller_patch")
+PACKAGES = ("bitfusion_cluster", "bitfusion_device_plugin", "bitfusion_pool", "notebook_controller_patch")
 KINDS = {
     **{"Gauge": "", "GaugeMetricFamily": "", "Histogram": "", "gauge": ""},
     "new_registry": "",
