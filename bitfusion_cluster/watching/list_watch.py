@@ -32,8 +32,7 @@ from bitfusion_cluster.api.errors import (
 from bitfusion_cluster.api.stream import Stream
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.watching.backoff import Backoff
-from bitfusion_cluster.watching.cache import Cache, Record
-from bitfusion_cluster.watching.cache_age import CacheAge
+from bitfusion_cluster.watching.cache import Cache, CacheAge, Record
 from bitfusion_cluster.watching.paged_list import PagedList
 from bitfusion_cluster.watching.watch_event import (
     BOOKMARK,

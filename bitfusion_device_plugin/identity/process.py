@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bitfusion_cluster.leading.election import Candidate
-from bitfusion_cluster.leading.leading_process import LeadingProcess, Terms
+from bitfusion_cluster.api.client import connect
+from bitfusion_cluster.leading.election import Candidate, replica_identity
+from bitfusion_cluster.leading.leading_process import LeadingProcess
+from bitfusion_cluster.leading.term import Terms
 from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
 from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.watching.watched_resource import WatchLimits
-from bitfusion_cluster.webhooks.serving_process import connect, replica_identity
 from bitfusion_device_plugin.identity.keeper import KeeperContext
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.settings import Settings
 from bitfusion_device_plugin.identity.sources import FilesSource, IdentitySource, IssuerSource, NoIdentity
-from bitfusion_device_plugin.identity.term import Term
+from bitfusion_device_plugin.identity.term import IdentityTerm
 
 LOOK_AT_FILES_S = 2.0
 
@@ -84,8 +85,8 @@ class IdentityProcess:
             if term is not None:
                 term.look_at_everything()
 
-    def _new_term(self) -> Term:
-        return Term(self._context, self._watch_metrics, WatchLimits())
+    def _new_term(self) -> IdentityTerm:
+        return IdentityTerm(self._context, self._watch_metrics, WatchLimits())
 
 
 def _source(settings: Settings) -> IdentitySource:

@@ -25,10 +25,11 @@ from bitfusion_cluster.api.errors import (
 )
 from bitfusion_cluster.api.events import NORMAL, WARNING
 from bitfusion_cluster.api.paths import pod_path
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue import words
-from bitfusion_device_plugin.queue.context import TIMEOUT, NotLeading, QueueContext
+from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
 from bitfusion_device_plugin.queue.decisions import Decision, Knowledge, decide
 from bitfusion_device_plugin.queue.pending_writes import PendingWrites
 from bitfusion_device_plugin.queue.pod_patches import delete_options, keep_patch, lift_patch, wait_patch

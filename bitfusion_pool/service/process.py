@@ -43,7 +43,7 @@ from bitfusion_pool.service.leases.limits import Limits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.queued_request import QueuedRequest
 from bitfusion_pool.service.leases.remote_leases import RemoteLeases
-from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
+from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.monitoring.pool_census import PoolCensus
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import TokenIssuing
@@ -287,7 +287,7 @@ def _metrics(settings: ServiceSettings) -> Metrics:
             "pip install 'kubeflow-bitfusion[service]'",
         ) from None
     registry = CollectorRegistry()
-    metrics = PrometheusMetrics(registry, settings.metrics_holders)
+    metrics = Metrics(registry, settings.metrics_holders)
     try:
         start_http_server(port, address, registry)
     except OSError as error:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bitfusion_cluster.watching.backoff import doubled_delay
 from bitfusion_cluster.watching.cache import Cache, Key
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 from notebook_controller_patch.reconcile.quotas import QuotaRecord
@@ -61,7 +62,7 @@ class QuotaWaits:
             if now < wait.next_try:
                 self._look_later(key, wait.next_try - now)
                 return False
-            pause = min(FIRST_TRY_S * 2**wait.tries, LONGEST_TRY_S)
+            pause = doubled_delay(wait.tries, FIRST_TRY_S, LONGEST_TRY_S)
             wait.tries = min(wait.tries + 1, 10)
             wait.next_try = now + pause
             self._look_later(key, pause)

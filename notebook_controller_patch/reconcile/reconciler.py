@@ -12,6 +12,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes.names import ANNOTATION_PENDING
 from bitfusion_client.kubernetes.refusals import refusal
 from bitfusion_cluster.api.errors import ApiError, ApiFailure, Conflict, TooManyRequests
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.work_queue import WorkQueue
@@ -31,7 +32,7 @@ from notebook_controller_patch.reconcile.quotas import QuotaRecord
 from notebook_controller_patch.reconcile.records import OptedOutNamespace, StatefulSetRecord
 from notebook_controller_patch.reconcile.refused_pods import RefusedPods, absences, injector_was_away
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
-from notebook_controller_patch.reconcile.writer import NotLeading, Writer
+from notebook_controller_patch.reconcile.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -100,14 +101,7 @@ class Reconciler:
 
     def work(self) -> None:
         """Reconcile until the queue is closed. The target of a worker thread."""
-        while True:
-            key = self._queue.get()
-            if key is None:
-                return
-            try:
-                self._work_on(key)
-            finally:
-                self._queue.done(key)
+        self._queue.work_off(self._work_on)
 
     def reconcile(self, key: Key) -> list[Action]:
         """Bring one notebook to its wanted state; what was done. Raises ApiFailure, NotLeading."""
