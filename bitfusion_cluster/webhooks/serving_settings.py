@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.settings_table import LOG_ROWS, Setting, SettingsTable, number, parse_text
+from bitfusion_client.settings_table import (
+    LOG_ROWS,
+    GivenSettings,
+    Setting,
+    SettingsTable,
+    number,
+    parse_text,
+)
 from bitfusion_cluster.program.common_settings import (
     BIND_ROW,
     ClusterSettings,
@@ -18,7 +24,6 @@ from bitfusion_cluster.program.common_settings import (
     parse_names,
     parse_object_name,
     parse_port,
-    read_in_pod,
 )
 
 
@@ -115,30 +120,24 @@ def _certificate_rows(what: str) -> tuple[Setting, ...]:
     )
 
 
-def read_serving(
-    table: SettingsTable,
-    options: Mapping[str, str | None],
-    environ: Mapping[str, str],
-    namespace_file: Path,
-    what: str,
-    name: str,
-) -> dict[str, object]:
-    """The fields of a process's settings.
+def certificate_chooser(name: str) -> Callable[[GivenSettings], None]:
+    """For `SettingsReader`: fills in the authority's Secret, named after `name`, where no folder is given.
 
-    Without a folder of certificates the authority's Secret is among them, named after `name`. Raises
-    WrongSetting, whose text is one line: the setting, its value, where it came from, what is allowed.
+    Raises WrongSetting where certificates would come from two places.
     """
-    given = read_in_pod(table, options, environ, namespace_file, f"the {what}'s Service")
-    values = given.values
-    if not values.get("certificate_folder"):
-        values.setdefault("certificate_secret", f"{values.get('name', name)}-ca")
-    else:
+
+    def choose(given: GivenSettings) -> None:
+        values, sources = given.values, given.sources
+        if not values.get("certificate_folder"):
+            values.setdefault("certificate_secret", f"{values.get('name', name)}-ca")
+            return
         for setting in ("certificate_secret", "certificate_names"):
             if setting in values:
                 shown = values[setting]
                 raise WrongSetting(
-                    given.sources[setting],
+                    sources[setting],
                     shown if isinstance(shown, str) else ",".join(shown),  # type: ignore[arg-type]  # names
-                    f"cannot go with {given.sources['certificate_folder']}: certificates come from one place",
+                    f"cannot go with {sources['certificate_folder']}: certificates come from one place",
                 )
-    return {**values, "ignored": given.ignored}
+
+    return choose

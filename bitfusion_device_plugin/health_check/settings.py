@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.settings_table import Setting, SettingsTable, number, parse_text
 from bitfusion_cluster.program.common_settings import (
-    NAMESPACE_FILE,
+    SettingsReader,
     kubeconfig_row,
     parse_address,
     parse_label,
     parse_object_name,
     parse_port,
-    read_in_pod,
 )
 from bitfusion_cluster.program.program import Program
 
@@ -78,15 +75,7 @@ TABLE = SettingsTable(
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
-
-    Raises WrongSetting, whose text is one line.
-    """
-    given = read_in_pod(TABLE, options, environ, namespace_file, "the CronJob")
-    return Settings(**given.values, ignored=given.ignored)  # type: ignore[arg-type] # by the table's parsers
+read_settings = SettingsReader(TABLE, Settings, "the CronJob")
 
 
 PROGRAM = Program(

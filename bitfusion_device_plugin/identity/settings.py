@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.settings_table import Setting, SettingsTable, parse_text
+from bitfusion_client.settings_table import GivenSettings, Setting, SettingsTable, parse_text
 from bitfusion_cluster.program.common_settings import (
     MONITORING,
-    NAMESPACE_FILE,
     ClusterSettings,
+    SettingsReader,
     kubeconfig_row,
     monitoring_rows,
     name_row,
     namespace_row,
-    read_in_pod,
 )
 from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
-from bitfusion_device_plugin.identity.names import DEFAULT_NAME
+from bitfusion_device_plugin.identity.records import DEFAULT_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,14 +98,7 @@ TABLE = SettingsTable(
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
-
-    Raises WrongSetting, whose text is one line.
-    """
-    given = read_in_pod(TABLE, options, environ, namespace_file, "the controller's Service")
+def _finish(given: GivenSettings) -> None:
     values = given.values
     if bool(values.get("issuer_files")) == bool(values.get("source_files")):
         raise WrongSetting(
@@ -116,8 +106,7 @@ def read_settings(
             str(values.get("issuer_files", "")),
             "must be given, or --source-files in its place: where tokens come from",
         )
-    limits = _taken_rules(values)
-    return Settings(**values, limits=limits, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+    values["limits"] = _taken_rules(values)
 
 
 def _taken_rules(values: dict[str, object]) -> LimitRules:
@@ -136,6 +125,7 @@ def _taken_rules(values: dict[str, object]) -> LimitRules:
     return LimitRules(tuple(default), tuple(most))
 
 
+read_settings = SettingsReader(TABLE, Settings, "the controller's Service", _finish)
 PROGRAM = Program(
     "bitfusion-identity",
     """\

@@ -19,8 +19,10 @@ LONGEST_RETRY_S = 60.0  # a Role that is applied, or a pool that is back, tells 
 class IdentityTerm(Term):
     """Its work queue, and the thread that works it off."""
 
-    def __init__(self, context: KeeperContext, watch_metrics: WatchMetrics, limits: WatchLimits) -> None:
-        super().__init__(context.api, watch_metrics, limits, context.leading)
+    def __init__(
+        self, context: KeeperContext, watch_metrics: WatchMetrics, watch_limits: WatchLimits
+    ) -> None:
+        super().__init__(context.api, watch_metrics, watch_limits, context.leading)
         self._queue = WorkQueue(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._namespaces: Cache[NamespaceRecord] = Cache(self._changed)
         self._quotas = NamespaceQuotas(self._quota_changed)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.pod.pod_contract import CLIENT_IMAGE
 from bitfusion_client.request.quantities import format_mib, parse_gpu_memory, parse_memory
 from bitfusion_client.settings_table import Setting, one_of, parse_text
-from bitfusion_cluster.program.common_settings import NAMESPACE_FILE
+from bitfusion_cluster.program.common_settings import SettingsReader
 from bitfusion_cluster.program.program import Program
-from bitfusion_cluster.webhooks.serving_settings import ServingSettings, read_serving, serving_table
+from bitfusion_cluster.webhooks.serving_settings import ServingSettings, certificate_chooser, serving_table
 from bitfusion_device_plugin.injector.injection.injection_settings import STAND_IN_MIB, VMWARE_MIB
 
 DEFAULT_NAME = "bitfusion-injector"
@@ -105,15 +104,7 @@ TABLE = serving_table(
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
-
-    Raises WrongSetting, whose text is one line.
-    """
-    values = read_serving(TABLE, options, environ, namespace_file, "injector", DEFAULT_NAME)
-    return Settings(**values)  # type: ignore[arg-type]  # each parser of TABLE returns its field's type
+read_settings = SettingsReader(TABLE, Settings, "the injector's Service", certificate_chooser(DEFAULT_NAME))
 
 
 PROGRAM = Program(

@@ -15,8 +15,8 @@ from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.monitoring import Monitoring
 from bitfusion_device_plugin.plugin.plugin_server import PluginServer
-from bitfusion_device_plugin.plugin.pool_health import PoolHealth
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer, ask_pool
+from bitfusion_device_plugin.plugin.pool_size import PoolHealth
 from bitfusion_device_plugin.plugin.pool_watch import PoolWatch
 from bitfusion_device_plugin.plugin.registration import (
     ClassicRegistration,

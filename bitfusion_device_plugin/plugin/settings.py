@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bitfusion_client.settings_table import Setting, SettingsTable, number, one_of, parse_text, whole
-from bitfusion_cluster.program.common_settings import MONITORING, ProgramSettings, monitoring_rows
+from bitfusion_cluster.program.common_settings import (
+    MONITORING,
+    ProgramSettings,
+    SettingsReader,
+    monitoring_rows,
+)
 from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS
 
@@ -63,18 +67,8 @@ TABLE = SettingsTable(
                 "Default: 1",
                 number(0.01, LARGEST_OVERCOMMIT, "a factor"),
             ),
-            Setting(
-                "probe_every",
-                "SECONDS",
-                "how often the pool is asked. Default: 15",
-                number(0.1, 3600),
-            ),
-            Setting(
-                "probe_limit",
-                "SECONDS",
-                "how long an answer may take. Default: 10",
-                number(0.1, 300),
-            ),
+            Setting("probe_every", "SECONDS", "how often the pool is asked. Default: 15", number(0.1, 3600)),
+            Setting("probe_limit", "SECONDS", "how long an answer may take. Default: 10", number(0.1, 300)),
             Setting(
                 "probe_away_every",
                 "SECONDS",
@@ -88,10 +82,7 @@ TABLE = SettingsTable(
                 whole(1, 100),
             ),
             Setting(
-                "healthy_after",
-                "N",
-                "so many answers in a row: they do again. Default: 2",
-                whole(1, 100),
+                "healthy_after", "N", "so many answers in a row: they do again. Default: 2", whole(1, 100)
             ),
         ),
         "the kubelet": (
@@ -120,13 +111,7 @@ TABLE = SettingsTable(
 )
 
 
-def read_settings(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
-
-    Raises WrongSetting, whose text is one line.
-    """
-    given = TABLE.read(options, environ)
-    return Settings(**given.values, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+read_settings = SettingsReader(TABLE, Settings)
 
 
 PROGRAM = Program(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.settings_table import Setting, SettingsTable, number
 from bitfusion_cluster.program.common_settings import (
     MONITORING,
-    NAMESPACE_FILE,
     ClusterSettings,
+    SettingsReader,
     kubeconfig_row,
     monitoring_rows,
     name_row,
     namespace_row,
-    read_in_pod,
 )
 from bitfusion_cluster.program.program import Program
-from bitfusion_device_plugin.queue.names import DEFAULT_NAME
+from bitfusion_device_plugin.queue.words import DEFAULT_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +48,7 @@ TABLE = SettingsTable(
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
-
-    Raises WrongSetting, whose text is one line.
-    """
-    given = read_in_pod(TABLE, options, environ, namespace_file, "the queue's Service")
-    return Settings(**given.values, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+read_settings = SettingsReader(TABLE, Settings, "the queue's Service")
 
 
 PROGRAM = Program(

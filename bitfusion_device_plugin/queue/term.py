@@ -18,8 +18,8 @@ from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLi
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
 from bitfusion_device_plugin.queue.pod_states import FINISHED_PHASES, PodState, QueuedPod, queued_pod
-from bitfusion_device_plugin.queue.pool_units import NodeUnits, node_units
 from bitfusion_device_plugin.queue.teller import Teller
+from bitfusion_device_plugin.queue.unit_accounts import NodeUnits, node_units
 
 BATCH_S = 0.05  # that changes are collected for, so that a thousand pods at once are a few steps …
 BATCH_SHARE = 4  # … and so many times as long as the last step took: deciding takes a fifth of a core at most
@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 class QueueTerm(Term):
     """Made anew for each term. The lists begin after the leadership has begun, which safety rests on."""
 
-    def __init__(self, context: QueueContext, watch_metrics: WatchMetrics, limits: WatchLimits) -> None:
-        super().__init__(context.api, watch_metrics, limits, context.leading)
+    def __init__(self, context: QueueContext, watch_metrics: WatchMetrics, watch_limits: WatchLimits) -> None:
+        super().__init__(context.api, watch_metrics, watch_limits, context.leading)
         self._context = context = replace(context, leading=self.leading)
         self._wake = threading.Event()
         self._pods: Cache[QueuedPod] = Cache(self._pod_changed)

@@ -135,10 +135,7 @@ _ROWS = (
         _LIMIT,
     ),
     Setting(
-        "waiting_per_user",
-        "N",
-        "how many requests of one user may wait; 0: no limit. Default: 64",
-        _LIMIT,
+        "waiting_per_user", "N", "how many requests of one user may wait; 0: no limit. Default: 64", _LIMIT
     ),
     Setting(
         "fair",

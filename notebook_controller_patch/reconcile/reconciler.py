@@ -27,8 +27,7 @@ from notebook_controller_patch.reconcile.events import (
 )
 from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal, quota_refusal
-from notebook_controller_patch.reconcile.quota_waits import QuotaWaits
-from notebook_controller_patch.reconcile.quotas import QuotaRecord
+from notebook_controller_patch.reconcile.quota_waits import QuotaRecord, QuotaWaits
 from notebook_controller_patch.reconcile.records import OptedOutNamespace, StatefulSetRecord
 from notebook_controller_patch.reconcile.refused_pods import RefusedPods, absences, injector_was_away
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
@@ -68,7 +67,7 @@ class Reconciler:
         self._queue = queue
         self._writer = writer
         self._throttler = WriteThrottler()
-        self._refusals: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
+        self._told_wrong: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
         self._refused_pods = RefusedPods(queue.add)
         self._quota_waits = QuotaWaits(caches.quotas, queue.add)
         self._pending: set[Key] = set()
@@ -109,7 +108,7 @@ class Reconciler:
         self._count_pending(key, notebook)
         if notebook is None or self._opted_out.get("", notebook.namespace) is not None:
             self._throttler.forget(key)
-            self._refusals.pop(key, None)
+            self._told_wrong.pop(key, None)
             self._forget_pod(key)
             return []
         try:
@@ -118,7 +117,7 @@ class Reconciler:
         except InvalidRequest as error:
             self._forget_pod(key)
             return self._refuse(notebook, request_refused(refusal(error)))
-        self._refusals.pop(key, None)
+        self._told_wrong.pop(key, None)
         for action in actions:
             self._writer.perform(action, notebook)
             if not isinstance(action, NotebookEvent):
@@ -187,10 +186,10 @@ class Reconciler:
         return actions
 
     def _refuse(self, notebook: NotebookRecord, event: NotebookEvent) -> list[Action]:
-        if self._refusals.get(notebook.key) == event:
+        if self._told_wrong.get(notebook.key) == event:
             return []
         self._writer.perform(event, notebook)
-        self._refusals[notebook.key] = event
+        self._told_wrong[notebook.key] = event
         return [event]
 
     def _work_on(self, key: Key) -> None:

@@ -11,7 +11,7 @@ from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.watched_resource import WatchedResource
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.quotas import QuotaRecord, quota_record
+from notebook_controller_patch.reconcile.quota_waits import QuotaRecord, quota_record
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     OptedOutNamespace,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
@@ -54,12 +55,13 @@ class _Unread:
 
 
 def _kinds(registry: CollectorRegistry | None) -> tuple[Any, Any, Any]:
-    """Counter, gauge and histogram; prometheus-client need not be there where nobody reads."""
+    """Counter, gauge and histogram of a registry; prometheus-client need not be there where nobody reads."""
     if registry is None:
         return _Unread, _Unread, _Unread
     from prometheus_client import Counter, Gauge, Histogram
 
-    return Counter, Gauge, Histogram
+    counter, gauge, histogram = (partial(kind, registry=registry) for kind in (Counter, Gauge, Histogram))
+    return counter, gauge, histogram
 
 
 class Metrics:
@@ -72,47 +74,35 @@ class Metrics:
         if registry is not None:
             registry.register(self._usage)
         counter, gauge, histogram = _kinds(registry)
-        self._connections = gauge(
-            "bitfusion_pool_connections", "Clients that are connected.", registry=registry
-        )
-        self._leases = gauge("bitfusion_pool_leases", "Leases that are held.", registry=registry)
-        self._waiting = gauge("bitfusion_pool_waiting", "Requests that wait.", registry=registry)
+        self._connections = gauge("bitfusion_pool_connections", "Clients that are connected.")
+        self._leases = gauge("bitfusion_pool_leases", "Leases that are held.")
+        self._waiting = gauge("bitfusion_pool_waiting", "Requests that wait.")
         self._waits = histogram(
-            "bitfusion_pool_wait_seconds",
-            "From a request to its grant.",
-            buckets=WAIT_BUCKETS,
-            registry=registry,
+            "bitfusion_pool_wait_seconds", "From a request to its grant.", buckets=WAIT_BUCKETS
         )
-        self._refusals = counter(
-            "bitfusion_pool_refusals", "What was refused, by reason.", ("code",), registry=registry
-        )
+        self._refusals = counter("bitfusion_pool_refusals", "What was refused, by reason.", ("code",))
         self._handshakes_delayed = counter(
             "bitfusion_pool_handshakes_delayed",
             "TLS handshakes that waited for their turn, or got none, because their address makes so many.",
-            registry=registry,
         )
         self._connected = counter(
             "bitfusion_pool_remote_connected",
             "Clients on other machines that were let in, directly or through a proxy (indirect).",
             ("route",),
-            registry=registry,
         )
         self._resumed = counter(
             "bitfusion_pool_remote_resumed",
             "Leases and requests over the network to which a client came back.",
-            registry=registry,
         )
         self._lost = counter(
             "bitfusion_pool_remote_lost",
             "Leases and requests over the network that ended without their client, by reason.",
             ("reason",),
-            registry=registry,
         )
         self._tokens = counter(
             "bitfusion_pool_tokens",
             "Tokens that issuers issued, renewed and revoked over the network.",
             ("action",),
-            registry=registry,
         )
 
     def usage(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:

@@ -23,7 +23,7 @@ from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
 from notebook_controller_patch.reconcile.events import NotebookEvent
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
-from notebook_controller_patch.reconcile.quotas import QuotaRecord
+from notebook_controller_patch.reconcile.quota_waits import QuotaRecord
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     OptedOutNamespace,
