@@ -24,7 +24,7 @@ TOPIC = "device_plugin"
 GPUS = 50
 UNITS = 5_000
 START_S = 60.0
-_MAIN = "import sys; from bitfusion_device_plugin.plugin.cli import main; sys.exit(main())"
+_MAIN = "import sys; from bitfusion_device_plugin.plugin.settings import main; sys.exit(main())"
 _LIST = "- server 0 [10.0.0.1:56001]: running 0 tasks\n" + "".join(
     f"   |- GPU {number}: free memory 16160 MiB / 16160 MiB\n" for number in range(GPUS)
 )

@@ -17,6 +17,7 @@ import time
 from typing import TextIO
 
 FORMATS = ("json", "text")
+LEVELS = ("debug", "info", "warning", "error")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _FIRST = ("time", "level", "logger", "message")

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from notebook_controller_patch.cli import main
+from notebook_controller_patch.settings import main
 
 sys.exit(main())

@@ -10,19 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bitfusion_cluster.api.client import connect
 from bitfusion_cluster.certificates.webhook_certificate import WebhookCertificate
-from bitfusion_cluster.leading.election import Candidate
+from bitfusion_cluster.leading.election import Candidate, replica_identity
 from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, WatchMetrics, new_registry
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
 from bitfusion_cluster.notebooks.owners import Owners
-from bitfusion_cluster.webhooks.serving_process import (
-    ServingProcess,
-    Work,
-    begin,
-    connect,
-    replica_identity,
-)
+from bitfusion_cluster.program.program import begin
+from bitfusion_cluster.webhooks.serving_process import ServingProcess, Work
 from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics

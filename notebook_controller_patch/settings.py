@@ -1,36 +1,20 @@
-"""The settings of `bitfusion-notebook-controller`: one table for options, environment and help."""
+"""The command `bitfusion-notebook-controller` and its settings, one table for options, variables, help."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.kubernetes.client_images import ANY, CLIENT_LISTS
-from bitfusion_cluster.program.settings_table import (
-    NAMESPACE_FILE,
-    Setting,
-    SettingsTable,
-    one_of,
-    own_namespace,
-    parse_text,
-)
-from bitfusion_cluster.webhooks.serving_settings import (
-    GROUPS,
-    LISTENING_ROWS,
-    PROCESS_ROWS,
-    SERVING,
-    ServingSettings,
-    certificate_rows,
-    choose_certificate,
-    cluster_rows,
-)
+from bitfusion_client.settings_table import Setting, one_of, parse_text
+from bitfusion_cluster.program.common_settings import SettingsReader
+from bitfusion_cluster.program.program import Program
+from bitfusion_cluster.webhooks.serving_settings import ServingSettings, certificate_chooser, serving_table
 
 DEFAULT_NAME = "bitfusion-notebook-controller"
 DEFAULT_WEBHOOKS = "bitfusion-notebook-admission"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(ServingSettings):
     """What one controller process runs with; made by `read_settings`, read by `controller.py`."""
 
@@ -45,52 +29,47 @@ class Settings(ServingSettings):
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 
-TABLE = SettingsTable(
+TABLE = serving_table(
     "BITFUSION_CONTROLLER_",
-    GROUPS,
-    (
-        *cluster_rows(
-            "controller",
-            DEFAULT_NAME,
-            DEFAULT_WEBHOOKS,
-            ", those of the ServiceAccount: admission holds back what anybody else writes in a running "
-            "template",
-        ),
-        *LISTENING_ROWS,
-        Setting(
-            SERVING,
-            "images",
-            "FILE",
-            "YAML list of {image, os, version}: which Bitfusion client fits which notebook image. Read again "
-            "when it changes. Default: the rules for Kubeflow's own images",
-            parse_text,
-        ),
-        Setting(
-            SERVING,
-            "clients",
-            "LIST",
-            "which clients the rules may name: any, or vmware, those that VMware's injector has; it refuses "
-            "pods with another one, such as ubuntu22 454. Default: any",
-            one_of(*CLIENT_LISTS),
-        ),
-        *certificate_rows("controller"),
-        *PROCESS_ROWS,
+    "controller",
+    DEFAULT_NAME,
+    DEFAULT_WEBHOOKS,
+    Setting(
+        "images",
+        "FILE",
+        "YAML list of {image, os, version}: which Bitfusion client fits which notebook image. Read again "
+        "when it changes. Default: the rules for Kubeflow's own images",
+        parse_text,
+    ),
+    Setting(
+        "clients",
+        "LIST",
+        "which clients the rules may name: any, or vmware, those that VMware's injector has; it refuses "
+        "pods with another one, such as ubuntu22 454. Default: any",
+        one_of(*CLIENT_LISTS),
+    ),
+    credentials=(
+        ", those of the ServiceAccount: admission holds back what anybody else writes in a running template"
     ),
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None],
-    environ: Mapping[str, str],
-    namespace_file: Path = NAMESPACE_FILE,
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
+read_settings = SettingsReader(TABLE, Settings, "the controller's Service", certificate_chooser(DEFAULT_NAME))
 
-    Raises WrongSetting, whose text is one line: the setting, its value, where it came from, what is allowed.
-    """
-    given = TABLE.read(options, environ)
-    values = {**given.values, "ignored": given.ignored}
-    if "namespace" not in values:
-        values["namespace"] = own_namespace(namespace_file, "the controller's")
-    choose_certificate(values, given.sources, DEFAULT_NAME)
-    return Settings(**values)  # type: ignore[arg-type]  # each parser of TABLE returns its field's type
+
+PROGRAM = Program(
+    "bitfusion-notebook-controller",
+    """\
+Carries GPU requests of Kubeflow notebooks to their pods: Notebook and StatefulSet admission, and the
+reconciler that heals what admission missed. Every replica answers admission; one of them, elected by a
+Lease, reconciles. It never restarts a running notebook.""",
+    "monitoring_port",
+    """\
+SIGTERM and SIGINT end it within 20 seconds: not ready, requests answered, lease released.
+Ready (/readyz) means: a certificate is there, the apiserver trusts it, and the notebooks have been read.""",
+    TABLE,
+    read_settings,
+    "notebook_controller_patch.controller",
+)
+main = PROGRAM.main
+settings_of = PROGRAM.settings_of

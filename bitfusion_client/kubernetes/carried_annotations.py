@@ -28,15 +28,8 @@ from bitfusion_client.kubernetes.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-CARRIED_ANNOTATIONS = (
-    ANNOTATION_MANAGEMENT,
-    ANNOTATION_CLIENT_OS,
-    ANNOTATION_CLIENT_VERSION,
-    ANNOTATION_FILTER,
-    ANNOTATION_REQUEST,
-)
 # Of the injector: in a template nothing else of it may stand; its ``status`` would make it pass a pod over.
 INJECTOR_PREFIXES = ("auto-management/", "bitfusion-client/")
 
@@ -66,7 +59,7 @@ def allowed_annotations(annotations: Mapping[str, object] | None) -> dict[str, s
     return {
         name: value
         for name, value in (annotations or {}).items()
-        if is_carried_annotation(name) and isinstance(value, str) and not _refusal(name, value)
+        if is_carried_annotation(name) and isinstance(value, str) and not RULES[name](value)
     }
 
 
@@ -85,20 +78,36 @@ def wrong_annotations(annotations: Mapping[str, object]) -> Iterator[InvalidRequ
         if name not in annotations:
             continue
         value = annotations[name]
-        allowed = _refusal(name, value) if isinstance(value, str) else ALLOWED_TEXT
+        allowed = RULES[name](value) if isinstance(value, str) else ALLOWED_TEXT
         if allowed:
             shown = shortened(value) if isinstance(value, str) else value
             yield InvalidRequest(name, shown, allowed)
 
 
-def _refusal(name: str, value: str) -> str:
-    """What is allowed instead of this value; empty if it is allowed."""
-    if name == ANNOTATION_REQUEST:
-        return ALLOWED_LENGTH if len(value) > LONGEST_REQUEST else ""
-    if name == ANNOTATION_FILTER:
-        return ALLOWED_FILTER_LENGTH if len(value) > LONGEST_FILTER else ""
-    if name == ANNOTATION_MANAGEMENT:
-        if value in (MANAGEMENT_INJECTION, MANAGEMENT_NONE):
-            return ""
-        return NO_WRAPPING if value[:8].lower() in WRAPPING else ALLOWED_MANAGEMENT
+def _wrong_management(value: str) -> str:
+    if value in (MANAGEMENT_INJECTION, MANAGEMENT_NONE):
+        return ""
+    return NO_WRAPPING if value[:8].lower() in WRAPPING else ALLOWED_MANAGEMENT
+
+
+def _wrong_client(value: str) -> str:
     return "" if is_client_word(value) else ALLOWED_WORD + LEFT_OUT
+
+
+def _wrong_filter(value: str) -> str:
+    return ALLOWED_FILTER_LENGTH if len(value) > LONGEST_FILTER else ""
+
+
+def _wrong_request(value: str) -> str:
+    return ALLOWED_LENGTH if len(value) > LONGEST_REQUEST else ""
+
+
+# What is carried, each by a rule of its own: what is allowed instead of a value, empty if the value is.
+RULES: dict[str, Callable[[str], str]] = {
+    ANNOTATION_MANAGEMENT: _wrong_management,
+    ANNOTATION_CLIENT_OS: _wrong_client,
+    ANNOTATION_CLIENT_VERSION: _wrong_client,
+    ANNOTATION_FILTER: _wrong_filter,
+    ANNOTATION_REQUEST: _wrong_request,
+}
+CARRIED_ANNOTATIONS = tuple(RULES)

@@ -28,6 +28,7 @@ from bitfusion_cluster.api.errors import (
     error_of_status,
 )
 from bitfusion_cluster.api.stream import Stream
+from bitfusion_cluster.program.program import CannotStart
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
@@ -271,3 +272,16 @@ def _seconds(header: str | None) -> float | None:
 def _token(client: ApiClient) -> str | None:
     token: str | None = client.configuration.api_key.get("BearerToken")
     return token
+
+
+def connect(kubeconfig: str | None) -> KubernetesApi:
+    """The API client of a process. Raises WrongSetting; CannotStart where no cluster is found."""
+    try:
+        return KubernetesApi.load(kubeconfig)
+    except WrongSetting as error:
+        if kubeconfig is not None:
+            raise
+        raise CannotStart(
+            f"No way into a cluster was found: {error.allowed}",
+            "run it in a pod, or name a file with credentials by --kubeconfig.",
+        ) from None

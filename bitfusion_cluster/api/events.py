@@ -1,4 +1,4 @@
-"""Events (core/v1) as this project's controllers create them: one for each thing said, however often."""
+"""Events (core/v1) as our controllers create them, one for each thing said; and when one was seen last."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
+
+from bitfusion_client.kubernetes.raw_objects import mapping, text
 
 NORMAL, WARNING = "Normal", "Warning"
 LONGEST_MESSAGE = 1024  # more is refused by the API server
@@ -73,3 +75,10 @@ def event_count(renewed: Mapping[str, Any]) -> dict[str, int]:
     """
     count = renewed.get("count")
     return {"count": count + 1 if isinstance(count, int) and count > 0 else 2}
+
+
+def event_time(event: Mapping[str, Any]) -> str:
+    """In RFC 3339 and UTC, so that texts compare as times do; empty if unknown. Of any shape."""
+    # which of the fields is set depends on who wrote it
+    last = text(mapping(event.get("series")).get("lastObservedTime")) or text(event.get("lastTimestamp"))
+    return last or text(event.get("eventTime"))

@@ -1,5 +1,9 @@
 """X.509 of the built-in certificate authority: makes a CA, issues leaves, knows when to renew. No I/O.
 
+What it has in common with `bitfusion_pool.access.certificates` stands there a second time: both need
+cryptography, which only programs with certificates of their own install. The room that both may import has to
+stay without it, and a room for 37 lines would be one more for a reader.
+
 A `Pair` is what a Secret of type ``kubernetes.io/tls`` holds: a certificate (a leaf is followed by nothing,
 its CA stands in ``caBundle``) and its private key, both PEM. Keys are ECDSA P-256: made in a millisecond,
 accepted by every TLS 1.2 client. Times are aware datetimes, passed in, so that renewal can be tested.
@@ -17,7 +21,6 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
@@ -173,7 +176,14 @@ def _matches(pattern: str, name: str) -> bool:
 def _subject(name: str) -> x509.Name:
     # As Go writes it, and so cert-manager: apiservers look for an issuer by the bytes of its name.
     name = name[:LONGEST_COMMON_NAME]
-    kind = _ASN1Type.PrintableString if PRINTABLE.fullmatch(name) else _ASN1Type.UTF8String
+    kind = None  # the library's choice, a UTF8String
+    if PRINTABLE.fullmatch(name):
+        try:
+            from cryptography.x509.name import _ASN1Type
+
+            kind = _ASN1Type.PrintableString
+        except (ImportError, AttributeError):
+            pass  # private, so it may go: cert-manager's authority of this name is another one then
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name, kind)])
 
 

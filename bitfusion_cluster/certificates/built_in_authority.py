@@ -21,16 +21,21 @@ one Secret, get and patch this one MutatingWebhookConfiguration.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from bitfusion_client.errors import BitfusionError
+from bitfusion_client.kubernetes.raw_objects import annotations_of, mapping, metadata_of
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.api.errors import ApiFailure, NotFound
+from bitfusion_cluster.api.json_patch import pointer
 from bitfusion_cluster.api.paths import webhook_configuration_path
 from bitfusion_cluster.certificates.authority import (
     UnusableCertificate,
@@ -42,7 +47,6 @@ from bitfusion_cluster.certificates.authority_secret import (
     Authorities,
     renewed,
 )
-from bitfusion_cluster.certificates.ca_bundle import bundle_patch, injected_by, trusts
 from bitfusion_cluster.certificates.secret_store import SecretStore
 from bitfusion_cluster.certificates.serving import ServingCertificate
 
@@ -248,3 +252,59 @@ class BuiltInAuthority:
 
     def _where(self) -> dict[str, str]:
         return {"secret": f"{self._namespace}/{self._secret}"}
+
+
+# An object with one of these is cert-manager's to fill: its cainjector writes caBundle whenever it differs.
+# https://cert-manager.io/docs/concepts/ca-injector/
+INJECTED = (
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+)
+
+
+def injected_by(configuration: Mapping[str, Any]) -> str:
+    """The annotation by which cert-manager owns every ``caBundle`` here; empty if it does not."""
+    annotations = annotations_of(configuration)
+    return next((name for name in INJECTED if name in annotations), "")
+
+
+def bundle_patch(configuration: Mapping[str, Any], bundle: bytes) -> list[dict[str, Any]]:
+    """The JSON patch that makes every webhook of this configuration trust `bundle`; empty if all do.
+
+    Webhooks are a list: each write is preceded by a ``test`` of the name at its place, so that a
+    configuration that was replaced meanwhile is refused as a whole and looked at again; a ``test`` of the
+    resourceVersion, so that one which became cert-manager's in between is, too.
+    """
+    wanted = base64.b64encode(bundle).decode()
+    operations: list[dict[str, Any]] = []
+    for index, webhook in enumerate(_webhooks(configuration)):
+        name, client = webhook.get("name"), webhook.get("clientConfig")
+        if not isinstance(client, dict) or client.get("caBundle") == wanted:
+            continue
+        place = ("webhooks", str(index))
+        operations += [
+            {"op": "test", "path": pointer(*place, "name"), "value": name},
+            {"op": "add", "path": pointer(*place, "clientConfig", "caBundle"), "value": wanted},
+        ]
+    version = metadata_of(configuration).get("resourceVersion")
+    if operations and version:
+        operations.insert(0, {"op": "test", "path": pointer("metadata", "resourceVersion"), "value": version})
+    return operations
+
+
+def trusts(configuration: Mapping[str, Any], certificate: bytes) -> bool:
+    """Whether every webhook of this configuration trusts this CA, alone or among others."""
+    webhooks = _webhooks(configuration)
+    return bool(webhooks) and all(certificate.strip() in _trusted(webhook) for webhook in webhooks)
+
+
+def _webhooks(configuration: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return configuration.get("webhooks") or ()
+
+
+def _trusted(webhook: Mapping[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(mapping(webhook.get("clientConfig")).get("caBundle") or "")
+    except (binascii.Error, ValueError, TypeError):
+        return b""

@@ -15,7 +15,7 @@ from bitfusion_cluster.certificates.serving import (
     ClientAuthorityFile,
     ServingCertificate,
 )
-from bitfusion_cluster.program.cannot_start import CannotStart
+from bitfusion_cluster.program.program import CannotStart
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings
 
 

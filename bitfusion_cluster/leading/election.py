@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -61,6 +63,11 @@ class Candidate:
     lease: str
     identity: str
     times: LeaseTimes = LeaseTimes()
+
+
+def replica_identity() -> str:
+    """The name under which this replica stands for election."""
+    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ program one for ``/metrics``. Objects are never labels: their number is not boun
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,6 +30,17 @@ LOOKUP_TIMEOUT, LOOKUP_NO_ANSWER = "timeout", "no_answer"
 LOOKUP_FORBIDDEN, LOOKUP_REFUSED = "forbidden", "refused"
 
 
+def kinds_on(
+    registry: CollectorRegistry,
+) -> tuple[partial[Counter], partial[Gauge], partial[Histogram]]:
+    """What makes counters, gauges and histograms that this registry shows."""
+    return (
+        partial(Counter, registry=registry),
+        partial(Gauge, registry=registry),
+        partial(Histogram, registry=registry),
+    )
+
+
 def new_registry(info: str) -> CollectorRegistry:
     """The metrics of a process, with those of the interpreter; `info` names the one with its version."""
     registry = CollectorRegistry()
@@ -43,89 +55,71 @@ class AdmissionMetrics:
     """Reviews answered, what could not be read as one, and look-ups of Notebooks."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.reviews = Counter(
+        counter, gauge, histogram = kinds_on(registry)
+        self.reviews = counter(
             "bitfusion_admission_reviews",
             "Reviews answered, by what was answered; failed: a bug, the object was let through unchanged.",
             ("webhook", "outcome"),
-            registry=registry,
         )
-        self.seconds = Histogram(
+        self.seconds = histogram(
             "bitfusion_admission_duration_seconds",
             "From the whole review read to its answer written, look-up included.",
             ("webhook",),
             buckets=REVIEW_BUCKETS,
-            registry=registry,
         )
-        self.bad_requests = Counter(
+        self.bad_requests = counter(
             "bitfusion_admission_bad_requests",
             "Requests that were no review, by the status they got.",
             ("status",),
-            registry=registry,
         )
-        self.lookups = Counter(
+        self.lookups = counter(
             "bitfusion_admission_lookups",
             "Notebooks looked up: cached (no pod starts, so the watch cache does), live (the apiserver "
             "answered), gone (it answered that there is no such Notebook), failed (it could not say).",
             ("result",),
-            registry=registry,
         )
-        self.lookup_failures = Counter(
+        self.lookup_failures = counter(
             "bitfusion_admission_lookup_failures",
             "Live look-ups that failed, by reason (timeout, no_answer, forbidden, refused) and by what "
             "decided instead: cache, or nothing where that did not know the Notebook (of a pod: what it says "
             "itself).",
             ("reason", "decided_by"),
-            registry=registry,
         )
-        self.lookup_seconds = Histogram(
+        self.lookup_seconds = histogram(
             "bitfusion_admission_live_lookup_duration_seconds",
             "Duration of the live look-ups.",
             buckets=LOOKUP_BUCKETS,
-            registry=registry,
         )
-        self.in_flight = Gauge(
-            "bitfusion_admission_in_flight", "Reviews being answered now.", registry=registry
-        )
+        self.in_flight = gauge("bitfusion_admission_in_flight", "Reviews being answered now.")
 
 
 class WatchMetrics:
     """The list and watch loops, by resource (``notebooks``, ``statefulsets``, …)."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.lists = Counter(
-            "bitfusion_watch_lists", "Full listings finished.", ("resource",), registry=registry
-        )
-        self.queries = Counter(
+        counter, gauge, _ = kinds_on(registry)
+        self.lists = counter("bitfusion_watch_lists", "Full listings finished.", ("resource",))
+        self.queries = counter(
             "bitfusion_watch_queries",
             "Requests to the apiserver: pages of listings and watches opened.",
             ("resource", "kind"),
-            registry=registry,
         )
-        self.events = Counter(
-            "bitfusion_watch_events",
-            "Events received, bookmarks included.",
-            ("resource", "type"),
-            registry=registry,
+        self.events = counter(
+            "bitfusion_watch_events", "Events received, bookmarks included.", ("resource", "type")
         )
-        self.restarts = Counter(
+        self.restarts = counter(
             "bitfusion_watch_restarts",
             "Watches that ended: timeout (as asked), closed, gone (410), broken, garbled, refused, failed.",
             ("resource", "reason"),
-            registry=registry,
         )
-        self.synced = Gauge(
-            "bitfusion_watch_synced", "1 once everything has been read.", ("resource",), registry=registry
-        )
-        self.objects = Gauge(
-            "bitfusion_watch_objects", "Objects in the cache.", ("resource",), registry=registry
-        )
+        self.synced = gauge("bitfusion_watch_synced", "1 once everything has been read.", ("resource",))
+        self.objects = gauge("bitfusion_watch_objects", "Objects in the cache.", ("resource",))
         self._ages: dict[str, Callable[[], float]] = {}
-        self.age = Gauge(
+        self.age = gauge(
             "bitfusion_watch_cache_age_seconds",
             "Seconds since the apiserver last confirmed the cache: by a whole list, an event, a bookmark, or "
             "the end of a watch in which nothing happened. Usually below 90.",
             ("resource",),
-            registry=registry,
         )
 
     def show_age(self, resource: str, seconds: Callable[[], float]) -> None:

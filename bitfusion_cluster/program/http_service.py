@@ -26,6 +26,8 @@ from tornado.httputil import (
 )
 from tornado.iostream import StreamClosedError
 
+from bitfusion_cluster.program.program import port_not_opened
+
 MIB = 1 << 20
 LARGEST_BODY = 7 * MIB  # an UPDATE's review carries the object twice; the apiserver takes 3 MiB of one
 LARGEST_IN_FLIGHT = 16 * MIB  # all bodies that are being received and answered; the apiserver's are far below
@@ -109,6 +111,13 @@ class HttpService(HTTPServerConnectionDelegate):
         self._server.add_socket(listening)
         bound: int = listening.getsockname()[1]
         return bound
+
+    async def open(self, address: str, port: int, option: str) -> int:
+        """`start` for a command's listener, whose port is chosen by `option`. Raises CannotStart."""
+        try:
+            return await self.start(address, port)
+        except OSError as error:
+            raise port_not_opened(error, address, port, option) from None
 
     def drain(self) -> None:
         """From now on each answer asks its client to use another connection. Everything is still served."""

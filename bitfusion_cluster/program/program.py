@@ -6,40 +6,78 @@ Exit status: 0 ended by a signal, 1 it could not start or run, 2 a wrong setting
 from __future__ import annotations
 
 import argparse
+import errno
+import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Generic, NoReturn, TypeVar
 
 from bitfusion_client.errors import BitfusionError, UsageError, WrongInput
+from bitfusion_client.settings_table import SettingsTable
+from bitfusion_client.structured_logs import configure_logging
 from bitfusion_client.version import VERSION
-from bitfusion_cluster.program.settings_table import SettingsTable
+from bitfusion_cluster.program.common_settings import ProgramSettings
 
 OWN = ("bitfusion_", "notebook_controller_patch")
 S = TypeVar("S")
 
+log = logging.getLogger(__name__)
+
+
+class CannotStart(BitfusionError):
+    """Something this process needs is not there; `headline` says what, `next_step` what to do."""
+
+    def __init__(self, headline: str, next_step: str) -> None:
+        super().__init__(next_step=next_step)
+        self.args = (headline, next_step)
+        self.headline = headline
+
+
+def port_not_opened(error: OSError, address: str, port: int, option: str) -> CannotStart:
+    """What to raise for the error of a listener; `option` chooses another port."""
+    in_use = error.errno == errno.EADDRINUSE
+    reason = os.strerror(error.errno) if error.errno else str(error)  # asyncio's words repeat the address
+    what = "is in use" if in_use else f"cannot be opened: {reason}"
+    return CannotStart(
+        f"Port {port} of {address} {what}.", f"end what uses it, or choose another port by {option}."
+    )
+
+
+def begin(settings: ProgramSettings) -> None:
+    """Set up the log, and say which variables are no settings. The first call of a process."""
+    configure_logging(settings.log_format, settings.log_level)
+    for name in settings.ignored:
+        log.warning("this variable is no setting and is ignored", extra={"variable": name})
+
 
 @dataclass(frozen=True, slots=True)
 class Program(Generic[S]):
-    """One command.
+    """One command, beside the table of its settings; its `main` is the entry point.
 
     Attributes:
         name: As it is typed.
-        description: What it does; `epilog` follows the options in the help.
+        description: What it does.
+        example: The setting that shows in the help how one is given in the environment.
+        epilog: Follows that.
+        table: Its settings.
         read: Makes the settings of options (by their names) and environment. Raises WrongSetting.
-        run: Runs until a signal. Raises BitfusionError. Imported by the caller only when it is called: the
-            client of the cluster and the server take a third of a second, which --help should not wait for.
-        extra: Of the distribution, with the packages that `run` imports.
+        process: The module whose ``run(settings)`` runs until a signal, and raises BitfusionError. Imported
+            when it is called: the client of the cluster and the server take a third of a second, which
+            --help should not wait for.
+        extra: Of the distribution, with the packages that `process` imports.
     """
 
     name: str
     description: str
+    example: str
     epilog: str
     table: SettingsTable
     read: Callable[[Mapping[str, str | None], Mapping[str, str]], S]
-    run: Callable[[S], None]
+    process: str
     extra: str = "controller"
 
     def main(self, args: Sequence[str] | None = None) -> int:
@@ -50,7 +88,7 @@ class Program(Generic[S]):
                 signal.signal(number, _leave)
         try:
             settings = self.settings_of(sys.argv[1:] if args is None else args, os.environ)
-            self.run(settings)
+            import_module(self.process).run(settings)
         except WrongInput as error:
             return self._told(error, 2)
         except BitfusionError as error:
@@ -70,19 +108,24 @@ class Program(Generic[S]):
         return self.read(vars(options), environ)
 
     def _parser(self) -> argparse.ArgumentParser:
+        shown = next(setting for setting in self.table.rows if setting.name == self.example)
         parser = _Parser(
             self.name,
             usage="%(prog)s [--option value …]",
             description=self.description,
-            epilog=self.epilog,
+            epilog=(
+                f"Each option can be given in the environment: {shown.option} is "
+                f"{self.table.variable(shown)}.\nOptions win.\n{self.epilog}"
+            ),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        shown = f"{self.name} {VERSION}"
-        parser.add_argument("--version", action="version", version=shown, help="show the version and end")
-        groups = {name: parser.add_argument_group(name) for name in self.table.groups}
-        for setting in self.table.rows:
-            groups[setting.group].add_argument(setting.option, metavar=setting.metavar, help=setting.help)
+        version = f"{self.name} {VERSION}"
+        parser.add_argument("--version", action="version", version=version, help="show the version and end")
+        for name, rows in self.table.groups.items():
+            group = parser.add_argument_group(name)
+            for setting in rows:
+                group.add_argument(setting.option, metavar=setting.metavar, help=setting.help)
         return parser
 
     def _told(self, error: BitfusionError, status: int) -> int:

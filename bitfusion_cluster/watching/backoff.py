@@ -1,9 +1,14 @@
-"""Exponential backoff with jitter: how long to wait before a failed request is tried again."""
+"""Exponential backoff: how long to wait before what has failed is tried again, with jitter where many do."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+
+
+def doubled_delay(failures: int, first: float, longest: float) -> float:
+    """Seconds to wait after one failure more than `failures` in a row: `first`, twice that … `longest`."""
+    return min(longest, first * 2.0 ** min(failures, 30))
 
 
 class Backoff:
@@ -28,7 +33,7 @@ class Backoff:
 
         `retry_after`, what the server asked for, is a lower bound: up to `first` seconds are added at random.
         """
-        whole = min(self._longest, self._first * 2.0 ** min(self.failures, 30))
+        whole = doubled_delay(self.failures, self._first, self._longest)
         self.failures += 1
         delay = whole * (1 - self._chance() / 2)
         if retry_after is not None:

@@ -14,13 +14,16 @@ One thread each. What can go wrong and what then happens:
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import threading
 import time
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from bitfusion_client.kubernetes.raw_objects import metadata_of, text
+from bitfusion_client.kubernetes.raw_objects import metadata_of, text, whole_number
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.api.errors import (
     ApiError,
@@ -28,22 +31,59 @@ from bitfusion_cluster.api.errors import (
     NoAnswer,
     TooManyRequests,
     Unauthorized,
+    error_of_status,
 )
 from bitfusion_cluster.api.stream import Stream
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.watching.backoff import Backoff
-from bitfusion_cluster.watching.cache import Cache, Record
-from bitfusion_cluster.watching.cache_age import CacheAge
+from bitfusion_cluster.watching.cache import Cache, CacheAge, Record
 from bitfusion_cluster.watching.paged_list import PagedList
-from bitfusion_cluster.watching.watch_event import (
-    BOOKMARK,
-    DELETED,
-    ERROR,
-    GarbledEvent,
-    WatchEvent,
-    parse_event,
-)
 from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
+
+DELETED, BOOKMARK, ERROR = "DELETED", "BOOKMARK", "ERROR"
+KINDS = ("ADDED", "MODIFIED", DELETED, BOOKMARK, ERROR)
+
+
+class GarbledEvent(ValueError):
+    """A line that is no event: not JSON, or without a type or an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event; `data` is the object it is about, or the Status object of an error."""
+
+    kind: str
+    data: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The kind as a label of a metric: what else a server might send there is ``other``."""
+        return self.kind if self.kind in KINDS else "other"
+
+    @property
+    def version(self) -> str:
+        """The resourceVersion, from which a later watch goes on; empty if there is none."""
+        return text(metadata_of(self.data).get("resourceVersion"))
+
+    def error(self) -> ApiError:
+        """What an event of the kind ERROR says; Gone when the place in the stream is lost."""
+        error = error_of_status(whole_number(self.data.get("code"), 500), self.data)
+        if error.reason == "Expired" and not isinstance(error, Gone):
+            return Gone(410, error.reason, error.message)
+        return error
+
+
+def parse_event(line: bytes) -> WatchEvent:
+    """The event in one line of the stream. Raises GarbledEvent."""
+    try:
+        event = json.loads(line)
+        kind, data = event["type"], event["object"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise GarbledEvent(f"{type(error).__name__}: {error}") from error
+    if not isinstance(kind, str) or not isinstance(data, dict):
+        raise GarbledEvent("an event has a type and an object")
+    return WatchEvent(kind, data)
+
 
 R = TypeVar("R", bound=Record)
 

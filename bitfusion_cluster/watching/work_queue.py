@@ -9,7 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-Key = tuple[str, str]
+from bitfusion_cluster.watching.backoff import doubled_delay
+from bitfusion_cluster.watching.cache import Key
 
 
 class WorkQueue:
@@ -58,7 +59,7 @@ class WorkQueue:
         with self._change:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
-            delay = min(self._longest, self._first * 2.0 ** min(failures, 30)) * (1 - self._chance() / 2)
+            delay = doubled_delay(failures, self._first, self._longest) * (1 - self._chance() / 2)
             delay = max(delay, at_least)
             self.add(key, delay)
             return delay
@@ -95,6 +96,14 @@ class WorkQueue:
             if key in self._again:
                 self._again.discard(key)
                 self._make_ready(key)
+
+    def work_off(self, handle: Callable[[Key], None]) -> None:
+        """Hand every key to `handle`, one after another, until the queue is closed. For a worker thread."""
+        while (key := self.get()) is not None:
+            try:
+                handle(key)
+            finally:
+                self.done(key)
 
     def close(self) -> None:
         """Hand out nothing more; workers that wait return."""

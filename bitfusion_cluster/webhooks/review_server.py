@@ -94,6 +94,10 @@ class ReviewServer:
         """Listen; returns the port (a free one for 0). Raises OSError."""
         return await self._service.start(address, port)
 
+    async def open(self, address: str, port: int, option: str) -> int:
+        """`start` for a command, see `HttpService.open`. Raises CannotStart."""
+        return await self._service.open(address, port, option)
+
     def drain(self) -> None:
         """Go on serving, but ask every client to open its next connection elsewhere."""
         self._service.drain()

@@ -11,21 +11,16 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import threading
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry
 
-from bitfusion_client.errors import WrongSetting
-from bitfusion_client.structured_logs import configure_logging
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.monitoring.endpoints import Conditions, MonitoringServer
-from bitfusion_cluster.program.cannot_start import CannotStart, port_not_opened
 from bitfusion_cluster.webhooks.review_server import ReviewServer
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings
 
@@ -34,31 +29,6 @@ GRACE_S = 5.0  # for the reviews under way when the listener closes
 LONGEST_END_S = 19.0  # of all, from the signal on: the last resort
 
 log = logging.getLogger(__name__)
-
-
-def begin(settings: ServingSettings) -> None:
-    """Set up the log, and say which variables are no settings. The first call of a process."""
-    configure_logging(settings.log_format, settings.log_level)
-    for name in settings.ignored:
-        log.warning("this variable is no setting and is ignored", extra={"variable": name})
-
-
-def connect(kubeconfig: str | None) -> KubernetesApi:
-    """The API client of a process. Raises WrongSetting; CannotStart where no cluster is found."""
-    try:
-        return KubernetesApi.load(kubeconfig)
-    except WrongSetting as error:
-        if kubeconfig is not None:
-            raise
-        raise CannotStart(
-            f"No way into a cluster was found: {error.allowed}",
-            "run it in a pod, or name a file with credentials by --kubeconfig.",
-        ) from None
-
-
-def replica_identity() -> str:
-    """The name under which this replica stands for election."""
-    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +77,8 @@ class ServingProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         monitoring = MonitoringServer(work.ready, work.registry)
-        monitoring_port = await _listen(
-            monitoring.start, settings.bind, settings.monitoring_port, "--monitoring-port"
-        )
-        port = await _listen(work.admission.start, settings.bind, settings.port, "--port")
+        monitoring_port = await monitoring.open(settings.bind, settings.monitoring_port, "--monitoring-port")
+        port = await work.admission.open(settings.bind, settings.port, "--port")
         work.start()
         files = asyncio.ensure_future(_look_at_files(work.refresh))
         where = {"server": self._api.server, "port": port, "monitoring_port": monitoring_port}
@@ -151,13 +119,6 @@ async def _look_at_files(refresh: Sequence[Callable[[], object]]) -> None:
         await asyncio.sleep(LOOK_AT_FILES_S)
         for look in refresh:
             await asyncio.to_thread(look)
-
-
-async def _listen(start: Callable[[str, int], Awaitable[int]], address: str, port: int, option: str) -> int:
-    try:
-        return await start(address, port)
-    except OSError as error:
-        raise port_not_opened(error, address, port, option) from None
 
 
 def _give_up() -> None:

@@ -13,8 +13,16 @@ from bitfusion_client.pod.pod_contract import IDENTITY_SECRET
 from bitfusion_client.request.decimals import plain_number
 from bitfusion_cluster.api.events import NORMAL, WARNING, event_object
 from bitfusion_device_plugin.identity.limits import KINDS, Limits, limits_text
-from bitfusion_device_plugin.identity.names import DEFAULT_NAME, role_command
-from bitfusion_device_plugin.identity.records import NamespaceRecord
+from bitfusion_device_plugin.identity.records import DEFAULT_NAME, NamespaceRecord
+
+ROLE_FOLDERS = {"kubeflow": "manifests/namespace/kubeflow"}  # by the controller's own namespace
+OTHER_ROLE_FOLDER = "manifests/namespace/standalone"
+
+
+def role_command(namespace: str, own_namespace: str) -> str:
+    """What an administrator types to let the controller keep one namespace's Secret."""
+    folder = ROLE_FOLDERS.get(own_namespace, OTHER_ROLE_FOLDER)
+    return f"kubectl apply --namespace {namespace} -k {folder}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from bitfusion_cluster.api.errors import (
     NotFound,
 )
 from bitfusion_cluster.api.paths import events_path
-from bitfusion_cluster.watching.cache import Cache
-from bitfusion_cluster.watching.work_queue import Key, WorkQueue
+from bitfusion_cluster.leading.term import NotLeading
+from bitfusion_cluster.watching.cache import Cache, Key
+from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity import events, metrics
 from bitfusion_device_plugin.identity.decisions import Decision, Step, decide
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits, limits_text, namespace_limits
@@ -79,10 +80,6 @@ class _Known:
     """When a token was replaced because its limits or the pool's files had changed; the last few."""
 
 
-class NotLeading(Exception):
-    """Another replica leads by now, or nobody."""
-
-
 class Keeper:
     """Works off the queue during one term of leadership.
 
@@ -109,14 +106,7 @@ class Keeper:
 
     def work(self) -> None:
         """Until the queue is closed. The target of a thread."""
-        while True:
-            key = self._queue.get()
-            if key is None:
-                return
-            try:
-                self.work_on(key)
-            finally:
-                self._queue.done(key)
+        self._queue.work_off(self.work_on)
 
     def look_at_everything(self) -> None:
         """Look at every namespace, and at names for which the pool has tokens. Raises NoIdentity."""

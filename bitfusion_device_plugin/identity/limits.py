@@ -15,8 +15,8 @@ from bitfusion_client.kubernetes.names import QUOTA_UNITS
 from bitfusion_client.one_line import shown_value
 from bitfusion_client.request.decimals import plain_number
 from bitfusion_client.request.shares import parse_share
-from bitfusion_device_plugin.identity.names import LIMIT_PREFIX
 
+LIMIT_PREFIX = "bitfusion.io/limit-"  # of a namespace's annotations
 LARGEST_COUNT = 100_000  # as the pool has it
 LARGEST_UNITS = 10_000_000
 KINDS = ("gpus", "share", "leases", "waiting", "units")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
+
+from bitfusion_cluster.monitoring.metrics import kinds_on
 
 READY, NO_ROLE, FOREIGN, NO_TOKEN, FAILED = "ready", "no_role", "foreign_secret", "no_token", "failed"
 STATES = (READY, NO_ROLE, FOREIGN, NO_TOKEN, FAILED)
@@ -15,32 +17,27 @@ class IdentityMetrics:
     """What the leader has done, and how its namespaces are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.steps = Counter(
+        counter, gauge, _ = kinds_on(registry)
+        self.steps = counter(
             "bitfusion_identity_steps",
             "What was done for namespaces, by step (create, update, remove, revoke) and result.",
             ("step", "result"),
-            registry=registry,
         )
-        self._namespaces = Gauge(
+        self._namespaces = gauge(
             "bitfusion_identity_namespaces",
             "Namespaces that are opted in, by state: ready, no_role (our Role is missing there), "
             "foreign_secret, no_token (the pool issues none), failed (the API server refuses).",
             ("state",),
-            registry=registry,
         )
-        self.leader = Gauge(
-            "bitfusion_identity_leader", "1 on the replica that holds the Lease.", registry=registry
-        )
-        self.source = Gauge(
+        self.leader = gauge("bitfusion_identity_leader", "1 on the replica that holds the Lease.")
+        self.source = gauge(
             "bitfusion_identity_source_readable",
             "1 while the issuer's files, or those that are handed out, can be read.",
-            registry=registry,
         )
-        self.next_end = Gauge(
+        self.next_end = gauge(
             "bitfusion_identity_next_renewal_timestamp_seconds",
             "When the next token is due for renewal, as Unix time; in the past: it could not be renewed. "
             "0: none.",
-            registry=registry,
         )
         self.show({}, 0.0)
 

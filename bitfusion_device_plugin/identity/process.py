@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bitfusion_client.structured_logs import configure_logging
-from bitfusion_cluster.leading.election import Candidate
-from bitfusion_cluster.leading.leading_process import LeadingProcess, Terms
+from bitfusion_cluster.api.client import connect
+from bitfusion_cluster.leading.election import Candidate, replica_identity
+from bitfusion_cluster.leading.leading_process import LeadingProcess
+from bitfusion_cluster.leading.term import Terms
 from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
+from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.watching.watched_resource import WatchLimits
-from bitfusion_cluster.webhooks.serving_process import connect, replica_identity
 from bitfusion_device_plugin.identity.keeper import KeeperContext
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.settings import Settings
 from bitfusion_device_plugin.identity.sources import FilesSource, IdentitySource, IssuerSource, NoIdentity
-from bitfusion_device_plugin.identity.term import Term
+from bitfusion_device_plugin.identity.term import IdentityTerm
 
 LOOK_AT_FILES_S = 2.0
 
@@ -24,9 +25,7 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Called by the command; raises CannotStart and WrongSetting."""
-    configure_logging(settings.log_format, settings.log_level)
-    for name in settings.ignored:
-        log.warning("this variable is no setting and is ignored", extra={"variable": name})
+    begin(settings)
     asyncio.run(IdentityProcess(settings).run())
 
 
@@ -86,8 +85,8 @@ class IdentityProcess:
             if term is not None:
                 term.look_at_everything()
 
-    def _new_term(self) -> Term:
-        return Term(self._context, self._watch_metrics, WatchLimits())
+    def _new_term(self) -> IdentityTerm:
+        return IdentityTerm(self._context, self._watch_metrics, WatchLimits())
 
 
 def _source(settings: Settings) -> IdentitySource:

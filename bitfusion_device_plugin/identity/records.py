@@ -19,20 +19,23 @@ from bitfusion_client.kubernetes.raw_objects import (
     text,
 )
 from bitfusion_client.pod.pod_contract import CA_KEY, IDENTITY_SECRET, SERVERS_KEY, TOKEN_KEY
-from bitfusion_device_plugin.identity.names import (
-    ANNOTATION_DATA,
-    ANNOTATION_EXPIRES,
-    ANNOTATION_RENEW,
-    ANNOTATION_TOKEN,
-    ANNOTATION_WANTED,
-    DEFAULT_NAME,
-    LABEL_IDENTITY,
-    LABEL_MANAGED_BY,
-    LABEL_PART_OF,
-    LIMIT_PREFIX,
-    OPTED_IN,
-    PART_OF,
-)
+from bitfusion_device_plugin.identity.limits import LIMIT_PREFIX
+
+DEFAULT_NAME = "bitfusion-identity"
+
+# Of a namespace.
+LABEL_IDENTITY = "bitfusion.io/identity"
+OPTED_IN = "true"
+
+# Of a Secret that is ours.
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_PART_OF = "app.kubernetes.io/part-of"
+PART_OF = "kubeflow-bitfusion"
+ANNOTATION_TOKEN = "bitfusion.io/identity-token"  # its id, which is no secret
+ANNOTATION_WANTED = "bitfusion.io/identity-wanted"  # what it was made of: the pool's files and the limits
+ANNOTATION_DATA = "bitfusion.io/identity-data"  # the hash of what was written
+ANNOTATION_RENEW = "bitfusion.io/identity-renew"
+ANNOTATION_EXPIRES = "bitfusion.io/identity-expires"
 
 KEYS = (SERVERS_KEY, TOKEN_KEY, CA_KEY)
 _LONGEST_VALUE = 64

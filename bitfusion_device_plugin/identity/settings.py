@@ -1,43 +1,34 @@
-"""The settings of `bitfusion-identity`: one table for options, environment and help."""
+"""The command `bitfusion-identity` and its settings: one table for options, environment and help."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_cluster.program.common_settings import MONITORING, kubeconfig_row, monitoring_rows
-from bitfusion_cluster.program.settings_table import (
-    NAMESPACE_FILE,
-    Setting,
-    SettingsTable,
-    own_namespace,
-    parse_label,
-    parse_text,
+from bitfusion_client.settings_table import GivenSettings, Setting, SettingsTable, parse_text
+from bitfusion_cluster.program.common_settings import (
+    MONITORING,
+    ClusterSettings,
+    SettingsReader,
+    kubeconfig_row,
+    monitoring_rows,
+    name_row,
+    namespace_row,
 )
+from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
-from bitfusion_device_plugin.identity.names import DEFAULT_NAME
-
-CLUSTER, POOL, LIMITS = "the cluster", "the pool", "limits of a namespace"
+from bitfusion_device_plugin.identity.records import DEFAULT_NAME
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(ClusterSettings):
     """What one process runs with; made by `read_settings`, read by `process.py`."""
 
-    namespace: str
     limits: LimitRules
-    kubeconfig: str | None = None
     name: str = DEFAULT_NAME
     issuer_files: str | None = None
     source_files: str | None = None
     command: str = "bitfusion-pool"
-    bind: str = "::"
-    monitoring_port: int = 8080
-    log_format: str = "json"
-    log_level: str = "info"
-    ignored: tuple[str, ...] = ()
 
 
 def _limit_rows() -> tuple[Setting, ...]:
@@ -54,7 +45,6 @@ def _limit_rows() -> tuple[Setting, ...]:
         annotation = f"annotation bitfusion.io/limit-{kind}"
         rows.append(
             Setting(
-                LIMITS,
                 f"default_{kind}",
                 metavar,
                 f"{text}, for a namespace without the {annotation}. Default: --most-{kind}",
@@ -63,7 +53,6 @@ def _limit_rows() -> tuple[Setting, ...]:
         )
         rows.append(
             Setting(
-                LIMITS,
                 f"most_{kind}",
                 metavar,
                 f"the most that the {annotation} may name. Default: what the issuer may give",
@@ -75,72 +64,49 @@ def _limit_rows() -> tuple[Setting, ...]:
 
 TABLE = SettingsTable(
     "BITFUSION_IDENTITY_",
-    (CLUSTER, POOL, LIMITS, MONITORING),
-    (
-        kubeconfig_row(CLUSTER),
-        Setting(
-            CLUSTER,
-            "namespace",
-            "NAMESPACE",
-            "where the controller's own Lease is. Default: the pod's namespace",
-            parse_label,
+    {
+        "the cluster": (
+            kubeconfig_row(),
+            namespace_row("controller's own Lease is"),
+            name_row("the Lease, and of who manages the Secrets", DEFAULT_NAME),
         ),
-        Setting(
-            CLUSTER,
-            "name",
-            "NAME",
-            f"name of the Lease, and of who manages the Secrets. Default: {DEFAULT_NAME}",
-            parse_label,
+        "the pool": (
+            Setting(
+                "issuer_files",
+                "FOLDER",
+                "servers.conf, client.yaml and ca.crt of an issuer at the pool's service: each namespace "
+                "gets a token of its own. Read again when they change",
+                parse_text,
+            ),
+            Setting(
+                "source_files",
+                "FOLDER",
+                "in place of --issuer-files: the three files that every namespace gets as they are, such as "
+                "those of VMware's product. The pool cannot tell namespaces apart then",
+                parse_text,
+            ),
+            Setting(
+                "command",
+                "FILE",
+                "the bitfusion-pool that asks the issuer. Default: the one on PATH",
+                parse_text,
+            ),
         ),
-        Setting(
-            POOL,
-            "issuer_files",
-            "FOLDER",
-            "servers.conf, client.yaml and ca.crt of an issuer at the pool's service: each namespace gets a "
-            "token of its own. Read again when they change",
-            parse_text,
-        ),
-        Setting(
-            POOL,
-            "source_files",
-            "FOLDER",
-            "in place of --issuer-files: the three files that every namespace gets as they are, such as "
-            "those of VMware's product. The pool cannot tell namespaces apart then",
-            parse_text,
-        ),
-        Setting(
-            POOL,
-            "command",
-            "FILE",
-            "the bitfusion-pool that asks the issuer. Default: the one on PATH",
-            parse_text,
-        ),
-        *_limit_rows(),
-        *monitoring_rows(),
-    ),
+        "limits of a namespace": _limit_rows(),
+        MONITORING: monitoring_rows(),
+    },
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
-
-    Raises WrongSetting, whose text is one line.
-    """
-    given = TABLE.read(options, environ)
-    values = dict(given.values)
+def _finish(given: GivenSettings) -> None:
+    values = given.values
     if bool(values.get("issuer_files")) == bool(values.get("source_files")):
         raise WrongSetting(
             "--issuer-files",
             str(values.get("issuer_files", "")),
             "must be given, or --source-files in its place: where tokens come from",
         )
-    values.setdefault("namespace", "")
-    if not values["namespace"]:
-        values["namespace"] = own_namespace(namespace_file, "the controller's")
-    limits = _taken_rules(values)
-    return Settings(**values, limits=limits, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+    values["limits"] = _taken_rules(values)
 
 
 def _taken_rules(values: dict[str, object]) -> LimitRules:
@@ -157,3 +123,19 @@ def _taken_rules(values: dict[str, object]) -> LimitRules:
         if value > bounds.get(kind, value):
             raise WrongSetting(f"--default-{kind}", f"{value:g}", f"must be at most --most-{kind}")
     return LimitRules(tuple(default), tuple(most))
+
+
+read_settings = SettingsReader(TABLE, Settings, "the controller's Service", _finish)
+PROGRAM = Program(
+    "bitfusion-identity",
+    """\
+Gives every namespace with the label bitfusion.io/identity=true a token of the Bitfusion pool, in its Secret
+bitfusion-client, and renews it in time. It can read and write that Secret only where an administrator has
+applied the Role for it.""",
+    "issuer_files",
+    "One replica works, elected by a Lease. While the pool is away Secrets stay as they are.",
+    TABLE,
+    read_settings,
+    "bitfusion_device_plugin.identity.process",
+)
+main = PROGRAM.main

@@ -10,21 +10,23 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from bitfusion_client.kubernetes.client_images import ImageRule
+from bitfusion_cluster.api.client import connect
 from bitfusion_cluster.certificates.webhook_certificate import WebhookCertificate
-from bitfusion_cluster.leading.election import Candidate, Election, LeaderCallbacks, LeaseTimes
+from bitfusion_cluster.leading.election import (
+    Candidate,
+    Election,
+    LeaderCallbacks,
+    LeaseTimes,
+    replica_identity,
+)
 from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, new_registry
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
 from bitfusion_cluster.notebooks.owners import Owners
+from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.program.yaml_file import YamlFile
 from bitfusion_cluster.webhooks.review_server import ReviewServer
-from bitfusion_cluster.webhooks.serving_process import (
-    ServingProcess,
-    Work,
-    begin,
-    connect,
-    replica_identity,
-)
+from bitfusion_cluster.webhooks.serving_process import ServingProcess, Work
 from bitfusion_device_plugin.injector.gates import Gates
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule, parse_clients
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc.aio
 
-from bitfusion_cluster.program.cannot_start import CannotStart
+from bitfusion_cluster.program.program import CannotStart
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.messages import DEVICE_PLUGIN, DevicePluginOptions, Empty
 from bitfusion_device_plugin.plugin.own_socket import OwnSocket

@@ -8,9 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
-from bitfusion_device_plugin.plugin.pool_health import PoolHealth
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer
-from bitfusion_device_plugin.plugin.steady_size import SteadySize
+from bitfusion_device_plugin.plugin.pool_size import PoolHealth, SteadySize
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits, UnitDevices
 
 DOUBT_S = 1.0

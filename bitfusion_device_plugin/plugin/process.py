@@ -9,15 +9,14 @@ import signal
 from pathlib import Path
 
 from bitfusion_client.command.find_client import find_client
-from bitfusion_client.structured_logs import configure_logging
 from bitfusion_client.version import VERSION
-from bitfusion_cluster.program.cannot_start import port_not_opened
+from bitfusion_cluster.program.program import begin, port_not_opened
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.monitoring import Monitoring
 from bitfusion_device_plugin.plugin.plugin_server import PluginServer
-from bitfusion_device_plugin.plugin.pool_health import PoolHealth
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer, ask_pool
+from bitfusion_device_plugin.plugin.pool_size import PoolHealth
 from bitfusion_device_plugin.plugin.pool_watch import PoolWatch
 from bitfusion_device_plugin.plugin.registration import (
     ClassicRegistration,
@@ -32,9 +31,7 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Called by the command; raises CannotStart and ClientNotFound."""
-    configure_logging(settings.log_format, settings.log_level)
-    for name in settings.ignored:
-        log.warning("this variable is no setting and is ignored", extra={"variable": name})
+    begin(settings)
     asyncio.run(_run(settings))
 
 

@@ -1,26 +1,25 @@
-"""The settings of `bitfusion-device-plugin`: one table for options, environment and help."""
+"""The command `bitfusion-device-plugin` and its settings: one table for options, environment and help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bitfusion_cluster.program.common_settings import MONITORING, monitoring_rows
-from bitfusion_cluster.program.settings_table import (
-    Setting,
-    SettingsTable,
-    one_of,
-    parse_text,
+from bitfusion_client.settings_table import Setting, SettingsTable, number, one_of, parse_text, whole
+from bitfusion_cluster.program.common_settings import (
+    MONITORING,
+    ProgramSettings,
+    SettingsReader,
+    monitoring_rows,
 )
+from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS
 
-POOL, KUBELET = "the pool", "the kubelet"
 WATCHER, CLASSIC = "watcher", "classic"
 LARGEST_OVERCOMMIT = 100.0
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(ProgramSettings):
     """What one process runs with; made by `read_settings`, read by `process.py`."""
 
     client: str | None = None
@@ -34,33 +33,7 @@ class Settings:
     registration: str = WATCHER
     plugins_registry: str = "/var/lib/kubelet/plugins_registry"
     device_plugins: str = "/var/lib/kubelet/device-plugins"
-    bind: str = "::"
     monitoring_port: int = 9090
-    log_format: str = "json"
-    log_level: str = "info"
-    ignored: tuple[str, ...] = ()
-
-
-def _number(least: float, most: float, what: str) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value <= most:
-            raise ValueError(f"must be {what} from {least:g} to {most:g}")
-        return value
-
-    return parse
-
-
-def _count(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
-            raise ValueError(f"must be a whole number from {least} to {most}")
-        return int(text)
-
-    return parse
 
 
 def _folder(text: str) -> str:
@@ -71,98 +44,86 @@ def _folder(text: str) -> str:
 
 TABLE = SettingsTable(
     "BITFUSION_DEVICE_PLUGIN_",
-    (POOL, KUBELET, MONITORING),
-    (
-        Setting(
-            POOL,
-            "client",
-            "FILE",
-            "the bitfusion command that is asked for the pool's GPUs. Default: the one on PATH, else the "
-            "embedded pool's",
-            parse_text,
+    {
+        "the pool": (
+            Setting(
+                "client",
+                "FILE",
+                "the bitfusion command that is asked for the pool's GPUs. Default: the one on PATH, else the "
+                "embedded pool's",
+                parse_text,
+            ),
+            Setting(
+                "units",
+                "N",
+                "offer so many units and do not ask the pool; they are always healthy then. Default: 100 for "
+                "each GPU of the pool",
+                whole(1, LARGEST_UNITS),
+            ),
+            Setting(
+                "overcommit",
+                "FACTOR",
+                "how much the units may exceed the pool, since kernels hold GPUs only while they compute. "
+                "Default: 1",
+                number(0.01, LARGEST_OVERCOMMIT, "a factor"),
+            ),
+            Setting("probe_every", "SECONDS", "how often the pool is asked. Default: 15", number(0.1, 3600)),
+            Setting("probe_limit", "SECONDS", "how long an answer may take. Default: 10", number(0.1, 300)),
+            Setting(
+                "probe_away_every",
+                "SECONDS",
+                "how often a pool is asked that does not answer; every node does. Default: 1",
+                number(0.1, 3600),
+            ),
+            Setting(
+                "unhealthy_after",
+                "N",
+                "no answer so many times in a row: new pods get no units; a smaller pool: fewer. Default: 3",
+                whole(1, 100),
+            ),
+            Setting(
+                "healthy_after", "N", "so many answers in a row: they do again. Default: 2", whole(1, 100)
+            ),
         ),
-        Setting(
-            POOL,
-            "units",
-            "N",
-            "offer so many units and do not ask the pool; they are always healthy then. Default: 100 for "
-            "each GPU of the pool",
-            _count(1, LARGEST_UNITS),
+        "the kubelet": (
+            Setting(
+                "registration",
+                "WAY",
+                f"{WATCHER}: the kubelet finds the plugin in --plugins-registry; {CLASSIC}: the plugin tells "
+                f"the kubelet, in --device-plugins. Default: {WATCHER}",
+                one_of(WATCHER, CLASSIC),
+            ),
+            Setting(
+                "plugins_registry",
+                "FOLDER",
+                "of the kubelet's plugin watcher. Default: /var/lib/kubelet/plugins_registry",
+                _folder,
+            ),
+            Setting(
+                "device_plugins",
+                "FOLDER",
+                "of the kubelet's registration socket. Default: /var/lib/kubelet/device-plugins",
+                _folder,
+            ),
         ),
-        Setting(
-            POOL,
-            "overcommit",
-            "FACTOR",
-            "how much the units may exceed the pool, since kernels hold GPUs only while they compute. "
-            "Default: 1",
-            _number(0.01, LARGEST_OVERCOMMIT, "a factor"),
-        ),
-        Setting(
-            POOL,
-            "probe_every",
-            "SECONDS",
-            "how often the pool is asked. Default: 15",
-            _number(0.1, 3600, "seconds"),
-        ),
-        Setting(
-            POOL,
-            "probe_limit",
-            "SECONDS",
-            "how long an answer may take. Default: 10",
-            _number(0.1, 300, "seconds"),
-        ),
-        Setting(
-            POOL,
-            "probe_away_every",
-            "SECONDS",
-            "how often a pool is asked that does not answer; every node does. Default: 1",
-            _number(0.1, 3600, "seconds"),
-        ),
-        Setting(
-            POOL,
-            "unhealthy_after",
-            "N",
-            "no answer so many times in a row: new pods get no units; a smaller pool: fewer. Default: 3",
-            _count(1, 100),
-        ),
-        Setting(
-            POOL,
-            "healthy_after",
-            "N",
-            "so many answers in a row: they do again. Default: 2",
-            _count(1, 100),
-        ),
-        Setting(
-            KUBELET,
-            "registration",
-            "WAY",
-            f"{WATCHER}: the kubelet finds the plugin in --plugins-registry; {CLASSIC}: the plugin tells the "
-            f"kubelet, in --device-plugins. Default: {WATCHER}",
-            one_of(WATCHER, CLASSIC),
-        ),
-        Setting(
-            KUBELET,
-            "plugins_registry",
-            "FOLDER",
-            "of the kubelet's plugin watcher. Default: /var/lib/kubelet/plugins_registry",
-            _folder,
-        ),
-        Setting(
-            KUBELET,
-            "device_plugins",
-            "FOLDER",
-            "of the kubelet's registration socket. Default: /var/lib/kubelet/device-plugins",
-            _folder,
-        ),
-        *monitoring_rows(9090),
-    ),
+        MONITORING: monitoring_rows(9090),
+    },
 )
 
 
-def read_settings(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
+read_settings = SettingsReader(TABLE, Settings)
 
-    Raises WrongSetting, whose text is one line.
-    """
-    given = TABLE.read(options, environ)
-    return Settings(**given.values, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+
+PROGRAM = Program(
+    "bitfusion-device-plugin",
+    """\
+Offers the Bitfusion pool to the kubelet of one node, as units of bitfusion.io/gpu: 100 for each GPU. Every
+node offers the same pool. While the pool does not answer no new pod gets any; those that run stay.""",
+    "probe_every",
+    "",
+    TABLE,
+    read_settings,
+    "bitfusion_device_plugin.plugin.process",
+    "device-plugin",
+)
+main = PROGRAM.main

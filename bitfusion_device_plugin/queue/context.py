@@ -34,7 +34,3 @@ class QueueContext:
     leading: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
-
-
-class NotLeading(Exception):
-    """Another replica leads by now, or nobody."""

@@ -164,7 +164,7 @@ def _stuck(
     overdue = [
         pod
         for pod in placed
-        if pod.state is PodState.LIFTED and pod.refusal and pod.uid in seconds and not pod.leaving
+        if pod.state is PodState.LIFTED and pod.no_node and pod.uid in seconds and not pod.leaving
     ]
     short = waiting[0].units - free - sum(pod.units for pod in placed if pod.leaving)
     chosen: list[QueuedPod] = []

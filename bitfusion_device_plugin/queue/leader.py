@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,17 +25,17 @@ from bitfusion_cluster.api.errors import (
 )
 from bitfusion_cluster.api.events import NORMAL, WARNING
 from bitfusion_cluster.api.paths import pod_path
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue import words
-from bitfusion_device_plugin.queue.context import TIMEOUT, NotLeading, QueueContext
+from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
 from bitfusion_device_plugin.queue.decisions import Decision, Knowledge, decide
 from bitfusion_device_plugin.queue.pending_writes import PendingWrites
 from bitfusion_device_plugin.queue.pod_patches import delete_options, keep_patch, lift_patch, wait_patch
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
-from bitfusion_device_plugin.queue.pool_units import NodeUnits, pool_size
-from bitfusion_device_plugin.queue.stuck_pods import StuckPods
 from bitfusion_device_plugin.queue.teller import Teller
+from bitfusion_device_plugin.queue.unit_accounts import NodeUnits, pool_size
 from bitfusion_device_plugin.queue.words import Words
 
 MOST_LIFTS = 16  # in one step, so that every few are decided anew
@@ -54,6 +54,32 @@ class Caches:
 
     pods: Cache[QueuedPod]
     nodes: Cache[NodeUnits]
+
+
+class StuckPods:
+    """How long the scheduler has found no node for lifted pods: measured here, since no pod says it.
+
+    Of one term of leadership; used by one thread.
+
+    Args:
+        allowed_s: From when on a pod is called stuck. A new leader begins to measure anew.
+    """
+
+    def __init__(self, allowed_s: float) -> None:
+        self._allowed = allowed_s
+        self._since: dict[str, float] = {}
+
+    def look(self, pods: Iterable[QueuedPod], now: float) -> dict[str, float]:
+        """The uids of stuck pods, and the seconds since when they have no node."""
+        since = self._since
+        self._since = {
+            pod.uid: since.get(pod.uid, now) for pod in pods if pod.state is PodState.LIFTED and pod.no_node
+        }
+        return {uid: now - first for uid, first in self._since.items() if now - first >= self._allowed}
+
+    def any(self) -> bool:
+        """Whether any pod is on its way to be called stuck, or is."""
+        return bool(self._since)
 
 
 class QueueLeader:
@@ -124,7 +150,7 @@ class QueueLeader:
         for pod in decision.send_back:
             self._try(m.SEND_BACK, pod, self._send_back)
         for pod in decision.holders_up:
-            self._teller.announce(pod, WARNING, words.holds_up(pod.units, pod.refusal))
+            self._teller.announce(pod, WARNING, words.holds_up(pod.units, pod.no_node))
 
     def _try(self, step: str, pod: QueuedPod, act: Callable[[QueuedPod], bool]) -> bool:
         """One request, or two, and what its end means for the next; `act` is whether it was as expected.
@@ -201,8 +227,8 @@ class QueueLeader:
 
     def _send_back(self, pod: QueuedPod) -> bool:
         self._context.api.delete(pod_path(*pod.key), delete_options(pod), timeout=TIMEOUT)
-        log.info("sent to the end of the queue", extra={**_fields(pod), "scheduler": pod.refusal})
-        self._teller.announce(pod, WARNING, words.sent_back(pod.units, pod.refusal))
+        log.info("sent to the end of the queue", extra={**_fields(pod), "scheduler": pod.no_node})
+        self._teller.announce(pod, WARNING, words.sent_back(pod.units, pod.no_node))
         return True
 
 

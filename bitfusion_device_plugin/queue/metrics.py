@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from bitfusion_cluster.monitoring.metrics import kinds_on
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
 
 DONE, CONFLICT, ERROR = "done", "conflict", "error"
@@ -20,58 +21,45 @@ class QueueMetrics:
     """What the leader sees and does; a replica that does not lead shows zeros."""
 
     def __init__(self, registry: CollectorRegistry, accounts: UnitAccounts) -> None:
-        self.pool = Gauge(
+        counter, gauge, histogram = kinds_on(registry)
+        self.pool = gauge(
             "bitfusion_queue_pool_units",
             "Units of the pool: the largest allocatable bitfusion.io/gpu of any node. 0: it is away.",
-            registry=registry,
         )
-        self.taken = Gauge(
+        self.taken = gauge(
             "bitfusion_queue_taken_units",
             "Units that are kept for pods at their gate, or held by pods without it, until they are gone or "
             "finished.",
-            registry=registry,
         )
-        self.waiting = Gauge(
-            "bitfusion_queue_waiting_pods", "Pods that wait at their gate, for any reason.", registry=registry
-        )
-        self.unqueued = Gauge(
+        self.waiting = gauge("bitfusion_queue_waiting_pods", "Pods that wait at their gate, for any reason.")
+        self.unqueued = gauge(
             "bitfusion_queue_unqueued_pods",
             "Pods with units that count and whose gate was never lifted by the queue: made before it was "
             "installed, or past the injector. While it is not 0, more units can be taken than there are.",
-            registry=registry,
         )
-        self.protected = Gauge(
+        self.protected = gauge(
             "bitfusion_queue_protected",
             "1: the cluster has scheduling gates (Kubernetes 1.27 or newer). 0 on the leader: it has not, "
             "and the pool is not protected against overselling.",
-            registry=registry,
         )
-        self.stuck = Gauge(
+        self.stuck = gauge(
             "bitfusion_queue_stuck_pods",
             "Pods whose gate is lifted and for which no node has been found for --stuck-after. Those that "
             "their controller makes anew go to the end of the queue if others wait; the rest hold them up.",
-            registry=registry,
         )
-        self.last_look = Gauge(
+        self.last_look = gauge(
             "bitfusion_queue_last_look_timestamp_seconds",
             "When the leader last looked at all pods, as Unix time; over a minute ago: it does not work.",
-            registry=registry,
         )
-        self.leader = Gauge(
-            "bitfusion_queue_leader", "1 on the replica that holds the Lease.", registry=registry
-        )
-        self.writes = Counter(
+        self.leader = gauge("bitfusion_queue_leader", "1 on the replica that holds the Lease.")
+        self.writes = counter(
             "bitfusion_queue_writes",
             "Requests that write, by step (keep, lift, take_back, send_back, tell, event) and result (done, "
             "conflict, error).",
             ("step", "result"),
-            registry=registry,
         )
-        self.wait = Histogram(
-            "bitfusion_queue_wait_seconds",
-            "From a pod's creation to its gate lifted.",
-            buckets=WAIT_BUCKETS,
-            registry=registry,
+        self.wait = histogram(
+            "bitfusion_queue_wait_seconds", "From a pod's creation to its gate lifted.", buckets=WAIT_BUCKETS
         )
         registry.register(_Accounts(accounts))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bitfusion_cluster.watching.backoff import doubled_delay
 from bitfusion_device_plugin.queue.pod_states import QueuedPod
 
 FIRST_RETRY_S = 1.0
@@ -124,4 +125,4 @@ class PendingWrites:
     def _delay(self, uid: str) -> float:
         failures = self._failures.get(uid, 0)
         self._failures[uid] = failures + 1
-        return min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures, 30))
+        return doubled_delay(failures, FIRST_RETRY_S, LONGEST_RETRY_S)

@@ -78,7 +78,7 @@ class QueuedPod:
     remade: bool = False
     """Whether its controller makes it anew after a deletion."""
     notebook: str = ""
-    refusal: str = ""
+    no_node: str = ""
     """Why no node has been found for it, in the scheduler's words, while it is LIFTED."""
     conditions: int = 0
     """How many conditions it has, ours among them."""
@@ -127,7 +127,7 @@ def queued_pod(raw: Mapping[str, Any]) -> QueuedPod | None:
         leaving=is_being_deleted(raw),
         remade=_is_remade(metadata),
         notebook=text(mapping(notebook_owner(raw)).get("name")) or text(labels_of(raw).get("notebook-name")),
-        refusal=_refusal(spec, conditions) if state is PodState.LIFTED else "",
+        no_node=_no_node(spec, conditions) if state is PodState.LIFTED else "",
         conditions=len(conditions) if waits else 0,
         told=told,
     )
@@ -174,7 +174,7 @@ def _is_remade(metadata: Mapping[str, Any]) -> bool:
     )
 
 
-def _refusal(spec: Mapping[str, Any], conditions: list[object]) -> str:
+def _no_node(spec: Mapping[str, Any], conditions: list[object]) -> str:
     # Its lastTransitionTime says nothing: the condition is False from the gate on (reason SchedulingGated),
     # and Kubernetes moves the time only when the status changes. The leader has to measure how long it lasts.
     for condition in map(mapping, conditions):

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 
-from bitfusion_client.structured_logs import configure_logging
-from bitfusion_cluster.leading.election import Candidate, LeaseTimes
-from bitfusion_cluster.leading.leading_process import LeadingProcess, Terms
+from bitfusion_cluster.api.client import connect
+from bitfusion_cluster.leading.election import Candidate, LeaseTimes, replica_identity
+from bitfusion_cluster.leading.leading_process import LeadingProcess
+from bitfusion_cluster.leading.term import Terms
 from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
+from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.watching.watched_resource import WatchLimits
-from bitfusion_cluster.webhooks.serving_process import connect, replica_identity
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
 from bitfusion_device_plugin.queue.settings import Settings
-from bitfusion_device_plugin.queue.term import PAGE, Term
+from bitfusion_device_plugin.queue.term import PAGE, QueueTerm
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
-
-log = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Called by the command; raises CannotStart and WrongSetting."""
-    configure_logging(settings.log_format, settings.log_level)
-    for name in settings.ignored:
-        log.warning("this variable is no setting and is ignored", extra={"variable": name})
+    begin(settings)
     asyncio.run(QueueProcess(settings).run())
 
 
@@ -59,8 +55,8 @@ class QueueProcess:
         """Until a signal. Raises CannotStart when the port is taken."""
         await self._process.run(self._settings.bind, self._settings.monitoring_port)
 
-    def _new_term(self) -> Term:
-        return Term(self._context, self._watch_metrics, WatchLimits(page=PAGE))
+    def _new_term(self) -> QueueTerm:
+        return QueueTerm(self._context, self._watch_metrics, WatchLimits(page=PAGE))
 
     def _show_nothing(self) -> None:
         self._metrics.clear()

@@ -1,86 +1,67 @@
-"""The settings of `bitfusion-queue`: one table for options, environment and help."""
+"""The command `bitfusion-queue` and its settings: one table for options, environment and help."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from bitfusion_cluster.program.common_settings import MONITORING, kubeconfig_row, monitoring_rows
-from bitfusion_cluster.program.settings_table import (
-    NAMESPACE_FILE,
-    Setting,
-    SettingsTable,
-    own_namespace,
-    parse_label,
+from bitfusion_client.settings_table import Setting, SettingsTable, number
+from bitfusion_cluster.program.common_settings import (
+    MONITORING,
+    ClusterSettings,
+    SettingsReader,
+    kubeconfig_row,
+    monitoring_rows,
+    name_row,
+    namespace_row,
 )
-from bitfusion_device_plugin.queue.names import DEFAULT_NAME
-
-CLUSTER, QUEUE = "the cluster", "the queue"
-SHORTEST_STUCK_S, LONGEST_STUCK_S = 1.0, 86400.0
+from bitfusion_cluster.program.program import Program
+from bitfusion_device_plugin.queue.words import DEFAULT_NAME
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(ClusterSettings):
     """What one process runs with; made by `read_settings`, read by `process.py`."""
 
-    namespace: str
-    kubeconfig: str | None = None
     name: str = DEFAULT_NAME
     stuck_after: float = 300.0
-    bind: str = "::"
-    monitoring_port: int = 8080
-    log_format: str = "json"
-    log_level: str = "info"
-    ignored: tuple[str, ...] = ()
-
-
-def parse_stuck_after(text: str) -> float:
-    """Seconds, a day at most."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not SHORTEST_STUCK_S <= seconds <= LONGEST_STUCK_S:  # not a number: neither
-        raise ValueError("must be seconds from 1 to 86400")
-    return seconds
 
 
 TABLE = SettingsTable(
     "BITFUSION_QUEUE_",
-    (CLUSTER, QUEUE, MONITORING),
-    (
-        kubeconfig_row(CLUSTER),
-        Setting(
-            CLUSTER,
-            "namespace",
-            "NAMESPACE",
-            "where the queue's own Lease is. Default: the pod's namespace",
-            parse_label,
+    {
+        "the cluster": (
+            kubeconfig_row(),
+            namespace_row("queue's own Lease is"),
+            name_row("the Lease", DEFAULT_NAME),
         ),
-        Setting(CLUSTER, "name", "NAME", f"name of the Lease. Default: {DEFAULT_NAME}", parse_label),
-        Setting(
-            QUEUE,
-            "stuck_after",
-            "SECONDS",
-            "a pod for which no node is found for so long goes to the end of the queue if others wait. "
-            "Default: 300",
-            parse_stuck_after,
+        "the queue": (
+            Setting(
+                "stuck_after",
+                "SECONDS",
+                "a pod for which no node is found for so long goes to the end of the queue if others wait. "
+                "Default: 300",
+                number(1, 86400),
+            ),
         ),
-        *monitoring_rows(),
-    ),
+        MONITORING: monitoring_rows(),
+    },
 )
 
 
-def read_settings(
-    options: Mapping[str, str | None], environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
-) -> Settings:
-    """Settings from options (by the names of `TABLE`, None: not given) and the environment.
+read_settings = SettingsReader(TABLE, Settings, "the queue's Service")
 
-    Raises WrongSetting, whose text is one line.
-    """
-    given = TABLE.read(options, environ)
-    values = dict(given.values)
-    if not values.get("namespace"):
-        values["namespace"] = own_namespace(namespace_file, "the queue's")
-    return Settings(**values, ignored=given.ignored)  # type: ignore[arg-type]  # as parsed
+
+PROGRAM = Program(
+    "bitfusion-queue",
+    """\
+Lets pods that ask for units of the Bitfusion pool start in order of their creation, and only while their
+units are free. They wait at the scheduling gate bitfusion.io/queue, which the injector sets.""",
+    "stuck_after",
+    """\
+One replica works, elected by a Lease. Kubernetes has scheduling gates since 1.27; before, pods are only
+counted.""",
+    TABLE,
+    read_settings,
+    "bitfusion_device_plugin.queue.process",
+)
+main = PROGRAM.main

@@ -28,10 +28,9 @@ from bitfusion_cluster.watching.cache import Cache
 from bitfusion_cluster.watching.rate_limiter import RateLimiter
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
-from bitfusion_device_plugin.queue.events import event_about, event_body
 from bitfusion_device_plugin.queue.pod_patches import wait_patch
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
-from bitfusion_device_plugin.queue.words import Words
+from bitfusion_device_plugin.queue.words import Words, event_about, event_body
 
 WRITES_PER_SECOND = 10.0  # pods told something; each takes four requests at most
 FIRST_REFRESH_S = 5.0  # between two messages of the first in the queue with one reason …

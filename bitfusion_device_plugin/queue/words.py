@@ -1,15 +1,34 @@
 """What people are told about a pod: why it waits at its gate, and what becomes of it. Pure.
 
-In the pod's condition, in Events, and so in Kubeflow's form.
+In the pod's condition, in Events (on the pod's Notebook where there is one, else on the pod itself), and so
+in Kubeflow's form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from bitfusion_client.kubernetes.raw_objects import NOTEBOOK_KIND, metadata_of, text
 from bitfusion_client.one_line import one_line
-from bitfusion_device_plugin.queue import names
+from bitfusion_cluster.api.events import event_object
+from bitfusion_device_plugin.queue.pod_states import QueuedPod
+
+DEFAULT_NAME = "bitfusion-queue"
+
+# Reasons of the condition `QUEUE_CONDITION`, and of Events behind `EVENT_PREFIX`: they change with the
+# meaning only, messages also with the numbers.
+WAITS = "WaitsForPool"
+POOL_AWAY = "PoolAway"
+TOO_LARGE = "LargerThanPool"
+OTHER_GATES = "OtherGates"
+REFUSED = "LiftRefused"
+LIFTED = "Lifted"
+SENT_BACK = "SentBack"  # Events only
+HOLDS_UP = "HoldsUpOthers"  # Events only
+EVENT_PREFIX = "Bitfusion"
+
 
 POOL = "the Bitfusion pool"
 _LONGEST = 400  # characters of somebody else's words
@@ -28,10 +47,10 @@ def waits(units: int, taken: int, pool: int, position: int, waiting: int, first:
     place = f"position {position} of {waiting}"
     if not pool:
         away = "no node offers any: the pool is away, or its device plugin does not run"
-        return Words(names.POOL_AWAY, f"Waits for {_units(units)} of {POOL}, and {away}; {place}.")
+        return Words(POOL_AWAY, f"Waits for {_units(units)} of {POOL}, and {away}; {place}.")
     order = f", whose first asks for {first}" if first and position > 1 and taken + units <= pool else ""
     return Words(
-        names.WAITS,
+        WAITS,
         f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken; {place} in the queue{order}.",
     )
 
@@ -39,7 +58,7 @@ def waits(units: int, taken: int, pool: int, position: int, waiting: int, first:
 def too_large(units: int, pool: int) -> Words:
     """It can never be placed with the pool as it is."""
     return Words(
-        names.TOO_LARGE,
+        TOO_LARGE,
         f"Asks for {_units(units)}, and {POOL} has {pool} in all: stop it and choose a smaller size, or wait "
         "until the pool has grown. Others do not wait for it.",
     )
@@ -48,13 +67,13 @@ def too_large(units: int, pool: int) -> Words:
 def other_gates(gates: Sequence[str]) -> Words:
     """Somebody else's gates hold it, too."""
     shown = one_line(", ".join(gates), _LONGEST)
-    return Words(names.OTHER_GATES, f"Is held by {shown}; then it takes its place in the queue for {POOL}.")
+    return Words(OTHER_GATES, f"Is held by {shown}; then it takes its place in the queue for {POOL}.")
 
 
 def refused(why: str) -> Words:
     """The API server does not let us lift its gate; `why` in its words."""
     return Words(
-        names.REFUSED,
+        REFUSED,
         f"Its turn for {POOL} has come, and the API server refuses to lift its gate, which is tried again: "
         f"{one_line(why, _LONGEST)}",
     )
@@ -63,28 +82,28 @@ def refused(why: str) -> Words:
 def waits_again(units: int, taken: int, pool: int) -> Words:
     """Its units were kept, and do not fit: the pool has become smaller, or somebody came past the queue."""
     numbers = f"{taken} of {pool} are taken, those that were kept for it among them"
-    return Words(names.WAITS, f"Waits again for {_units(units)} of {POOL}: {numbers}.")
+    return Words(WAITS, f"Waits again for {_units(units)} of {POOL}: {numbers}.")
 
 
 def lifted(units: int) -> Words:
     """Its units are kept for it."""
-    return Words(names.LIFTED, f"{_units(units)} of {POOL} {'is' if units == 1 else 'are'} kept for it.")
+    return Words(LIFTED, f"{_units(units)} of {POOL} {'is' if units == 1 else 'are'} kept for it.")
 
 
-def sent_back(units: int, refusal: str) -> Words:
+def sent_back(units: int, no_node: str) -> Words:
     """It was deleted, and its controller makes it anew, at the end of the queue."""
     return Words(
-        names.SENT_BACK,
+        SENT_BACK,
         f"No node can take it, and others wait for its {_units(units)} of {POOL}: it goes to the end of the "
-        f"queue. The scheduler says: {one_line(refusal, _LONGEST)}",
+        f"queue. The scheduler says: {one_line(no_node, _LONGEST)}",
     )
 
 
-def holds_up(units: int, refusal: str) -> Words:
+def holds_up(units: int, no_node: str) -> Words:
     """No node takes it, others wait, and it is not deleted: see `pod_states.REMADE_KINDS`."""
-    said = one_line(refusal, _LONGEST)
+    said = one_line(no_node, _LONGEST)
     return Words(
-        names.HOLDS_UP,
+        HOLDS_UP,
         f"No node can take it, and others wait for its {_units(units)} of {POOL}. It is not deleted, "
         "as nothing might make it anew, or a Job count it as failed: delete it, or make room for it. The "
         f"scheduler says: {said}",
@@ -93,3 +112,32 @@ def holds_up(units: int, refusal: str) -> Words:
 
 def _units(units: int) -> str:
     return "1 unit" if units == 1 else f"{units} units"
+
+
+def event_about(pod: QueuedPod, notebook: Mapping[str, Any] | None) -> dict[str, str]:
+    """Whom an Event is about: this raw Notebook, or the pod where there is none."""
+    uid = text(metadata_of(notebook).get("uid")) if notebook is not None else ""
+    if notebook is None or not uid:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+        }
+    return {
+        "apiVersion": text(notebook.get("apiVersion")) or "kubeflow.org/v1",
+        "kind": NOTEBOOK_KIND,
+        "namespace": pod.namespace,
+        "name": pod.notebook,
+        "uid": uid,
+    }
+
+
+def event_body(about: Mapping[str, str], kind: str, words: Words, replica: str) -> dict[str, Any]:
+    """The Event to be created. Its name follows from whom it is about and from its reason.
+
+    So there is one for each reason, however often a notebook waits: positions change, reasons seldom.
+    """
+    reason = EVENT_PREFIX + words.reason
+    return event_object(about, kind, reason, words.message, DEFAULT_NAME, replica, one_for_its_reason=True)

@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--settings", metavar="FILE", help=f"a TOML file of settings. Default: {DEFAULT_FILE}"
     )
     parser.add_argument("--print-unit", action="store_true", help="print a systemd unit, and end")
-    for setting in TABLE:
+    for setting in TABLE.rows:
         if setting.name != "dir":
             parser.add_argument(setting.option, metavar=setting.metavar, help=setting.help)
 

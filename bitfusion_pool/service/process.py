@@ -39,7 +39,7 @@ from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
-from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
+from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.monitoring.pool_census import PoolCensus
 from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
@@ -288,7 +288,7 @@ def _metrics(settings: ServiceSettings) -> Metrics:
             "pip install 'kubeflow-bitfusion[service]'",
         ) from None
     registry = CollectorRegistry()
-    metrics = PrometheusMetrics(registry, settings.metrics_holders)
+    metrics = Metrics(registry, settings.metrics_holders)
     try:
         start_http_server(port, address, registry)
     except OSError as error:

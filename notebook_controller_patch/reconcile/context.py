@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from bitfusion_client.kubernetes.client_images import ImageRule
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.leading.election import Candidate
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
-from bitfusion_cluster.watching.cache import Cache, Record
-from bitfusion_cluster.watching.list_watch import ListWatch
-from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
+from bitfusion_cluster.watching.watched_resource import WatchLimits
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 
 WORKERS = 2
-
-R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +33,3 @@ class ReconcileContext:
     watch_metrics: WatchMetrics
     watch_limits: WatchLimits = field(default_factory=WatchLimits)
     workers: int = WORKERS
-
-    def list_watch(self, resource: WatchedResource[R], cache: Cache[R]) -> ListWatch[R]:
-        """What fills this cache; not started yet."""
-        return ListWatch(self.api, resource, cache, self.watch_metrics, self.watch_limits)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+
+from bitfusion_cluster.monitoring.metrics import kinds_on
 
 RECONCILE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)  # seconds
 
@@ -13,32 +15,23 @@ class ReconcileMetrics:
     """The work queue and what the leader does."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.runs = Counter(
+        counter, gauge, histogram = kinds_on(registry)
+        self.runs = counter(
             "bitfusion_reconcile_runs",
             "Notebooks looked at, by result: done, conflict (again at once), error (again later).",
             ("result",),
-            registry=registry,
         )
-        self.seconds = Histogram(
-            "bitfusion_reconcile_duration_seconds",
-            "Duration of one run.",
-            buckets=RECONCILE_BUCKETS,
-            registry=registry,
+        self.seconds = histogram(
+            "bitfusion_reconcile_duration_seconds", "Duration of one run.", buckets=RECONCILE_BUCKETS
         )
-        self.actions = Counter(
+        self.actions = counter(
             "bitfusion_reconcile_actions",
             "Writes to the cluster, by action and by result: done, conflict, error.",
             ("action", "result"),
-            registry=registry,
         )
-        self.queued = Gauge(
-            "bitfusion_reconcile_queued", "Notebooks waiting to be looked at.", registry=registry
-        )
-        self.pending = Gauge(
+        self.queued = gauge("bitfusion_reconcile_queued", "Notebooks waiting to be looked at.")
+        self.pending = gauge(
             "bitfusion_reconcile_pending_notebooks",
             "Running notebooks with a change that waits for their next start.",
-            registry=registry,
         )
-        self.leader = Gauge(
-            "bitfusion_reconcile_leader", "1 on the replica that holds the Lease.", registry=registry
-        )
+        self.leader = gauge("bitfusion_reconcile_leader", "1 on the replica that holds the Lease.")

@@ -10,7 +10,7 @@ from typing import Any
 from bitfusion_client.kubernetes.names import QUOTA_UNITS
 from bitfusion_client.kubernetes.pod_units import unit_count
 from bitfusion_client.kubernetes.raw_objects import text
-from bitfusion_cluster.api.event_times import event_time
+from bitfusion_cluster.api.events import event_time
 
 # As kube-apiserver has it (plugin/pkg/admission/resourcequota); seen on 1.34. With several resources each
 # of the three lists has those that are exceeded, by commas without a blank.

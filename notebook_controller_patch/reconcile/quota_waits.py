@@ -1,4 +1,4 @@
-"""Notebooks whose pods a quota of units has refused, and when to try again: as soon as the quota has room.
+"""Quotas of units, and notebooks whose pods one has refused: tried again as soon as the quota has room.
 
 A StatefulSet whose pod was refused tries again by itself, but after some time only every quarter of an hour.
 A touch of one of its annotations makes it try at once.
@@ -9,14 +9,51 @@ makes no request.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from bitfusion_client.kubernetes.names import QUOTA_UNITS
+from bitfusion_client.kubernetes.pod_units import unit_count
+from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
+from bitfusion_cluster.watching.backoff import doubled_delay
 from bitfusion_cluster.watching.cache import Cache, Key
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
-from notebook_controller_patch.reconcile.quotas import QuotaRecord
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRecord:
+    """A ResourceQuota that counts units, as its status has it: by this the API server admits pods."""
+
+    namespace: str
+    name: str
+    hard: int
+    used: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def free(self) -> int:
+        """Below 0 where the quota has become smaller than what is used."""
+        return self.hard - self.used
+
+
+def quota_record(data: Mapping[str, Any]) -> QuotaRecord | None:
+    """The record of a raw ResourceQuota; None for one that does not count units. Never raises."""
+    metadata, status = metadata_of(data), mapping(data.get("status"))
+    namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+    hard = mapping(status.get("hard"))
+    if not namespace or not name or QUOTA_UNITS not in hard:
+        return None
+    used = mapping(status.get("used")).get(QUOTA_UNITS)
+    return QuotaRecord(sys.intern(namespace), name, unit_count(hard[QUOTA_UNITS]), unit_count(used))
+
 
 FIRST_TRY_S = 2.0  # until the next try, where a quota seems to have room and the pod is refused all the same
 LONGEST_TRY_S = 60.0
@@ -61,7 +98,7 @@ class QuotaWaits:
             if now < wait.next_try:
                 self._look_later(key, wait.next_try - now)
                 return False
-            pause = min(FIRST_TRY_S * 2**wait.tries, LONGEST_TRY_S)
+            pause = doubled_delay(wait.tries, FIRST_TRY_S, LONGEST_TRY_S)
             wait.tries = min(wait.tries + 1, 10)
             wait.next_try = now + pause
             self._look_later(key, pause)

@@ -12,6 +12,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes.names import ANNOTATION_PENDING
 from bitfusion_client.kubernetes.refusals import refusal
 from bitfusion_cluster.api.errors import ApiError, ApiFailure, Conflict, TooManyRequests
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.work_queue import WorkQueue
@@ -26,12 +27,11 @@ from notebook_controller_patch.reconcile.events import (
 )
 from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal, quota_refusal
-from notebook_controller_patch.reconcile.quota_waits import QuotaWaits
-from notebook_controller_patch.reconcile.quotas import QuotaRecord
+from notebook_controller_patch.reconcile.quota_waits import QuotaRecord, QuotaWaits
 from notebook_controller_patch.reconcile.records import OptedOutNamespace, StatefulSetRecord
 from notebook_controller_patch.reconcile.refused_pods import RefusedPods, absences, injector_was_away
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
-from notebook_controller_patch.reconcile.writer import NotLeading, Writer
+from notebook_controller_patch.reconcile.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Reconciler:
         self._queue = queue
         self._writer = writer
         self._throttler = WriteThrottler()
-        self._refusals: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
+        self._told_wrong: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
         self._refused_pods = RefusedPods(queue.add)
         self._quota_waits = QuotaWaits(caches.quotas, queue.add)
         self._pending: set[Key] = set()
@@ -100,14 +100,7 @@ class Reconciler:
 
     def work(self) -> None:
         """Reconcile until the queue is closed. The target of a worker thread."""
-        while True:
-            key = self._queue.get()
-            if key is None:
-                return
-            try:
-                self._work_on(key)
-            finally:
-                self._queue.done(key)
+        self._queue.work_off(self._work_on)
 
     def reconcile(self, key: Key) -> list[Action]:
         """Bring one notebook to its wanted state; what was done. Raises ApiFailure, NotLeading."""
@@ -115,7 +108,7 @@ class Reconciler:
         self._count_pending(key, notebook)
         if notebook is None or self._opted_out.get("", notebook.namespace) is not None:
             self._throttler.forget(key)
-            self._refusals.pop(key, None)
+            self._told_wrong.pop(key, None)
             self._forget_pod(key)
             return []
         try:
@@ -124,7 +117,7 @@ class Reconciler:
         except InvalidRequest as error:
             self._forget_pod(key)
             return self._refuse(notebook, request_refused(refusal(error)))
-        self._refusals.pop(key, None)
+        self._told_wrong.pop(key, None)
         for action in actions:
             self._writer.perform(action, notebook)
             if not isinstance(action, NotebookEvent):
@@ -193,10 +186,10 @@ class Reconciler:
         return actions
 
     def _refuse(self, notebook: NotebookRecord, event: NotebookEvent) -> list[Action]:
-        if self._refusals.get(notebook.key) == event:
+        if self._told_wrong.get(notebook.key) == event:
             return []
         self._writer.perform(event, notebook)
-        self._refusals[notebook.key] = event
+        self._told_wrong[notebook.key] = event
         return [event]
 
     def _work_on(self, key: Key) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from bitfusion_client.kubernetes.names import PODS_WEBHOOK
 from bitfusion_client.kubernetes.raw_objects import mapping, text
-from bitfusion_cluster.api.event_times import event_time
+from bitfusion_cluster.api.events import event_time
 from bitfusion_cluster.watching.cache import Key
 
 FIRST_LOOK_S = 1.0  # after a StatefulSet without a pod was seen: it is usually being made

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 
 from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS, STATEFULSETS
+from bitfusion_cluster.leading.term import Term
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.watched_resource import WatchedResource
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.quotas import QuotaRecord, quota_record
+from notebook_controller_patch.reconcile.quota_waits import QuotaRecord, quota_record
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     OptedOutNamespace,
@@ -26,75 +25,36 @@ ADMITTED_S = 2.0  # the rest of a write that admission has answered: other webho
 LOOK_AGAIN_S = 600.0  # everything, from the caches: without a request where nothing is wrong
 
 
-class Term:
-    """Made anew for each term, so that nothing is carried over from the one before.
-
-    Args:
-        context: Of this replica.
-        notebooks: The replica's cache of Notebooks, which outlives the term.
-        leading: Whether the Lease still holds; asked before every request.
-    """
+class ReconcileTerm(Term):
+    """Its work queue, and the workers that reconcile."""
 
     def __init__(
-        self, context: ReconcileContext, notebooks: Cache[NotebookRecord], leading: Callable[[], bool]
+        self, context: ReconcileContext, notebooks: Cache[NotebookRecord], leads: Callable[[], bool]
     ) -> None:
-        self._metrics = context.metrics
+        """`notebooks` is the replica's, and outlives the term; `leads` whether the Lease still holds."""
+        super().__init__(context.api, context.watch_metrics, context.watch_limits, leads)
+        self._context = context
         self._notebooks = notebooks
         self._queue = WorkQueue()
-        self._stopping = threading.Event()
         self._statefulsets: Cache[StatefulSetRecord] = Cache(self._statefulset_changed)
-        self._watch = context.list_watch(
-            WatchedResource("statefulsets", STATEFULSETS, statefulset_record), self._statefulsets
-        )
         self._opted_out: Cache[OptedOutNamespace] = Cache(self._namespace_changed)
-        self._namespace_watch = context.list_watch(
-            WatchedResource("namespaces", NAMESPACES, opted_out_namespace), self._opted_out
-        )
         self._quotas: Cache[QuotaRecord] = Cache(self._quota_changed)
-        self._quota_watch = context.list_watch(
-            WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas
-        )
-        writer = Writer(context, lambda: leading() and not self._stopping.is_set())
-        self._reconciler = Reconciler(
-            context, Caches(notebooks, self._statefulsets, self._opted_out, self._quotas), self._queue, writer
-        )
-        self._workers = [
-            threading.Thread(target=self._reconciler.work, name=f"reconcile-{number}", daemon=True)
-            for number in range(context.workers)
-        ]
-        self._starter = threading.Thread(target=self._queue_everything, name="reconcile-all", daemon=True)
+        self.watch(WatchedResource("statefulsets", STATEFULSETS, statefulset_record), self._statefulsets)
+        self.watch(WatchedResource("namespaces", NAMESPACES, opted_out_namespace), self._opted_out)
+        self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas)
+        caches = Caches(notebooks, self._statefulsets, self._opted_out, self._quotas)
+        self._reconciler = Reconciler(context, caches, self._queue, Writer(context, self.leading))
 
     def start(self) -> None:
         """Watch, and reconcile once all StatefulSets and namespaces are known; returns at once."""
         # Read when it is asked for: of two threads that tell it, the one with the older number may be last.
-        self._metrics.queued.set_function(self._queue.depth)
-        self._watch.start()
-        self._namespace_watch.start()
-        self._quota_watch.start()
-        self._starter.start()
+        self._context.metrics.queued.set_function(self._queue.depth)
+        super().start()
+        self.begin("reconcile-all", self._queue_everything)
 
-    def stop(self) -> None:
-        """Make no further request; does not wait for the one under way."""
-        self._stopping.set()
+    def wake_to_end(self) -> None:
+        """See `Term`."""
         self._reconciler.stop()
-        self._watch.stop()
-        self._namespace_watch.stop()
-        self._quota_watch.stop()
-
-    def retry_now(self) -> None:
-        """The API server answers again."""
-        self._watch.retry_now()
-        self._namespace_watch.retry_now()
-        self._quota_watch.retry_now()
-
-    def join(self, seconds: float) -> None:
-        """Wait up to `seconds` for the threads, after `stop`."""
-        deadline = time.monotonic() + seconds
-        for thread in (self._starter, *self._workers):
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
-        for watch in (self._watch, self._namespace_watch, self._quota_watch):
-            watch.join(max(0.0, deadline - time.monotonic()))
 
     def wake(self, key: Key) -> None:
         """Look at this notebook: something about it has changed."""
@@ -106,17 +66,15 @@ class Term:
 
     def _queue_everything(self) -> None:
         # Before all are filled it would look as if StatefulSets were missing, and nobody had opted out.
-        for synced in (self._notebooks, self._statefulsets, self._opted_out):
-            while not synced.wait_synced(0.2):
-                if self._stopping.is_set():
-                    return
+        if not self.wait_synced(self._notebooks, self._statefulsets, self._opted_out):
+            return
         self._reconciler.learn()
-        for worker in self._workers:
-            worker.start()
-        while not self._stopping.is_set():
+        for number in range(self._context.workers):
+            self.begin(f"reconcile-{number}", self._reconciler.work)
+        while not self.stopping.is_set():
             for key in self._notebooks.known_keys():
                 self._queue.add(key)
-            self._stopping.wait(LOOK_AGAIN_S)
+            self.stopping.wait(LOOK_AGAIN_S)
 
     def _statefulset_changed(self, old: StatefulSetRecord | None, new: StatefulSetRecord | None) -> None:
         record = new or old

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-Key = tuple[str, str]  # namespace, name
+from bitfusion_cluster.watching.backoff import doubled_delay
+from bitfusion_cluster.watching.cache import Key
 
 
 class WriteThrottler:
@@ -47,7 +48,7 @@ class WriteThrottler:
                 return 0.0
             if count < self._free:
                 return 0.0
-            required = min(self._longest, self._first * 2.0 ** min(count - self._free, 30))
+            required = doubled_delay(count - self._free, self._first, self._longest)
             return max(0.0, required - passed)
 
     def note(self, key: Key) -> None:

@@ -26,6 +26,7 @@ from bitfusion_cluster.api.paths import (
     pod_path,
     statefulset_path,
 )
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from bitfusion_cluster.watching.cache import Key
 from bitfusion_cluster.watching.rate_limiter import RateLimiter
@@ -61,10 +62,6 @@ ACTION_LABELS = {
 }
 
 log = logging.getLogger(__name__)
-
-
-class NotLeading(Exception):
-    """The leadership, or the process, came to its end before a request was made."""
 
 
 class Writer:

@@ -28,7 +28,7 @@ NAME = "bitfusion-notebook-controller"
 WEBHOOKS = "bitfusion-notebook-admission"
 WEBHOOK_PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
 _ROOT = Path(__file__).parent.parent.parent
-_MAIN = "; import sys; from notebook_controller_patch.cli import main; sys.exit(main())"
+_MAIN = "; import sys; from notebook_controller_patch.settings import main; sys.exit(main())"
 # Pods of the Deployment would never start here: the process stands for one.
 _LEFT_OUT = {"Deployment", "PodDisruptionBudget"}
 # `NodeStub` stands for the injector, which would refuse what nobody answers.

@@ -29,10 +29,9 @@ from bitfusion_client.pod.pod_contract import (
     VMWARE_TLS_PATH,
     VOLUME_PATH,
 )
-from bitfusion_device_plugin.identity.limits import LimitRules, namespace_limits
-from bitfusion_device_plugin.identity.names import LABEL_IDENTITY, LIMIT_PREFIX, OPTED_IN
-from bitfusion_device_plugin.plugin.cli import PROGRAM
-from bitfusion_device_plugin.plugin.settings import CLASSIC, WATCHER, Settings
+from bitfusion_device_plugin.identity.limits import LIMIT_PREFIX, LimitRules, namespace_limits
+from bitfusion_device_plugin.identity.records import LABEL_IDENTITY, OPTED_IN
+from bitfusion_device_plugin.plugin.settings import CLASSIC, PROGRAM, WATCHER, Settings
 from bitfusion_pool.access.network_files import SYSTEM_FOLDER
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster

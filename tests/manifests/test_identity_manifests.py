@@ -13,8 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_device_plugin.identity.cli import PROGRAM
-from bitfusion_device_plugin.identity.names import OTHER_ROLE_FOLDER, ROLE_FOLDERS, role_command
+from bitfusion_device_plugin.identity.events import OTHER_ROLE_FOLDER, ROLE_FOLDERS, role_command
+from bitfusion_device_plugin.identity.settings import PROGRAM
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, NAMESPACES
 from tests.support.machine import scaled

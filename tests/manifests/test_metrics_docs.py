@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(bitfusion_\w+)`(?: \(([\w, ]+)\))? \| (\S.*) \|$", re.MULTILINE)
 PACKAGES = ("bitfusion_cluster", "bitfusion_device_plugin", "bitfusion_pool", "notebook_controller_patch")
 KINDS = {
-    **{"Gauge": "", "GaugeMetricFamily": "", "Histogram": "", "gauge": ""},
+    **{"Gauge": "", "GaugeMetricFamily": "", "Histogram": "", "gauge": "", "histogram": ""},
     "new_registry": "",
     **{"Counter": "_total", "CounterMetricFamily": "_total", "counter": "_total"},
 }

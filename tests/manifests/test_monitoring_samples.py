@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from bitfusion_device_plugin.health_check.cli import PROGRAM
+from bitfusion_device_plugin.health_check.settings import PROGRAM
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 SAMPLES = MANIFESTS / "samples" / "monitoring"

@@ -11,11 +11,9 @@ import yaml
 
 from bitfusion_client.kubernetes.names import PODS_WEBHOOK
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings
-from bitfusion_device_plugin.injector import cli as injector_cli
 from bitfusion_device_plugin.injector import settings as injector_options
 from bitfusion_device_plugin.injector.injection.client_map import DEFAULT_CLIENTS, parse_clients
 from bitfusion_device_plugin.injector.pods_webhook import PODS
-from notebook_controller_patch import cli as controller_cli
 from notebook_controller_patch import settings as controller_options
 from notebook_controller_patch.admission.webhooks import NOTEBOOKS, STATEFULSETS
 from tests.manifests.built import (
@@ -49,8 +47,8 @@ CLUSTER_WIDE = {
 OPT_OUT = {"key": "bitfusion.io/admission", "operator": "NotIn", "values": ["ignore"]}
 Overlays = Mapping[str, Objects]
 READERS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], ServingSettings]] = {
-    CONTROLLER: controller_cli.settings_of,
-    INJECTOR: injector_cli.settings_of,
+    CONTROLLER: controller_options.settings_of,
+    INJECTOR: injector_options.settings_of,
 }
 
 installed = pytest.mark.parametrize("overlay", INSTALLED)
@@ -185,7 +183,7 @@ def test_pods_run_as_the_image_does(overlays: Overlays, overlay: str) -> None:
     assert re.search(r'^ENTRYPOINT \[.*"(\S*/)?bitfusion-notebook-controller"', containerfile, re.MULTILINE)
     (command,) = container(overlays[overlay], INJECTOR)["command"]
     project = (MANIFESTS.parent / "pyproject.toml").read_text()
-    assert f'{command} = "bitfusion_device_plugin.injector.cli:main"' in project
+    assert f'{command} = "bitfusion_device_plugin.injector.settings:main"' in project
 
 
 @installed

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
-from bitfusion_device_plugin.injector import cli as injector_cli
-from bitfusion_device_plugin.queue.cli import PROGRAM
+from bitfusion_device_plugin.injector import settings as injector_cli
+from bitfusion_device_plugin.queue.settings import PROGRAM
 from tests.cluster.cluster import Cluster
 from tests.cluster.our_controller import with_components
 from tests.manifests.built import (
@@ -127,7 +127,7 @@ def test_its_arguments_are_settings_of_the_command(built: Built, overlay: str) -
     made = container(built[overlay], QUEUE)
     (program,) = made["command"]
     project = (MANIFESTS.parent / "pyproject.toml").read_text()
-    assert f'{program} = "bitfusion_device_plugin.queue.cli:main"' in project
+    assert f'{program} = "bitfusion_device_plugin.queue.settings:main"' in project
     (namespace,) = made["env"]
     assert namespace["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
     found = PROGRAM.settings_of(made["args"], {namespace["name"]: NAMESPACES[overlay]})

@@ -17,8 +17,8 @@ from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 START_S = 20.0
-CONTROLLER = "notebook_controller_patch.cli"
-INJECTOR = "bitfusion_device_plugin.injector.cli"
+CONTROLLER = "notebook_controller_patch.settings"
+INJECTOR = "bitfusion_device_plugin.injector.settings"
 # The apiserver of a busy machine may take longer than half a second. It waits 5 s for the whole review.
 LOOKUP_S = 3.0
 
@@ -34,7 +34,7 @@ def command(module: str) -> tuple[str, str, str]:
 
 def look_up_within(seconds: float) -> str:
     """Python that runs before the command: how long it waits for a Notebook that it looks up."""
-    return f"from notebook_controller_patch.admission import owners; owners.LONGEST_LOOKUP = {seconds}"
+    return f"from bitfusion_cluster.notebooks import owners; owners.LONGEST_LOOKUP = {seconds}"
 
 
 COMMAND = command(CONTROLLER)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import BitfusionError, WrongSetting
-from notebook_controller_patch import cli
+from notebook_controller_patch import settings as cli
 from notebook_controller_patch.settings import TABLE
 from tests.notebook_controller_patch.controller_process import ControllerProcess
 from tests.support.waiting import wait_until
@@ -92,7 +92,7 @@ def test_what_ends_the_controller_is_one_line_and_its_exit_status(
 
 def test_help_comes_without_the_client_of_the_cluster() -> None:
     program = (
-        "import sys, notebook_controller_patch.cli as cli\n"
+        "import sys, notebook_controller_patch.settings as cli\n"
         "try: cli.main(['--help'])\n"
         "except SystemExit: pass\n"
         "sys.exit(any(name in sys.modules for name in ('kubernetes', 'tornado', 'cryptography')))"

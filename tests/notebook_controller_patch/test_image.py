@@ -71,7 +71,7 @@ def test_it_runs_the_command_as_the_user_of_the_manifests() -> None:
     assert [json.loads(words) for words in of("ENTRYPOINT")] == [["bitfusion-notebook-controller"]]
     assert of("CMD") == []
     project = (ROOT / "pyproject.toml").read_text()
-    assert 'bitfusion-notebook-controller = "notebook_controller_patch.cli:main"' in project
+    assert 'bitfusion-notebook-controller = "notebook_controller_patch.settings:main"' in project
     # the command is found on PATH: no shell takes part
     assert any(words.startswith(f"PATH={PLACE}/bin:") for words in of("ENV"))
     (container,) = containers()

@@ -7,14 +7,18 @@ their Bitfusion resources become units, mounts are added, and with ``all`` the c
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bitfusion_client.command.command_line import format_options, run_command
+from bitfusion_client.command.find_client import COMMAND
 from bitfusion_client.errors import InvalidRequest, WrongKey
 from bitfusion_client.kubernetes.carried_annotations import is_carried_annotation
 from bitfusion_client.kubernetes.names import (
     ANNOTATION_MANAGEMENT,
+    MANAGEMENT_INJECTION,
     QUEUE_GATE,
     RESOURCE_UNITS,
     is_size_resource,
@@ -22,14 +26,22 @@ from bitfusion_client.kubernetes.names import (
 from bitfusion_client.kubernetes.notebook_request import is_left_alone
 from bitfusion_client.kubernetes.raw_objects import annotations_of, labels_of, mapping, text
 from bitfusion_client.kubernetes.refusals import refusal
-from bitfusion_client.pod.pod_contract import ANNOTATION_PATH, ANNOTATION_STATUS, STATUS_INJECTED
+from bitfusion_client.pod.pod_contract import (
+    ANNOTATION_PATH,
+    ANNOTATION_STATUS,
+    CLIENT_FOLDER,
+    COMMAND_FILE,
+    STATUS_INJECTED,
+)
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_cluster.webhooks.review import UNPROCESSABLE, UNTOUCHED, Review, Verdict
 from bitfusion_device_plugin.injector.injection.container_mounts import client_mounts, with_mounts
 from bitfusion_device_plugin.injector.injection.init_containers import with_init_containers, with_volumes
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
 from bitfusion_device_plugin.injector.injection.pod_annotations import effective_annotations
+from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from bitfusion_device_plugin.injector.injection.pod_request import AskingContainer, PodRequest, pod_request
-from bitfusion_device_plugin.injector.injection.recorded_requests import Record
-from bitfusion_device_plugin.injector.injection.wrapped_command import wrapped_command
+from bitfusion_device_plugin.injector.injection.recorded_requests import Record, escaped
 
 Pod = dict[str, Any]
 
@@ -43,6 +55,11 @@ PAST_THE_QUEUE = (
 )
 CHOOSE_OTHERWISE = (
     "Take it out, and choose the node by spec.nodeSelector (kubernetes.io/hostname) or by spec.affinity."
+)
+CLIENT = f"{CLIENT_FOLDER}/{COMMAND_FILE}"
+SET_COMMAND = (
+    f"Write the command into the pod, or use {ANNOTATION_MANAGEMENT}: {MANAGEMENT_INJECTION} and start "
+    "bitfusion run inside."
 )
 
 
@@ -186,3 +203,54 @@ def _map(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise _OddShape
     return value or {}
+
+
+def admit_pod(
+    review: Review, settings: InjectorSettings, notebook: Mapping[str, object] | None = None
+) -> Verdict:
+    """The verdict on a pod's creation, for the first or another time; a dry run is answered the same.
+
+    `notebook` are the annotations of its Notebook, see `injected_pod`.
+    """
+    pod = review.object
+    if pod is None or review.kind != "Pod" or review.sub_resource or review.operation != "CREATE":
+        return UNTOUCHED
+    result = injected_pod(pod, review.namespace, settings, notebook)
+    if isinstance(result, Refusal):
+        return Verdict(False, message=result.message, code=UNPROCESSABLE)
+    patch = difference(pod, result)
+    return Verdict(patch=patch) if patch else UNTOUCHED
+
+
+def wrapped_command(container: Mapping[str, Any], request: GpuRequest, management: object) -> list[Any]:
+    """The command that runs the container's own one with the GPUs; its arguments stay where they are.
+
+    A command that starts the client by itself stays as it is, so that a second pass changes nothing.
+
+    Raises:
+        WrongKey: There is no command, and nobody here knows the one of the image.
+    """
+    command = container.get("command")
+    if not isinstance(command, list) or not command:
+        name = text(container.get("name"))
+        problem = (
+            f'wants the command of container "{name}" run with the GPUs, and it has none but its image\'s'
+        )
+        raise WrongKey(ANNOTATION_MANAGEMENT, management, problem, SET_COMMAND)
+    if not all(isinstance(word, str) for word in command) or not command[0] or _starts_client(command):
+        return command
+    start = [CLIENT, "run", *(escaped(word) for word in format_options(request)), "--"]
+    if len(command) == 1 and not container.get("args"):
+        # the client splits a word that stands alone; `run_command` knows what to do
+        return start + run_command(CLIENT, request, command)[len(start) :]
+    return start + command
+
+
+def _starts_client(command: list[str]) -> bool:
+    """``bitfusion run …``, as a command or as a shell's line."""
+    if posixpath.basename(command[0]) == COMMAND:
+        return True
+    lines = (word.split(maxsplit=2) for word in command)
+    return any(
+        len(words) > 1 and posixpath.basename(words[0]) == COMMAND and words[1] == "run" for words in lines
+    )

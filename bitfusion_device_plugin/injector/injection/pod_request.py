@@ -7,7 +7,7 @@ one container, see `_overridden`. All of it is read by the one parser of `bitfus
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +127,8 @@ def pod_request(
             key, value = found.first()
             problem = f'is asked for by init container "{_shown_name(container)}"; {NO_INIT_CONTAINER}'
             raise WrongKey(key, value, problem, OWN_CONTAINER)
-    target = _overridden(containers, asking, annotations, _notebook_of(pod)) if replaced else -1
+    notebook = text(labels_of(pod).get(LABEL_NOTEBOOK))
+    target = _overridden(containers, asking, annotations, notebook) if replaced else -1
     asking = sorted({*asking, target} - {-1})
     if len(asking) > MOST_ASKING:
         key, value = next((found.first() for found in sizes if found), (ANNOTATION_REQUEST, ""))
@@ -144,7 +145,7 @@ def pod_request(
         found_containers,
         management is Management.ALL,
         wants_command_path(annotations),
-        _client(containers, asking, annotations, _notebook_of(pod), settings),
+        _client(containers, asking, annotations, notebook, settings),
     )
 
 
@@ -188,9 +189,9 @@ def _overridden(
     """
     if len(asking) == 1:
         return asking[0]
-    for place in asking or range(len(containers)):
-        if notebook and containers[place].get("name") == notebook:
-            return place
+    own = _notebooks_own(containers, asking or range(len(containers)), notebook)
+    if own >= 0:
+        return own
     if asking:
         value = annotations[ANNOTATION_REQUEST]
         raise WrongKey(ANNOTATION_REQUEST, value, SEVERAL_ASK, SIZES_IN_LIMITS)
@@ -244,14 +245,16 @@ def _client(
     os = text(annotations.get(ANNOTATION_CLIENT_OS))
     version = text(annotations.get(ANNOTATION_CLIENT_VERSION))
     if not (os and version):
-        places = [place for place in asking if containers[place].get("name") == notebook] or asking
-        chosen = client_for_image(containers[places[0]].get("image"), settings.images)
+        own = _notebooks_own(containers, asking, notebook)
+        chosen = client_for_image(containers[own if own >= 0 else asking[0]].get("image"), settings.images)
         os, version = os or chosen.client_os, version or chosen.client_version
     return client_for(os, version, settings.clients)
 
 
-def _notebook_of(pod: Mapping[str, Any]) -> str:
-    return text(labels_of(pod).get(LABEL_NOTEBOOK))
+def _notebooks_own(containers: Sequence[Mapping[str, Any]], places: Iterable[int], notebook: str) -> int:
+    """Which of these places has the notebook's own container, the one with its name; -1 if none has."""
+    own = (place for place in places if notebook and containers[place].get("name") == notebook)
+    return next(own, -1)
 
 
 def _shown_name(container: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Prometheus metrics of a service. Every name begins with ``bitfusion_pool_``.
 
 Holders are labels within the bounds of `holder_usage`, users of the machine only where its administrator
-wants them to be (docs/decisions/0108-holders-in-metrics.md). Without a port nobody reads them, and `Metrics`
-counts nothing; prometheus-client is then not needed.
+wants them to be (docs/decisions/0108-holders-in-metrics.md). Without a port nobody reads them, and nothing is
+counted; prometheus-client is then not needed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.service.monitoring.holder_usage import NOBODY, HolderUsage, Row, Seen
@@ -33,143 +34,117 @@ class ServerCapacity(NamedTuple):
     free_mib: int
 
 
+class _Unread:
+    """Stands in for every counter, gauge and histogram where nobody reads them: takes all, keeps nothing."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        """As those of prometheus_client are made."""
+
+    def labels(self, *values: str) -> _Unread:
+        """The same for every label."""
+        return self
+
+    def set(self, value: float) -> None:
+        """Nothing."""
+
+    def inc(self, amount: float = 1) -> None:
+        """Nothing."""
+
+    def observe(self, value: float) -> None:
+        """Nothing."""
+
+
+def _kinds(registry: CollectorRegistry | None) -> tuple[Any, Any, Any]:
+    """Counter, gauge and histogram of a registry; prometheus-client need not be there where nobody reads."""
+    if registry is None:
+        return _Unread, _Unread, _Unread
+    from prometheus_client import Counter, Gauge, Histogram
+
+    counter, gauge, histogram = (partial(kind, registry=registry) for kind in (Counter, Gauge, Histogram))
+    return counter, gauge, histogram
+
+
 class Metrics:
-    """What happens in a service, told to nobody."""
+    """What happens in a service, counted on a registry; without one it is told to nobody."""
 
-    @property
-    def wants_usage(self) -> bool:
-        """Whether `usage` is to be called."""
-        return False
-
-    def usage(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
-        """The ledger has changed: its entries, and what each server has free."""
-
-    def connections(self, count: int) -> None:
-        """So many clients are connected."""
-
-    def entries(self, states: Mapping[str, str]) -> None:
-        """The entries of the ledger, by id, have these states."""
-
-    def granted(self, waited_s: float) -> None:
-        """A request was granted after so many seconds."""
-
-    def refused(self, code: str) -> None:
-        """Something was refused, with a code of `refusal_codes`."""
-
-    def handshake_delayed(self) -> None:
-        """A connection from another machine had to wait, because its address makes so many."""
-
-    def connected(self, route: str) -> None:
-        """A client on another machine was let in, by a route of `Welcome`: ``direct`` or ``indirect``."""
-
-    def resumed(self) -> None:
-        """A client on another machine came back to a lease or request."""
-
-    def lost(self, why: str) -> None:
-        """A lease or request over the network ended without its client; why is one of `remote_leases`."""
-
-    def tokens(self, action: str, count: int = 1) -> None:
-        """An issuer has changed so many tokens: ``issued``, ``renewed`` or ``revoked``."""
-
-
-class PrometheusMetrics(Metrics):
-    """The same, counted on a registry."""
-
-    def __init__(self, registry: CollectorRegistry, holders: str = NOBODY) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, holders: str = NOBODY) -> None:
         """`holders`: whose GPUs are told apart, in the words of `holder_usage`."""
-        from prometheus_client import Counter, Gauge, Histogram
-
+        self.wants_usage = registry is not None  # whether `usage` is to be called
         self._usage = UsageCollector(holders)
-        registry.register(self._usage)
-
-        self._connections = Gauge(
-            "bitfusion_pool_connections", "Clients that are connected.", registry=registry
+        if registry is not None:
+            registry.register(self._usage)
+        counter, gauge, histogram = _kinds(registry)
+        self._connections = gauge("bitfusion_pool_connections", "Clients that are connected.")
+        self._leases = gauge("bitfusion_pool_leases", "Leases that are held.")
+        self._waiting = gauge("bitfusion_pool_waiting", "Requests that wait.")
+        self._waits = histogram(
+            "bitfusion_pool_wait_seconds", "From a request to its grant.", buckets=WAIT_BUCKETS
         )
-        self._leases = Gauge("bitfusion_pool_leases", "Leases that are held.", registry=registry)
-        self._waiting = Gauge("bitfusion_pool_waiting", "Requests that wait.", registry=registry)
-        self._waits = Histogram(
-            "bitfusion_pool_wait_seconds",
-            "From a request to its grant.",
-            buckets=WAIT_BUCKETS,
-            registry=registry,
-        )
-        self._refusals = Counter(
-            "bitfusion_pool_refusals", "What was refused, by reason.", ("code",), registry=registry
-        )
-        self._handshakes_delayed = Counter(
+        self._refusals = counter("bitfusion_pool_refusals", "What was refused, by reason.", ("code",))
+        self._handshakes_delayed = counter(
             "bitfusion_pool_handshakes_delayed",
             "TLS handshakes that waited for their turn, or got none, because their address makes so many.",
-            registry=registry,
         )
-        self._connected = Counter(
+        self._connected = counter(
             "bitfusion_pool_remote_connected",
             "Clients on other machines that were let in, directly or through a proxy (indirect).",
             ("route",),
-            registry=registry,
         )
-        self._resumed = Counter(
+        self._resumed = counter(
             "bitfusion_pool_remote_resumed",
             "Leases and requests over the network to which a client came back.",
-            registry=registry,
         )
-        self._lost = Counter(
+        self._lost = counter(
             "bitfusion_pool_remote_lost",
             "Leases and requests over the network that ended without their client, by reason.",
             ("reason",),
-            registry=registry,
         )
-        self._tokens = Counter(
+        self._tokens = counter(
             "bitfusion_pool_tokens",
             "Tokens that issuers issued, renewed and revoked over the network.",
             ("action",),
-            registry=registry,
         )
 
-    @property
-    def wants_usage(self) -> bool:
-        """See `Metrics`."""
-        return True
-
     def usage(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
-        """See `Metrics`."""
+        """The ledger has changed: its entries, and what each server has free."""
         self._usage.update(entries, servers)
 
     def connections(self, count: int) -> None:
-        """See `Metrics`."""
+        """So many clients are connected."""
         self._connections.set(count)
 
     def entries(self, states: Mapping[str, str]) -> None:
-        """See `Metrics`."""
+        """The entries of the ledger, by id, have these states."""
         found = list(states.values())
         self._leases.set(found.count(HELD))
         self._waiting.set(found.count(WAITING))
 
     def granted(self, waited_s: float) -> None:
-        """See `Metrics`."""
+        """A request was granted after so many seconds."""
         self._waits.observe(waited_s)
 
     def refused(self, code: str) -> None:
-        """See `Metrics`."""
+        """Something was refused, with a code of `refusal_codes`."""
         self._refusals.labels(code).inc()
 
     def handshake_delayed(self) -> None:
-        """See `Metrics`."""
+        """A connection from another machine had to wait, because its address makes so many."""
         self._handshakes_delayed.inc()
 
     def connected(self, route: str) -> None:
-        """See `Metrics`."""
+        """A client on another machine was let in, by a route of `Welcome`: ``direct`` or ``indirect``."""
         self._connected.labels(route).inc()
 
     def resumed(self) -> None:
-        """See `Metrics`."""
+        """A client on another machine came back to a lease or request."""
         self._resumed.inc()
 
     def lost(self, why: str) -> None:
-        """See `Metrics`."""
+        """A lease or request over the network ended without its client; why is one of `remote_leases`."""
         self._lost.labels(why).inc()
 
     def tokens(self, action: str, count: int = 1) -> None:
-        """See `Metrics`."""
+        """An issuer has changed so many tokens: ``issued``, ``renewed`` or ``revoked``."""
         self._tokens.labels(action).inc(count)
 
 
@@ -180,7 +155,7 @@ class UsageCollector:
     """
 
     def __init__(self, holders: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`holders`: as in `PrometheusMetrics`."""
+        """`holders`: as in `Metrics`."""
         self._lock = threading.Lock()
         self._clock = clock
         self._with_holders = holders != NOBODY

@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from bitfusion_cluster.certificates.ca_bundle import bundle_patch, trusts
+from bitfusion_cluster.certificates.built_in_authority import bundle_patch, trusts
 
 CA, OTHER = b"-----one-----\n", b"-----other-----\n"
 

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
-from bitfusion_cluster.watching.cache import Cache, Key
-from bitfusion_cluster.watching.cache_age import CacheAge
+from bitfusion_cluster.watching.cache import Cache, CacheAge, Key
 from bitfusion_cluster.watching.list_watch import ListWatch
 from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
 from tests.bitfusion_cluster.fake_api import LIST, WATCH, FakeApi, Handler

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bitfusion_cluster.api.errors import ApiError, Gone, ServerError, TooManyRequests
-from bitfusion_cluster.watching.watch_event import GarbledEvent, parse_event
+from bitfusion_cluster.watching.list_watch import GarbledEvent, parse_event
 
 
 def line(kind: object, data: object) -> bytes:

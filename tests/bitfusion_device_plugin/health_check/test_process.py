@@ -27,7 +27,7 @@ from tests.support.machine import scaled
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-PROGRAM = "import sys; from bitfusion_device_plugin.health_check.cli import main; sys.exit(main())"
+PROGRAM = "import sys; from bitfusion_device_plugin.health_check.settings import main; sys.exit(main())"
 FATAL = "Health report for server: 10.0.0.1:56001\\n=====\\n[FATAL  ] Check GPU ECC errors\\n"
 GOOD = FATAL.replace("FATAL  ", "PASS   ")
 CRON_JOB = "/apis/batch/v1/namespaces/team-a/cronjobs/bitfusion-health"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_device_plugin.health_check.cli import main
-from bitfusion_device_plugin.health_check.settings import TABLE, Settings, read_settings
+from bitfusion_device_plugin.health_check.settings import TABLE, Settings, main, read_settings
 
 NOWHERE = Path("/nowhere")
 

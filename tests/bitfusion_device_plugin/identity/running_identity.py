@@ -33,7 +33,7 @@ SECRET = "bitfusion-client"
 OPTED_IN = {"bitfusion.io/identity": "true"}
 BOUNDS = IssuerBounds(TokenLimits(gpus=2))
 _ROOT = Path(__file__).parents[3]
-_MAIN = "import sys; from bitfusion_device_plugin.identity.cli import main; sys.exit(main())"
+_MAIN = "import sys; from bitfusion_device_plugin.identity.settings import main; sys.exit(main())"
 
 
 class RunningIdentity:

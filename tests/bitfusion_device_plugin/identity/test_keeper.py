@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity.decisions import Step
-from bitfusion_device_plugin.identity.keeper import EVERYTHING, SETTLE_S, Keeper, KeeperContext, NotLeading
+from bitfusion_device_plugin.identity.keeper import EVERYTHING, SETTLE_S, Keeper, KeeperContext
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, QuotaRecord

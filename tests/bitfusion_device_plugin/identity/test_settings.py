@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_device_plugin.identity.cli import PROGRAM
 from bitfusion_device_plugin.identity.limits import LimitRules
-from bitfusion_device_plugin.identity.settings import TABLE, read_settings
+from bitfusion_device_plugin.identity.settings import PROGRAM, TABLE, read_settings
 
 NEEDED = {"issuer_files": "/etc/issuer", "namespace": "kubeflow"}
 

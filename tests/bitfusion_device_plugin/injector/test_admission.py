@@ -11,8 +11,7 @@ import pytest
 
 from bitfusion_cluster.webhooks.review import UNTOUCHED
 from bitfusion_cluster.webhooks.review_json import encode_answer, parse_review
-from bitfusion_device_plugin.injector.injection.admission import admit_pod
-from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
+from bitfusion_device_plugin.injector.injection.injected_pod import admit_pod, injected_pod
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS
 from tests.bitfusion_device_plugin.injector.pods import AMOUNT, HALF, REQUEST, Object, container, pod
 

@@ -10,8 +10,7 @@ import pytest
 from bitfusion_client.kubernetes.names import QUEUE_GATE
 from bitfusion_cluster.webhooks.review import UNTOUCHED
 from bitfusion_cluster.webhooks.review_json import parse_review
-from bitfusion_device_plugin.injector.injection.admission import admit_pod
-from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
+from bitfusion_device_plugin.injector.injection.injected_pod import admit_pod, injected_pod
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from bitfusion_device_plugin.injector.injection.pod_patch import difference
 from tests.bitfusion_device_plugin.injector.pods import (

@@ -14,8 +14,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from bitfusion_device_plugin.injector import cli
-from bitfusion_device_plugin.injector.settings import TABLE, Settings, read_settings
+from bitfusion_device_plugin.injector.settings import TABLE, Settings, main, read_settings
 from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
 from tests.bitfusion_cluster.certificates.pairs import pair
 from tests.bitfusion_device_plugin.injector.pods import container, pod
@@ -33,7 +32,7 @@ NOWHERE = Path("/nonexistent/namespace")
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--help"])
+        main(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     for setting in TABLE.rows:
@@ -86,7 +85,7 @@ def test_the_memory_of_a_gpu_is_read_as_people_write_it() -> None:
 def test_a_mistake_is_one_line_and_exit_status_2(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(words) == 2
+    assert main(words) == 2
     assert capsys.readouterr().err == f"bitfusion-injector: {told}\n"
 
 

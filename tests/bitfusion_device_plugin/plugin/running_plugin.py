@@ -16,7 +16,7 @@ from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 _ROOT = Path(__file__).parents[3]
-_MAIN = "import sys; from bitfusion_device_plugin.plugin.cli import main; sys.exit(main())"
+_MAIN = "import sys; from bitfusion_device_plugin.plugin.settings import main; sys.exit(main())"
 
 
 class FakePool:

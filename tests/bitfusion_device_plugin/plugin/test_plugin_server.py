@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_cluster.program.cannot_start import CannotStart
+from bitfusion_cluster.program.program import CannotStart
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.own_socket import OwnSocket

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
-from bitfusion_device_plugin.plugin.pool_health import PoolHealth
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer
+from bitfusion_device_plugin.plugin.pool_size import PoolHealth, SteadySize
 from bitfusion_device_plugin.plugin.pool_watch import PoolWatch
-from bitfusion_device_plugin.plugin.steady_size import SteadySize
 from bitfusion_device_plugin.plugin.unit_devices import OfferedUnits
 
 AWAY = PoolAnswer(None, "no answer", 0.1)

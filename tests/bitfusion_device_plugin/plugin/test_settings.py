@@ -8,8 +8,7 @@ import re
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_device_plugin.plugin.cli import PROGRAM
-from bitfusion_device_plugin.plugin.settings import TABLE, Settings, read_settings
+from bitfusion_device_plugin.plugin.settings import PROGRAM, TABLE, Settings, read_settings
 
 
 def test_the_environment_counts_where_no_option_is_given() -> None:

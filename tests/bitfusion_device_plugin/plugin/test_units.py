@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.command.client_reports import GpuStatus, ServerStatus
 from bitfusion_device_plugin.plugin.messages import LONGEST_DEVICE_ID, ListAndWatchResponse
-from bitfusion_device_plugin.plugin.pool_health import PoolHealth
-from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS, pool_units
+from bitfusion_device_plugin.plugin.pool_size import LARGEST_UNITS, PoolHealth, pool_units
 from bitfusion_device_plugin.plugin.unit_devices import UnitDevices
 
 

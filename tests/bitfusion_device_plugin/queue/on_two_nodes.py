@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 POOL = 100
 HALF = {"bitfusion.io/gpu-50": "1"}
 STUCK_AFTER_S = 5
-_MAIN = "import sys; from bitfusion_device_plugin.queue.cli import main; sys.exit(main())"
+_MAIN = "import sys; from bitfusion_device_plugin.queue.settings import main; sys.exit(main())"
 # A shell that is process 1 ends by no signal without a trap.
 _SLEEP = ["/bin/sh", "-c", "trap 'exit 0' TERM; while true; do sleep 0.2; done"]
 

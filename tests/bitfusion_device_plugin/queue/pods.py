@@ -73,7 +73,7 @@ def pod(
     units: int = 50,
     state: PodState = PodState.GATED,
     created: int = 0,
-    refusal: str = "",
+    no_node: str = "",
     **fields: Any,
 ) -> QueuedPod:
     """A pod for the pure parts, in any state."""
@@ -88,7 +88,7 @@ def pod(
         state=state,
         gate_index=0 if gated else -1,
         remade=True,
-        refusal=refusal,
+        no_node=no_node,
         conditions=1,
         told=None if state is PodState.GATED else Told(0, "True", "Lifted", "", ""),
     )

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 
 _MAIN = (
     "import sys; sys.modules['kubernetes_validate'] = None; "
-    "from bitfusion_device_plugin.queue.cli import main; sys.exit(main())"
+    "from bitfusion_device_plugin.queue.settings import main; sys.exit(main())"
 )
 _KUBECONFIG = """\
 apiVersion: v1

@@ -162,7 +162,7 @@ STUCK = Knowledge(stuck={"s": 300.0, "t": 400.0, "u": 500.0})
 
 
 def stuck(name: str, units: int = 50, **fields: Any) -> QueuedPod:
-    return pod(name, units, LIFTED, refusal="cpu", **fields)
+    return pod(name, units, LIFTED, no_node="cpu", **fields)
 
 
 @pytest.mark.parametrize(

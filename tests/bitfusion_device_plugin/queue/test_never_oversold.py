@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
-from bitfusion_device_plugin.queue.pool_units import NodeUnits
+from bitfusion_device_plugin.queue.unit_accounts import NodeUnits
 from tests.bitfusion_device_plugin.queue.pods import GATE, raw_pod, scheduled
 from tests.bitfusion_device_plugin.queue.world import ENDS, KILLED_LATE, LATE, LOST, OK, Replica, World
 

@@ -71,7 +71,7 @@ def test_our_condition_is_found_at_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "spec", "refusal"),
+    ("conditions", "spec", "no_node"),
     [
         ([scheduled("Unschedulable", "0/1 nodes: cpu")], {}, "0/1 nodes: cpu"),
         ([scheduled("Unschedulable")], {}, "Unschedulable"),
@@ -88,14 +88,14 @@ def test_our_condition_is_found_at_its_place() -> None:
         ([scheduled("Unschedulable", "y" * 5000)], {}, "y" * 400),
     ],
 )
-def test_why_no_node_is_found(conditions: list[Object], spec: Object, refusal: str) -> None:
-    assert seen(with_conditions(raw_pod("p", gates=(), **spec), *conditions)).refusal == refusal
+def test_why_no_node_is_found(conditions: list[Object], spec: Object, no_node: str) -> None:
+    assert seen(with_conditions(raw_pod("p", gates=(), **spec), *conditions)).no_node == no_node
 
 
 def test_a_pod_at_its_gate_or_on_a_node_is_not_refused_by_a_scheduler() -> None:
     words = scheduled("Unschedulable", "cpu")
-    assert seen(with_conditions(raw_pod("p"), words)).refusal == ""
-    assert seen(with_conditions(raw_pod("p", gates=(), node="n"), words)).refusal == ""
+    assert seen(with_conditions(raw_pod("p"), words)).no_node == ""
+    assert seen(with_conditions(raw_pod("p", gates=(), node="n"), words)).no_node == ""
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_device_plugin.queue.cli import PROGRAM
-from bitfusion_device_plugin.queue.settings import TABLE, read_settings
+from bitfusion_device_plugin.queue.settings import PROGRAM, TABLE, read_settings
 
 
 def test_all_but_the_namespace_has_a_default(tmp_path: Path) -> None:

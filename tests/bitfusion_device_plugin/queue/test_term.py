@@ -13,7 +13,7 @@ from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.watching.watched_resource import WatchLimits
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
-from bitfusion_device_plugin.queue.term import Term
+from bitfusion_device_plugin.queue.term import QueueTerm
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
 from tests.bitfusion_cluster.fake_api import DELETE, LIST, PATCH, POST, WATCH, FakeApi
 from tests.bitfusion_cluster.faults import Fault, after, answered, reset, status
@@ -37,14 +37,14 @@ class Room:
         self.metrics = QueueMetrics(self.registry, self.accounts)
         self._watch_metrics = WatchMetrics(self.registry)
         self.client = self.api.client()
-        self.terms: list[Term] = []
+        self.terms: list[QueueTerm] = []
         self.api.put(NODES, raw_node("n1", "100"))
 
-    def begin(self, stuck_after_s: float = 300.0) -> Term:
+    def begin(self, stuck_after_s: float = 300.0) -> QueueTerm:
         context = QueueContext(
             self.client, self.metrics, self.accounts, "replica", stuck_after_s, leading=lambda: self.leads
         )
-        term = Term(context, self._watch_metrics, LIMITS)
+        term = QueueTerm(context, self._watch_metrics, LIMITS)
         self.terms.append(term)
         term.start()
         return term

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bitfusion_device_plugin.queue.leader import StuckPods
 from bitfusion_device_plugin.queue.pod_states import PodState
-from bitfusion_device_plugin.queue.pool_units import node_units, pool_size
-from bitfusion_device_plugin.queue.stuck_pods import StuckPods
-from bitfusion_device_plugin.queue.unit_accounts import IDLE_S, OTHERS, UnitAccounts
+from bitfusion_device_plugin.queue.unit_accounts import IDLE_S, OTHERS, UnitAccounts, node_units, pool_size
 from tests.bitfusion_device_plugin.queue.pods import pod, raw_node
 
 BOUND, LIFTED = PodState.BOUND, PodState.LIFTED
@@ -81,7 +80,7 @@ def test_there_are_never_more_series_than_the_bound_and_none_is_lost() -> None:
 
 def test_a_pod_is_stuck_from_when_it_was_first_seen_without_a_node() -> None:
     stuck = StuckPods(300.0)
-    refused = pod("p", state=LIFTED, refusal="cpu")
+    refused = pod("p", state=LIFTED, no_node="cpu")
     assert stuck.look([refused, pod("q", state=LIFTED)], 1000.0) == {}
     assert stuck.look([refused], 1299.0) == {}
     assert stuck.look([refused], 1300.0) == {"p": 300.0}

@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry
 
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.api.errors import NoAnswer, error_of_status
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.watching.cache import Cache, Key
-from bitfusion_device_plugin.queue.context import NotLeading, QueueContext
+from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod, queued_pod
-from bitfusion_device_plugin.queue.pool_units import NodeUnits
 from bitfusion_device_plugin.queue.teller import Teller
-from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
+from bitfusion_device_plugin.queue.unit_accounts import NodeUnits, UnitAccounts
 from tests.bitfusion_device_plugin.queue.pods import Object
 from tests.support import apiserver_answers as answers
 

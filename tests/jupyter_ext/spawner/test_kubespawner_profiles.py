@@ -16,9 +16,8 @@ from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK
 from bitfusion_client.pod.this_pod import ThisPod
 from bitfusion_cluster.api.events import NORMAL
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
-from bitfusion_device_plugin.queue.events import event_about, event_body
 from bitfusion_device_plugin.queue.pod_states import queued_pod
-from bitfusion_device_plugin.queue.words import waits
+from bitfusion_device_plugin.queue.words import event_about, event_body, waits
 from jupyter_ext.spawner.kubespawner_profiles import helm_values, hub_configuration, profile_list
 from jupyter_ext.spawner.presets import NUMBERS, presets
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes

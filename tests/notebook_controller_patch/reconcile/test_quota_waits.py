@@ -8,8 +8,13 @@ import pytest
 
 from bitfusion_cluster.watching.cache import Cache
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
-from notebook_controller_patch.reconcile.quota_waits import FIRST_TRY_S, LONGEST_TRY_S, QuotaWaits
-from notebook_controller_patch.reconcile.quotas import QuotaRecord, quota_record
+from notebook_controller_patch.reconcile.quota_waits import (
+    FIRST_TRY_S,
+    LONGEST_TRY_S,
+    QuotaRecord,
+    QuotaWaits,
+    quota_record,
+)
 from tests.bitfusion_cluster.watching.clock import Clock
 
 A, B = ("ann", "a"), ("ann", "b")

@@ -13,6 +13,7 @@ from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.api.errors import Conflict, NoAnswer, TooManyRequests
 from bitfusion_cluster.leading.election import Candidate
+from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
 from bitfusion_cluster.watching.cache import Cache, Key
@@ -22,7 +23,7 @@ from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
 from notebook_controller_patch.reconcile.events import NotebookEvent
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
-from notebook_controller_patch.reconcile.quotas import QuotaRecord
+from notebook_controller_patch.reconcile.quota_waits import QuotaRecord
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
     OptedOutNamespace,
@@ -30,7 +31,7 @@ from notebook_controller_patch.reconcile.records import (
     StatefulSetRecord,
     statefulset_record,
 )
-from notebook_controller_patch.reconcile.writer import NotLeading, Writer
+from notebook_controller_patch.reconcile.writer import Writer
 from tests.notebook_controller_patch.reconcile.objects import CLIENT, Object, admitted, notebook, statefulset
 
 KEY = ("ann", "nb")

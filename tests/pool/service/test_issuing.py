@@ -303,10 +303,10 @@ class _held:  # noqa: N801  # reads as a phrase
 def test_metrics_count_what_issuers_do() -> None:
     from prometheus_client import CollectorRegistry
 
-    from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
+    from bitfusion_pool.service.monitoring.metrics import Metrics
 
     registry = CollectorRegistry()
-    for metrics in (Metrics(), PrometheusMetrics(registry)):
+    for metrics in (Metrics(), Metrics(registry)):
         metrics.tokens("issued")
         metrics.tokens("revoked", 2)
     for action, count in (("issued", 1), ("revoked", 2)):

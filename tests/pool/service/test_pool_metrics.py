@@ -11,7 +11,7 @@ from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.service.monitoring.holder_usage import EVERYBODY, NOBODY, TOKENS
-from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics, ServerCapacity
+from bitfusion_pool.service.monitoring.metrics import Metrics, ServerCapacity
 from bitfusion_pool.service.monitoring.pool_census import PoolCensus, capacity
 
 OF_MNIST = {"holder": "cluster/team-a", "namespace": "team-a", "notebook": "mnist"}
@@ -23,7 +23,7 @@ def of_a_pod(notebook: str = "mnist") -> Holder:
 
 def counted(ledger: Ledger, which: str = TOKENS) -> CollectorRegistry:
     registry = CollectorRegistry()
-    PoolCensus(ledger, PrometheusMetrics(registry, which)).states()
+    PoolCensus(ledger, Metrics(registry, which)).states()
     return registry
 
 
@@ -80,9 +80,9 @@ def test_no_name_of_a_notebook_breaks_the_text(ledger: Ledger) -> None:
 
 def test_every_name_is_there_before_anything_happens_for_the_registry_to_refuse_a_second_one() -> None:
     registry = CollectorRegistry()
-    PrometheusMetrics(registry)
+    Metrics(registry)
     with pytest.raises(ValueError, match="Duplicated"):
-        PrometheusMetrics(registry)
+        Metrics(registry)
 
 
 def test_without_a_port_the_ledger_is_only_asked_for_states(ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.service.leases import remote_leases
 from bitfusion_pool.service.leases.operations import PoolOperations
 from bitfusion_pool.service.leases.remote_leases import LeaseOwner, QueuedRequest, RemoteLeases, replaced
-from bitfusion_pool.service.monitoring.metrics import Metrics, PrometheusMetrics
+from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.refusal import Refusal
 
 CLOSED_S, SILENT_S = 15.0, 120.0
@@ -231,7 +231,7 @@ def test_what_somebody_ended_is_over_silent_s_later_however_often_its_client_spe
 
 def test_what_is_lost_is_counted_by_its_reason(clock: Clock, pool: Pool) -> None:
     registry = CollectorRegistry()
-    leases = RemoteLeases(pool, CLOSED_S, SILENT_S, PrometheusMetrics(registry))
+    leases = RemoteLeases(pool, CLOSED_S, SILENT_S, Metrics(registry))
     leases.found("found", None)
     for name in ("left", "ended"):
         leases.serve(name, Client(clock))

@@ -18,13 +18,13 @@ def test_without_any_source_the_defaults_hold() -> None:
 
 
 def test_every_setting_is_in_the_table() -> None:
-    assert [setting.name for setting in TABLE] == list(ServiceSettings.__dataclass_fields__)
+    assert [setting.name for setting in TABLE.rows] == list(ServiceSettings.__dataclass_fields__)
 
 
 def test_every_setting_stands_in_the_guide() -> None:
     guide = (Path(__file__).parents[3] / "docs/workstation.md").read_text(encoding="utf-8")
     table = guide.partition("| setting |")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`([a-z_]+)`", table.replace("`json`", ""))) >= {one.name for one in TABLE}
+    assert set(re.findall(r"`([a-z_]+)`", table.replace("`json`", ""))) >= {one.name for one in TABLE.rows}
 
 
 def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
