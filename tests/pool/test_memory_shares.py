@@ -27,6 +27,36 @@ class cuda:
         cuda.told.append((fraction, device))
 """
 
+TENSORFLOW = """\
+class Options:
+    per_process_gpu_memory_fraction = 0
+
+    def ClearField(self, name):
+        setattr(self, name, 0)
+
+class config:
+    class experimental:
+        set_virtual_device_configuration = print
+
+    set_logical_device_configuration = print
+
+class compat:
+    class v1:
+        def ConfigProto():
+            class made:
+                gpu_options = Options()
+            return made
+
+__version__ = "2.99"
+"""
+RUNTIME = """\
+class runtime:
+    {state}
+
+def context():
+    return runtime
+"""
+
 
 def python(code: str, folder: Path, limits: str = "0.25,0.5", path: str = "") -> tuple[str, str]:
     """What a Python under a lease prints; `folder` is on the user's PYTHONPATH."""
@@ -69,6 +99,30 @@ def test_a_pytorch_that_cannot_be_told_works_and_it_is_said(tmp_path: Path, text
     assert out == "torch\n"
     assert err.startswith("bitfusion: the share of GPU memory could not be set in PyTorch: AttributeError(")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "is_told"),
+    [
+        ("_config, _initialized = None, False", True),
+        ("_config, _initialized = None, True", False),  # it has been used: too late
+        ("_initialized = False", False),
+    ],
+)
+def test_tensorflow_is_told_before_its_runtime_is_made(tmp_path: Path, state: str, is_told: bool) -> None:
+    (tmp_path / "tensorflow" / "python" / "eager").mkdir(parents=True)
+    (tmp_path / "tensorflow" / "__init__.py").write_text(TENSORFLOW)
+    (tmp_path / "tensorflow" / "python" / "eager" / "context.py").write_text(RUNTIME.format(state=state))
+    out, err = python(
+        "import tensorflow; from tensorflow.python.eager.context import runtime\n"
+        "told = getattr(runtime, '_config', None)\n"
+        "print(told and told.gpu_options.per_process_gpu_memory_fraction)\n"
+        "tensorflow.config.set_logical_device_configuration('cpu')\n"
+        "print(told and told.gpu_options.per_process_gpu_memory_fraction)\n",
+        tmp_path,
+    )
+    assert out == ("0.25\ncpu\n0\n" if is_told else "None\ncpu\nNone\n")
+    assert ("TensorFlow 2.99 keeps its options elsewhere" in err) == (not is_told)
 
 
 def test_a_program_looks_as_without_it(tmp_path: Path) -> None:
