@@ -28,33 +28,13 @@ class cuda:
 """
 
 TENSORFLOW = """\
-class Options:
-    per_process_gpu_memory_fraction = 0
+from types import SimpleNamespace as Made
 
-    def ClearField(self, name):
-        setattr(self, name, 0)
-
-class config:
-    class experimental:
-        set_virtual_device_configuration = print
-
-    set_logical_device_configuration = print
-
-class compat:
-    class v1:
-        def ConfigProto():
-            class made:
-                gpu_options = Options()
-            return made
-
+options = Made(ClearField=lambda name: setattr(options, name, 0))
+compat = Made(v1=Made(ConfigProto=lambda: Made(gpu_options=options)))
+config = Made(set_logical_device_configuration=print)
+config.experimental = Made(set_virtual_device_configuration=print)
 __version__ = "2.99"
-"""
-RUNTIME = """\
-class runtime:
-    {state}
-
-def context():
-    return runtime
 """
 
 
@@ -104,21 +84,24 @@ def test_a_pytorch_that_cannot_be_told_works_and_it_is_said(tmp_path: Path, text
 @pytest.mark.parametrize(
     ("state", "is_told"),
     [
-        ("_config, _initialized = None, False", True),
-        ("_config, _initialized = None, True", False),  # it has been used: too late
-        ("_initialized = False", False),
+        ("_config=None, _initialized=False", True),
+        ("_config=None, _initialized=True", False),  # it has been used: too late
+        ("_initialized=False", False),
     ],
 )
 def test_tensorflow_is_told_before_its_runtime_is_made(tmp_path: Path, state: str, is_told: bool) -> None:
-    (tmp_path / "tensorflow" / "python" / "eager").mkdir(parents=True)
+    eager = tmp_path / "tensorflow" / "python" / "eager"
+    eager.mkdir(parents=True)
     (tmp_path / "tensorflow" / "__init__.py").write_text(TENSORFLOW)
-    (tmp_path / "tensorflow" / "python" / "eager" / "context.py").write_text(RUNTIME.format(state=state))
+    (eager / "context.py").write_text(
+        f"import types\nruntime = types.SimpleNamespace({state})\ndef context(): return runtime\n"
+    )
     out, err = python(
-        "import tensorflow; from tensorflow.python.eager.context import runtime\n"
-        "told = getattr(runtime, '_config', None)\n"
-        "print(told and told.gpu_options.per_process_gpu_memory_fraction)\n"
+        "import tensorflow\nfrom tensorflow.python.eager.context import runtime\n"
+        "told = getattr(runtime, '_config', None) and runtime._config.gpu_options\n"
+        "print(told and told.per_process_gpu_memory_fraction)\n"
         "tensorflow.config.set_logical_device_configuration('cpu')\n"
-        "print(told and told.gpu_options.per_process_gpu_memory_fraction)\n",
+        "print(told and told.per_process_gpu_memory_fraction)\n",
         tmp_path,
     )
     assert out == ("0.25\ncpu\n0\n" if is_told else "None\ncpu\nNone\n")
