@@ -15,6 +15,7 @@ import argparse
 import ast
 import contextlib
 import difflib
+import json
 import os
 import queue
 import random
@@ -297,40 +298,31 @@ class Copy:
 
     def _pytest(self, tests: Sequence[str], left_out: Sequence[str], limit_s: float) -> tuple[str, str]:
         """What became of the tests, and which of them failed."""
-        command = [
-            str(self._python),
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-n",
-            "0",
-            "-m",
-            NOT_THESE,
-            "-p",
-            "no:cacheprovider",
-        ]
+        command = [str(self._python), "-m", "pytest", "-x", "-q", "-n", "0", "-m", NOT_THESE]
+        cache = self.folder / "build" / "pytest"
+        shutil.rmtree(cache, ignore_errors=True)
+        command += [f"--override-ini=cache_dir={cache}"]
         with subprocess.Popen(
             [*command, *(f"--deselect={test}" for test in left_out), *tests],
             cwd=self.folder,
             env={**os.environ, "PATH": f"{self._python.parent}:{os.environ['PATH']}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         ) as process:
             try:
-                output = process.communicate(timeout=max(limit_s, 1.0))[0]
+                process.wait(max(limit_s, 1.0))
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)  # pytest ends what its tests have started
                 try:
-                    process.communicate(timeout=30)
+                    process.wait(30)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                 return TIMEOUT, ""
-        failed = re.search(r"(?m)^(?:FAILED|ERROR) (\S+\.py(?:::.*?)?)(?: - .*)?$", output)
+        found = cache / "v" / "cache" / "lastfailed"
+        failed = list(json.loads(found.read_text())) if found.exists() else []
         # 5: no test was left to be run
-        return (LIVED if process.returncode in (0, 5) else KILLED), failed[1] if failed else ""
+        return (LIVED if process.returncode in (0, 5) else KILLED), failed[0] if failed else ""
 
 
 def _git(*command: str) -> list[str]:
