@@ -19,7 +19,7 @@ PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/noteboo
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop cluster-demo bench gpu-check fuzz lint lock clean
+.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop cluster-demo bench gpu-check fuzz mutants lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -36,6 +36,7 @@ help: ## show this list
 	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
 	@echo "make fuzz           100,000 random admission reviews, and as many random pods"
+	@echo "make mutants        changes in the code, one at a time: do the tests see them? MUTANTS='--seed 7 --count 100'"
 	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
 	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
 
@@ -94,6 +95,10 @@ fuzz:
 	@$(ENVIRONMENT) packages
 	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
 	@$(BIN)/python -m tests.bitfusion_device_plugin.injector.fuzz $(or $(FUZZ_PODS),--pods 100000)
+
+mutants:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
 bench:
 	@$(ENVIRONMENT) test

@@ -30,15 +30,6 @@ def run(suite: pytest.Pytester, body: str, *options: str) -> pytest.RunResult:
     return suite.runpytest_subprocess("-p", "no:cacheprovider", *options)
 
 
-def test_a_clean_test_passes(suite: pytest.Pytester) -> None:
-    result = run(
-        suite,
-        "import subprocess\ndef test_clean():\n    subprocess.run(['true'], check=True)\n",
-    )
-    result.assert_outcomes(passed=1)
-    assert result.ret == 0
-
-
 def test_a_process_left_behind_is_an_error_and_is_ended(suite: pytest.Pytester) -> None:
     result = run(
         suite,
@@ -62,7 +53,9 @@ def test_a_private_folder_left_behind_is_an_error(suite: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(["*private folder: bitfusion-x*"])
 
 
-def test_a_server_of_a_wider_fixture_is_not_the_tests(suite: pytest.Pytester) -> None:
+def test_what_has_ended_or_is_of_a_wider_fixture_is_not_left_behind(
+    suite: pytest.Pytester,
+) -> None:
     result = run(
         suite,
         "import subprocess, pytest\n"
@@ -71,7 +64,7 @@ def test_a_server_of_a_wider_fixture_is_not_the_tests(suite: pytest.Pytester) ->
         "    with subprocess.Popen(['sleep', '47']) as process:\n"
         "        yield process\n"
         "        process.kill()\n"
-        "def test_one(server):\n    assert server.poll() is None\n"
+        "def test_one(server):\n    subprocess.run(['true'], check=True)\n"
         "def test_two(server):\n    assert server.poll() is None\n",
     )
     result.assert_outcomes(passed=2)

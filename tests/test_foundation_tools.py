@@ -12,18 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tools import mutants
 from tools.lock import can_be_installed
+from tools.mutants import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = (
-    "bitfusion_client",
-    "bitfusion_cluster",
-    "bitfusion_device_plugin",
-    "bitfusion_kernel",
-    "bitfusion_pool",
-    "jupyter_ext",
-    "notebook_controller_patch",
-)
 LOCK = ROOT / "requirements" / "lock.txt"
 LOCKS = sorted(LOCK.parent.glob("*.txt"))
 
@@ -142,6 +135,54 @@ def test_only_wheels_that_can_be_installed_are_locked() -> None:
         ("cp311-cp311-win_amd64", False),
     ]:
         assert can_be_installed(f"name-1.0-{tags}.whl") == fits, tags
+
+
+def test_mutants_are_what_a_person_may_have_got_wrong() -> None:
+    source = """\
+from typing import TYPE_CHECKING
+if TYPE_CHECKING: x = 1 < 2
+def wrong(a: Literal[1], *, b: int = 3) -> Literal[2]:
+    "1 < 2"
+    if not (a) or b < (  # and
+        2.5
+    ): return f"{1}"
+    while a.b: x: Literal[7] = a if a is not b else True
+    return False
+"""
+    changes = []
+    for mutant in mutants.mutants("x.py", source):
+        lines = mutants.difference(source, mutant).splitlines()
+        changes.append((mutant.line, mutant.kind, lines[-1][1:].strip()))
+    assert changes == [
+        (3, "number", "def wrong(a: Literal[1], *, b: int = 4) -> Literal[2]:"),
+        (5, "not", "if  (a) or b < (  # and"),
+        (5, "and/or", "if not (a) and b < (  # and"),
+        (5, "comparison", "if not (a) or b <= (  # and"),
+        (5, "comparison", "if not (a) or b >= (  # and"),
+        (6, "number", "3.5"),
+        (8, "not", "while not a.b: x: Literal[7] = a if a is not b else True"),
+        (8, "comparison", "while a.b: x: Literal[7] = a if a is b else True"),
+        (9, "truth", "return True"),
+    ]
+    drawn = mutants.draw({"x.py": source}, seed=7, count=4)
+    assert drawn == mutants.draw({"x.py": source}, seed=7, count=4) != mutants.draw({"x.py": source}, 8, 4)
+
+
+def test_the_tests_that_name_a_module_see_its_mutants_first() -> None:
+    tests = {
+        "tests/pool/test_a.py": "",
+        "tests/pool/service/test_b.py": "",
+        "tests/pool/service/test_c.py": "from bitfusion_pool.service.leases.limits import Limits",
+        "tests/pool/service/test_d.py": "limits",
+        "tests/pool/service/test_limits.py": "",
+        "tests/pool/service/deep/test_e.py": "from bitfusion_pool.service.leases import limits",
+        "tests/pool/service/deep/test_f.py": "",
+        "tests/kernel/test_limits.py": "",
+    }
+    here = [f"tests/pool/service/test_{name}.py" for name in ("limits", "c", "d", "b")]
+    here.insert(1, "tests/pool/service/deep/test_e.py")
+    assert mutants.in_order("bitfusion_pool/service/leases/limits.py", tests) == here
+    assert mutants.in_order("bitfusion_kernel/gpu/x.py", tests) == ["tests/kernel/test_limits.py"]
 
 
 def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:

@@ -122,8 +122,6 @@ def load_sources() -> None:
         for name, source in SOURCES.items():
             module = types.ModuleType(name)
             package, _, short = name.rpartition(".")
-            if any(other.startswith(f"{name}.") for other in SOURCES):
-                module.__path__ = []  # a package
             done.append(name)
             sys.modules[name] = module
             exec(compile(source, f"<{name} in the {NAME}>", "exec", dont_inherit=True), module.__dict__)

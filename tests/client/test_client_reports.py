@@ -32,6 +32,8 @@ def test_list_gpus_between_other_lines() -> None:
    |- GPU 0: free memory 8080 MiB / 16160 MiB  Simulated Tesla V100-PCIE-16GB
    |- GPU 1: free memory 0 MiB / 143771 MiB (NVIDIA H200)
    |- GPU 2: on fire
+   |- GPU 3: free memory 1 MiB / x MiB
+   |- GPU 4: free memory x MiB / 1 MiB
 - server x [b:2]: running 1 tasks
 - server 1 [b:2]: running 12 tasks
 """

@@ -42,7 +42,7 @@ OPTIONS = (
         ("-n 1 -m 8GB", '-m "8GB" must be a whole number of MiB, at least 1; write -m 7629'),
         ("-n 1 -m 0", '-m "0" must be a whole number of MiB, at least 1'),
         ("-n 1 -m much", '-m "much" must be a whole number of MiB, at least 1'),
-        (f"-n 1 -m {10**17}", f'-m "{10**17}" must be a whole number of MiB, at least 1'),
+        (f"-n 1 -m {'9' * 52}", f'-m "{"9" * 52}" must be a whole number of MiB, at least 1'),
         ("-n 1 -p 0.5 -m 8192", "give either a share (-p) or an amount of memory (-m), not both"),
         ("-n 1 --filter a", '--filter "a" must be key=value, the key without spaces'),
         ("-n 1 --gpu 2", f"--gpu is no option; {OPTIONS}"),

@@ -24,6 +24,7 @@ TWO_ASK = 'and "nb" asks for GPUs, too; only one container of a notebook may'
         (bare_notebook(container(limits={AMOUNT: "2"})), GpuRequest(2)),
         (bare_notebook(container(limits={"cpu": "1", HALF: "1"})), GpuRequest(1, 0.5)),
         (bare_notebook(container(), container("side", {HALF: "1"})), GpuRequest(1, 0.5)),
+        (bare_notebook({"resources": {"limits": {HALF: "1"}, "requests": {HALF: 1}}}), GpuRequest(1, 0.5)),
         (
             bare_notebook(container(limits={AMOUNT: "2"}), annotations={REQUEST: "-n 1 -p 0.25"}),
             GpuRequest(1, 0.25),
@@ -68,6 +69,15 @@ def test_what_a_notebook_asks_for(object_: Any, request_: GpuRequest | None) -> 
             bare_notebook(container(), init_containers=[container("prepare", {HALF: "1"})]),
             f'{HALF} is asked for by init container "prepare"; '
             "only the notebook's own container can have GPUs",
+        ),
+        (
+            bare_notebook({"resources": {"limits": {AMOUNT: "1"}, "requests": {HALF: "1"}}}),
+            f"{HALF} stands in the requests and not in the limits, so that no pod can be made of it",
+        ),
+        (
+            bare_notebook({"resources": {"limits": {HALF: "1"}, "requests": {HALF: "2"}}}),
+            f'Invalid value "2" for {HALF} in the requests: must be what the limits have, "1"; '
+            "leave it out of the requests",
         ),
         (
             bare_notebook(container(), annotations={REQUEST: "-n 0"}),

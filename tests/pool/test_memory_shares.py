@@ -27,6 +27,16 @@ class cuda:
         cuda.told.append((fraction, device))
 """
 
+TENSORFLOW = """\
+from types import SimpleNamespace as Made
+
+options = Made(ClearField=lambda name: setattr(options, name, 0))
+compat = Made(v1=Made(ConfigProto=lambda: Made(gpu_options=options)))
+config = Made(set_logical_device_configuration=print)
+config.experimental = Made(set_virtual_device_configuration=print)
+__version__ = "2.99"
+"""
+
 
 def python(code: str, folder: Path, limits: str = "0.25,0.5", path: str = "") -> tuple[str, str]:
     """What a Python under a lease prints; `folder` is on the user's PYTHONPATH."""
@@ -69,6 +79,33 @@ def test_a_pytorch_that_cannot_be_told_works_and_it_is_said(tmp_path: Path, text
     assert out == "torch\n"
     assert err.startswith("bitfusion: the share of GPU memory could not be set in PyTorch: AttributeError(")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "is_told"),
+    [
+        ("_config=None, _initialized=False", True),
+        ("_config=None, _initialized=True", False),  # it has been used: too late
+        ("_initialized=False", False),
+    ],
+)
+def test_tensorflow_is_told_before_its_runtime_is_made(tmp_path: Path, state: str, is_told: bool) -> None:
+    eager = tmp_path / "tensorflow" / "python" / "eager"
+    eager.mkdir(parents=True)
+    (tmp_path / "tensorflow" / "__init__.py").write_text(TENSORFLOW)
+    (eager / "context.py").write_text(
+        f"import types\nruntime = types.SimpleNamespace({state})\ndef context(): return runtime\n"
+    )
+    out, err = python(
+        "import tensorflow\nfrom tensorflow.python.eager.context import runtime\n"
+        "told = getattr(runtime, '_config', None) and runtime._config.gpu_options\n"
+        "print(told and told.per_process_gpu_memory_fraction)\n"
+        "tensorflow.config.set_logical_device_configuration('cpu')\n"
+        "print(told and told.per_process_gpu_memory_fraction)\n",
+        tmp_path,
+    )
+    assert out == ("0.25\ncpu\n0\n" if is_told else "None\ncpu\nNone\n")
+    assert ("TensorFlow 2.99 keeps its options elsewhere" in err) == (not is_told)
 
 
 def test_a_program_looks_as_without_it(tmp_path: Path) -> None:

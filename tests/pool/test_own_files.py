@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_pool import own_files
 from bitfusion_pool.own_files import NotOurs, open_own, read_text, trusted_path, write_own
 
 OTHER = 54321
@@ -74,10 +76,35 @@ def test_a_sticky_folder_protects_what_is_ones_own_only(tmp_path: Path) -> None:
             trusted_path(f"{shared}/{name}/pool")
 
 
-def test_a_home_may_be_writable_for_ones_own_group(tmp_path: Path) -> None:
+@only_root
+@pytest.mark.parametrize(
+    ("uid", "group", "is_trusted"), [(0, 0, True), (7, 8, True), (7, 9, True), (7, 0, False)]
+)
+def test_a_home_may_be_writable_for_ones_own_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, group: int, is_trusted: bool
+) -> None:
     # as in Jupyter's images and in volumes with an fsGroup
-    home = folder(tmp_path / "home", 0o2775, group=os.getegid())
+    home = folder(tmp_path / "home", 0o2775, group=group)
+    for name, value in {"geteuid": uid, "getegid": 8, "getgroups": [9]}.items():
+        monkeypatch.setattr(os, name, lambda value=value: value)
+    if is_trusted:
+        assert trusted_path(f"{home}/pool") == f"{home}/pool"
+    else:
+        with pytest.raises(NotOurs, match="can be changed by others"):
+            trusted_path(f"{home}/pool")
+
+
+@only_root
+def test_nobody_may_be_anybody_only_where_users_have_other_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = folder(tmp_path / "home", owner=65534)
+    uid_map = "0 100000 65536"  # a container with users of its own
+    monkeypatch.setattr(own_files, "open", lambda *_, **__: io.StringIO(uid_map), raising=False)
     assert trusted_path(f"{home}/pool") == f"{home}/pool"
+    uid_map = "0 0 4294967295"
+    with pytest.raises(NotOurs, match="belongs to"):
+        trusted_path(f"{home}/pool")
 
 
 def test_a_file_is_replaced_as_a_whole_whatever_was_in_its_place(tmp_path: Path) -> None:

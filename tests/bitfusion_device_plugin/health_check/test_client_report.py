@@ -90,6 +90,7 @@ def test_one_that_never_stops_printing_is_cut_off(tmp_path: Path) -> None:
     found, shown = run(client(tmp_path, "exec yes '[FATAL  ] x'"), longest=2048)
     assert found.problem == "its report is longer than 2 KiB"
     assert len(found.text) == len(shown) == 2048
+    assert run(client(tmp_path, "echo 1234567"), longest=8)[0] == ClientReport("1234567\n", "")
 
 
 def test_one_that_never_stops_complaining_is_still_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord
 from bitfusion_device_plugin.identity.sources import NoIdentity
 from tests.bitfusion_cluster.fake_api import FakeApi
 from tests.bitfusion_cluster.faults import status
+from tests.support.waiting import wait_until
 
 SECRETS, EVENTS = "/api/v1/secrets", "/api/v1/events"
 SECRET = "/api/v1/namespaces/a/secrets"
@@ -302,11 +304,15 @@ def test_who_does_not_lead_any_more_issues_and_writes_nothing(room: Room) -> Non
 
 def test_a_bug_ends_no_thread(room: Room, caplog: pytest.LogCaptureFixture) -> None:
     room.pool.fails = RuntimeError("bug")
-    room.work()
-    assert "identity not kept" in caplog.text
+    thread = threading.Thread(target=room.keeper.work)
+    thread.start()
+    room.queue.add(("", "a"))
+    wait_until(lambda: "identity not kept" in caplog.text, "the bug is told")
     room.pool.fails = None
-    room.work()
-    assert room.token() == "token 1"
+    room.queue.add(("", "a"))
+    wait_until(lambda: room.token() == "token 1", "a token")
+    room.queue.close()
+    thread.join()
 
 
 def test_only_the_one_secret_is_ever_asked_for_and_none_is_listed(room: Room) -> None:

@@ -89,10 +89,9 @@ def room() -> Iterator[Room]:
     made.api.close()
 
 
-def notebook(room: Room, name: str) -> str:
+def notebook(room: Room, name: str, version: str) -> str:
     made = room.api.put(
-        NOTEBOOKS,
-        {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {"namespace": "a", "name": name}},
+        NOTEBOOKS, {"apiVersion": version, "kind": "Notebook", "metadata": {"namespace": "a", "name": name}}
     )
     return str(made["metadata"]["uid"])
 
@@ -128,15 +127,18 @@ def test_a_new_position_is_written_the_more_seldom_the_further_back_it_is_and_a_
     assert sorted(room.told()) == [f"p{number:02}" for number in range(12)]
 
 
-def test_there_is_one_event_for_each_reason_on_the_notebook_however_often_it_waits(room: Room) -> None:
-    uid = notebook(room, "n")
+@pytest.mark.parametrize("version", ["kubeflow.org/v1beta1", ""])
+def test_there_is_one_event_for_each_reason_on_the_notebook_however_often_it_waits(
+    room: Room, version: str
+) -> None:
+    uid = notebook(room, "n", version)
     room.make(raw_pod("n-0", notebook="n"))
     for position in range(3):
         room.want({"n-0": Words("WaitsForPool", f"position {position}")})
         room.say(10)
     (event,) = room.events()
     assert event["involvedObject"] == {
-        "apiVersion": "kubeflow.org/v1",
+        "apiVersion": version or "kubeflow.org/v1",
         "kind": "Notebook",
         "namespace": "a",
         "name": "n",

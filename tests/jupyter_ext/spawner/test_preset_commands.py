@@ -84,9 +84,8 @@ def test_a_kind_is_printed_and_below_it_what_users_see(run: Run, place: Path) ->
     (place / "sizes.yaml").write_text(
         "sizes:\n- {label: BITFUSION 50 %, share: 50 %, default: true, gpus: 2}\n"
     )
-    result = run(
-        "workspacekind", "sizes.yaml", *IMAGE, "--numbers", "1,2", "--name", "mine", "--title", " Mine "
-    )
+    own = ("--name", "mine", "--title", " Mine ", "--memory", "1Mi")
+    result = run("workspacekind", "sizes.yaml", *IMAGE, "--numbers", "1,2", *own)
     assert result.status == 0
     kind = yaml.safe_load(result.output)
     assert (kind["metadata"], kind["spec"]["spawner"]["displayName"]) == ({"name": "mine"}, "Mine")

@@ -182,6 +182,7 @@ MISTAKES = {
     ),
     "a: 1\n---\nb: 2": 'sizes.yaml, line 2: "---" is not YAML: but found another document',
     "sizes: 2026-99-99": "sizes.yaml: has a value that cannot be read: month must be in 1..12",
+    "? [a]\n: 1": 'sizes.yaml, line 1: "? [a]" is not YAML: found unhashable key',
     "\x00": "sizes.yaml: has a character that YAML forbids: 0x0",
     "[" * 3000: "sizes.yaml: is nested too deeply",
 }
@@ -215,7 +216,7 @@ def test_mappings_that_are_merged_a_billion_times_are_not_merged() -> None:
         f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}" for level in range(1, 10)
     ]
     assert problem("\n".join(lines)) == "sizes.yaml: merges mappings (<<) into more than can be read"
-    assert problem("sizes:\n- &a {label: A, share: 50}\n- {<<: *a, label: B, share: 25}") == ""
+    assert problem("sizes:\n- &a {label: A, share: 50}\n- {<<: *a, <<: *a, label: B, share: 25}") == ""
     assert problem("sizes:\n- &a {<<: *a, label: A}") == ""
 
 

@@ -46,13 +46,6 @@ def test_moved_spec(spec: Path, report: Report) -> None:
     assert f"moved here from {spec}" in said
 
 
-def test_wrong_setting(spec: Path, monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
-    monkeypatch.setenv("BITFUSION_PARTIAL", "2")
-    status, said = report()
-    assert status == 1
-    assert "BITFUSION_PARTIAL" in said
-
-
 def test_kernel_has_changed(spec: Path, report: Report) -> None:
     _change(spec, "kernel_info.json", implementation_version="8", banner="IPython\nTip: two\n")
     status, said = report()
@@ -84,10 +77,19 @@ def test_spec_files_unreadable(spec: Path, name: str, text: str | None, report: 
     assert "cannot be read" in said
 
 
-def test_a_variable_that_is_no_setting_is_a_warning(
-    spec: Path, report: Report, monkeypatch: pytest.MonkeyPatch
+NO_SETTING = "settings: 1 GPU, acquire first_cell; BITFUSION_NUM_GPUS has no effect. Did you mean"
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected", "told"),
+    [("BITFUSION_PARTIAL", 1, "BITFUSION_PARTIAL"), ("BITFUSION_NUM_GPUS", 0, NO_SETTING)],
+    ids=["wrong", "a warning"],
+)
+@pytest.mark.usefixtures("spec")
+def test_settings(
+    monkeypatch: pytest.MonkeyPatch, report: Report, variable: str, expected: int, told: str
 ) -> None:
-    monkeypatch.setenv("BITFUSION_NUM_GPUS", "2")
+    monkeypatch.setenv(variable, "2")
     status, said = report()
-    assert status == 0
-    assert "settings: 1 GPU, acquire first_cell; BITFUSION_NUM_GPUS has no effect. Did you mean" in said
+    assert status == expected
+    assert told in said

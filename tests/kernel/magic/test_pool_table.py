@@ -56,6 +56,8 @@ def test_many_holders_and_waiters_are_counted() -> None:
     assert (lines[11], lines[12]) == ("     1 MiB held by h9", "     and 20 more")
     assert (lines[-2], lines[-1]) == ("     position 10: w10", "     and 990 more")
     assert len(lines) == 25
+    ten = waiting[: waiting.index("- waiting, position 11:")]
+    assert pool_table.render(gpu + ten)["text/plain"].endswith("     position 10: w10")
 
 
 def test_nobody_waits_is_said_where_the_client_would_tell() -> None:

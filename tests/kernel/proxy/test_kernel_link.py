@@ -13,6 +13,7 @@ from bitfusion_kernel.protocol.wire import Message, read_unchecked
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
+from bitfusion_kernel.proxy.kernel.output_relay import OutputRelay
 from tests.kernel.proxy.fake_kernel import FakeKernel
 from tests.kernel.proxy.parts import WIRE, message
 from tests.support.waiting import Deadline
@@ -207,6 +208,18 @@ def test_a_link_can_be_closed_before_the_kernel_has_said_busy(linked: Linked) ->
     linked.run_for(0.02)
     linked.publisher.stream("still heard", {})
     assert linked.client_sees(1) == ["stream"]
+
+
+def test_the_relay_waits_for_its_own_subscription_and_takes_no_other() -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    clients, kernel = context.socket(zmq.XPUB), context.socket(zmq.XSUB)
+    for subscription in (b"\x01", b"\x01a client's"):
+        kernel.send(subscription)
+    inlet = OutputRelay(context, clients, kernel).inlet
+    arrived = [inlet.recv() for _ in range(inlet.poll(100))]
+    inlet.close()
+    context.term()
+    assert arrived == [b"\x01a client's"]
 
 
 def test_a_new_subscriber_is_welcomed_while_output_is_relayed(linked: Linked) -> None:

@@ -87,6 +87,9 @@ def asked() -> Iterator[Asked]:
         ("help", "text", "%bitfusion status"),
         ("acquire", "text", "The GPU is being asked for."),
         ("relase", "error", "'relase' is no %bitfusion command"),
+        # when the client has been asked
+        ("request -p 0.5", "text", "The next cell asks for 1 GPU × 50 %."),
+        ("request -n 2", "error", "No server of the pool can ever give this."),
     ],
 )
 def test_answers(asked: Asked, words: str, key: str, begin: str) -> None:
@@ -113,21 +116,6 @@ def test_a_client_that_fails_or_takes_long_is_left_to_the_kernel(
     asked.client = [sys.executable, "-c", code]
     answer = json.loads(asked.ask(b'{"words": "pool"}'))
     assert answer == {"client": "list_gpus", "path": "/opt/bitfusion/bin/bitfusion"}
-
-
-@pytest.mark.parametrize(
-    ("words", "key", "begin"),
-    [
-        ("request -p 0.5", "text", "The next cell asks for 1 GPU × 50 %."),
-        ("request -n 2", "error", "No server of the pool can ever give this."),
-    ],
-)
-def test_a_size_is_answered_when_the_client_has_been_asked(
-    asked: Asked, words: str, key: str, begin: str
-) -> None:
-    answer: dict[str, Any] = json.loads(asked.ask(json.dumps({"words": words}).encode()))
-    assert list(answer) == [key]
-    assert answer[key].startswith(begin)
 
 
 def test_several_may_ask_at_once_and_one_that_leaves_harms_nobody(asked: Asked) -> None:

@@ -93,8 +93,13 @@ def test_locks_allow_the_same_value_and_everything_else() -> None:
 
 def test_a_lock_on_one_size_holds_the_other() -> None:
     found = resolve([], {}, {"partial": 0.5, "locked": ["partial"]})
-    for request in (GpuRequest(), GpuRequest(memory_mib=8192), GpuRequest(partial=0.6)):
-        with pytest.raises(WrongSetting, match="locked"):
+    whole = 'partial="whole GPUs"'
+    for request, told in (
+        (GpuRequest(), whole),
+        (GpuRequest(memory_mib=8192), whole),
+        (GpuRequest(partial=0.6), 'partial="0.6"'),
+    ):
+        with pytest.raises(WrongSetting, match=f"{told}.* locked"):
             found.check_unlocked(request)
 
 

@@ -194,6 +194,7 @@ def test_a_folder_that_others_may_change_is_not_trusted(machine: Machine) -> Non
         ("servers:\n- reachable: a:1\n  addresses:\n  - a:1\n", [["a:1"]]),
         ("servers:\n- addresses:\n  - a:1\n  reachable:b:1\r\n", [["b:1", "a:1"]]),
         ("servers:\n- reachable:a:1\n", [["a:1"]]),
+        ("servers:\n- addresses:\n  - unreachable:1\n", [["unreachable:1"]]),
         ("other: 1\nservers:\n- name: x\n  addresses:\n  - a:1\n", [["a:1"]]),
     ],
 )

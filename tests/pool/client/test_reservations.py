@@ -58,6 +58,9 @@ def test_request_use_release(client: PoolClient) -> None:
     assert (released.returncode, uniform(released.stderr)) == (0, RELEASED)
     assert client.entries(HELD) == []
     assert os.listdir(client.folder / "locks") == []
+    client.do("request_gpus", "-n", "1")
+    (entry,) = client.entries(HELD)
+    assert client.admin("end", entry.entry_id).stdout == f"ended {entry.entry_id}\n"
     assert not os.path.exists(saved_to(requested.stderr))
 
 

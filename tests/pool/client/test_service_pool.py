@@ -332,12 +332,13 @@ def test_a_request_whose_place_is_lost_is_made_again(user: PoolClient, path: Pat
     )
 
 
-def test_a_wait_ends_after_its_timeout(user: PoolClient, path: Path) -> None:
-    def wait(service: Conversation) -> None:
-        service.welcome()
-        service.say(Waiting(2, 3, POSITION))
-        assert service.has_hung_up()
+def wait(service: Conversation) -> None:
+    service.welcome()
+    service.say(Waiting(2, 3, POSITION))
+    assert service.has_hung_up()
 
+
+def test_a_wait_ends_after_its_timeout(user: PoolClient, path: Path) -> None:
     with FakeService(path, wait):
         done = user.do("run", "-n", "1", "--timeout", "700ms", "--", "true")
     assert done.returncode == 1
@@ -358,11 +359,6 @@ def test_a_service_is_not_waited_for_longer_than_for_gpus(user: PoolClient, path
 
 
 def test_a_wait_can_be_interrupted(user: PoolClient, path: Path) -> None:
-    def wait(service: Conversation) -> None:
-        service.welcome()
-        service.say(Waiting(2, 3, POSITION))
-        assert service.has_hung_up()
-
     with FakeService(path, wait):
         process = user.start("run", "-n", "1", "--", "true")
         assert process.stderr is not None

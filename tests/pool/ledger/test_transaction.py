@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,24 @@ def test_a_signal_right_after_the_grant_leaves_nothing_behind(
     with client.ledger() as other:
         assert other.entries() == []
     assert os.listdir(client.folder / "locks") == []
+
+
+@pytest.mark.parametrize(("error", "rows"), [(PoolUnreadable("", "no"), 1), (KeyboardInterrupt(), 0)])
+def test_a_refusal_is_an_answer_and_anything_else_undoes_what_was_written(
+    tmp_path: Path, error: BaseException, rows: int
+) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute("CREATE TABLE cleaned (up)")
+
+    def clean_up() -> None:
+        with transaction.Transaction(db, str(tmp_path)):
+            db.execute("INSERT INTO cleaned VALUES (1)")
+            raise error
+
+    with pytest.raises(type(error)):
+        clean_up()
+    assert len(db.execute("SELECT * FROM cleaned").fetchall()) == rows
+    db.close()
 
 
 class FullDisk:

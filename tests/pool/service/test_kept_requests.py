@@ -16,7 +16,7 @@ from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import End, Resume
 from bitfusion_pool.messages.from_service import Granted, Refused, Released, Waiting
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets
+from bitfusion_pool.service.leases.lease_secrets import LeaseSecrets, read_key
 from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.refusal import Refusal
@@ -57,6 +57,16 @@ def test_who_waits_when_the_service_goes_comes_back_to_its_place(
         second.expect(Granted)
         second.close()
         late.expect(Granted)
+
+
+@pytest.mark.parametrize("found", [None, "", "no key", "ab" * 31, "ab" * 33])
+def test_the_key_of_all_secrets_is_made_once(tmp_path: Path, found: str | None) -> None:
+    """A service that makes a new one at each start loses every lease over the network."""
+    if found is not None:
+        (tmp_path / "lease_key").write_text(found)
+        (tmp_path / "lease_key").chmod(0o600)
+    key = read_key(str(tmp_path))
+    assert (len(key), read_key(str(tmp_path))) == (32, key)
 
 
 def test_a_place_that_is_served_while_its_client_is_away_is_served(service: RunningService) -> None:

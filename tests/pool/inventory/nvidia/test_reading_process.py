@@ -42,9 +42,9 @@ def refusal(machine: FakeMachine, limit_s: float = 20.0) -> str:
 
 
 def test_a_card_with_what_the_driver_tells_of_it(tmp_path: Path) -> None:
-    used = card(used=900, processes=[[41, 300], [42, None]], graphics=[[41, 300], [7, 100]])
+    used = card(used=900, processes=[[41, 300], [42, None], [43, 9]], graphics=[[41, 310], [43, None]])
     found = read(FakeMachine(tmp_path, used, driver="550.54.15", cuda=12040))
-    processes = (CardProcess(7, 100), CardProcess(41, 300), CardProcess(42, None))
+    processes = (CardProcess(41, 310), CardProcess(42, None), CardProcess(43, 9))
     assert found == Reading("550.54.15", "12.4", (Card(ONE, "NVIDIA Test", 16000, 900, 7, processes),))
 
 
