@@ -7,34 +7,15 @@ formatted here.
 
 from __future__ import annotations
 
-from bitfusion_client.command.client_lines import (
-    BackInReach,
-    ChoosingServers,
-    ClaimingClient,
-    ContactFailed,
-    FatalError,
-    IdleTimeout,
-    Line,
-    Locked,
-    OutOfReach,
-    PoolLost,
-    QueryServer,
-    Released,
-    Releasing,
-    RequestedResources,
-    Requesting,
-    RunningCommand,
-    ServerLine,
-    ServerList,
-    TelemetryStarted,
-    TokenExpiredLine,
-    Unknown,
-    Waiting,
-)
+from bitfusion_client.command import client_lines as kinds
+from bitfusion_client.command.client_lines import Line, Unknown
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias
+
+    Meaning: TypeAlias = tuple[Any, ...]
 
 MOST_NAMED = 4  # holders, and likewise waiters, in one waiting line; the others are counted
 _HELD_BY, _BEFORE, _WHY = "held by ", "before you ", "why: "
@@ -51,15 +32,12 @@ def parse_line(text: str) -> Line:
     """One line of the client's output, with or without its line end, as one of its kinds. Never raises."""
     text = text.rstrip("\r\n")
     level, time, message = split_log_prefix(text)
+    start = (text, level, time) if level else (text,)
     try:
-        if level:
-            for word, parse in _LOG_PARSERS:
-                if message.startswith(word):
-                    return parse(message[len(word) :], text, level, time)
-            return _server_line(message, text, level, time)
-        for word, parse_plain in _PLAIN_PARSERS:
-            if text.startswith(word):
-                return parse_plain(text[len(word) :], text)
+        for word, meaning in (_OF_LOG if level else _PLAIN).items():
+            if message.startswith(word):
+                kind, *values = meaning(message[len(word) :])
+                return kind(*start, *values)
     except (ValueError, IndexError):  # a known beginning with an unknown end
         pass
     return Unknown(text, level, time)
@@ -138,141 +116,118 @@ def _between(text: str, start: str, end: str) -> tuple[str, str]:
     return inside, rest
 
 
-def _query(rest: str, text: str, level: str, time: str) -> Line:
+def _query(rest: str) -> Meaning:
     for words in (" to claim client id: ", " to claim host id: "):
         server, found, client_id = rest.partition(words)
         if found:
-            return ClaimingClient(text, level, time, server, client_id)
+            return kinds.ClaimingClient, server, client_id
     if rest.endswith(" gpu availability"):
-        return QueryServer(text, level, time, rest[: -len(" gpu availability")])
+        return kinds.QueryServer, rest[: -len(" gpu availability")]
     if rest == "health status":
-        return QueryServer(text, level, time, "")
+        return kinds.QueryServer, ""
     raise ValueError
 
 
-def _contact_failed(rest: str, text: str, level: str, time: str) -> Line:
+def _contact_failed(rest: str) -> Meaning:
     server, _, reason = rest.partition(" ")
     _, found, words = reason.partition(" id: ")
-    return ContactFailed(text, level, time, server, words if found else reason.partition(": ")[2] or reason)
+    return kinds.ContactFailed, server, words if found else reason.partition(": ")[2] or reason
 
 
-def _choosing(rest: str, text: str, level: str, time: str) -> Line:
-    servers, _ = _between(rest, "[", "]")
-    return ChoosingServers(text, level, time, tuple(servers.split()))
-
-
-def _requesting(rest: str, text: str, level: str, time: str) -> Line:
+def _requesting(rest: str) -> Meaning:
     ids, rest = _between(rest, "[", "] with ")
     memory, rest = _between(rest, "", " MiB of memory from server ")
-    index, found, version = rest.partition(", with version ")
-    if not found:
-        raise ValueError
+    index, version = _between(rest, "", ", with version ")
     gpu_ids = tuple(map(_number, ids.split()))
-    return Requesting(text, level, time, gpu_ids, _number(memory), _number(index), version.rstrip("."))
+    return kinds.Requesting, gpu_ids, _number(memory), _number(index), version.rstrip(".")
 
 
-def _locked(rest: str, text: str, level: str, time: str) -> Line:
+def _locked(rest: str) -> Meaning:
     gpus, rest = _between(rest, "", " GPUs with partial memory ")
     partial, rest = _between(rest, "", ", configuration saved to '")
-    return Locked(text, level, time, _number(gpus), float(partial), rest.rstrip("'"))
+    return kinds.Locked, _number(gpus), float(partial), rest.rstrip("'")
 
 
-def _running(rest: str, text: str, level: str, time: str) -> Line:
+def _running(rest: str) -> Meaning:
     # the command may contain quotes itself: the last ones count
     command, found, rest = rest.rpartition("' on ")
     gpus, words, _ = rest.partition(" GPUs")
     if not found or not words or not command.startswith("'"):
         raise ValueError
-    return RunningCommand(text, level, time, command[1:], _number(gpus))
+    return kinds.RunningCommand, command[1:], _number(gpus)
 
 
-def _telemetry(rest: str, text: str, level: str, time: str) -> Line:
-    client_id, _, server = rest.partition(" | ")
-    return TelemetryStarted(text, level, time, client_id, server)
-
-
-def _waiting(rest: str, text: str, level: str, time: str) -> Line:
+def _waiting(rest: str) -> Meaning:
     position, rest = _between(rest, "place ", " of ")
     length, *parts = rest.split("; ")
 
     def parts_of(word: str) -> tuple[str, ...]:
         return tuple(part[len(word) :] for part in parts if part.startswith(word))
 
-    why = "".join(parts_of(_WHY)[:1])
-    return Waiting(
-        text, level, time, _number(position), _number(length), parts_of(_HELD_BY), parts_of(_BEFORE), why
-    )
+    named = parts_of(_HELD_BY), parts_of(_BEFORE), "".join(parts_of(_WHY)[:1])
+    return kinds.Waiting, _number(position), _number(length), *named
 
 
-def _pool(rest: str, text: str, level: str, time: str) -> Line:
+def _pool(rest: str) -> Meaning:
     pool, back, seconds = rest.partition(_BACK_AFTER)
     if back and " " not in pool:
-        return BackInReach(text, level, time, pool, _number(_between(seconds, "", " s")[0]))
+        return kinds.BackInReach, pool, _number(_between(seconds, "", " s")[0])
     pool, reason = _between(rest, "", _OUT_OF_REACH)
     if " " in pool:
         raise ValueError
     reason, ends, seconds = reason.partition(_ENDED_IN)
-    return OutOfReach(
-        text, level, time, pool, reason, _number(_between(seconds, "", _UNLESS_BACK)[0]) if ends else None
-    )
+    return kinds.OutOfReach, pool, reason, _number(_between(seconds, "", _UNLESS_BACK)[0]) if ends else None
 
 
-def _releasing(rest: str, text: str, level: str, time: str) -> Line:
-    lock_file, _ = _between(rest, "'", "'...")
-    return Releasing(text, level, time, lock_file)
-
-
-def _released(rest: str, text: str, level: str, time: str) -> Line:
+def _released(rest: str) -> Meaning:
     servers, _, rest = rest.partition(" servers")
-    _, _, lock_file = rest.partition("'")
-    return Released(text, level, time, _number(servers), lock_file.rstrip("'"))
+    return kinds.Released, _number(servers), rest.partition("'")[2].rstrip("'")
 
 
-def _server_line(message: str, text: str, level: str, time: str) -> Line:
+def _server_line(message: str) -> Meaning:
     host, dispatcher_port, uuid, srs_port, version = message.split(" ")
-    return ServerLine(text, level, time, host, _number(dispatcher_port), uuid, _number(srs_port), version)
+    return kinds.ServerLine, host, _number(dispatcher_port), uuid, _number(srs_port), version
 
 
-def _server_list(rest: str, text: str) -> Line:
-    return ServerList(text, tuple(rest.replace(";", " ").replace(",", " ").split()))
-
-
-def _idle_timeout(rest: str, text: str) -> Line:
-    return IdleTimeout(text, _number(rest.removesuffix(" min")))
-
-
-def _header(rest: str, text: str) -> Line:
+def _header(rest: str) -> Meaning:
     if rest.strip():
         raise ValueError
-    return RequestedResources(text)
+    return (kinds.RequestedResources,)
 
 
-def _fatal(rest: str, text: str) -> Line:
+def _fatal(rest: str) -> Meaning:
     if rest.startswith(_LOST_POOL) and rest.endswith(_LOST):
         pool, found, seconds = rest[len(_LOST_POOL) : -len(_LOST)].partition(_LOST_FOR)
         if found and seconds.isascii() and seconds.isdigit():
-            return PoolLost(text, rest, pool, _number(seconds))
-    return FatalError(text, rest)
+            return kinds.PoolLost, rest, pool, _number(seconds)
+    return kinds.FatalError, rest
 
 
-_LOG_PARSERS: tuple[tuple[str, Callable[[str, str, str, str], Line]], ...] = (
-    ("Query server ", _query),
-    ("Error contacting server ", _contact_failed),
-    ("Choosing GPUs from server list ", _choosing),
-    ("Requesting GPUs ", _requesting),
-    ("Locked ", _locked),
-    ("Running client command ", _running),
-    ("Command started, launching telemetry process: ", _telemetry),
-    ("Waiting for GPUs: ", _waiting),
-    (_POOL, _pool),
-    ("Releasing GPUs from config file ", _releasing),
-    ("Released GPUs on ", _released),
-)
-
-_PLAIN_PARSERS: tuple[tuple[str, Callable[[str, str], Line]], ...] = (
-    ("Error: ", _fatal),
-    ("Token expired at: ", lambda rest, text: TokenExpiredLine(text, rest)),
-    ("Requested resources:", _header),
-    ("Server List: ", _server_list),
-    ("Client idle timeout: ", _idle_timeout),
-)
+# Beginnings of lines, and what reads the rest: its kind, and the values that this has of its own.
+_OF_LOG: dict[str, Callable[[str], Meaning]] = {
+    "Query server ": _query,
+    "Error contacting server ": _contact_failed,
+    "Choosing GPUs from server list ": lambda rest: (
+        kinds.ChoosingServers,
+        tuple(_between(rest, "[", "]")[0].split()),
+    ),
+    "Requesting GPUs ": _requesting,
+    "Locked ": _locked,
+    "Running client command ": _running,
+    "Command started, launching telemetry process: ": lambda rest: (
+        kinds.TelemetryStarted,
+        *rest.partition(" | ")[::2],
+    ),
+    "Waiting for GPUs: ": _waiting,
+    _POOL: _pool,
+    "Releasing GPUs from config file ": lambda rest: (kinds.Releasing, _between(rest, "'", "'...")[0]),
+    "Released GPUs on ": _released,
+    "": _server_line,
+}
+_PLAIN: dict[str, Callable[[str], Meaning]] = {
+    "Error: ": _fatal,
+    "Token expired at: ": lambda rest: (kinds.TokenExpiredLine, rest),
+    "Requested resources:": _header,
+    "Server List: ": lambda rest: (kinds.ServerList, tuple(rest.replace(";", " ").replace(",", " ").split())),
+    "Client idle timeout: ": lambda rest: (kinds.IdleTimeout, _number(rest.removesuffix(" min"))),
+}
