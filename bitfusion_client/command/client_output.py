@@ -37,7 +37,8 @@ def parse_line(text: str) -> Line:
         for word, meaning in (_OF_LOG if level else _PLAIN).items():
             if message.startswith(word):
                 kind, *values = meaning(message[len(word) :])
-                return kind(*start, *values)
+                line: Line = kind(*start, *values)
+                return line
     except (ValueError, IndexError):  # a known beginning with an unknown end
         pass
     return Unknown(text, level, time)

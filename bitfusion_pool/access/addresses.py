@@ -31,7 +31,7 @@ def parse_address(text: str) -> Address:
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         port = rest[1:] if rest.startswith(":") else ""
-        if not bracket or (rest and not port) or not _is_ipv6(host):
+        if not bracket or (rest and not port) or not is_ipv6(host):
             raise _wrong(text)
     else:
         host, colon, port = text.partition(":")
@@ -61,7 +61,8 @@ def _is_ipv4(labels: list[str]) -> bool:
     )
 
 
-def _is_ipv6(text: str) -> bool:
+def is_ipv6(text: str) -> bool:
+    """Whether this is an IPv6 address, without brackets and without a zone."""
     import socket  # only where somebody has one
 
     try:

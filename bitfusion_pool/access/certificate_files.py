@@ -7,7 +7,8 @@ whole, so that nobody meets one half of a change; ``ca.crt`` is what clients get
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +24,7 @@ from bitfusion_pool.access.certificates import (
     without_key,
 )
 from bitfusion_pool.access.client_files import certificate_for_clients
+from bitfusion_pool.access.token_file import cannot_use
 from bitfusion_pool.own_files import NotOurs, open_own, write_own
 
 FOLDER = "certificates"  # as client_files.certificate_for_clients has it
@@ -52,37 +54,28 @@ def create_certificates(pool: str, hosts: Sequence[str], now: datetime) -> Certi
         PoolUnreadable: A file is damaged, or cannot be written.
     """
     folder = f"{pool}/{FOLDER}"
-    try:
+    path = f"{folder}/{AUTHORITY}"
+    with _told(folder, path):
         _ensure(folder)
-        authority = _read(f"{folder}/{AUTHORITY}")
-        if not authority:
+        authority = known = _read(path)
+        if not known:
             authority = new_authority(hosts[0], now)
-            write_own(f"{folder}/{AUTHORITY}", authority.decode(), durable=True)
-        elif _checked(f"{folder}/{AUTHORITY}", authority, now):
-            authority = renewed_authority(authority, now)
-            write_own(f"{folder}/{AUTHORITY}", authority.decode(), durable=True)
-        try:
-            server = sign_server(authority, hosts, now)
-        except WrongCertificate as error:
-            raise _damaged(f"{folder}/{AUTHORITY}", error) from None
+        elif renewal_due(known, now):
+            authority = renewed_authority(known, now)
+        if authority != known:
+            write_own(path, authority.decode(), durable=True)
+        server = sign_server(authority, hosts, now)
         write_own(certificate_for_clients(pool), without_key(authority).decode(), durable=True)
         write_own(f"{folder}/{SERVER}", server.decode(), durable=True)
-    except OSError as error:
-        raise _cannot_use(folder, error) from None
     return Certificates(hosts_of(server), ends(server), ends(authority), certificate_for_clients(pool))
 
 
 def hosts_of_server(pool: str) -> tuple[str, ...]:
     """The hosts that the service's certificate is for; none if there is none. Raises PoolUnreadable."""
     path = f"{pool}/{FOLDER}/{SERVER}"
-    try:
+    with _told(path, path):
         pem = _read(path)
-    except OSError as error:
-        raise _cannot_use(path, error) from None
-    try:
         return hosts_of(pem) if pem else ()
-    except WrongCertificate as error:
-        raise _damaged(path, error) from None
 
 
 def renew_certificates(pool: str, now: datetime, force: bool = False) -> Certificates | None:
@@ -96,25 +89,16 @@ def renew_certificates(pool: str, now: datetime, force: bool = False) -> Certifi
         PoolUnreadable: A file is damaged, or cannot be read or written.
     """
     path = f"{pool}/{FOLDER}/{SERVER}"
-    try:
+    with _told(path, path):
         server = _read(path)
-    except OSError as error:
-        raise _cannot_use(path, error) from None
+        is_due = bool(server) and renewal_due(server, now)
     if not server:
         raise ClientFailed(
             "", "there is no certificate; make one: bitfusion-pool certificate create --host HOST"
         )
-    if not _checked(path, server, now) and not force:
+    if not is_due and not force:
         return None
     return create_certificates(pool, hosts_of(server), now)
-
-
-def _checked(path: str, pem: bytes, now: datetime) -> bool:
-    """Whether its renewal is due."""
-    try:
-        return renewal_due(pem, now)
-    except WrongCertificate as error:
-        raise _damaged(path, error) from None
 
 
 def _ensure(folder: str) -> None:
@@ -135,18 +119,17 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _damaged(path: str, why: Exception) -> PoolUnreadable:
-    return PoolUnreadable(
-        "",
-        f"pool configuration {path} is damaged: {why}",
-        f"put a copy back, or move it away: mv {path} {path}.damaged; "
-        "clients of a new authority need new files",
-    )
-
-
-def _cannot_use(path: str, error: OSError) -> PoolUnreadable:
-    return PoolUnreadable(
-        "",
-        f"pool configuration {path} cannot be used: {error.strerror or error}",
-        "run the command as the user whose pool it is, and see that only this user may change the folder",
-    )
+@contextmanager
+def _told(path: str, certificate: str) -> Iterator[None]:
+    """Turns what is wrong with the file `certificate`, and with using `path`, into PoolUnreadable."""
+    try:
+        yield
+    except WrongCertificate as error:
+        raise PoolUnreadable(
+            "",
+            f"pool configuration {certificate} is damaged: {error}",
+            f"put a copy back, or move it away: mv {certificate} {certificate}.damaged; "
+            "clients of a new authority need new files",
+        ) from None
+    except OSError as error:
+        raise cannot_use(path, error) from None

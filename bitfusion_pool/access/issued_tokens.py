@@ -108,15 +108,6 @@ def revoke(tokens: Tokens, issuer: str, name: str, now: float) -> tuple[Tokens, 
     return changed, ended
 
 
-def revoke_all(tokens: Tokens, issuer: str, now: float) -> tuple[Tokens, list[StoredToken]]:
-    """The same for all that this issuer has issued; for administrators."""
-    ended = [one for one in tokens.all if one.issuer == issuer and one.is_good(now)]
-    changed = tokens
-    for one in ended:
-        changed = changed.without(one, now)
-    return changed, ended
-
-
 def issued_by(tokens: Tokens, issuer: str, now: float) -> list[StoredToken]:
     """The tokens in force that this issuer has issued, in the order of their ids."""
     found = [one for one in tokens.all if one.issuer == issuer and one.is_good(now)]
@@ -136,23 +127,18 @@ def _within(most: TokenLimits, wanted: TokenLimits, lower: bool) -> TokenLimits:
     With `lower` the issuer's own in its place.
     """
     found = {}
-    for field in fields(TokenLimits):
-        bound, asked = getattr(most, field.name), getattr(wanted, field.name)
-        if asked is not None and (asked < 0 or (not asked and field.name != "units")):
-            least = "at least" if field.name == "units" else "above"
+    for name in (field.name for field in fields(TokenLimits)):
+        bound, asked = getattr(most, name), getattr(wanted, name)
+        if asked is not None and (asked < 0 or (not asked and name != "units")):
+            least = "at least" if name == "units" else "above"
+            raise NotIssued(f"a limit is {least} 0, and {name} is {plain_number(asked)}", "ask for more")
+        if bound is not None and asked is not None and asked > bound and not lower:
             raise NotIssued(
-                f"a limit is {least} 0, and {field.name} is {plain_number(asked)}", "ask for more"
-            )
-        if bound is not None and asked is not None and asked > bound:
-            if lower:
-                found[field.name] = bound
-                continue
-            raise NotIssued(
-                f"this issuer gives at most {field.name} {plain_number(bound)}, "
+                f"this issuer gives at most {name} {plain_number(bound)}, "
                 f"and {plain_number(asked)} were asked for",
-                f"ask for less, or {_ANOTHER} --may-issue-{field.name}",
+                f"ask for less, or {_ANOTHER} --may-issue-{name}",
             )
-        found[field.name] = bound if asked is None else asked
+        found[name] = min((one for one in (asked, bound) if one is not None), default=None)
     if found["share"] is not None and found["share"] > 1:
         raise NotIssued(
             f"a share is at most 1, and {plain_number(found['share'])} was asked for", "ask for less"
@@ -163,11 +149,7 @@ def _within(most: TokenLimits, wanted: TokenLimits, lower: bool) -> TokenLimits:
 def _without_old(all_tokens: Sequence[StoredToken], issuer: str, most: int, now: float) -> list[StoredToken]:
     """Without the ended tokens of this issuer that are a week old, or more than `most`."""
     ended = [one for one in all_tokens if one.issuer == issuer and not one.is_good(now)]
-    kept = [one for one in ended if _end(one) > now - KEPT_S]
-    kept = sorted(kept, key=_end)[-most:]
+    kept = [one for one in ended if one.ends_at > now - KEPT_S]
+    kept = sorted(kept, key=lambda one: one.ends_at)[-most:]
     forgotten = {one.token_id for one in ended} - {one.token_id for one in kept}
     return [one for one in all_tokens if one.token_id not in forgotten]
-
-
-def _end(token: StoredToken) -> float:
-    return token.expires_at if token.revoked_at is None else token.revoked_at

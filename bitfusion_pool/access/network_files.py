@@ -73,9 +73,7 @@ def read_network_client(
         return None
     if not servers_file or not client_file:
         raise _one_of_two(servers_file or client_file, folders)
-    servers = _read_servers(servers_file, mount)
-    token, authority, timeout_s = _read_client(client_file, mount)
-    return NetworkClient(servers, token, authority, timeout_s, servers_file, client_file, mount)
+    return _read_both(servers_file, client_file, mount)
 
 
 def read_client_folder(folder: str) -> NetworkClient:
@@ -84,10 +82,7 @@ def read_client_folder(folder: str) -> NetworkClient:
     Raises:
         PoolUnreadable: One of them is missing or wrong.
     """
-    servers_file, client_file = f"{folder}/{SERVERS_FILE}", f"{folder}/{CLIENT_FILE}"
-    servers = _read_servers(servers_file, "")
-    token, authority, timeout_s = _read_client(client_file, "")
-    return NetworkClient(servers, token, authority, timeout_s, servers_file, client_file)
+    return _read_both(f"{folder}/{SERVERS_FILE}", f"{folder}/{CLIENT_FILE}")
 
 
 def missing_in_pod(folder: str = CLIENT_FOLDER) -> PoolUnreadable | None:
@@ -123,6 +118,11 @@ def read_token(client: NetworkClient) -> Secret:
         PoolUnreadable: client.yaml is missing or wrong.
     """
     return _read_client(client.client_file, client.mount)[0]
+
+
+def _read_both(servers_file: str, client_file: str, mount: str = "") -> NetworkClient:
+    servers = _read_servers(servers_file, mount)
+    return NetworkClient(servers, *_read_client(client_file, mount), servers_file, client_file, mount)
 
 
 def _read_servers(path: str, mount: str) -> tuple[NetworkServer, ...]:

@@ -27,7 +27,6 @@ _SINGLE = re.compile(r"'((?:[^']|'')*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n", "t": "\t"}
-_EMPTY: dict[str, Value] = {"{}": {}, "[]": []}
 
 
 class WrongYaml(ValueError):
@@ -182,7 +181,7 @@ def _value(text: str, number: int) -> Value:
     if text[0] in "'\"":
         return _quoted(text, number)
     plain = text.partition(" #")[0].rstrip(" ")
-    if plain in _EMPTY:
+    if plain in ("{}", "[]"):
         return {} if plain == "{}" else []
     if plain[0] in _NOT_FIRST:
         raise WrongYaml(number, f"a value that begins with {plain[0]} must be in quotes", plain)

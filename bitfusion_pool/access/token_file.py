@@ -47,7 +47,7 @@ def read_tokens(folder: str) -> Tokens:
             f"put a copy back, or move it away and issue new tokens: mv {path} {path}.damaged",
         ) from None
     except OSError as error:
-        raise _cannot_use(path, error) from None
+        raise cannot_use(path, error) from None
 
 
 def change_tokens(folder: str, change: Callable[[Tokens], Tokens], wait_s: float | None = None) -> None:
@@ -68,27 +68,23 @@ def change_tokens(folder: str, change: Callable[[Tokens], Tokens], wait_s: float
     try:
         lock = open_own(f"{folder}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise _cannot_use(path, error) from None
+        raise cannot_use(path, error) from None
     try:
         _lock(lock, wait_s)
         tokens = change(read_tokens(folder))
         try:
             write_own(path, tokens.to_text(), durable=True)
         except OSError as error:
-            raise _cannot_use(path, error) from None
+            raise cannot_use(path, error) from None
     finally:
         os.close(lock)
 
 
 def _lock(lock: int, wait_s: float | None) -> None:
-    if wait_s is None:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return
-    until = time.monotonic() + wait_s
+    until = time.monotonic() + (wait_s or 0.0)
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return fcntl.flock(lock, fcntl.LOCK_EX if wait_s is None else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise
@@ -117,10 +113,10 @@ class TokenFile:
         return self._tokens
 
 
-def _cannot_use(path: str, error: OSError) -> PoolUnreadable:
-    why = error.strerror or str(error)
+def cannot_use(path: str, error: OSError) -> PoolUnreadable:
+    """The error for a file or folder of a service, such as its certificates', that its account cannot use."""
     return PoolUnreadable(
         "",
-        f"pool configuration {path} cannot be used: {why}",
+        f"pool configuration {path} cannot be used: {error.strerror or error}",
         "run the command as the user whose pool it is, and see that only this user may change the folder",
     )

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from bitfusion_client.errors import WrongSetting
 from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU
 from bitfusion_client.request.decimals import plain_number
-from bitfusion_client.request.shares import parse_share
 
 DAY_S = 86400
 DEFAULT_LIFETIME_S = 365 * DAY_S  # as the real client's token
@@ -106,16 +105,12 @@ def issued_name(issuer: str, name: str) -> str:
 
 def parse_issued_names(text: str) -> int:
     """How many names an issuer may have. Raises WrongSetting."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MOST_ISSUED_NAMES):
-        allowed = f"must be a whole number from 1 to {MOST_ISSUED_NAMES}"
-        raise WrongSetting("--may-issue-names", text, allowed)
-    return int(text)
+    return _whole("--may-issue-names", text, 1, MOST_ISSUED_NAMES)
 
 
 def parse_lifetime(option: str, text: str) -> float:
     """How long a token lasts, in seconds. Raises WrongSetting."""
-    span = _SPAN.fullmatch(text)
-    seconds = int(span[1]) * (DAY_S if span[2] == "d" else 3600) if span else 0
+    seconds = _span_s(text) or 0
     if not 0 < seconds <= LONGEST_LIFETIME_S:
         most = LONGEST_LIFETIME_S // DAY_S
         raise WrongSetting(option, text, f"must be hours or days such as 12h or 30d, at most {most}d")
@@ -124,29 +119,19 @@ def parse_lifetime(option: str, text: str) -> float:
 
 def parse_count(option: str, text: str) -> int:
     """A limit that counts something. Raises WrongSetting."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= LARGEST_COUNT):
-        raise WrongSetting(option, text, f"must be a whole number from 1 to {LARGEST_COUNT}")
-    return int(text)
+    return _whole(option, text, 1, LARGEST_COUNT)
 
 
 def parse_units(option: str, text: str) -> int:
     """A limit in hundredths of a GPU. Raises WrongSetting."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) <= LARGEST_UNITS):
-        allowed = f"must be a whole number from 0 to {LARGEST_UNITS}; {UNITS_PER_GPU} units are one GPU"
-        raise WrongSetting(option, text, allowed)
-    return int(text)
-
-
-def parse_limit_share(text: str) -> float:
-    """The share of a GPU. Raises InvalidRequest, which says how a percentage is written."""
-    return parse_share(text, "--share")
+    return _whole(option, text, 0, LARGEST_UNITS, f"; {UNITS_PER_GPU} units are one GPU")
 
 
 def parse_expiry(text: str, now: float) -> float:
     """When a token ends, in seconds since the epoch; a date is its beginning in UTC. Raises WrongSetting."""
-    span = _SPAN.fullmatch(text)
-    if span:
-        at = now + int(span[1]) * (DAY_S if span[2] == "d" else 3600)
+    span_s = _span_s(text)
+    if span_s is not None:
+        at = now + span_s
     else:
         try:
             at = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=timezone.utc).timestamp()
@@ -162,3 +147,15 @@ def parse_expiry(text: str, now: float) -> float:
 def utc_time(at: float) -> str:
     """A time for people and programs: ``2027-11-22T14:03:00Z``."""
     return datetime.fromtimestamp(int(at), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _whole(option: str, text: str, least: int, most: int, more: str = "") -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
+        raise WrongSetting(option, text, f"must be a whole number from {least} to {most}{more}")
+    return int(text)
+
+
+def _span_s(text: str) -> int | None:
+    """Seconds of ``12h`` and ``90d``; None of anything else."""
+    span = _SPAN.fullmatch(text)
+    return int(span[1]) * (DAY_S if span[2] == "d" else 3600) if span else None

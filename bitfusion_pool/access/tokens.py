@@ -53,7 +53,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WrongToken:
     """A token is not good: a code for programs, words for people."""
 
     code: str
@@ -86,7 +86,12 @@ class StoredToken:
 
     def is_good(self, now: float) -> bool:
         """Whether it is neither expired nor revoked."""
-        return self.revoked_at is None and now < self.expires_at
+        return self.state(now) == "good"
+
+    @property
+    def ends_at(self) -> float:
+        """When it ends or was revoked."""
+        return self.expires_at if self.revoked_at is None else self.revoked_at
 
     def state(self, now: float) -> str:
         """``good``, ``expired`` or ``revoked``."""
@@ -106,12 +111,12 @@ class Tokens:
         self.all = tokens
         self._by_id = {token.token_id: token for token in tokens}
 
-    def check(self, text: str, now: float) -> Grant | Refusal:
+    def check(self, text: str, now: float) -> Grant | WrongToken:
         """What the text that a client sends allows now. Any text: nobody has looked at it before."""
         if not text:
-            return Refusal(UNKNOWN, "this pool is for clients with a token, and none was sent")
+            return WrongToken(UNKNOWN, "this pool is for clients with a token, and none was sent")
         if not is_token(text):
-            return Refusal(
+            return WrongToken(
                 UNKNOWN,
                 "this is no token of a pool, or only a part of one",
                 "copy the whole token, or use the client.yaml that came with it",
@@ -119,21 +124,21 @@ class Tokens:
         digest = token_hash(text)
         found = self._by_id.get(digest[:12])
         if found is None or not hmac.compare_digest(found.hash, digest):
-            return Refusal(UNKNOWN, "this pool does not know the token")
+            return WrongToken(UNKNOWN, "this pool does not know the token")
         return self._allowed(found, now)
 
-    def allows(self, token_id: str, now: float) -> Grant | Refusal:
+    def allows(self, token_id: str, now: float) -> Grant | WrongToken:
         """What the token of an open connection allows now: it may have ended since."""
         found = self._by_id.get(token_id)
         if found is None:
-            return Refusal(UNKNOWN, "this pool does not know the token any more")
+            return WrongToken(UNKNOWN, "this pool does not know the token any more")
         return self._allowed(found, now)
 
-    def _allowed(self, found: StoredToken, now: float) -> Grant | Refusal:
+    def _allowed(self, found: StoredToken, now: float) -> Grant | WrongToken:
         if found.revoked_at is not None:
-            return Refusal(REVOKED, f"the token was revoked at: {utc_time(found.revoked_at)}")
+            return WrongToken(REVOKED, f"the token was revoked at: {utc_time(found.revoked_at)}")
         if now >= found.expires_at:
-            return Refusal(EXPIRED, f"Token expired at: {utc_time(found.expires_at)}")
+            return WrongToken(EXPIRED, f"Token expired at: {utc_time(found.expires_at)}")
         return Grant(
             found.token_id, found.name, found.expires_at, found.limits, found.may_issue, found.created_at
         )

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from bitfusion_client.errors import ClientFailed, WrongSetting
-from bitfusion_pool.access.addresses import is_host_name
+from bitfusion_pool.access.addresses import is_host_name, is_ipv6
 from bitfusion_pool.admin.service_folder import service_folder
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _hosts(texts: list[str]) -> list[str]:
     if len(texts) > MAX_HOSTS:
         raise ClientFailed("", f"at most {MAX_HOSTS} times --host")
     for text in texts:
-        if not is_host_name(text) and not _is_ipv6(text):
+        if not is_host_name(text) and not is_ipv6(text):
             raise WrongSetting("--host", text, "must be a DNS name or an address, without a port")
     return list(dict.fromkeys(texts))
 
@@ -75,15 +75,6 @@ def _alike(host: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return host.lower()
-
-
-def _is_ipv6(text: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(text).version == 6 and "%" not in text
-    except ValueError:
-        return False
 
 
 def _told(made: Certificates) -> str:

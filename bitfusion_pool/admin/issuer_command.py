@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitfusion_client.errors import ClientFailed
+from bitfusion_client.request.shares import parse_share
 from bitfusion_client.text_table import box
 from bitfusion_pool.access.client_files import (
     FILES,
@@ -26,7 +27,6 @@ from bitfusion_pool.access.token_rules import (
     TokenLimits,
     parse_count,
     parse_lifetime,
-    parse_limit_share,
     parse_units,
     utc_time,
 )
@@ -38,14 +38,20 @@ from bitfusion_pool.messages.token_values import NO_UNITS
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from bitfusion_pool.access.network_files import NetworkClient
-    from bitfusion_pool.client.connections.network_connection import NetworkConnection
     from bitfusion_pool.messages.message import Message
     from bitfusion_pool.messages.token_values import IssuedToken
 
 M = TypeVar("M", bound="Message")
 LIMITS = ("gpus", "share", "leases", "waiting", "units")
+# in the order in which they are checked
+_PARSERS: dict[str, Callable[[str, str], float]] = {
+    **dict.fromkeys(("gpus", "leases", "waiting"), parse_count),
+    "share": lambda _, text: parse_share(text, "--share"),
+    "units": parse_units,
+}
 _MOST_PAGES = 20  # of a list
 
 
@@ -61,21 +67,11 @@ def add_issuer_files(parser: argparse.ArgumentParser, required: bool = False) ->
 
 def read_limits(options: argparse.Namespace, prefix: str = "") -> TokenLimits:
     """The limits that options name, all with the same prefix. Raises BitfusionError."""
-
-    def given(limit: str) -> str | None:
-        text: str | None = getattr(options, f"{prefix}{limit}".replace("-", "_"))
-        return text
-
-    counts = {}
-    for limit in ("gpus", "leases", "waiting"):
-        text = given(limit)
-        counts[limit] = None if text is None else parse_count(f"--{prefix}{limit}", text)
-    share, units = given("share"), given("units")
-    return TokenLimits(
-        share=None if share is None else parse_limit_share(share),
-        units=None if units is None else parse_units(f"--{prefix}units", units),
-        **counts,
-    )
+    found: dict[str, Any] = {}
+    for limit, parse in _PARSERS.items():
+        text = getattr(options, f"{prefix}{limit}".replace("-", "_"))
+        found[limit] = None if text is None else parse(f"--{prefix}{limit}", text)
+    return TokenLimits(**found)
 
 
 def run_for_issuer(options: argparse.Namespace, now: float) -> str:
@@ -84,7 +80,9 @@ def run_for_issuer(options: argparse.Namespace, now: float) -> str:
     if options.action == "list":
         return _list(client, options.json)
     if options.action == "revoke":
-        return _revoke(client, options.token)
+        with _Issuer(client) as issuer:
+            revoked = issuer.ask(RevokeToken(options.token), TokensRevoked)
+        return f"revoked {revoked.count} tokens of {revoked.name}\n"
     return _issue(client, options)
 
 
@@ -123,7 +121,7 @@ def _issue(client: NetworkClient, options: argparse.Namespace) -> str:
     servers = [address for server in client.servers for address in server.addresses]
     if not folder:
         texts = dict(zip(FILES, (servers_text(servers), client_text(issued.token), authority), strict=True))
-        return json.dumps({**asdict_row(issued.row), "files": texts}) + "\n"
+        return json.dumps({**_as_json(issued.row), "files": texts}) + "\n"
     write_client_files(folder, servers, issued.token, authority)
     until = utc_time(issued.row.expires_at)
     return (
@@ -131,12 +129,6 @@ def _issue(client: NetworkClient, options: argparse.Namespace) -> str:
         f"{_limits(issued.row).describe()}\n"
         f"wrote servers.conf, client.yaml (it holds the token) and ca.crt to {folder}\n"
     )
-
-
-def _revoke(client: NetworkClient, name: str) -> str:
-    with _Issuer(client) as issuer:
-        revoked = issuer.ask(RevokeToken(name), TokensRevoked)
-    return f"revoked {revoked.count} tokens of {revoked.name}\n"
 
 
 def _list(client: NetworkClient, as_json: bool) -> str:
@@ -148,7 +140,7 @@ def _list(client: NetworkClient, as_json: bool) -> str:
             if not page.more or not page.tokens:
                 break
     if as_json:
-        return json.dumps([asdict_row(one) for one in found], indent=2) + "\n"
+        return json.dumps([_as_json(one) for one in found], indent=2) + "\n"
     if not found:
         return "This issuer has issued no tokens that are good.\n"
     found.sort(key=lambda one: (one.name, one.expires_at))
@@ -156,7 +148,7 @@ def _list(client: NetworkClient, as_json: bool) -> str:
     return box(("Name", "Token", "until", "Limits"), rows)
 
 
-def asdict_row(row: IssuedToken) -> dict[str, Any]:
+def _as_json(row: IssuedToken) -> dict[str, Any]:
     """For programs: times in seconds since the epoch, a limit that is none as null."""
     return {
         "name": row.name,
@@ -181,8 +173,8 @@ class _Issuer:
     """A connection to the first service that takes this issuer, for `with`. Raises BitfusionError."""
 
     def __init__(self, client: NetworkClient) -> None:
-        services = services_of(client)
-        _, self._connection, _ = connect_to_first(services, _tell)
+        _, self._connection, _ = connect_to_first(services_of(client), _tell)
+        self.place = self._connection.place
 
     def __enter__(self) -> _Issuer:
         return self
@@ -190,20 +182,14 @@ class _Issuer:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    @property
-    def place(self) -> str:
-        """Where the service is, for people."""
-        return self._connection.place
-
     def ask(self, message: Message, kind: type[M]) -> M:
         """The answer, which is of this kind."""
-        connection: NetworkConnection = self._connection
-        connection.send(message)
-        answer = connection.receive()
+        self._connection.send(message)
+        answer = self._connection.receive()
         if isinstance(answer, Refused):
-            raise refused(connection.place, answer)
+            raise refused(self.place, answer)
         if not isinstance(answer, kind):
-            raise nonsense(connection.place, f"it answered with {answer.TYPE}")
+            raise nonsense(self.place, f"it answered with {answer.TYPE}")
         return answer
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import closing
 
-from bitfusion_client.errors import BitfusionError, ClientFailed
+from bitfusion_client.errors import BitfusionError, ClientFailed, PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.client.pools.pool_choice import OWN, VARIABLE, choose_pool
@@ -85,10 +85,8 @@ def init(
         remove_database(folder)
         if text:
             write_own(f"{folder}/{CONFIGURATION}", text)
-    except IsADirectoryError as error:
-        raise unreadable(folder, NotOurs(error.filename, "is a folder, not a file of yours")) from None
     except OSError as error:
-        raise unreadable(folder, error) from None
+        raise _cannot_write(folder, error) from None
     with Ledger(environ) as ledger:
         devices = sum(len(server.devices) for server in ledger.servers)
         return f"GPU pool in {folder}: {len(ledger.servers)} servers, {devices} GPUs\n{warning}"
@@ -120,11 +118,8 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
     folder = open_folder(pool_folder(environ), environ)
     try:
         write_own(f"{folder}/{CONFIGURATION}", text)
-    except IsADirectoryError:
-        found = NotOurs(f"{folder}/{CONFIGURATION}", "is a folder, not a file of yours")
-        raise unreadable(folder, found) from None
     except OSError as error:
-        raise unreadable(folder, error) from None
+        raise _cannot_write(folder, error) from None
     with Ledger({**environ, "BITFUSION_POOL_CONFIG": f"{folder}/{CONFIGURATION}"}) as ledger:
         return status_text(take_snapshot(ledger))
 
@@ -142,6 +137,13 @@ def check_that_it_is_own(environ: Mapping[str, str]) -> None:
             f"your commands use the pool of {choice.where} ({choice.why}), which its administrator sets up",
             f"for your own pool set {VARIABLE}={OWN}; as the service's account name its folder: --dir FOLDER",
         )
+
+
+def _cannot_write(folder: str, error: OSError) -> PoolUnreadable:
+    if isinstance(error, IsADirectoryError):
+        # the second name, if there is one, is what a draft was to replace
+        error = NotOurs(error.filename2 or error.filename, "is a folder, not a file of yours")
+    return unreadable(folder, error)
 
 
 def _check_that_nobody_serves(folder: str) -> None:

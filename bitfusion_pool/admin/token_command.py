@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_pool.access.addresses import Address
-    from bitfusion_pool.access.tokens import StoredToken, Tokens
+    from bitfusion_pool.access.tokens import Tokens
 
 MAX_SERVERS = 16
 
@@ -251,7 +251,7 @@ def _as_table(tokens: Tokens, now: float) -> str:
             one.name,
             one.token_id,
             one.state(now),
-            utc_time(_end(one)),
+            utc_time(one.ends_at),
             (one.may_issue or one.limits).describe(),
         )
         for one in tokens.all
@@ -275,7 +275,3 @@ def _as_json(tokens: Tokens, now: float) -> list[dict[str, Any]]:
         }
         for one in tokens.all
     ]
-
-
-def _end(token: StoredToken) -> float:
-    return token.expires_at if token.revoked_at is None else token.revoked_at

@@ -8,11 +8,8 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Protocol
 
     from bitfusion_pool.inventory.servers import Device
-else:
-    Protocol = object  # importing `typing` would delay every `bitfusion run`
 
 SIMULATED_COMMANDS = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "simulated_bin"
@@ -20,51 +17,27 @@ SIMULATED_COMMANDS = os.path.join(
 """The folder of the commands that stand in for a real GPU's, for programs with simulated GPUs: nvidia-smi."""
 
 
-class DeviceSource(Protocol):
-    """One kind of devices. The ledger decides who gets which share; a source only makes it usable."""
+def gpu_variables(leased: Sequence[tuple[Device, int]], environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a program that holds so many MiB of each of these devices, in this order.
 
-    def environment(self, leased: Sequence[tuple[Device, int]], environ: Mapping[str, str]) -> dict[str, str]:
-        """Variables for a program that holds so many MiB of each of these devices, in this order.
+    The devices are in one server, and of one kind. With simulated ones all real GPUs are hidden, from CUDA
+    and from `nvidia-smi`, which tells of the simulated ones instead: the program has no lease on real ones.
+    Of real ones CUDA shows the leased ones only, and the frameworks keep to their shares of memory; a program
+    that was started by one with simulated GPUs finds the real `nvidia-smi`.
 
-        `environ` is what the program gets besides.
-        """
-
-
-class SimulatedDevices:
-    """Devices without hardware. The program must not use the machine's real GPUs: it has no lease on them."""
-
-    def environment(self, leased: Sequence[tuple[Device, int]], environ: Mapping[str, str]) -> dict[str, str]:
-        """Hide all real GPUs, from CUDA and from `nvidia-smi`, which tells of the simulated ones instead."""
-        folders = [SIMULATED_COMMANDS, *_own_folders(environ)]
-        return {"CUDA_VISIBLE_DEVICES": "", "PATH": os.pathsep.join(folders)}
-
-
-class NvidiaDevices:
-    """NVIDIA cards and MIG devices of this machine, by their uuids."""
-
-    def environment(self, leased: Sequence[tuple[Device, int]], environ: Mapping[str, str]) -> dict[str, str]:
-        """Show CUDA the leased devices only, and keep the frameworks to their shares of memory.
-
-        A program that was started by one with simulated GPUs finds the real nvidia-smi.
-        """
-        from bitfusion_pool.inventory.nvidia.memory_limits import limit_variables
-
-        found = {
-            "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device, _ in leased),
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            **limit_variables(leased, environ),
-        }
-        if "PATH" in environ:
-            found["PATH"] = os.pathsep.join(_own_folders(environ))
-        return found
-
-
-def _own_folders(environ: Mapping[str, str]) -> list[str]:
-    """The folders of PATH without ours."""
+    Args:
+        leased: The devices; the ledger has decided who gets which share.
+        environ: What the program gets besides.
+    """
     path = environ.get("PATH", os.defpath)
-    return [folder for folder in path.split(os.pathsep) if folder != SIMULATED_COMMANDS]
+    folders = [folder for folder in path.split(os.pathsep) if folder != SIMULATED_COMMANDS]
+    if all(device.simulated for device, _ in leased):
+        return {"CUDA_VISIBLE_DEVICES": "", "PATH": os.pathsep.join([SIMULATED_COMMANDS, *folders])}
+    from bitfusion_pool.inventory.nvidia.memory_limits import limit_variables
 
-
-def source_of(devices: Sequence[Device]) -> DeviceSource:
-    """The source of the devices of one lease, which are all in one server and of one kind."""
-    return SimulatedDevices() if all(device.simulated for device in devices) else NvidiaDevices()
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device, _ in leased),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **limit_variables(leased, environ),
+        **({"PATH": os.pathsep.join(folders)} if "PATH" in environ else {}),
+    }

@@ -6,20 +6,22 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.servers import Device, Server
 
-FILTER_KEYS = (
-    "server.addr",
-    "server.hostname",
-    "server.has-rdma",
-    "server.cuda-version",
-    "server.driver-version",
-    "server.dirver-version",  # as the vendor's README spells it
-    "device.id",
-    "device.name",
-    "device.phy-memory",
-)
+_VALUES: dict[str, Callable[[Server, Device], str]] = {
+    "server.addr": lambda server, _: server.address,
+    "server.hostname": lambda server, _: server.hostname or server.name,
+    "server.has-rdma": lambda server, _: "true" if server.has_rdma else "false",
+    "server.cuda-version": lambda server, _: server.cuda_version,
+    "server.driver-version": lambda server, _: server.driver_version,
+    "server.dirver-version": lambda server, _: server.driver_version,  # as the vendor's README spells it
+    "device.id": lambda _, device: str(device.number),
+    "device.name": lambda _, device: device.name,
+    "device.phy-memory": lambda _, device: str(device.memory_mib),
+}
 
 
 def is_listed(request: GpuRequest, server: Server) -> bool:
@@ -41,7 +43,9 @@ def accepts(request: GpuRequest, server: Server, device: Device) -> bool:
     """
     matches: dict[str, bool] = {}
     for key, wanted in request.filters:
-        value = _value_of(key, server, device)
+        if key not in _VALUES:
+            raise InvalidRequest("--filter", key, "must have one of the keys " + ", ".join(_VALUES))
+        value = _VALUES[key](server, device)
         if key == "device.name":
             matched = wanted.casefold() in value.casefold()
         elif key == "server.has-rdma":
@@ -50,24 +54,3 @@ def accepts(request: GpuRequest, server: Server, device: Device) -> bool:
             matched = wanted == value
         matches[key] = matches.get(key, False) or matched
     return all(matches.values())
-
-
-def _value_of(key: str, server: Server, device: Device) -> str:
-    match key:
-        case "server.addr":
-            return server.address
-        case "server.hostname":
-            return server.hostname or server.name
-        case "server.has-rdma":
-            return "true" if server.has_rdma else "false"
-        case "server.cuda-version":
-            return server.cuda_version
-        case "server.driver-version" | "server.dirver-version":
-            return server.driver_version
-        case "device.id":
-            return str(device.number)
-        case "device.name":
-            return device.name
-        case "device.phy-memory":
-            return str(device.memory_mib)
-    raise InvalidRequest("--filter", key, "must have one of the keys " + ", ".join(FILTER_KEYS))

@@ -6,7 +6,7 @@ import os
 import sys
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.inventory.device_sources import source_of
+from bitfusion_pool.inventory.device_sources import gpu_variables
 from bitfusion_pool.json_text import dumps
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def program_environment(environ: Mapping[str, str], lease: Lease) -> dict[str, s
         "BITFUSION_PYTHON": environ.get("BITFUSION_PYTHON") or sys.executable,
     }
     leased = [(lease.server.device(share.number), share.memory_mib) for share in lease.entry.shares]
-    source = source_of([device for device, _ in leased])
-    return {**environ, **added, **source.environment(leased, environ)}
+    return {**environ, **added, **gpu_variables(leased, environ)}
 
 
 def leased_devices(lease: Lease) -> list[dict[str, object]]:

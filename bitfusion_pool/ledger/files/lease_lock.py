@@ -54,13 +54,7 @@ class LeaseLock:
         Raises:
             OSError: There is no such file; or somebody holds the lock alone and `wait` is False.
         """
-        fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH if wait else fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(fd)
-            raise
-        return cls(folder, entry_id, _high(fd))
+        return cls._of_existing(folder, entry_id, fcntl.LOCK_SH if wait else fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     @classmethod
     def take_over(cls, folder: str, entry_id: str) -> LeaseLock:
@@ -69,13 +63,11 @@ class LeaseLock:
         Raises:
             OSError: There is no such file, or somebody holds the lock.
         """
-        fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(fd)
-            raise
-        return cls(folder, entry_id, _high(fd))
+        return cls._of_existing(folder, entry_id, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @classmethod
+    def _of_existing(cls, folder: str, entry_id: str, how: int) -> LeaseLock:
+        return cls(folder, entry_id, _high(open_locked(_lock_path(folder, entry_id), os.O_RDONLY, how)))
 
     @classmethod
     def passed(cls, entry_id: str, fd: int) -> LeaseLock:
@@ -121,17 +113,12 @@ def is_held(folder: str, entry_id: str, shared: bool = False) -> bool:
         entry_id: The entry.
         shared: Whether several processes may hold the lock together (`LeaseLock.join`).
     """
+    # the weakest lock that tells: two processes that look at once must not take each other for the holder
+    how = (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB
     try:
-        fd = open_own(_lock_path(folder, entry_id), os.O_RDONLY)
+        os.close(open_locked(_lock_path(folder, entry_id), os.O_RDONLY, how))
     except OSError:
         return True
-    try:
-        # the weakest lock that tells: two processes that look at once must not take each other for the holder
-        fcntl.flock(fd, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
     return False
 
 
@@ -177,20 +164,31 @@ def remove_leftover_locks(folder: str, known: set[str]) -> int:
         if not has_lock_file(folder, name):
             remove_lock_file(folder, name)  # something else, which is no lock
             continue
+        path = _lock_path(folder, name)
         try:
-            fd = open_own(_lock_path(folder, name), os.O_RDONLY)
+            # exclusively: `create` between its open and its flock waits here, then sees that the file is gone
+            fd = open_locked(path, os.O_RDONLY, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             continue
         try:
-            # exclusively: `create` between its open and its flock waits here, then sees that the file is gone
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(_lock_path(folder, name))
+            os.unlink(path)
             removed += 1
         except OSError:
             pass
         finally:
             os.close(fd)
     return removed
+
+
+def open_locked(path: str, flags: int, how: int) -> int:
+    """A descriptor of a file of ours, locked as `fcntl.flock` takes `how`. Raises OSError."""
+    fd = open_own(path, flags)
+    try:
+        fcntl.flock(fd, how)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _lock_path(folder: str, entry_id: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from bitfusion_pool.own_files import open_own
+from bitfusion_pool.ledger.files.lease_lock import open_locked
 
 _NAME = "service.lock"
 
@@ -17,25 +17,13 @@ def take_service_lock(folder: str) -> int:
         BlockingIOError: A service has locked it.
         OSError: The lock's file cannot be used.
     """
-    fd = open_own(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    return open_locked(f"{folder}/{_NAME}", os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_served(folder: str) -> bool:
     """Whether a service runs with the pool in this folder. Raises OSError."""
     try:
-        fd = open_own(f"{folder}/{_NAME}", os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
+        os.close(open_locked(f"{folder}/{_NAME}", os.O_RDONLY, fcntl.LOCK_SH | fcntl.LOCK_NB))
+    except (FileNotFoundError, BlockingIOError) as error:
+        return isinstance(error, BlockingIOError)
     return False

@@ -22,51 +22,32 @@ from bitfusion_pool.ledger.storage.entry_table import (
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
-    from typing import Protocol
 
     from bitfusion_pool.ledger.entries import Entry
-else:
-    Protocol = object  # importing `typing` would delay every `bitfusion run`
 
 _AT_ONCE = 16
 _ORDER, _FAIR, _STRICT = "queue order", "fair", "strict"  # in the table `meta`; without it strict
 
 
-class QueueOrder(Protocol):
-    """The order of one queue."""
-
-    def add(self, entry_id: str) -> None:
-        """Give a new entry its place, within the transaction that wrote it."""
-
-    def entries(self) -> Iterator[Entry]:
-        """Those that wait, as they are to be served. The caller may change the table meanwhile."""
-
-    def sorted(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those that wait of all the ledger's entries, which were just read, in this order."""
-
-    def place(self, entry: Entry) -> QueuePosition:
-        """The place of one that waits, without who holds the GPUs and why it waits."""
-
-
-class StrictOrder:
-    """First come, first served."""
+class QueueOrder:
+    """The order of one queue: first come, first served; `FairOrder` has another one."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     def add(self, entry_id: str) -> None:
-        """See `QueueOrder`: its number is its place."""
+        """Give a new entry its place, within the transaction that wrote it. Here its number is its place."""
 
     def entries(self) -> Iterator[Entry]:
-        """See `QueueOrder`."""
+        """Those that wait, as they are to be served. The caller may change the table meanwhile."""
         return waiting_entries(self._db)
 
     def sorted(self, entries: Sequence[Entry]) -> list[Entry]:
-        """See `QueueOrder`."""
+        """Those that wait of all the ledger's entries, which were just read, in this order."""
         return [entry for entry in entries if entry.state == WAITING]
 
     def place(self, entry: Entry) -> QueuePosition:
-        """See `QueueOrder`."""
+        """The place of one that waits, without who holds the GPUs and why it waits."""
         wanted = set(entry.servers)
         competing = [
             (possible, count, earlier)
@@ -106,11 +87,11 @@ class _Group:
             self.first = (*self.first, number)
 
 
-class FairOrder:
+class FairOrder(QueueOrder):
     """See `fair_order`. Computes the places of all at once, and anew when the ledger has changed."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+        super().__init__(db)
         self._seen: object = None
         self._found: dict[int, tuple[_Group, int, tuple[int, ...], tuple[int, ...], bool]] = {}
         make_due_times(db)
@@ -181,7 +162,7 @@ def is_fair(db: sqlite3.Connection) -> bool:
 
 def stored_order(db: sqlite3.Connection) -> QueueOrder:
     """The order that the ledger says."""
-    return FairOrder(db) if is_fair(db) else StrictOrder(db)
+    return FairOrder(db) if is_fair(db) else QueueOrder(db)
 
 
 def set_order(db: sqlite3.Connection, fair: bool) -> QueueOrder:

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_pool.access.token_file import TokenFile
-from bitfusion_pool.access.tokens import Grant
-from bitfusion_pool.access.tokens import Refusal as WrongToken
+from bitfusion_pool.access.tokens import Grant, WrongToken
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.messages.from_client import Hello
 from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN

@@ -16,10 +16,9 @@ from bitfusion_pool.access.issued_tokens import (
     issue,
     issued_by,
     revoke,
-    revoke_all,
 )
 from bitfusion_pool.access.token_rules import DAY_S, IssuerBounds, TokenLimits
-from bitfusion_pool.access.tokens import Grant, Refusal, Tokens, parse_tokens
+from bitfusion_pool.access.tokens import Grant, Tokens, WrongToken, parse_tokens
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 BOUNDS = IssuerBounds(TokenLimits(gpus=2, share=0.5, leases=4, units=300), names=2, longest_s=3 * DAY_S)
@@ -46,7 +45,7 @@ def test_a_token_is_below_the_issuers_name_with_its_bounds_where_nothing_is_said
         NOW + 3 * DAY_S,
     )
     assert grant.may_issue is None
-    assert isinstance(tokens.check(text, NOW + 3 * DAY_S), Refusal)
+    assert isinstance(tokens.check(text, NOW + 3 * DAY_S), WrongToken)
 
 
 def test_what_is_stored_is_read_back_and_says_nothing_new_where_there_is_no_issuer() -> None:
@@ -137,7 +136,7 @@ def test_a_renewal_leaves_the_token_that_is_in_use_and_its_new_limits_hold_for_b
         grant = tokens.check(text, NOW + 2 * DAY_S)
         assert isinstance(grant, Grant)
         assert grant.limits.gpus == 1
-    assert isinstance(tokens.check(first, NOW + 3 * DAY_S), Refusal)
+    assert isinstance(tokens.check(first, NOW + 3 * DAY_S), WrongToken)
     assert isinstance(tokens.check(second, NOW + 3 * DAY_S), Grant)
 
 
@@ -173,7 +172,7 @@ def test_an_issuer_sees_and_ends_its_own_only() -> None:
     tokens, _ = issued(tokens, Wanted("a"), issuer="other")
     tokens, ada = tokens.with_new("ada", NOW + DAY_S, TokenLimits(), NOW)
     assert [one.name for one in issued_by(tokens, "cluster", NOW)] == ["cluster/a"]
-    changed, ended = revoke_all(tokens, "cluster", NOW)
+    changed, ended = revoke(tokens, "cluster", "a", NOW)
     assert [one.name for one in ended] == ["cluster/a"]
     assert [one.name for one in issued_by(changed, "other", NOW)] == ["other/a"]
     assert isinstance(changed.check(ada, NOW), Grant)

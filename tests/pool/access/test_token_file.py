@@ -11,7 +11,7 @@ import pytest
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.token_file import TokenFile, change_tokens, read_tokens
 from bitfusion_pool.access.token_rules import TokenLimits
-from bitfusion_pool.access.tokens import Grant, Refusal, Tokens
+from bitfusion_pool.access.tokens import Grant, Tokens, WrongToken
 
 NOW = 1_800_000_000.0
 
@@ -48,7 +48,7 @@ def test_a_service_sees_every_change_at_once(tmp_path: Path) -> None:
         assert isinstance(service.tokens().check(text, NOW), Grant)
         change_tokens(str(tmp_path), lambda tokens: tokens.without(tokens.all[-1], NOW))
         refusal = service.tokens().check(text, NOW)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, WrongToken)
         assert refusal.code == "token_revoked"
     (tmp_path / "tokens.json").unlink()
     assert service.tokens().all == ()

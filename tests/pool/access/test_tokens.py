@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.errors import InvalidRequest, WrongSetting
+from bitfusion_client.request.shares import parse_share
 from bitfusion_pool.access import tokens as module
 from bitfusion_pool.access.token_rules import (
     DAY_S,
@@ -17,12 +18,11 @@ from bitfusion_pool.access.token_rules import (
     TokenLimits,
     parse_count,
     parse_expiry,
-    parse_limit_share,
     parse_name,
     parse_units,
 )
 from bitfusion_pool.access.token_text import PATTERN, is_token, new_token
-from bitfusion_pool.access.tokens import KEPT_S, Grant, Refusal, Tokens, WrongTokens, parse_tokens
+from bitfusion_pool.access.tokens import KEPT_S, Grant, Tokens, WrongToken, WrongTokens, parse_tokens
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 LIMITS = TokenLimits(gpus=2, share=0.5, leases=4, waiting=1)
@@ -57,11 +57,11 @@ def test_a_token_grants_its_limits_to_its_name() -> None:
 @pytest.mark.parametrize(
     ("sent", "refusal"),
     [
-        ("", Refusal("token_unknown", "this pool is for clients with a token, and none was sent", ASK)),
-        (new_token(), Refusal("token_unknown", "this pool does not know the token", ASK)),
+        ("", WrongToken("token_unknown", "this pool is for clients with a token, and none was sent", ASK)),
+        (new_token(), WrongToken("token_unknown", "this pool does not know the token", ASK)),
         (
             "bfpool_x",
-            Refusal(
+            WrongToken(
                 "token_unknown",
                 "this is no token of a pool, or only a part of one",
                 "copy the whole token, or use the client.yaml that came with it",
@@ -70,7 +70,7 @@ def test_a_token_grants_its_limits_to_its_name() -> None:
     ],
     ids=["none", "unknown", "damaged"],
 )
-def test_what_is_no_token_of_this_pool_is_refused(sent: str, refusal: Refusal) -> None:
+def test_what_is_no_token_of_this_pool_is_refused(sent: str, refusal: WrongToken) -> None:
     assert one()[0].check(sent, NOW) == refusal
 
 
@@ -78,7 +78,7 @@ def test_a_token_ends_at_its_time_also_for_connections_that_are_open() -> None:
     tokens, text = one()
     token_id = tokens.all[0].token_id
     assert isinstance(tokens.check(text, NOW + DAY_S - 0.001), Grant)
-    expected = Refusal("token_expired", "Token expired at: 2027-01-16T08:00:00Z", ASK)
+    expected = WrongToken("token_expired", "Token expired at: 2027-01-16T08:00:00Z", ASK)
     assert tokens.check(text, NOW + DAY_S) == expected
     assert tokens.allows(token_id, NOW + DAY_S) == expected
 
@@ -88,14 +88,14 @@ def test_a_revoked_token_is_refused_and_others_are_not() -> None:
     tokens, other = tokens.with_new("bob", NOW + DAY_S, TokenLimits(), NOW)
     token_id = tokens.all[0].token_id
     tokens = tokens.without(tokens.all[0], NOW + 1)
-    expected = Refusal("token_revoked", "the token was revoked at: 2027-01-15T08:00:01Z", ASK)
+    expected = WrongToken("token_revoked", "the token was revoked at: 2027-01-15T08:00:01Z", ASK)
     assert tokens.check(text, NOW + 2) == expected
     assert tokens.allows(token_id, NOW + 2) == expected
     assert isinstance(tokens.check(other, NOW + 2), Grant)
 
 
 def test_a_token_that_is_gone_is_not_allowed_any_more() -> None:
-    assert Tokens().allows("0" * 12, NOW) == Refusal(
+    assert Tokens().allows("0" * 12, NOW) == WrongToken(
         "token_unknown", "this pool does not know the token any more", ASK
     )
 
@@ -104,7 +104,7 @@ def test_the_beginning_of_a_hash_is_not_enough(monkeypatch: pytest.MonkeyPatch) 
     tokens, _ = one()
     known = tokens.all[0].hash
     monkeypatch.setattr(module, "token_hash", lambda text: known[:12] + "0" * 52)
-    assert isinstance(tokens.check(new_token(), NOW), Refusal)
+    assert isinstance(tokens.check(new_token(), NOW), WrongToken)
 
 
 def test_a_name_or_an_id_finds_a_token() -> None:
@@ -206,7 +206,7 @@ def test_a_damaged_list_is_refused_as_a_whole(text: str, why: str) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_that_a_client_sends_is_refused_or_granted(text: str) -> None:
-    assert isinstance(one()[0].check(text, NOW), Refusal)
+    assert isinstance(one()[0].check(text, NOW), WrongToken)
 
 
 @pytest.mark.parametrize(
@@ -259,9 +259,9 @@ def test_units_that_are_no_whole_number_are_refused(text: str) -> None:
 
 
 def test_a_share_is_a_fraction() -> None:
-    assert parse_limit_share("0.25") == 0.25
+    assert parse_share("0.25", "--share") == 0.25
     with pytest.raises(InvalidRequest, match=r"write --share 0\.5"):
-        parse_limit_share("50%")
+        parse_share("50%", "--share")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from bitfusion_pool.access.network_files import read_network_client
 from bitfusion_pool.access.token_file import read_tokens
 from bitfusion_pool.access.token_text import PATTERN
-from bitfusion_pool.access.tokens import Grant, Refusal
+from bitfusion_pool.access.tokens import Grant, WrongToken
 from tests.pool.pool_client import PoolClient
 from tests.support.certificates import certified
 
@@ -64,7 +64,7 @@ def test_a_token_is_shown_once_and_works_until_it_is_revoked(client: PoolClient)
         if file.is_file()
     )
     assert client.admin("token", "revoke", "ada").stdout == f"revoked token {grant.token_id} of ada\n"
-    assert isinstance(read_tokens(str(client.folder)).check(secret, time.time()), Refusal)
+    assert isinstance(read_tokens(str(client.folder)).check(secret, time.time()), WrongToken)
     assert refusal(client, "revoke", "ada") == (
         "Error: there is no token ada; `bitfusion-pool token list` shows them\n"
     )
@@ -128,7 +128,7 @@ def test_a_name_has_one_token_until_it_is_replaced(
     )
     second = secret_in(create(client, "ada", "--replace"))
     tokens = read_tokens(str(client.folder))
-    assert isinstance(tokens.check(first, time.time()), Refusal)
+    assert isinstance(tokens.check(first, time.time()), WrongToken)
     assert isinstance(tokens.check(second, time.time()), Grant)
 
 

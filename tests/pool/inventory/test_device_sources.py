@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS, source_of
+from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS, gpu_variables
 from bitfusion_pool.inventory.servers import Device
 
 SIMULATED = Device(0, "Simulated Tesla", 16160)
@@ -25,7 +25,7 @@ def test_simulated_gpus_hide_the_real_ones_from_cuda_and_from_nvidia_smi(
     path: str | None, expected: str
 ) -> None:
     environ = {} if path is None else {"PATH": path}
-    found = source_of([SIMULATED, SIMULATED]).environment([(SIMULATED, 1), (SIMULATED, 1)], environ)
+    found = gpu_variables([(SIMULATED, 1), (SIMULATED, 1)], environ)
     assert found == {"CUDA_VISIBLE_DEVICES": "", "PATH": expected}
 
 
@@ -40,10 +40,10 @@ def test_simulated_gpus_hide_the_real_ones_from_cuda_and_from_nvidia_smi(
 def test_real_gpus_keep_the_real_nvidia_smi_also_under_a_program_with_simulated_ones(
     environ: dict[str, str], changed: dict[str, str]
 ) -> None:
-    found = source_of([REAL]).environment([(REAL, 16160)], environ)
+    found = gpu_variables([(REAL, 16160)], environ)
     assert found == {"CUDA_VISIBLE_DEVICES": "GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **changed}
 
 
 def test_cuda_sees_the_leased_devices_by_uuid_in_the_order_of_the_lease() -> None:
-    found = source_of([REAL, PART]).environment([(REAL, 16160), (PART, 4864)], {"CUDA_VISIBLE_DEVICES": "7"})
+    found = gpu_variables([(REAL, 16160), (PART, 4864)], {"CUDA_VISIBLE_DEVICES": "7"})
     assert found["CUDA_VISIBLE_DEVICES"] == "GPU-1,MIG-2"
