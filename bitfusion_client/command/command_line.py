@@ -180,14 +180,6 @@ def split_program(rest: Sequence[str]) -> list[str]:
     return split_words(rest[0]) if len(rest) == 1 else list(rest)
 
 
-def _parse_gpus(text: str, flag: str) -> int:
-    return _whole("gpus", text, flag, ALLOWED_GPUS)
-
-
-def _parse_memory(text: str, flag: str) -> int:
-    return _whole("memory_mib", text, flag, ALLOWED_MEMORY)
-
-
 def _whole(field: str, text: str, flag: str, allowed: str) -> int:
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
@@ -228,9 +220,9 @@ def _parse_servers(text: str, flag: str) -> list[str]:
 
 
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
-    "gpus": _parse_gpus,
+    "gpus": lambda text, flag: _whole("gpus", text, flag, ALLOWED_GPUS),
     "partial": _parse_partial,
-    "memory_mib": _parse_memory,
+    "memory_mib": lambda text, flag: _whole("memory_mib", text, flag, ALLOWED_MEMORY),
     "filters": _parse_filter,
     "servers": _parse_servers,
     "timeout": _parse_timeout,

@@ -90,24 +90,14 @@ def _wrong_management(value: str) -> str:
     return NO_WRAPPING if value[:8].lower() in WRAPPING else ALLOWED_MANAGEMENT
 
 
-def _wrong_client(value: str) -> str:
-    return "" if is_client_word(value) else ALLOWED_WORD + LEFT_OUT
-
-
-def _wrong_filter(value: str) -> str:
-    return ALLOWED_FILTER_LENGTH if len(value) > LONGEST_FILTER else ""
-
-
-def _wrong_request(value: str) -> str:
-    return ALLOWED_LENGTH if len(value) > LONGEST_REQUEST else ""
-
-
 # What is carried, each by a rule of its own: what is allowed instead of a value, empty if the value is.
 RULES: dict[str, Callable[[str], str]] = {
     ANNOTATION_MANAGEMENT: _wrong_management,
-    ANNOTATION_CLIENT_OS: _wrong_client,
-    ANNOTATION_CLIENT_VERSION: _wrong_client,
-    ANNOTATION_FILTER: _wrong_filter,
-    ANNOTATION_REQUEST: _wrong_request,
+    **dict.fromkeys(
+        (ANNOTATION_CLIENT_OS, ANNOTATION_CLIENT_VERSION),
+        lambda value: "" if is_client_word(value) else ALLOWED_WORD + LEFT_OUT,
+    ),
+    ANNOTATION_FILTER: lambda value: ALLOWED_FILTER_LENGTH if len(value) > LONGEST_FILTER else "",
+    ANNOTATION_REQUEST: lambda value: ALLOWED_LENGTH if len(value) > LONGEST_REQUEST else "",
 }
 CARRIED_ANNOTATIONS = tuple(RULES)

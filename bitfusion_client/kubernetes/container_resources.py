@@ -42,10 +42,7 @@ class GpuResources:
 
     def first(self) -> tuple[str, object]:
         """A name and its value, for a message; of the limits if they have one."""
-        for part in (self.limits, self.requests):
-            for name, value in part.items():
-                return name, value
-        raise ValueError("nothing of Bitfusion's")
+        return next(iter((self.limits or self.requests).items()))
 
     def meaning(self) -> tuple[dict[str, object], dict[str, object]]:
         """To compare two states: amounts by what they mean, since Kubeflow's culler spells them anew."""

@@ -24,7 +24,7 @@ from bitfusion_client.kubernetes.request import is_overridden, request_from_kube
 from bitfusion_client.one_line import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bitfusion_client.request.gpu_request import GpuRequest
 
@@ -53,29 +53,21 @@ def limits_that_ask(notebook: Mapping[str, object]) -> Mapping[str, object] | No
         InvalidRequest: As `notebook_request` does, but for the sizes.
     """
     pod = pod_spec_of(notebook)
-    for container in init_containers_of(pod):
-        resources = gpu_resources(container)
-        if resources:
-            key, value = resources.first()
-            asked = f'is asked for by init container "{_name_of(container)}"; {NO_INIT_CONTAINER}'
-            raise WrongKey(key, value, asked, OWN_CONTAINER)
-    first: tuple[Mapping[str, object], GpuResources] | None = None
-    for container in containers_of(pod):
-        resources = gpu_resources(container)
-        if not resources:
-            continue
-        if first is not None:
-            key, value = resources.first()
-            asked = (
-                f'is asked for by container "{_name_of(container)}", and "{_name_of(first[0])}" asks for '
-                f"GPUs, too; {ONE_CONTAINER}"
-            )
-            raise WrongKey(key, value, asked, ONE_KEEPS)
-        first = container, resources
-    if first is None:
+    for container, resources in _with_resources(init_containers_of(pod)):
+        asked = f'is asked for by init container "{_name_of(container)}"; {NO_INIT_CONTAINER}'
+        raise WrongKey(*resources.first(), asked, OWN_CONTAINER)
+    found = _with_resources(containers_of(pod))
+    if not found:
         return None
-    check_resources(first[1], is_overridden(annotations_of(notebook)))
-    return limits_of(first[0])
+    (own, resources), *others = found
+    for container, its in others:
+        asked = (
+            f'is asked for by container "{_name_of(container)}", and "{_name_of(own)}" asks for GPUs, too; '
+            f"{ONE_CONTAINER}"
+        )
+        raise WrongKey(*its.first(), asked, ONE_KEEPS)
+    check_resources(resources, is_overridden(annotations_of(notebook)))
+    return limits_of(own)
 
 
 def notebook_image(notebook: Mapping[str, object]) -> object:
@@ -112,11 +104,16 @@ def resources_of_notebook(
 ) -> tuple[list[GpuResources], list[GpuResources]]:
     """What is Bitfusion's in the containers that have any of it, and in such init containers."""
     pod = pod_spec_of(notebook)
-    found, init = (
-        [gpu_resources(container) for container in containers]
-        for containers in (containers_of(pod), init_containers_of(pod))
-    )
-    return list(filter(None, found)), list(filter(None, init))
+    own, init = map(_with_resources, (containers_of(pod), init_containers_of(pod)))
+    return [resources for _, resources in own], [resources for _, resources in init]
+
+
+def _with_resources(
+    containers: Iterable[Mapping[str, object]],
+) -> list[tuple[Mapping[str, object], GpuResources]]:
+    """Those of the containers that have anything of Bitfusion's, and what."""
+    found = ((container, gpu_resources(container)) for container in containers)
+    return [(container, resources) for container, resources in found if resources]
 
 
 def _name_of(container: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from bitfusion_pool.client.pools.pool_choice import VARIABLE, open_pool
 from bitfusion_pool.inventory.servers import DEFAULT_DEVICE_NAME, DEFAULT_MEMORY_MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ASK_KUBECTL = ""  # --kubernetes without a file
 
@@ -126,28 +126,14 @@ def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     return json.dumps(status_json(snapshot), indent=2) + "\n" if options.json else status_text(snapshot)
 
 
-def _init(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    return init(environ, configuration=options.config, force=options.force, nvidia=options.nvidia)
-
-
-def _simulate(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    return simulate(environ, options.servers, options.gpus, options.memory, options.name)
-
-
-def _reap(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    return end_lease(environ, options.force) if options.force else reap(environ)
-
-
-def _end(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    return end_entry(environ, options.entry)
-
-
-COMMANDS = {
+COMMANDS: dict[str, Callable[[argparse.Namespace, Mapping[str, str]], str]] = {
     "status": _status,
-    "end": _end,
-    "init": _init,
-    "simulate": _simulate,
-    "reap": _reap,
+    "end": lambda options, environ: end_entry(environ, options.entry),
+    "init": lambda options, environ: init(environ, options.config, options.force, options.nvidia),
+    "simulate": lambda options, environ: simulate(
+        environ, options.servers, options.gpus, options.memory, options.name
+    ),
+    "reap": lambda options, environ: end_lease(environ, options.force) if options.force else reap(environ),
     "token": run_token,
     "certificate": run_certificate,
 }

@@ -49,15 +49,6 @@ def cannot_write(folder: str, why: object) -> PoolUnreadable:
     return PoolUnreadable("", f"pool folder {folder} cannot be written: {_reason(why)}", _another_folder())
 
 
-def disk_is_full(folder: str, why: object) -> PoolUnreadable:
-    """A disk without room."""
-    return PoolUnreadable(
-        "",
-        f"pool folder {folder} has no room: {_reason(why)}",
-        f"free some space on its disk, or set {FOLDER_VARIABLE} to a folder on another disk",
-    )
-
-
 def other_version(folder: str, found: int, ours: int) -> PoolUnreadable:
     """A ledger that another version of this program has made."""
     return PoolUnreadable(
@@ -68,21 +59,16 @@ def other_version(folder: str, found: int, ours: int) -> PoolUnreadable:
     )
 
 
-def in_place(why: NotOurs) -> PoolUnreadable:
-    """Something that is no file of this user stands where the pool has one."""
-    return PoolUnreadable(
-        "",
-        f"pool ledger cannot be used: {why.strerror}",
-        f"move it away: {_quoted('mv', why.path, why.path + '.old')}",
-    )
-
-
 def unreadable(folder: str, why: object) -> PoolUnreadable:
     """The error for what the operating system or SQLite says about the ledger."""
     if isinstance(why, PoolUnreadable):
         return why
     if isinstance(why, NotOurs):
-        return in_place(why)
+        return PoolUnreadable(
+            "",
+            f"pool ledger cannot be used: {why.strerror}",
+            f"move it away: {_quoted('mv', why.path, why.path + '.old')}",
+        )
     text = _reason(why)
     small = text.lower()
     number = getattr(why, "errno", None)
@@ -95,7 +81,11 @@ def unreadable(folder: str, why: object) -> PoolUnreadable:
     if number in (errno.ENOSPC, errno.EDQUOT) or any(words in small for words in _SPACE):
         kind = _what_is_wrong_with_the_disk(folder)
         if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in small or kind == "full":
-            return disk_is_full(folder, why)
+            return PoolUnreadable(
+                "",
+                f"pool folder {folder} has no room: {text}",
+                f"free some space on its disk, or set {FOLDER_VARIABLE} to a folder on another disk",
+            )
         if kind:
             return cannot_write(folder, kind)
     if number in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EPERM):

@@ -58,11 +58,10 @@ def all_entries(db: sqlite3.Connection) -> list[Entry]:
 
 def waiting_entries(db: sqlite3.Connection) -> Iterator[Entry]:
     """The entries that wait, in the order of the queue. The caller may change the table meanwhile."""
-    statement = f"SELECT {_COLUMNS} FROM entries WHERE state = ? AND number > ? ORDER BY number LIMIT ?"
     last = 0
     while True:
         # a few at a time, because the caller seldom wants all of a long queue
-        rows = db.execute(statement, (WAITING, last, _AT_ONCE)).fetchall()
+        rows = _rows(db, "state = ? AND number > ? ORDER BY number LIMIT ?", WAITING, last, _AT_ONCE)
         for row in rows:
             yield _entry(row)
         if len(rows) < _AT_ONCE:
@@ -72,12 +71,9 @@ def waiting_entries(db: sqlite3.Connection) -> Iterator[Entry]:
 
 def entries_holding(db: sqlite3.Connection, servers: Sequence[str]) -> list[Entry]:
     """The entries that hold GPUs of any of these servers, the longest first; without their shares."""
-    marks = ",".join("?" * len(servers))
-    statement = (
-        f"SELECT {_COLUMNS} FROM entries WHERE state = '{HELD}' "
-        f"AND number IN (SELECT entry FROM shares WHERE server IN ({marks})) ORDER BY granted"
-    )
-    return [_entry(row) for row in db.execute(statement, tuple(servers))]
+    shares = f"SELECT entry FROM shares WHERE server IN {_marks(servers)}"
+    where = f"state = '{HELD}' AND number IN ({shares}) ORDER BY granted"
+    return list(map(_entry, _rows(db, where, *servers)))
 
 
 def count_waiting(db: sqlite3.Connection, number: int) -> list[tuple[str, int, int]]:
@@ -100,12 +96,9 @@ def waiting_before(
         count: How many entries at most.
         last: Whether to take the last ones instead of the first.
     """
-    marks = ",".join("?" * len(possible))
-    statement = (
-        f"SELECT {_COLUMNS} FROM entries WHERE state = '{WAITING}' AND number < ? "
-        f"AND possible IN ({marks}) ORDER BY number {'DESC' if last else ''} LIMIT ?"
-    )
-    return [_entry(row) for row in db.execute(statement, (number, *possible, count))]
+    where = f"state = '{WAITING}' AND number < ? AND possible IN {_marks(possible)}"
+    order = f"ORDER BY number {'DESC' if last else ''} LIMIT ?"
+    return list(map(_entry, _rows(db, f"{where} {order}", number, *possible, count)))
 
 
 def make_due_times(db: sqlite3.Connection) -> None:
@@ -144,9 +137,8 @@ def waiting_by_due_time(db: sqlite3.Connection) -> list[tuple[int, str]]:
 
 def entries_by_number(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Entry]:
     """Those of a few entries that wait, without what is gone."""
-    marks = ",".join("?" * len(numbers))
-    statement = f"SELECT {_COLUMNS} FROM entries WHERE state = '{WAITING}' AND number IN ({marks})"
-    return {row[0]: _entry(row) for row in db.execute(statement, tuple(numbers))}
+    rows = _rows(db, f"state = '{WAITING}' AND number IN {_marks(numbers)}", *numbers)
+    return {row[0]: _entry(row) for row in rows}
 
 
 def liveness_columns(db: sqlite3.Connection) -> list[tuple[str, str, float | None, str]]:
@@ -197,8 +189,16 @@ def memory_held(db: sqlite3.Connection) -> Iterable[tuple[str, int, int]]:
     return db.execute("SELECT server, device, sum(memory_mib) FROM shares GROUP BY server, device")
 
 
+def _rows(db: sqlite3.Connection, where: str, *values: object) -> list[tuple[Any, ...]]:
+    return db.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where}", values).fetchall()
+
+
+def _marks(values: Sequence[object]) -> str:
+    return f"({','.join('?' * len(values))})"
+
+
 def _entries(db: sqlite3.Connection, where: str, *values: object) -> list[Entry]:
-    rows = db.execute(f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number", values).fetchall()
+    rows = _rows(db, f"{where} ORDER BY number", *values)
     shares = _shares_by_entry(db) if any(row[2] == HELD for row in rows) else {}
     return [_entry(row, shares.get(row[0], ())) for row in rows]
 

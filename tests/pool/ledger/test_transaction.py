@@ -10,7 +10,7 @@ import pytest
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.ledger import view
+from bitfusion_pool.ledger import ledger as module
 from bitfusion_pool.ledger.storage import transaction
 from bitfusion_pool.ledger.storage.database import open_database
 from tests.pool.holders import Holders, somebody
@@ -71,7 +71,7 @@ def test_a_change_that_cannot_be_written_keeps_the_lock_files(
     holder = holders.submit(GpuRequest(2))
     holders.die(holder)
     with monkeypatch.context() as patch:
-        patch.setattr(view, "open_database", lambda folder: FullDisk(open_database(folder)))
+        patch.setattr(module, "open_database", lambda folder: FullDisk(open_database(folder)))
         with client.ledger() as ledger, pytest.raises(PoolUnreadable, match="database or disk is full"):
             ledger.reap()
     assert os.listdir(client.folder / "locks") == [holder.entry_id]
