@@ -108,6 +108,9 @@ class Acquisition:
         self.gpu_ids: tuple[int, ...] = ()
         self.devices: list[Device] = []
         self.kernel_pid: int | None = None
+        """None before there is a kernel, and for one that is not numbered among the processes here."""
+        self.launcher_pid: int | None = None
+        """Likewise."""
         self.kernel_status: int | None = None
         self.memory_ran_out: bool | None = None
         """Whether Linux has killed processes for want of memory since the kernel runs; None if unknown."""
@@ -173,7 +176,7 @@ class Acquisition:
     def on_launched(self, event: LaunchedEvent, now: float) -> None:
         """The launcher runs under the wrapper: the GPUs are granted and the kernel is starting."""
         self.launched_at = now
-        self.kernel_pid = event.kernel_pid
+        self.kernel_pid, self.launcher_pid = event.kernel_pid or None, event.launcher_pid or None
         self.devices = devices_from_environment(event.environment)
 
     @property

@@ -1,6 +1,4 @@
 """Replies to Jupyter's requests while there is no kernel.
 
 Here belongs what can be answered from what is known without one: content in, content out, no sockets.
-`replies`: the table of requests · `history`: from IPython's history file · `code_completeness`: whether a
-cell is complete
 """

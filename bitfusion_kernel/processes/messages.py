@@ -7,12 +7,13 @@
                              WrapperExitedEvent, StoppedEvent
 
 Each message is one JSON object: `type` and the fields of its class. `MessageConnection` sends and receives
-them as lines over a stream socket; nothing in a message says that both ends share a machine, besides pids
-and the path of a socket.
+them as lines over a stream socket. The launcher may be elsewhere, in a pod of its own: nothing in a message
+says that both ends share a machine but the path of a socket, and pids count where `pid_space` says.
 
-Proxy and supervisor are of one version; a launcher that starts after an update meets the supervisor of the
-version before. So types and fields may be added, but none removed or renamed: `parse` passes over those that
-it doesn't know and refuses a message that is damaged. A new message is one class and its place in `MESSAGES`.
+Proxy and supervisor are of one version; a launcher may be older, in a pod with another image, or newer, after
+an update. So types and fields may be added, but none removed or renamed, and a new field has a default:
+`parse` passes over what it doesn't know, takes the default of a field that is missing, and refuses a message
+that is damaged. A new message is one class and its place in `MESSAGES`.
 """
 
 from __future__ import annotations
@@ -99,13 +100,16 @@ class OutputEvent(Event):
 class LaunchedEvent(Event):
     """The GPUs are granted and the kernel is starting.
 
-    `environment` holds the variables with which the wrapper describes the lease.
+    `environment` holds the variables with which the wrapper describes the lease. `pid_space` says where the
+    pids are numbered (`process_watch.pid_space`). To the proxy the supervisor tells 0 for pids of elsewhere:
+    here their numbers are other processes', or nobody's.
     """
 
     TYPE = "launched"
     launcher_pid: int
     kernel_pid: int
     environment: dict[str, str]
+    pid_space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,8 @@ def parse(line: bytes) -> Message | None:
     """The message in one line; None if its type is not known here.
 
     Raises:
-        InvalidMessage: the line is no JSON object with a `type`, or a field is missing or of a wrong type.
+        InvalidMessage: the line is no JSON object with a `type`, or a field is of a wrong type, or is missing
+            and has no default.
     """
     try:
         fields = json.loads(line)
@@ -157,7 +162,8 @@ def parse(line: bytes) -> Message | None:
     message = _BY_TYPE.get(kind)
     if message is None:
         return None
-    values = {name: fields.get(name) for name in message.__annotations__}
+    defaults = getattr(message, "_defaults", {})
+    values = {name: fields.get(name, defaults.get(name)) for name in message.__annotations__}
     for name, annotation in message.__annotations__.items():
         if not _IS_OF_TYPE[annotation](values[name]):
             raise InvalidMessage(f"{kind}: {name} is {values[name]!r}")

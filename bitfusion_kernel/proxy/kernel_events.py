@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bitfusion_kernel.processes import reaper
 from bitfusion_kernel.processes.messages import (
     Event,
     KernelExitedEvent,
@@ -73,7 +74,6 @@ class KernelEvents:
         self._outage_display = outage_display
         self._start_up = start_up
         self._wrapper_pid: int | None = None
-        self._launcher_pid: int | None = None
         self._oom_kills: OomKills | None = None
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartedEvent: self._on_started,
@@ -112,7 +112,6 @@ class KernelEvents:
             self._show_outage()
 
     def _on_launched(self, event: LaunchedEvent) -> None:
-        self._launcher_pid = event.launcher_pid
         self._lifecycle.launched(event, time.monotonic())
         acquisition = self._lifecycle.acquisition
         if self._lifecycle.state is KernelState.STARTING and acquisition is not None:
@@ -197,7 +196,6 @@ class KernelEvents:
 
     def _on_supervisor_died(self) -> None:
         from bitfusion_client.errors import WrapperDied
-        from bitfusion_kernel.processes.orphans import end_orphan
 
         acquisition = self._lifecycle.acquisition
         asked = acquisition.request if acquisition is not None else ""
@@ -205,6 +203,9 @@ class KernelEvents:
         self._control.refuse_held(error)
         self._scheduler.show_death(error)
         if self._wrapper_pid is not None:
-            kernel_pid = acquisition.kernel_pid if acquisition is not None else None
-            end_orphan(self._wrapper_pid, kernel_pid, self._launcher_pid)
+            known = (
+                (None, None) if acquisition is None else (acquisition.kernel_pid, acquisition.launcher_pid)
+            )
+            granted = acquisition is not None and acquisition.granted
+            reaper.end_orphan(self._wrapper_pid, *known, granted=granted)
         self._lifecycle.end(1)

@@ -40,7 +40,6 @@ MODULES = (
     "bitfusion_kernel.pod.standing",
     "bitfusion_kernel.processes.launcher",
     "bitfusion_kernel.processes.oom_kills",
-    "bitfusion_kernel.processes.orphans",
     "bitfusion_kernel.protocol.message_date",
     "bitfusion_kernel.proxy.cells.client_command",
     "bitfusion_kernel.proxy.cells.command_cell",

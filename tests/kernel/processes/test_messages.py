@@ -34,7 +34,7 @@ any_message: st.SearchStrategy[Message] = st.one_of(
     st.builds(StopCommand),
     st.builds(StartedEvent, number),
     st.builds(OutputEvent, st.sampled_from(["stdout", "stderr"]), text),
-    st.builds(LaunchedEvent, number, number, environment),
+    st.builds(LaunchedEvent, number, number, environment, text),
     st.builds(KernelExitedEvent, number),
     st.builds(WrapperExitedEvent, number, number),
     st.builds(StoppedEvent),
@@ -71,6 +71,11 @@ def test_messages_differ_by_type_and_by_each_field() -> None:
 def test_an_unknown_type_is_none_and_an_unknown_field_is_passed_over() -> None:
     assert parse(b'{"type": "of tomorrow", "x": 1}') is None
     assert parse(b'{"type": "stop", "x": 1}') == StopCommand()
+
+
+def test_a_field_that_an_older_sender_did_not_know_has_its_default() -> None:
+    line = b'{"type": "launched", "launcher_pid": 1, "kernel_pid": 2, "environment": {}}'
+    assert parse(line) == LaunchedEvent(1, 2, {}, pid_space="")
 
 
 @pytest.mark.parametrize(
