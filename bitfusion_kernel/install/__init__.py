@@ -1,1 +1,1 @@
-"""Kernelspecs on disk: installing, listing, removing and checking them, for the command `bitfusion-kernel`."""
+"""Kernelspecs on disk: installing, listing, removing and checking them, for `bitfusion-kernel`."""

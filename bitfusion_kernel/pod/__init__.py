@@ -1,1 +1,1 @@
-"""A kernel in a pod with an injected client: the pod's budget, and who of its notebooks holds how much of it."""
+"""A kernel in a pod with an injected client: the pod's budget, and which notebook holds what of it."""

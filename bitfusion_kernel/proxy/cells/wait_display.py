@@ -52,13 +52,18 @@ class WaitDisplay:
         self._loop.set_timer(_TIMER, self._since + SHOW_AFTER, self._show)
 
     @property
-    def waited(self) -> float:
-        """Seconds since `show_in`."""
-        return time.monotonic() - self._since
+    def waited(self) -> float | None:
+        """Seconds for which a cell has waited for a GPU; None if no cell waits."""
+        return None if self.cell is None else time.monotonic() - self._since
+
+    @property
+    def unattended(self) -> bool:
+        """Whether a cell waits that nobody watches, but perhaps a tool that limits its time."""
+        return self.cell is not None and self.cell.is_unattended
 
     def refresh(self) -> None:
         """The queue position has changed: show it at once, unless the wait is too young to be shown."""
-        if self.cell is not None and self.waited >= SHOW_AFTER:
+        if self.waited is not None and self.waited >= SHOW_AFTER:
             self._show()
 
     def _show(self) -> None:

@@ -64,7 +64,7 @@ class Served:
             self.control,
             parts.scheduler,
             parts.display,
-            OutageDisplay(parts.publisher, parts.scheduler),
+            OutageDisplay(parts.publisher, parts.sent),
             parts.start_up,
             lambda _: None,
         )
