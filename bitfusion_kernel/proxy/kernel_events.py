@@ -31,6 +31,7 @@ from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 
 if TYPE_CHECKING:
+    from bitfusion_client.command.client_lines import Waiting
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.processes.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
@@ -102,10 +103,10 @@ class KernelEvents:
         acquisition = self._lifecycle.acquisition
         if acquisition is None:
             return
-        position, outage = acquisition.queue_position, acquisition.outage
+        queue, outage = acquisition.queue, acquisition.outage
         if not acquisition.on_line(event.text, time.time()):
             write_line(event.text)  # what the kernel has printed past IPython
-        elif acquisition.queue_position != position:
+        elif _position(acquisition.queue) != _position(queue):
             self._display.refresh()
         elif acquisition.outage is not outage:
             self._display.refresh()
@@ -209,3 +210,7 @@ class KernelEvents:
             granted = acquisition is not None and acquisition.granted
             reaper.end_orphan(self._wrapper_pid, *known, granted=granted)
         self._lifecycle.end(1)
+
+
+def _position(queue: Waiting | None) -> int | None:
+    return None if queue is None else queue.queue_position

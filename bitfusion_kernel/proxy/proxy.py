@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from bitfusion_kernel.gpu.simulated import with_banner_line
+from bitfusion_kernel.magic.kernel_view import KernelView
 from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.processes.process_watch import ProcessWatch, started_at
@@ -31,7 +32,6 @@ from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel, ClientSockets
 from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
-from bitfusion_kernel.proxy.kernel_view import ProxyKernelView
 from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
 from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
@@ -85,7 +85,7 @@ class Proxy:
         self._in_kernel = RequestsInKernel()
         self._commands = RunningCommands()
         self._display = WaitDisplay(self._loop, lifecycle, self._publisher)
-        self._kernel_view = ProxyKernelView(starter, lifecycle)
+        self._kernel_view = KernelView(starter, lifecycle)
 
     # -- its life --------------------------------------------------------------------------------
 

@@ -74,17 +74,16 @@ class WaitDisplay:
             return
         if not self._shown:
             silent_until = self._since + SHOW_SILENT_WAIT_AFTER
-            if acquisition.queue_position is None and now < silent_until:
+            if acquisition.queue is None and now < silent_until:
                 self._loop.set_timer(_TIMER, silent_until, self._show)
                 return
             if acquisition.granted:
                 return  # a wait that is over before it was shown would only flicker
         from bitfusion_kernel.gpu import waiting_notice
 
-        notice = waiting_notice.notice_of(
+        data = waiting_notice.render(
             acquisition, now - self._since, self._asked_at, unattended=self.cell.is_unattended
         )
-        data = waiting_notice.render(notice)
         self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
 

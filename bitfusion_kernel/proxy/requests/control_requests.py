@@ -110,7 +110,7 @@ class ControlRequests:
     # -- interrupt -------------------------------------------------------------------------------
 
     def _on_interrupt(self, message: Message) -> None:
-        from bitfusion_kernel.proxy.jupyter.predecessor import meant_for_predecessor
+        from bitfusion_kernel.protocol.message_date import meant_for_predecessor
 
         if meant_for_predecessor(message.header, started_at=self._started_at(), now=time.time()):
             self._channel.answer(message, {"status": "ok"})
