@@ -50,7 +50,7 @@ def _all_found() -> bool:
 
 def start() -> None:
     """Run the proxy with the arguments of this process; newer kernelspecs import this module and call it."""
-    gc.disable()  # 4 % of the way to the first reply; `proxy.serve` turns it on again
+    gc.disable()  # 4 % of the way to the first reply; `Proxy.serve` turns it on again
     if sys.flags.no_site:
         _complete_path()
     from bitfusion_kernel.proxy.process import main

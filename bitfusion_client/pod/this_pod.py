@@ -43,6 +43,12 @@ class ThisPod:
         """``team-a/mnist``: how others see who holds GPUs here."""
         return f"{self.namespace}/{self.notebook or self.name}"
 
+    def describe(self) -> str:
+        """``team-a/digits-0, container digits``, for a person."""
+        from bitfusion_client.one_line import one_line
+
+        return one_line(f"{self.namespace}/{self.name}, container {self.container}")
+
 
 def is_injected(folder: str = pod.CLIENT_FOLDER) -> bool:
     """Whether a client was injected into this container."""

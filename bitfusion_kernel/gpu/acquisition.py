@@ -41,6 +41,16 @@ USE_LESS_MEMORY = (
 )
 
 
+class FolderUnusable(BitfusionError):
+    """The private folder is full, read-only, or can be made nowhere. `answered` names it and why."""
+
+    headline = "The folder for this kernel's sockets cannot be used."
+    next_step = (
+        "make room there and run the cell again, or start Jupyter with XDG_RUNTIME_DIR set to a folder of "
+        "yours that has room."
+    )
+
+
 class Device:
     """One GPU of the lease, as the pool describes it."""
 
@@ -84,16 +94,8 @@ class Acquisition:
         self.kernel_output: deque[str] = deque(maxlen=20)
         """The last lines that the kernel wrote to its real stdout and stderr, past IPython."""
         self._last_was_clients = False
-        self.queue_position: int | None = None
-        """Counts from 1; None while the client has not reported one."""
-        self.queue_length: int | None = None
-        """How many wait, this attempt included."""
-        self.held_by: tuple[str, ...] = ()
-        """Who holds the GPUs, as the client describes them."""
-        self.before: tuple[str, ...] = ()
-        """Who waits before this attempt, likewise."""
-        self.why = ""
-        """Why it waits, where the client says more than who holds the GPUs."""
+        self.queue: Waiting | None = None
+        """Where it stands in the queue, as the client has said last; None while it has said nothing of it."""
         self.pod_wait: PodWait | None = None
         """In a pod: the wait for its budget, which comes before the one for the pool."""
         self.outage: PoolOutage | None = None
@@ -108,6 +110,9 @@ class Acquisition:
         self.gpu_ids: tuple[int, ...] = ()
         self.devices: list[Device] = []
         self.kernel_pid: int | None = None
+        """None before there is a kernel, and for one that is not numbered among the processes here."""
+        self.launcher_pid: int | None = None
+        """Likewise."""
         self.kernel_status: int | None = None
         self.memory_ran_out: bool | None = None
         """Whether Linux has killed processes for want of memory since the kernel runs; None if unknown."""
@@ -132,7 +137,7 @@ class Acquisition:
         if isinstance(line, Unknown):
             pass
         elif isinstance(line, Waiting):
-            self._on_waiting(line)
+            self.queue = line
         elif isinstance(line, Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
         elif isinstance(line, Locked):
@@ -158,22 +163,14 @@ class Acquisition:
         if line is None:
             return False
         self.log.append(text)
-        if isinstance(line, Waiting):
-            self._on_waiting(line)
-            return True
+        self.queue = line if isinstance(line, Waiting) else None
         self.request = getattr(line, "request", self.request)
-        self.queue_position = self.queue_length = None
-        self.held_by = self.before = ()
         return True
-
-    def _on_waiting(self, line: Waiting) -> None:
-        self.queue_position, self.queue_length = line.queue_position, line.queue_length
-        self.held_by, self.before, self.why = line.held_by, line.before, line.why
 
     def on_launched(self, event: LaunchedEvent, now: float) -> None:
         """The launcher runs under the wrapper: the GPUs are granted and the kernel is starting."""
         self.launched_at = now
-        self.kernel_pid = event.kernel_pid
+        self.kernel_pid, self.launcher_pid = event.kernel_pid or None, event.launcher_pid or None
         self.devices = devices_from_environment(event.environment)
 
     @property

@@ -170,7 +170,7 @@ class KernelStarter:
     def check_budget(self, request: GpuRequest) -> None:
         """Raise OverBudget if the pod can never have this; anything goes outside pods."""
         if self.pod is not None:
-            from bitfusion_kernel.pod.over_budget import check_fits
+            from bitfusion_kernel.pod.budget import check_fits
 
             check_fits(self.pod.budget, request)
 
@@ -243,7 +243,7 @@ class KernelStarter:
             BitfusionError: They can't even be asked for.
         """
         from bitfusion_client.command.command_line import run_command
-        from bitfusion_kernel.gpu.acquisition import Acquisition
+        from bitfusion_kernel.gpu.acquisition import Acquisition, FolderUnusable
         from bitfusion_kernel.processes import launcher, private_folder
         from bitfusion_kernel.processes.messages import StartCommand
 
@@ -256,8 +256,6 @@ class KernelStarter:
             path, connection = connection_file.write_private(folder, f"kernel-{self._number}", self._outer)
             self.on_folder(folder)
         except OSError as error:
-            from bitfusion_kernel.gpu.folder_unusable import FolderUnusable
-
             where = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             raise FolderUnusable(request, where) from None
         socket_path = os.path.join(folder, f"launcher-{self._number}")

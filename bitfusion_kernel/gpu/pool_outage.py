@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from bitfusion_client.clock_time import clock_time
+from bitfusion_kernel.gpu.notice_box import boxed
 
 if TYPE_CHECKING:
     from bitfusion_client.command.client_lines import BackInReach, OutOfReach
@@ -69,22 +70,11 @@ def over(line: BackInReach, before: PoolOutage | None, now: float) -> PoolOutage
 
 def render(outage: PoolOutage, now: float) -> dict[str, str]:
     """The display in a cell: a MIME bundle with `text/plain` and `text/html`."""
-    from html import escape  # loads a table of 2,000 entities: not before it is needed
-
     details = []
     if outage.lasts:
         end = outage.end(now)
         details = ["Cells go on running.", *([f"{end}. {SAVE}"] if end else ())]
-    headline = outage.headline(now)
-    rows = "".join(f"<div>{escape(line)}</div>" for line in details)
-    colour = "#d9822b" if outage.lasts else "#76b900"
-    html = (
-        f'<div role="status" style="display:inline-block;border-left:4px solid {colour};padding:6px 14px;'
-        'font-family:var(--jp-ui-font-family,sans-serif);font-size:13px;line-height:1.6">'
-        f"<div><b>{escape(headline)}</b></div>"
-        f'<div style="opacity:.8">{rows}</div></div>'
-    )
-    return {"text/plain": "\n".join([headline, *details]), "text/html": html}
+    return boxed(outage.headline(now), details, colour="#d9822b" if outage.lasts else "#76b900")
 
 
 SAVE = "Save what you need from it to a file before."

@@ -55,8 +55,9 @@ def _after(acquisition: Acquisition, seconds: float) -> str:
 
 
 def _in_the_queue(acquisition: Acquisition) -> str:
-    if acquisition.granted or acquisition.queue_position is None:
+    queue = acquisition.queue
+    if acquisition.granted or queue is None:
         return ""
-    facts = [f"position {acquisition.queue_position} of {acquisition.queue_length}"]
-    facts += [f"held by {who}" for who in acquisition.held_by]
+    facts = [f"position {queue.queue_position} of {queue.queue_length}"]
+    facts += [f"held by {who}" for who in queue.held_by]
     return f" ({'; '.join(facts)})"

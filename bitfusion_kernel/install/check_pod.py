@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from bitfusion_client.command.client_reports import parse_health
 from bitfusion_client.command.find_client import find_client
 from bitfusion_client.errors import BitfusionError
+from bitfusion_client.one_line import one_line
 from bitfusion_client.pod import pod_contract
 from bitfusion_kernel.install.check_client import VERDICTS, run_client
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
+from bitfusion_kernel.pod.account import standing
 from bitfusion_kernel.pod.facts import Pod, pod_root, read_pod
-from bitfusion_kernel.pod.standing import standing
 
 IDENTITY_FILES = (pod_contract.SERVERS_KEY, pod_contract.TOKEN_KEY, pod_contract.CA_KEY)
 
@@ -48,7 +49,11 @@ def check_pod(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     budget = pod.budget
     counted = f"{budget.request.describe()} ({budget.units or '?'} units)"
-    yield Finding(PASS, "pod", f"{pod.describe()}: budget {counted}, client {pod.client or 'unknown'}")
+    yield Finding(
+        PASS,
+        "pod",
+        f"{pod.files.describe()}: budget {counted}, client {one_line(pod.files.client) or 'unknown'}",
+    )
     yield _what_is_left(pod, environ)
     yield _identity(pod)
     yield from _client(pod, environ)
@@ -68,9 +73,8 @@ def _identity(pod: Pod) -> Finding:
     folder = os.path.join(pod.root, pod_contract.IDENTITY_FOLDER)
     missing = [name for name in IDENTITY_FILES if not os.path.isfile(os.path.join(folder, name))]
     if missing:
-        found = (
-            f"{folder} has no {', '.join(missing)}: the namespace {pod.namespace} has no access to the pool"
-        )
+        who = one_line(pod.files.namespace)
+        found = f"{folder} has no {', '.join(missing)}: the namespace {who} has no access to the pool"
         return Finding(FAIL, "pod identity", found, NO_IDENTITY)
     unreadable = [name for name in IDENTITY_FILES if not os.access(os.path.join(folder, name), os.R_OK)]
     if unreadable:

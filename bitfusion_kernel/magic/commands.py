@@ -18,7 +18,6 @@ from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.magic import pod_budget, pool_table, status_text
 from bitfusion_kernel.magic.cell import CELL_MAGIC
 from bitfusion_kernel.magic.kernel_view import KernelView
-from bitfusion_kernel.magic.pool_limits import check_satisfiable
 from bitfusion_kernel.settings.table import REQUEST_SETTINGS
 
 
@@ -169,7 +168,7 @@ def _request(kernel: KernelView, words: list[str]) -> Answer:
     kernel.check_request(request)
 
     def conclude(list_gpus_output: str | None) -> str:
-        check_satisfiable(request, list_gpus_output or "")
+        pool_table.check_satisfiable(request, list_gpus_output or "")
         return _note(kernel, before, request)
 
     return AskClient("list_gpus", conclude)

@@ -56,11 +56,16 @@ def bitfusion(line: str) -> None:
 
 
 def _run_client(path: str, subcommand: str) -> None:
-    """Print what the bitfusion client says."""
-    done = subprocess.run(
-        [path, subcommand], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    print(done.stdout, end="")
+    """Print what the bitfusion client says, if it lies where this kernel runs."""
+    try:
+        done = subprocess.run(
+            [path, subcommand], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+    except OSError as error:
+        alone = f"%bitfusion {subcommand} in a cell of its own runs beside the notebook."
+        print(f"{path} cannot be run by this kernel: {error.strerror}. {alone}", file=sys.stderr)
+    else:
+        print(done.stdout, end="")
 
 
 def _use_the_proxys_files_prefix() -> None:

@@ -1,77 +1,90 @@
-"""What `%bitfusion` subcommands may know of the kernel and change in it: implemented by the proxy."""
+"""What `%bitfusion` subcommands may know of the kernel and change in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import os
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from bitfusion_client.command.find_client import FoundClient
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
-    from bitfusion_kernel.pod.standing import Standing
+    from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+    from bitfusion_kernel.pod.account import Standing
+
+    class Lifecycle(Protocol):
+        """What is asked of `proxy.lifecycle.KernelLifecycle`."""
+
+        acquisition: Acquisition | None
+        last_acquisition: Acquisition | None
+
+        @property
+        def connected(self) -> bool:
+            """Whether the kernel answers."""
 
 
-class KernelView(Protocol):
-    """The kernel as a `%bitfusion` subcommand sees it."""
+class KernelView:
+    """The kernel as a subcommand sees it. The proxy makes one for its command cells and its magic socket."""
+
+    def __init__(self, starter: KernelStarter, lifecycle: Lifecycle) -> None:
+        self._starter = starter
+        self._lifecycle = lifecycle
 
     @property
     def running(self) -> bool:
         """Whether the kernel runs on its GPUs and executes cells."""
+        return self._lifecycle.connected
 
     @property
     def acquisition(self) -> Acquisition | None:
         """The `bitfusion run` that waits or runs now."""
+        return self._lifecycle.acquisition
 
     @property
     def last_acquisition(self) -> Acquisition | None:
         """The `bitfusion run` before the current one."""
+        return self._lifecycle.last_acquisition
 
     @property
     def request(self) -> GpuRequest:
-        """What the next start asks for.
-
-        Raises:
-            WrongSetting: A setting has a wrong value.
-        """
+        """What the next start asks for. Raises WrongSetting."""
+        return self._starter.request
 
     @property
     def hints(self) -> list[str]:
         """What is odd in the settings, though nothing is wrong: a line each."""
+        return self._starter.hints
 
     @property
     def takes_what_is_left(self) -> bool:
-        """Whether the next start takes what is left of the pod's budget, `request` at most.
-
-        Raises:
-            WrongSetting: A setting has a wrong value.
-        """
+        """Whether the next start takes what is left of the pod's budget. Raises WrongSetting."""
+        return self._starter.takes_what_is_left
 
     @property
     def pod_budget(self) -> Standing | None:
-        """How the budget of the pod stands now; None outside pods with an injected client.
+        """How the budget of the pod stands now, if this is one. Raises WrongSetting."""
+        pod = self._starter.pod
+        if pod is None:
+            return None
+        from bitfusion_kernel.pod.account import standing
 
-        Raises:
-            WrongSetting: A setting has a wrong value.
-        """
+        return standing(pod, os.environ)
 
     def check_request(self, request: GpuRequest) -> None:
-        """Raise WrongSetting if `choose_request` would, OverBudget if no start could ever get it."""
+        """Raise WrongSetting if a locked setting differs, OverBudget if the pod can never have it."""
+        self._starter.settings.check_unlocked(request)
+        self._starter.check_budget(request)
 
     def choose_request(self, request: GpuRequest) -> None:
-        """Ask for `request` from the next start on, also after restarts.
-
-        Raises:
-            WrongSetting: It differs from the settings in one that the administrator has locked.
-            OSError: It could not be kept for a restart, but holds until then.
-        """
+        """Ask for `request` from the next start on. Raises WrongSetting, OSError, as its starter does."""
+        self._starter.choose(request)
 
     def forget_request(self) -> None:
         """Ask for what the settings say from the next start on."""
+        self._starter.forget_choice()
 
     def find_client(self) -> FoundClient:
-        """The `bitfusion` command that is used.
-
-        Raises:
-            ClientNotFound: There is none.
-            WrongSetting: A setting has a wrong value.
-        """
+        """The `bitfusion` command that is used. Raises ClientNotFound, WrongSetting."""
+        return self._starter.find_client()

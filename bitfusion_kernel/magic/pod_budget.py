@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bitfusion_client.clock_time import clock_time
 
 if TYPE_CHECKING:
-    from bitfusion_kernel.pod.standing import Standing
+    from bitfusion_kernel.pod.account import Standing
     from bitfusion_kernel.pod.turns import Entry
 
 _HEAD = ("Notebook of this pod", "Holds", "Since")
@@ -17,7 +17,7 @@ _HEAD = ("Notebook of this pod", "Holds", "Since")
 def rows(standing: Standing, clock: float) -> list[tuple[str, str]]:
     """The rows of `%bitfusion`; `clock` in seconds since the epoch."""
     return [
-        ("Pod", standing.pod.describe()),
+        ("Pod", standing.pod.files.describe()),
         ("Budget", standing.pod.budget.request.describe()),
         ("Left", standing.describe_left()),
         *(("Held by", entry.describe(clock)) for entry in standing.holders),

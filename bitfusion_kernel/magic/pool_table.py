@@ -1,22 +1,22 @@
-"""The table of `%bitfusion pool`: what `bitfusion list_gpus` lists, with bars. Pure.
+"""What `bitfusion list_gpus` tells: the table of `%bitfusion pool`, and what no server can ever give. Pure.
 
 Who holds the GPUs and who waits is shown where the client tells it: the embedded one does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from bitfusion_client.command.client_reports import parse_list_gpus, parse_waiting
-
-if TYPE_CHECKING:
-    from bitfusion_client.command.client_reports import GpuStatus, ServerStatus
+from bitfusion_client.command.client_reports import GpuStatus, ServerStatus, parse_list_gpus, parse_waiting
+from bitfusion_client.errors import NeverSatisfiable
+from bitfusion_client.request.gpu_request import GpuRequest
 
 _PLAIN_HEAD = f"{'server':<24} {'GPU':<4} {'free memory':<24} tasks"
 _HTML_HEAD = (
     "<thead><tr><th>Server</th><th>GPU</th><th>Free</th><th>Free memory</th><th>Tasks</th></tr></thead>"
 )
+_MOST_TOLD = 3  # sizes of servers
 _MOST_NAMED = 10  # holders of one GPU, and waiters; the others are counted
 
 
@@ -88,3 +88,35 @@ def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
 
 def _free(gpu: GpuStatus) -> str:
     return f"{gpu.free_mib} of {gpu.total_mib} MiB"
+
+
+def check_satisfiable(request: GpuRequest, list_gpus_output: str) -> None:
+    """Refuse what no server has enough GPUs or memory for. What is free now does not count.
+
+    Filters are left to the pool, and so is everything in output of an unknown form.
+
+    Raises:
+        NeverSatisfiable: Names what the servers have.
+    """
+    servers = [server for server in parse_list_gpus(list_gpus_output) if server.gpus]
+    named = [server for server in servers if server.address in request.servers]
+    if len(named) == len(set(request.servers)) and named:
+        servers = named
+    elif request.servers:
+        return  # the list may know them under other names
+    if servers and not any(_could_give(server, request) for server in servers):
+        raise NeverSatisfiable(request, f"the servers have: {_told(servers)}")
+
+
+def _could_give(server: ServerStatus, request: GpuRequest) -> bool:
+    enough = [gpu for gpu in server.gpus if gpu.total_mib >= request.memory_per_gpu(gpu.total_mib)]
+    return len(enough) >= request.gpus
+
+
+def _told(servers: Sequence[ServerStatus]) -> str:
+    sizes = {(len(server.gpus), max(gpu.total_mib for gpu in server.gpus)) for server in servers}
+    largest = sorted(sizes, reverse=True)
+    words = [f"{GpuRequest(min(gpus, 1024)).describe()} of {mib} MiB" for gpus, mib in largest[:_MOST_TOLD]]
+    if len(largest) > _MOST_TOLD:
+        words.append(f"and {len(largest) - _MOST_TOLD} smaller sizes")
+    return ", ".join(words)

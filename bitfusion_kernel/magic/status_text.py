@@ -48,14 +48,16 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
         ("Kernel", "starting" if acquisition.granted else f"waiting for a GPU at {clock_time(clock, clock)}"),
         ("Request", acquisition.asked_for),
     ]
-    if acquisition.queue_position is not None:
-        queue = "among the notebooks of this pod" if acquisition.waits_for_pod else "in the queue"
-        rows.append(("Position", f"{acquisition.queue_position} of {acquisition.queue_length} {queue}"))
+    queue = acquisition.queue
+    if queue is not None:
+        which = "among the notebooks of this pod" if acquisition.waits_for_pod else "in the queue"
+        rows.append(("Position", f"{queue.queue_position} of {queue.queue_length} {which}"))
     if not acquisition.granted:
-        if not acquisition.waits_for_pod:  # else the rows about the pod name them
-            rows += [("Held by", who) for who in acquisition.held_by]
-            rows += [("Before you", who) for who in acquisition.before]
-        rows += [("Why", acquisition.why)] if acquisition.why else []
+        if queue is not None:
+            if not acquisition.waits_for_pod:  # else the rows about the pod name them
+                rows += [("Held by", who) for who in queue.held_by]
+                rows += [("Before you", who) for who in queue.before]
+            rows += [("Why", queue.why)] if queue.why else []
         rows += _outage_rows(acquisition, clock)
     waited = now - acquisition.asked_at
     rows.append(("Waited", f"{elapsed_text(waited)}, since {clock_time(clock - waited, clock)}"))

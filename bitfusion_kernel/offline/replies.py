@@ -31,9 +31,8 @@ class OfflineReplies:
 
     Args:
         kernel_info: Content of the real kernel's reply, cached when the kernelspec was installed.
-        history: Makes the content of a `history_reply` from that of the request.
-        is_complete: Makes the content of an `is_complete_reply` from the code.
-        complete: Finds what completes the code at a cursor, and where that begins, or nothing.
+        language: Of the kernel's code.
+        kernel_options: The kernel's command line, which may name another history file.
         files_prefix: The folder in which the kernel to come will name its cells' files.
         subshells: Keeps those that are created now for the kernel to come.
     """
@@ -41,15 +40,14 @@ class OfflineReplies:
     def __init__(
         self,
         kernel_info: Json,
-        history: Callable[[Json], Json],
-        is_complete: Callable[[str], Json],
-        complete: Callable[[str, int], tuple[list[str], int] | None],
+        language: str,
+        kernel_options: list[str],
         files_prefix: str,
         subshells: EarlySubshells,
     ) -> None:
         self._kernel_info = kernel_info
-        self._is_complete = is_complete
-        self._complete = complete
+        self._language = language
+        self._kernel_options = kernel_options
         self._files_prefix = files_prefix
         self._subshells = subshells
         features = kernel_info.get("supported_features")
@@ -58,7 +56,7 @@ class OfflineReplies:
             "comm_info_request": _comm_info_reply,
             "complete_request": self._complete_reply,
             "inspect_request": _inspect_reply,
-            "history_request": history,
+            "history_request": self._history_reply,
             "is_complete_request": self._is_complete_reply,
             "debug_request": self._debug_reply,
         }
@@ -90,7 +88,11 @@ class OfflineReplies:
         cursor = content.get("cursor_pos")
         if cursor is None:  # at the end, as IPython takes it
             cursor = len(code)
-        found = self._complete(code, cursor) if isinstance(cursor, int) else None
+        found = None
+        if "%" in code and isinstance(cursor, int):
+            from bitfusion_kernel.magic.completion import complete
+
+            found = complete(code, cursor)
         matches, start = found or ([], cursor)
         return {
             "status": "ok",
@@ -101,7 +103,14 @@ class OfflineReplies:
         }
 
     def _is_complete_reply(self, content: Json) -> Json:
-        return self._is_complete(str(content.get("code", "")))
+        from bitfusion_kernel.offline.code_completeness import is_complete_reply
+
+        return is_complete_reply(str(content.get("code", "")), self._language)
+
+    def _history_reply(self, content: Json) -> Json:
+        from bitfusion_kernel.offline.history import history_reply
+
+        return history_reply(content, self._kernel_options, os.environ)
 
     def _debug_reply(self, content: Json) -> Json | None:
         """As ipykernel's `Debugger.debugInfo` answers before the debugger is started."""

@@ -16,12 +16,13 @@ import fcntl
 import os
 import stat
 
-from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_kernel.pod.turns import Entry, entry_from_json
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_kernel.pod.turns import Entry, entry_from_json, held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.pod.facts import Pod
 
 PREFIX = "bitfusion-pod-"
@@ -55,16 +56,42 @@ def open_account(pod: Pod, environ: Mapping[str, str]) -> Account:
     raise AccountUnusable("; ".join(problems))
 
 
-def living_entries(pod: Pod, environ: Mapping[str, str]) -> list[Entry]:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a pod's budget stands now. `bitfusion run` in cells is in no account: the pool limits it."""
+
+    pod: Pod
+    entries: tuple[Entry, ...]
+
+    @property
+    def holders(self) -> tuple[Entry, ...]:
+        """The kernels that hold something, or have asked the pool for it."""
+        return tuple(entry for entry in self.entries if entry.holds)
+
+    @property
+    def waiting(self) -> tuple[Entry, ...]:
+        """The kernels that wait for others of this pod, in order."""
+        return tuple(entry for entry in self.entries if not entry.holds)
+
+    @property
+    def left(self) -> GpuRequest | None:
+        """What a kernel without a size would take if nobody else waited; None if nothing."""
+        budget = self.pod.budget
+        return budget.part(budget.total - held(budget, self.entries), budget.request)
+
+    def describe_left(self) -> str:
+        """The same as text; `nothing` where nothing is left."""
+        return self.left.describe() if self.left else "nothing"
+
+
+def standing(pod: Pod, environ: Mapping[str, str]) -> Standing:
     """Who holds what of this container's budget now, and who waits. Makes and changes nothing."""
-    for account in _places(pod, environ):
-        if account.is_own:
-            return account.entries()
-    return []
+    own = next((account for account in _places(pod, environ) if account.is_own), None)
+    return Standing(pod, tuple(own.entries()) if own is not None else ())
 
 
 def _places(pod: Pod, environ: Mapping[str, str]) -> list[Account]:
-    name = f"{PREFIX}{os.geteuid()}-{_plain(pod.uid)}-{_plain(pod.container)}"
+    name = f"{PREFIX}{os.geteuid()}-{_plain(pod.files.uid)}-{_plain(pod.files.container)}"
     parents = (environ.get("XDG_RUNTIME_DIR"), "/tmp")
     return [Account(os.path.join(parent, name)) for parent in parents if parent]
 

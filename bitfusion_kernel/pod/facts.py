@@ -14,6 +14,7 @@ from bitfusion_client.pod.this_pod import this_pod
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bitfusion_client.pod.this_pod import ThisPod
     from bitfusion_kernel.pod.budget import Budget
 
 ROOT_VARIABLE = "BITFUSION_TEST_POD_ROOT"
@@ -22,19 +23,11 @@ ROOT_VARIABLE = "BITFUSION_TEST_POD_ROOT"
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The facts; all that is shown is one line."""
+    """The pod: what its files say, and the budget that is read from them; `root` is their folder."""
 
-    name: str
-    namespace: str
-    uid: str
-    container: str
-    client: str
+    files: ThisPod
     budget: Budget
     root: str
-
-    def describe(self) -> str:
-        """``team-a/digits-0, container digits``."""
-        return f"{self.namespace}/{self.name}, container {self.container}"
 
 
 def pod_root(environ: Mapping[str, str]) -> str:
@@ -54,7 +47,6 @@ def read_pod(environ: Mapping[str, str]) -> Pod | None:
         return None
     from bitfusion_client.command.command_line import parse_request_text
     from bitfusion_client.errors import BitfusionError, WrongSetting
-    from bitfusion_client.one_line import one_line
     from bitfusion_kernel.pod.budget import Budget
 
     try:
@@ -63,15 +55,7 @@ def read_pod(environ: Mapping[str, str]) -> Pod | None:
         problem = f"is no size of a pod ({error}); ask your administrator"
         path = os.path.join(root, pod_contract.POD_FOLDER, pod_contract.REQUEST_FILE)
         raise WrongSetting("the pod's budget", files.request, problem, path) from None
-    return Pod(
-        name=one_line(files.name),
-        namespace=one_line(files.namespace),
-        uid=files.uid,
-        container=one_line(files.container),
-        client=one_line(files.client),
-        budget=Budget(request, int(files.units) if _is_whole(files.units) else 0),
-        root=root,
-    )
+    return Pod(files, Budget(request, int(files.units) if _is_whole(files.units) else 0), root)
 
 
 def _is_whole(text: str) -> bool:

@@ -15,7 +15,7 @@ import socket
 
 from bitfusion_kernel.processes.message_connection import MessageConnection
 from bitfusion_kernel.processes.messages import KernelExitedEvent, LaunchedEvent, StopCommand
-from bitfusion_kernel.processes.process_watch import ProcessWatch
+from bitfusion_kernel.processes.process_watch import ProcessWatch, pid_space
 
 REPORTED_VARIABLES = ("BITFUSION_POOL_", "BF_", "CUDA_VISIBLE_DEVICES")
 """Variables that begin so are told to the proxy: what the wrapper says about the lease."""
@@ -29,7 +29,7 @@ def guard(kernel_pid: int, wrapper_pid: int, socket_path: str) -> int:
     supervisor = _connect(socket_path)
     if supervisor is not None:
         reported = {k: v for k, v in os.environ.items() if k.startswith(REPORTED_VARIABLES)}
-        supervisor.send(LaunchedEvent(os.getpid(), kernel_pid, reported))
+        supervisor.send(LaunchedEvent(os.getpid(), kernel_pid, reported, pid_space()))
     _wait_for_end(kernel_pid, wrapper_pid, signals, supervisor)
     try:
         os.killpg(kernel_pid, signal.SIGKILL)  # its children; the kernel itself is not reaped yet

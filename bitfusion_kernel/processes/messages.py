@@ -1,4 +1,4 @@
-"""The messages between proxy, supervisor and launcher: commands, events, their parsing and formatting. Pure.
+"""The messages between proxy, supervisor and launcher: commands and events. Pure.
 
     proxy -> supervisor      StartCommand, StopCommand
     supervisor -> launcher   StopCommand
@@ -6,27 +6,22 @@
     supervisor -> proxy      StartedEvent, OutputEvent, LaunchedEvent, KernelExitedEvent,
                              WrapperExitedEvent, StoppedEvent
 
-Each message is one JSON object: `type` and the fields of its class. `MessageConnection` sends and receives
-them as lines over a stream socket; nothing in a message says that both ends share a machine, besides pids
-and the path of a socket.
+Each is one line (`bitfusion_client.typed_lines`), sent over a stream socket by `MessageConnection`. The
+launcher may be elsewhere, in a pod of its own: nothing in a message says that both ends share a machine but
+the path of a socket, and pids count where `pid_space` says.
 
-Proxy and supervisor are of one version; a launcher that starts after an update meets the supervisor of the
-version before. So types and fields may be added, but none removed or renamed: `parse` passes over those that
-it doesn't know and refuses a message that is damaged. A new message is one class and its place in `MESSAGES`.
+Proxy and supervisor are of one version; a launcher may be older, in a pod with another image, or newer, after
+an update: a new field has a default. A new message is one class and its place in `MESSAGES`.
 """
 
 from __future__ import annotations
 
 import json
 
-from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.fast_imports import dataclass
+from bitfusion_client.typed_lines import InvalidMessage, TypedLines, WrongValue
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class InvalidMessage(ValueError):
-    """A line that is no message, or a message whose fields are missing or of another type."""
+__all__ = ["InvalidMessage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +32,7 @@ class Message:
 
     def format(self) -> bytes:
         """The message as one line, with its line end."""
-        fields = {name: getattr(self, name) for name in type(self).__annotations__}
-        return json.dumps({"type": self.TYPE, **fields}).encode() + b"\n"
+        return _LINES.format(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +93,16 @@ class OutputEvent(Event):
 class LaunchedEvent(Event):
     """The GPUs are granted and the kernel is starting.
 
-    `environment` holds the variables with which the wrapper describes the lease.
+    `environment` holds the variables with which the wrapper describes the lease. `pid_space` says where the
+    pids are numbered (`process_watch.pid_space`). To the proxy the supervisor tells 0 for pids of elsewhere:
+    here their numbers are other processes', or nobody's.
     """
 
     TYPE = "launched"
     launcher_pid: int
     kernel_pid: int
     environment: dict[str, str]
+    pid_space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,46 +133,42 @@ MESSAGES: tuple[type[Message], ...] = (
     *(StartCommand, StopCommand),
     *(StartedEvent, OutputEvent, LaunchedEvent, KernelExitedEvent, WrapperExitedEvent, StoppedEvent),
 )
-_BY_TYPE = {message.TYPE: message for message in MESSAGES}
 
 
 def parse(line: bytes) -> Message | None:
-    """The message in one line; None if its type is not known here.
-
-    Raises:
-        InvalidMessage: the line is no JSON object with a `type`, or a field is missing or of a wrong type.
-    """
-    try:
-        fields = json.loads(line)
-    except ValueError:
-        raise InvalidMessage(f"not JSON: {line[:80]!r}") from None
-    if not isinstance(fields, dict):
-        raise InvalidMessage(f"not an object: {line[:80]!r}")
-    kind = fields.get("type")
-    if not isinstance(kind, str):
-        raise InvalidMessage(f"type is {kind!r}")
-    message = _BY_TYPE.get(kind)
-    if message is None:
-        return None
-    values = {name: fields.get(name) for name in message.__annotations__}
-    for name, annotation in message.__annotations__.items():
-        if not _IS_OF_TYPE[annotation](values[name]):
-            raise InvalidMessage(f"{kind}: {name} is {values[name]!r}")
-    return message(**values)
+    """The message in one line; None if its type is not known here. Raises InvalidMessage."""
+    message: Message | None = _LINES.parse(line)
+    return message
 
 
-def _is_text_dict(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise WrongValue("must be a whole number")
+    return value
 
 
-def _is_word_list(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(word, str) for word in value)
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise WrongValue("must be text")
+    return value
 
 
-# By the annotation of a field, which is text in this module.
-_IS_OF_TYPE: dict[str, Callable[[object], bool]] = {
-    "int": lambda value: type(value) is int,
-    "str": lambda value: isinstance(value, str),
-    "list[str]": _is_word_list,
-    "dict[str, str]": _is_text_dict,
-}
+def _words(value: object) -> list[str]:
+    if not isinstance(value, list) or not value:
+        raise WrongValue("must be a list of text")
+    return [_text(word) for word in value]
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise WrongValue("must be texts by name")
+    return {name: _text(text) for name, text in value.items()}
+
+
+_LINES = TypedLines(
+    {message.TYPE: message for message in MESSAGES},
+    {},
+    {"int": _number, "str": _text, "list[str]": _words, "dict[str, str]": _texts},
+    json.dumps,
+    json.loads,
+)

@@ -69,6 +69,19 @@ class ProcessWatch:
             self.fd = None
 
 
+def pid_space() -> str:
+    """Where this process's pids are numbered: this boot of this machine, and the pid namespace.
+
+    A pid that was told with another text, or with none, is another process's number here: it must not be
+    watched or signalled. Empty where /proc doesn't tell: then nobody can know.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
 def pidfds_work() -> bool:
     """Whether this Python on this machine has pidfds."""
     watch = ProcessWatch(os.getpid())

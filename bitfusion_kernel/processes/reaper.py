@@ -18,6 +18,7 @@ import signal
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_kernel.processes.process_watch import ProcessWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,6 +101,46 @@ def end_strays(but: Iterable[int]) -> None:
         for pid in found:
             _kill(pid)
         reap(found, deadline - time.monotonic())
+
+
+def end_orphan(
+    wrapper_pid: int,
+    kernel_pid: int | None,
+    launcher_pid: int | None,
+    *,
+    granted: bool,
+    patience: float = 0.4,
+) -> None:
+    """End a wrapper whose supervisor was killed; called by the proxy, which is about to end itself.
+
+    The launcher notices that the supervisor is gone and kills the kernel; the wrapper then releases its GPUs
+    and ends. A wrapper that still waits in the queue, or has lost its launcher too, gets SIGTERM, then
+    SIGKILL. The proxy has adopted them all, and reaps them here.
+
+    Args:
+        wrapper_pid: The wrapper; it leads a process group.
+        kernel_pid: The kernel, which leads another one; None if it was not started, or is elsewhere.
+        launcher_pid: The launcher, likewise.
+        granted: Whether the wrapper has GPUs to release.
+        patience: Seconds before each signal.
+    """
+    others = children() - {wrapper_pid}
+    wrapper = ProcessWatch(wrapper_pid)
+    kernel = ProcessWatch(kernel_pid) if kernel_pid is not None else None
+    if not granted:
+        wrapper.kill_group(signal.SIGTERM)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if wrapper.wait(patience):
+            break
+        wrapper.kill_group(number)
+    if kernel is not None:
+        kernel.kill_group(signal.SIGKILL)
+        kernel.close()
+    wrapper.close()
+    family = [wrapper_pid, launcher_pid, None if kernel_pid is None else -kernel_pid]
+    reap([child for child in family if child is not None], ORPHANS_PATIENCE)
+    if kernel is None:
+        end_strays(others)
 
 
 def _kill(child: int) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import socket
+import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_kernel.processes import reaper
+from bitfusion_kernel.processes import private_folder, reaper
 from bitfusion_kernel.processes.message_connection import MessageConnection
-from bitfusion_kernel.processes.messages import Command, Event, StartCommand, StopCommand
+from bitfusion_kernel.processes.messages import (
+    Command,
+    Event,
+    StartCommand,
+    StopCommand,
+    StoppedEvent,
+    WrapperExitedEvent,
+)
 from bitfusion_kernel.processes.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -67,6 +76,20 @@ class SupervisorLink:
     def events(self) -> list[Event]:
         """What has happened since the last call; look at `closed` afterwards."""
         return [message for message in self._connection.receive() if isinstance(message, Event)]
+
+    def await_release(self, seconds: float) -> None:
+        """Wait after `stop` until the wrapper has given its GPU back, at most so long.
+
+        A supervisor that was killed leaves the private folder: it is removed here.
+        """
+        deadline = time.monotonic() + seconds
+        released = False
+        while not (released or self.closed) and (left := deadline - time.monotonic()) > 0:
+            select.select([self], [self] if self.wants_write else [], [], left)
+            self.flush()
+            released = any(isinstance(event, (WrapperExitedEvent, StoppedEvent)) for event in self.events())
+        if self.closed:
+            private_folder.remove(self.folder)
 
     def close(self) -> None:
         """Leave: the supervisor ends whatever runs, then itself."""

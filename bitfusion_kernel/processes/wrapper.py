@@ -16,7 +16,7 @@ from bitfusion_kernel.processes.messages import (
     StartCommand,
     StopCommand,
 )
-from bitfusion_kernel.processes.process_watch import ProcessWatch
+from bitfusion_kernel.processes.process_watch import ProcessWatch, pid_space
 
 QUEUED_WRAPPER_PATIENCE = 0.4
 """Seconds a wrapper that holds nothing yet gets after SIGTERM, before SIGKILL."""
@@ -94,8 +94,7 @@ class Wrapper:
         events: list[Event] = []
         for message in launcher.receive():
             if isinstance(message, LaunchedEvent):
-                self._kernel = ProcessWatch(message.kernel_pid)
-                self._launcher_pid = message.launcher_pid
+                message = self._note_pids(message)
             elif isinstance(message, KernelExitedEvent):
                 self._allow_release()
             else:
@@ -105,6 +104,14 @@ class Wrapper:
             self._kill_kernel()
             self._allow_release()
         return events
+
+    def _note_pids(self, event: LaunchedEvent) -> LaunchedEvent:
+        """Watch the kernel if it is numbered here; the event for the proxy."""
+        if not event.pid_space or event.pid_space != pid_space():
+            return LaunchedEvent(0, 0, event.environment, event.pid_space)
+        self._kernel = ProcessWatch(event.kernel_pid)
+        self._launcher_pid = event.launcher_pid
+        return event
 
     # -- its end -----------------------------------------------------------------------------------
 

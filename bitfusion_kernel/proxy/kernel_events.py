@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bitfusion_kernel.processes import reaper
 from bitfusion_kernel.processes.messages import (
     Event,
     KernelExitedEvent,
@@ -30,6 +31,7 @@ from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 
 if TYPE_CHECKING:
+    from bitfusion_client.command.client_lines import Waiting
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.processes.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
@@ -73,7 +75,6 @@ class KernelEvents:
         self._outage_display = outage_display
         self._start_up = start_up
         self._wrapper_pid: int | None = None
-        self._launcher_pid: int | None = None
         self._oom_kills: OomKills | None = None
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartedEvent: self._on_started,
@@ -102,17 +103,16 @@ class KernelEvents:
         acquisition = self._lifecycle.acquisition
         if acquisition is None:
             return
-        position, outage = acquisition.queue_position, acquisition.outage
+        queue, outage = acquisition.queue, acquisition.outage
         if not acquisition.on_line(event.text, time.time()):
             write_line(event.text)  # what the kernel has printed past IPython
-        elif acquisition.queue_position != position:
+        elif _position(acquisition.queue) != _position(queue):
             self._display.refresh()
         elif acquisition.outage is not outage:
             self._display.refresh()
             self._show_outage()
 
     def _on_launched(self, event: LaunchedEvent) -> None:
-        self._launcher_pid = event.launcher_pid
         self._lifecycle.launched(event, time.monotonic())
         acquisition = self._lifecycle.acquisition
         if self._lifecycle.state is KernelState.STARTING and acquisition is not None:
@@ -197,7 +197,6 @@ class KernelEvents:
 
     def _on_supervisor_died(self) -> None:
         from bitfusion_client.errors import WrapperDied
-        from bitfusion_kernel.processes.orphans import end_orphan
 
         acquisition = self._lifecycle.acquisition
         asked = acquisition.request if acquisition is not None else ""
@@ -205,6 +204,13 @@ class KernelEvents:
         self._control.refuse_held(error)
         self._scheduler.show_death(error)
         if self._wrapper_pid is not None:
-            kernel_pid = acquisition.kernel_pid if acquisition is not None else None
-            end_orphan(self._wrapper_pid, kernel_pid, self._launcher_pid)
+            known = (
+                (None, None) if acquisition is None else (acquisition.kernel_pid, acquisition.launcher_pid)
+            )
+            granted = acquisition is not None and acquisition.granted
+            reaper.end_orphan(self._wrapper_pid, *known, granted=granted)
         self._lifecycle.end(1)
+
+
+def _position(queue: Waiting | None) -> int | None:
+    return None if queue is None else queue.queue_position

@@ -1,20 +1,10 @@
 """The state of the kernel, from no kernel to the end of the proxy: the one owner of `KernelState`. Pure.
 
 Whoever wants to know whether a kernel runs, or whether one has been asked for, asks the `KernelLifecycle`;
-whoever learns that something has happened tells it. Each event is one method, and this is what it does:
-
-    state          request  launched  connected  cancel      relay_shutdown  wrapper_exited   kernel_lost
-    NOT_REQUESTED  WAITING  =         error      error       error           =                error
-    WAITING        =        STARTING  error      CANCELLING  error           NOT_REQUESTED    error
-    STARTING       =        =         RUNNING    CANCELLING  error           NOT_REQUESTED    error
-    RUNNING        =        =         error      error       SHUTTING_DOWN   OVER             OVER
-    SHUTTING_DOWN  =        =         error      error       =               OVER             OVER
-    CANCELLING     =        =         error      =           error           NOT_REQUESTED    error
-    OVER           =        =         error      error       error           =                =
-
-`=` changes nothing, `error` raises IllegalTransition. `kernel_exited` changes no state: the wrapper's end
-follows, or `kernel_lost` where it stays away. `end` leads from every state to OVER; the first exit status
-stands. A request that fails (no client, a wrong setting) raises its error and leaves NOT_REQUESTED.
+whoever learns that something has happened tells it. Each event is one method, a column of `TABLE`; each state
+is a row. So a state that is added (a lease that was given back, parked, idle) is one member of `KernelState`
+and one row, which says what each event means in it; what leads there and back (giving back, joining again) is
+one method and one column. Nothing else decides what an event means.
 
 A wait that ends without a kernel goes back to NOT_REQUESTED, and the next cell asks again. A kernel that dies
 ends the proxy, as a plain kernel's process would end, so that Jupyter's own restart works.
@@ -57,10 +47,38 @@ class KernelState(enum.Enum):
     """The proxy ends; `KernelLifecycle.exit_status` is set."""
 
 
+TABLE = """
+state          request  launched  connected  cancel      relay_shutdown  wrapper_exited  kernel_lost
+NOT_REQUESTED  WAITING  =         error      error       error           =               error
+WAITING        =        STARTING  error      CANCELLING  error           NOT_REQUESTED   error
+STARTING       =        =         RUNNING    CANCELLING  error           NOT_REQUESTED   error
+RUNNING        =        =         error      error       SHUTTING_DOWN   OVER            OVER
+SHUTTING_DOWN  =        =         error      error       =               OVER            OVER
+CANCELLING     =        =         error      =           error           NOT_REQUESTED   error
+OVER           =        =         error      error       error           =               =
+"""
+"""The state after each event. `=`: the event changes nothing; `error`: it raises IllegalTransition.
+
+`kernel_exited` changes no state: the wrapper's end follows, or `kernel_lost` where it stays away. `end` leads
+from every state to OVER; the first exit status stands. A request that fails (no client, a wrong setting)
+raises its error and leaves NOT_REQUESTED.
+"""
+
 CONNECTED = (KernelState.RUNNING, KernelState.SHUTTING_DOWN)
 """The kernel answers, so requests are relayed to it."""
 
-_CANCELLABLE = (KernelState.WAITING, KernelState.STARTING, KernelState.CANCELLING)
+
+def _read(table: str) -> dict[tuple[KernelState, str], KernelState]:
+    (_, *events), *rows = map(str.split, table.strip().splitlines())
+    return {
+        (KernelState[state], event): KernelState[state if after == "=" else after]
+        for state, *row in rows
+        for event, after in zip(events, row, strict=True)
+        if after != "error"
+    }
+
+
+_AFTER = _read(TABLE)
 
 
 class IllegalTransition(RuntimeError):
@@ -68,10 +86,15 @@ class IllegalTransition(RuntimeError):
 
 
 class KernelLifecycle:
-    """The proxy has one. `start` starts `bitfusion run`; it raises BitfusionError if it can't be started."""
+    """The proxy has one.
 
-    def __init__(self, start: Callable[[], Acquisition]) -> None:
+    `start` starts `bitfusion run`; it raises BitfusionError if it can't be started. `check` raises one where
+    nothing but `%bitfusion acquire` may ask for a GPU.
+    """
+
+    def __init__(self, start: Callable[[], Acquisition], check: Callable[[], None] = lambda: None) -> None:
         self._start = start
+        self._check = check
         self._early_error: BitfusionError | None = None
         self._state = KernelState.NOT_REQUESTED
         self.acquisition: Acquisition | None = None
@@ -96,7 +119,7 @@ class KernelLifecycle:
     @property
     def cancellable(self) -> bool:
         """Whether there is a wait that an interrupt can end."""
-        return self._state in _CANCELLABLE
+        return (self._state, "cancel") in _AFTER
 
     @property
     def connected(self) -> bool:
@@ -115,26 +138,31 @@ class KernelLifecycle:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def request(self) -> None:
+    def request(self, *, told_to: bool = False) -> None:
         """Ask for a GPU and a kernel on it, unless that has been done.
+
+        Args:
+            told_to: Whether this is `%bitfusion acquire`, or a setting's word, and no cell or debugger.
 
         Raises:
             BitfusionError: They can't even be asked for, or an error was kept for this request.
         """
         if self._state is not KernelState.NOT_REQUESTED:
             return
+        if not told_to:
+            self._check()
         if self._early_error is not None:
             error, self._early_error = self._early_error, None
             raise error
         self.acquisition = self._start()
-        self._state = KernelState.WAITING
+        self._state = self._after("request")
 
     def request_early(self) -> None:
         """The same before anybody waits for it (`acquire = start`): an error is kept for `request`."""
         from bitfusion_client.errors import BitfusionError
 
         try:
-            self.request()
+            self.request(told_to=True)
         except BitfusionError as error:
             self.fail_next_request(error)
 
@@ -146,23 +174,19 @@ class KernelLifecycle:
         """The GPUs are granted and the launcher runs; `now` is `time.monotonic()`."""
         if self.acquisition is not None:
             self.acquisition.on_launched(event, now)
-        if self._state is KernelState.WAITING:
-            self._state = KernelState.STARTING
+        self._state = self._after("launched")
 
     def kernel_connected(self) -> None:
         """The kernel answers on control and its output has been joined."""
-        self._expect("kernel_connected", KernelState.STARTING)
-        self._state = KernelState.RUNNING
+        self._state = self._after("connected")
 
     def cancel(self) -> None:
         """The wait ends because the user has interrupted it."""
-        self._expect("cancel", *_CANCELLABLE)
-        self._state = KernelState.CANCELLING
+        self._state = self._after("cancel")
 
     def relay_shutdown(self) -> None:
         """A shutdown request goes to the kernel, which answers it and ends."""
-        self._expect("relay_shutdown", *CONNECTED)
-        self._state = KernelState.SHUTTING_DOWN
+        self._state = self._after("relay_shutdown")
 
     def kernel_exited(self, status: int) -> None:
         """The kernel's process has ended; `status` as `os.waitstatus_to_exitcode` gives it."""
@@ -179,13 +203,12 @@ class KernelLifecycle:
             self.kernel_lost()
         elif not self.over:
             self.last_acquisition, self.acquisition = acquisition, None
-            self._state = KernelState.NOT_REQUESTED
+            self._state = self._after("wrapper_exited")
 
     def kernel_lost(self) -> None:
         """The kernel that ran runs no more. `exit_status` tells whether that was expected: 0 or 1."""
-        if self.over:
+        if self._after("kernel_lost") is self._state:
             return
-        self._expect("kernel_lost", *CONNECTED)
         assert self.acquisition is not None
         expected = self._state is KernelState.SHUTTING_DOWN or self.acquisition.kernel_status == 0
         self.end(0 if expected else 1)
@@ -196,6 +219,8 @@ class KernelLifecycle:
             self.exit_status = exit_status
             self._state = KernelState.OVER
 
-    def _expect(self, event: str, *states: KernelState) -> None:
-        if self._state not in states:
+    def _after(self, event: str) -> KernelState:
+        after = _AFTER.get((self._state, event))
+        if after is None:
             raise IllegalTransition(f"{event} while {self._state.value}")
+        return after

@@ -56,12 +56,12 @@ def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo, folder
     supervisor = start_supervisor(folder)
     try:
         starter = KernelStarter(arguments, wrapped, info, supervisor)
-        lifecycle = KernelLifecycle(starter.start)
+        lifecycle = KernelLifecycle(starter.start, starter.check_acquire)
         if starter.acquires_at_start:
             lifecycle.request_early()
-        from bitfusion_kernel.proxy.proxy import serve
+        from bitfusion_kernel.proxy.proxy import Proxy
 
-        return serve(info, wrapped, starter, supervisor, lifecycle)
+        return Proxy(info, wrapped, starter, supervisor, lifecycle).serve()
     finally:
         supervisor.close()
         supervisor.await_end(SUPERVISOR_END_LIMIT)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue
 from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel
 from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 
@@ -14,11 +15,23 @@ if TYPE_CHECKING:
 
 
 class CellReplies:
-    """Used for cells that never reach the kernel, and to show why it died in the cell that ran."""
+    """Used for cells that never reach the kernel, and to show why it died in the cell that ran.
 
-    def __init__(self, shell: ClientChannel, publisher: Publisher) -> None:
+    `queue` holds the cells that are aborted behind one that fails; `receive_arrived` takes those in that have
+    arrived on shell by then and are not queued yet.
+    """
+
+    def __init__(
+        self,
+        shell: ClientChannel,
+        publisher: Publisher,
+        queue: RequestQueue,
+        receive_arrived: Callable[[], None],
+    ) -> None:
         self._shell = shell
         self._publisher = publisher
+        self._queue = queue
+        self._receive_arrived = receive_arrived
 
     def announce(self, cell: QueuedRequest) -> None:
         """Say `busy` for a cell that the proxy itself works on, once."""
@@ -33,11 +46,18 @@ class CellReplies:
         self._publisher.status("idle", cell.message.header)
 
     def fail(self, cell: QueuedRequest, error: BitfusionError) -> None:
-        """End a cell with an error: no `execute_input`, no execution count is consumed."""
+        """End a cell with an error: no `execute_input`, no execution count is consumed.
+
+        What has arrived by now is aborted; what comes upon the reply is not.
+        """
+        if _aborts_others(cell):
+            self._receive_arrived()
+        self.announce(cell)
         shown = self.show(cell, error)
         content = {"status": "error", **shown, "execution_count": 0, "user_expressions": {}, "payload": []}
         self._shell.reply(cell.message, content, _metadata("error"))
         self._publisher.status("idle", cell.message.header)
+        self.abort_behind(cell)
 
     def show(self, cell: QueuedRequest, error: BitfusionError) -> dict[str, Any]:
         """Show an error in a cell and reply nothing, as when the kernel is dead; what it shows."""
@@ -45,11 +65,23 @@ class CellReplies:
         self._publisher.error(shown["ename"], shown["evalue"], shown["traceback"], cell.message.header)
         return shown
 
-    def abort(self, cell: QueuedRequest) -> None:
-        """End a cell queued behind one that failed, as ipykernel's `_send_abort_reply` does."""
-        self._publisher.status("busy", cell.message.header)
-        self._shell.reply(cell.message, {"status": "aborted"}, _metadata("aborted"))
-        self._publisher.status("idle", cell.message.header)
+    def abort_behind(self, failed: QueuedRequest) -> None:
+        """End what is queued behind a cell that failed, here or in the kernel, as ipykernel does."""
+        if not _aborts_others(failed):
+            return
+
+        def behind(request: QueuedRequest) -> bool:
+            came_later = request.arrived_at >= failed.arrived_at and request.subshell == failed.subshell
+            return came_later and request.is_execute and not request.is_silent
+
+        for cell in self._queue.take_where(behind):
+            self._publisher.status("busy", cell.message.header)
+            self._shell.reply(cell.message, {"status": "aborted"}, _metadata("aborted"))
+            self._publisher.status("idle", cell.message.header)
+
+
+def _aborts_others(failed: QueuedRequest) -> bool:
+    return failed.stops_on_error and not failed.is_silent
 
 
 def as_exception(error: BitfusionError) -> dict[str, Any]:

@@ -12,17 +12,16 @@ import time
 
 from bitfusion_kernel.gpu import pool_outage
 from bitfusion_kernel.gpu.pool_outage import PoolOutage
-from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
-from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestsInKernel
 from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 
 
 class OutageDisplay:
     """The proxy has one. It shows each outage in one cell: the one that runs, or the first that will."""
 
-    def __init__(self, publisher: Publisher, scheduler: CellScheduler) -> None:
+    def __init__(self, publisher: Publisher, in_kernel: RequestsInKernel) -> None:
         self._publisher = publisher
-        self._scheduler = scheduler
+        self._in_kernel = in_kernel
         self._outage: PoolOutage | None = None
         self._cell: QueuedRequest | None = None
         self._display_id = ""
@@ -33,19 +32,18 @@ class OutageDisplay:
         if self._cell is not None:
             self._publish(self._cell, update=True)
         elif outage.lasts:
-            running = self._scheduler.running_cells
+            running = self._in_kernel.running()
             if running:
                 self._show_in(running[0])
             else:
-                self._scheduler.on_cell_sent = self._show_in
+                self._in_kernel.on_sent = self._show_in
         if not outage.lasts:
-            self._cell = None
-            self._scheduler.on_cell_sent = None
+            self._cell = self._in_kernel.on_sent = None
 
     def _show_in(self, cell: QueuedRequest) -> None:
         if cell.is_silent:
             return
-        self._scheduler.on_cell_sent = None
+        self._in_kernel.on_sent = None
         self._cell = cell
         self._display_id = f"bitfusion-outage-{os.urandom(8).hex()}"
         self._publish(cell, update=False)

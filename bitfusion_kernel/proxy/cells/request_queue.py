@@ -125,6 +125,10 @@ class RequestsInKernel:
     def __init__(self) -> None:
         self._shells: dict[str | None, dict[str, QueuedRequest]] = {}
         self._answered_early: set[str] = set()
+        self.last_count = 0
+        """The execution count of the newest cell that has been answered."""
+        self.on_sent: Callable[[QueuedRequest], None] | None = None
+        """Called with each cell that the kernel is sent, be it a silent one, where somebody has to know."""
 
     def runs(self, subshell: str | None) -> bool:
         """Whether a shell has some."""
@@ -136,9 +140,13 @@ class RequestsInKernel:
             self._shells.setdefault(request.subshell, {})[request.message.id] = request
         if request.answered:
             self._answered_early.add(request.message.id)
+        if self.on_sent is not None and request.is_execute:
+            self.on_sent(request)
 
-    def answered(self, request_id: str) -> QueuedRequest | None:
-        """The kernel has answered one; None if it is not tracked here."""
+    def answered(self, request_id: str, count: object = None) -> QueuedRequest | None:
+        """The kernel has answered one, which has this execution count; None if it is not tracked here."""
+        if isinstance(count, int):
+            self.last_count = count
         for subshell, requests in self._shells.items():
             if request_id in requests:
                 request = requests.pop(request_id)

@@ -52,13 +52,18 @@ class WaitDisplay:
         self._loop.set_timer(_TIMER, self._since + SHOW_AFTER, self._show)
 
     @property
-    def waited(self) -> float:
-        """Seconds since `show_in`."""
-        return time.monotonic() - self._since
+    def waited(self) -> float | None:
+        """Seconds for which a cell has waited for a GPU; None if no cell waits."""
+        return None if self.cell is None else time.monotonic() - self._since
+
+    @property
+    def unattended(self) -> bool:
+        """Whether a cell waits that nobody watches, but perhaps a tool that limits its time."""
+        return self.cell is not None and self.cell.is_unattended
 
     def refresh(self) -> None:
         """The queue position has changed: show it at once, unless the wait is too young to be shown."""
-        if self.cell is not None and self.waited >= SHOW_AFTER:
+        if self.waited is not None and self.waited >= SHOW_AFTER:
             self._show()
 
     def _show(self) -> None:
@@ -69,17 +74,16 @@ class WaitDisplay:
             return
         if not self._shown:
             silent_until = self._since + SHOW_SILENT_WAIT_AFTER
-            if acquisition.queue_position is None and now < silent_until:
+            if acquisition.queue is None and now < silent_until:
                 self._loop.set_timer(_TIMER, silent_until, self._show)
                 return
             if acquisition.granted:
                 return  # a wait that is over before it was shown would only flicker
         from bitfusion_kernel.gpu import waiting_notice
 
-        notice = waiting_notice.notice_of(
+        data = waiting_notice.render(
             acquisition, now - self._since, self._asked_at, unattended=self.cell.is_unattended
         )
-        data = waiting_notice.render(notice)
         self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from bitfusion_kernel.protocol.wire import Message
 from bitfusion_kernel.proxy.event_loop import EventLoop
+
+if TYPE_CHECKING:
+    from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 
 LOOK_EVERY = 0.01
 """Seconds between looks at a kernel that does not take the interrupt yet."""
@@ -31,16 +34,6 @@ PATIENCE = 10.0
 _TIMER = "kernel interrupt"
 
 
-class InterruptSender(Protocol):
-    """What a kernel link does with interrupts."""
-
-    def send_control(self, frames: list[bytes]) -> None:
-        """Pass on a client's request; the kernel replies to it."""
-
-    def interrupt(self) -> None:
-        """Interrupt on the proxy's own behalf."""
-
-
 class KernelInterrupt:
     """The proxy has one, for as long as its kernel runs.
 
@@ -55,7 +48,7 @@ class KernelInterrupt:
     def __init__(
         self,
         loop: EventLoop,
-        link: InterruptSender,
+        link: KernelLink,
         *,
         running_cell: Callable[[], str | None],
         takes_interrupts: Callable[[], bool],

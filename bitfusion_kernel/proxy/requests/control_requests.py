@@ -12,6 +12,9 @@ from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.protocol.wire import DELIMITER, Message, is_type, read_unchecked
 from bitfusion_kernel.proxy.cells.cell_replies import as_exception
 from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
+from bitfusion_kernel.proxy.cells.request_queue import RequestsInKernel
+from bitfusion_kernel.proxy.cells.running_commands import RunningCommands
+from bitfusion_kernel.proxy.cells.wait_display import WaitDisplay
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel
 from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
@@ -43,6 +46,9 @@ class ControlRequests:
         lifecycle: KernelLifecycle,
         offline: OfflineReplies,
         subshells: EarlySubshells,
+        in_kernel: RequestsInKernel,
+        commands: RunningCommands,
+        display: WaitDisplay,
         scheduler: CellScheduler,
         link: KernelLink,
         *,
@@ -56,6 +62,9 @@ class ControlRequests:
         self._lifecycle = lifecycle
         self._offline = offline
         self._subshells = subshells
+        self._in_kernel = in_kernel
+        self._commands = commands
+        self._display = display
         self._scheduler = scheduler
         self._link = link
         self._stop_wrapper = stop_wrapper
@@ -101,12 +110,12 @@ class ControlRequests:
     # -- interrupt -------------------------------------------------------------------------------
 
     def _on_interrupt(self, message: Message) -> None:
-        from bitfusion_kernel.proxy.jupyter.predecessor import meant_for_predecessor
+        from bitfusion_kernel.protocol.message_date import meant_for_predecessor
 
         if meant_for_predecessor(message.header, started_at=self._started_at(), now=time.time()):
             self._channel.answer(message, {"status": "ok"})
-        elif self._lifecycle.connected and not self._scheduler.runs_commands:
-            self._scheduler.interrupt_commands()
+        elif self._lifecycle.connected and not self._commands.run_in(None):
+            self._commands.interrupt()
             self._interrupt_kernel(message)  # which answers
         else:
             self._channel.answer(message, {"status": "ok"})
@@ -114,7 +123,7 @@ class ControlRequests:
 
     def interrupt(self) -> None:
         """To whatever runs: the client command of a `%bitfusion` cell, the kernel, or the wait."""
-        if self._scheduler.interrupt_commands():
+        if self._commands.interrupt():
             return
         if self._lifecycle.connected:
             self._interrupt_kernel()
@@ -137,7 +146,7 @@ class ControlRequests:
             self._kernel_interrupt = KernelInterrupt(
                 self._loop,
                 self._link,
-                running_cell=lambda: self._scheduler.running_cell,
+                running_cell=lambda: self._in_kernel.head(None),
                 takes_interrupts=lambda: pid is None or takes_sigint(pid),
                 answer=lambda message: self._channel.answer(message, {"status": "ok"}),
             )
@@ -145,7 +154,7 @@ class ControlRequests:
 
     def _cancel_wait(self) -> None:
         """An error in the cell that waited; the proxy lives on. A wait that no cell shows goes on."""
-        waited = self._scheduler.waited
+        waited = self._display.waited
         acquisition = self._lifecycle.acquisition
         if waited is None or acquisition is None or not self._lifecycle.cancellable:
             return
@@ -156,7 +165,7 @@ class ControlRequests:
         self._link.close()
         self._stop_wrapper()
         next_step = ""
-        if self._scheduler.waits_unattended:
+        if self._display.unattended:
             from bitfusion_kernel.gpu.time_limits import ENDED_BY_LIMIT
 
             next_step = ENDED_BY_LIMIT
@@ -200,7 +209,6 @@ class ControlRequests:
             from bitfusion_client.errors import BitfusionError
 
             try:
-                self._scheduler.check_acquire()
                 self._lifecycle.request()
             except BitfusionError as error:
                 self.refuse_held(error)

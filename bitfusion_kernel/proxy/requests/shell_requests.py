@@ -9,7 +9,7 @@ from bitfusion_kernel.magic.cell import MAGIC, command_lines
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.protocol.wire import Message, is_type, read_unchecked
 from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
-from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
@@ -27,8 +27,8 @@ class ShellRequests:
     """Serves the shell channel.
 
     `kernel_inbox_full` tells that the kernel takes no more for now: then shell is not read, so that Jupyter's
-    inbox fills up and not the proxy's memory. `on_first` is called when the first request comes;
-    `on_shutdown` serves a shutdown request, which clients sent on shell before protocol 5.0.
+    inbox fills up and not the proxy's memory. `on_shutdown` serves a shutdown request, which clients sent on
+    shell before protocol 5.0.
     """
 
     def __init__(
@@ -37,6 +37,8 @@ class ShellRequests:
         loop: EventLoop,
         lifecycle: KernelLifecycle,
         offline: OfflineReplies,
+        queue: RequestQueue,
+        in_kernel: RequestsInKernel,
         scheduler: CellScheduler,
         start_up: StartUpWait,
         *,
@@ -47,6 +49,8 @@ class ShellRequests:
         self._loop = loop
         self._lifecycle = lifecycle
         self._offline = offline
+        self._queue = queue
+        self._in_kernel = in_kernel
         self._scheduler = scheduler
         self._start_up = start_up
         self._kernel_inbox_full = kernel_inbox_full
@@ -85,7 +89,7 @@ class ShellRequests:
             if message is None:
                 continue
             if relayed:
-                scheduler.relayed(QueuedRequest(message, time.monotonic()))
+                self._in_kernel.sent(QueuedRequest(message, time.monotonic()))
                 continue
             self._handle(message)
             scheduler.advance()
@@ -109,7 +113,7 @@ class ShellRequests:
             return
         if self._start_up.holds(message.type):
             # Clients ask every second until one is answered: of each client, the last.
-            self._scheduler.take_where(lambda r: _asks_the_same(r.message, message))
+            self._queue.take_where(lambda r: _asks_the_same(r.message, message))
         self._scheduler.append(QueuedRequest(message, time.monotonic()))
 
     def _left_to_kernel(self, message: Message) -> bool:
@@ -118,7 +122,7 @@ class ShellRequests:
 
     def on_wait_over(self) -> None:
         """The kernel that was starting does not come: what was left to it is answered after all."""
-        for request in self._scheduler.take_where(lambda r: r.message.type in _LEFT_TO_KERNEL):
+        for request in self._queue.take_where(lambda r: r.message.type in _LEFT_TO_KERNEL):
             self._handle(request.message)
 
     # -- from the kernel -------------------------------------------------------------------------
@@ -132,11 +136,11 @@ class ShellRequests:
 
     def relay_replies(self, replies: Iterable[list[bytes]]) -> None:
         """Replies leave first; cells are accounted for while the client reads."""
-        scheduler = self._scheduler
+        scheduler, in_kernel = self._scheduler, self._in_kernel
         for frames in replies:
-            if scheduler.withholds_replies:
+            if in_kernel.some_answered_early:
                 reply = read_unchecked(frames)
-                if scheduler.withholds(reply):
+                if in_kernel.take_answered_early(str(reply.parent_header.get("msg_id"))):
                     scheduler.on_execute_reply(reply)
                     continue
             self._channel.send(frames)

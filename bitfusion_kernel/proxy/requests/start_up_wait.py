@@ -8,9 +8,14 @@ first cell. It is for runs that nobody watches: JupyterLab and VS Code give up a
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
+from bitfusion_kernel.proxy.cells.wait_display import WaitDisplay
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
+
+if TYPE_CHECKING:
+    from bitfusion_client.errors import BitfusionError
 
 READY_REQUEST = "kernel_info_request"
 
@@ -48,3 +53,20 @@ class StartUpWait:
             from bitfusion_kernel.proxy.jupyter.jupyter_log import write_line
 
             write_line(f"bitfusion_kernel: {time_limits.start_waits(acquisition)}")
+
+    def why_given_up(self, display: WaitDisplay) -> BitfusionError | None:
+        """What a cell shows whose tool shuts the kernel down while it waits. Jupyter's log is told here.
+
+        A tool whose time limit has ended says nothing of what was waited for.
+        """
+        acquisition, waited = self._lifecycle.acquisition, display.waited
+        if acquisition is None or not (self.lasts or display.unattended):
+            return None
+        from bitfusion_kernel.gpu import time_limits
+        from bitfusion_kernel.proxy.jupyter.jupyter_log import write_line
+
+        if self.lasts or waited is None:
+            write_line(f"bitfusion_kernel: {time_limits.start_given_up(acquisition, time.monotonic())}")
+            return None
+        write_line(f"bitfusion_kernel: {time_limits.cell_given_up(acquisition, waited)}")
+        return time_limits.error_of_cell_given_up(acquisition, waited)

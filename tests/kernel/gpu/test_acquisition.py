@@ -31,8 +31,10 @@ def test_place_and_lease_are_read_from_the_clients_lines() -> None:
         "an unknown line",
     ):
         assert acquisition.on_line(line, 0.0)
-    assert (acquisition.queue_position, acquisition.queue_length) == (2, 3)
-    assert (acquisition.held_by, acquisition.before) == (("ada",), ("bob",))
+    queue = acquisition.queue
+    assert queue is not None
+    assert (queue.queue_position, queue.queue_length) == (2, 3)
+    assert (queue.held_by, queue.before) == (("ada",), ("bob",))
     assert (acquisition.gpu_ids, acquisition.memory_mib) == ((0, 1), 8080)
     assert (acquisition.lock_file, acquisition.server) == ("/tmp/bitfusion1", "10.0.0.1:56001")
     assert list(acquisition.log)[-1] == "an unknown line"

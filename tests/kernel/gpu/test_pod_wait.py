@@ -12,7 +12,7 @@ from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu import time_limits
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.gpu.pod_wait import PodStart, PodWait
-from bitfusion_kernel.gpu.waiting_notice import notice_of, render
+from bitfusion_kernel.gpu.waiting_notice import render
 from bitfusion_kernel.pod.account import Account
 from bitfusion_kernel.pod.take_turn import TAKE_TURN
 from bitfusion_kernel.pod.turn_lines import (
@@ -39,7 +39,7 @@ def waiting(*lines: str, left: bool = True) -> Acquisition:
 
 
 def test_the_notice_names_notebooks_the_position_and_what_to_do() -> None:
-    shown = render(notice_of(waiting(format_turn(TURN, 0.0)), 7.0, 0.0))
+    shown = render(waiting(format_turn(TURN, 0.0)), 7.0, 0.0)
     lines = shown["text/plain"].splitlines()
     assert lines[0].startswith("Asked for what is left of this pod's budget at ")
     assert lines[0].endswith(" · waited 7 s")
@@ -61,12 +61,12 @@ def test_the_notice_names_notebooks_the_position_and_what_to_do() -> None:
 def test_a_chosen_size_is_named() -> None:
     acquisition = waiting(format_turn(TURN, 0.0), left=False)
     assert acquisition.asked_for == "1 GPU"
-    assert render(notice_of(acquisition, 7.0, 0.0))["text/plain"].startswith("Asked for 1 GPU at ")
+    assert render(acquisition, 7.0, 0.0)["text/plain"].startswith("Asked for 1 GPU at ")
 
 
 def test_one_that_wants_more_than_is_left_is_told_how_to_take_that() -> None:
     turn = Turn(None, 1, 1, (HOLDS,), (), GpuRequest(1, 0.5, None, (("a", "b"),)))
-    shown = render(notice_of(waiting(format_turn(turn, 0.0), left=False), 7.0, 0.0))["text/plain"]
+    shown = render(waiting(format_turn(turn, 0.0), left=False), 7.0, 0.0)["text/plain"]
     why = "Why: only 1 GPU × 50 % is left, and `%bitfusion request -n 1 -p 0.5` would ask for that"
     assert why in shown.splitlines()
 
@@ -83,10 +83,10 @@ def test_when_the_turn_has_come_the_pools_queue_follows_in_the_same_notice() -> 
     acquisition = waiting(format_turn(TURN, 0.0), format_taken(GpuRequest(1, 0.5), 0.0))
     assert acquisition.request == GpuRequest(1, 0.5)
     assert acquisition.asked_for == "1 GPU × 50 %"
-    assert (acquisition.queue_position, acquisition.held_by, acquisition.before) == (None, (), ())
-    assert "The pool has not reported a position" in render(notice_of(acquisition, 7.0, 0.0))["text/plain"]
+    assert acquisition.queue is None
+    assert "The pool has not reported a position" in render(acquisition, 7.0, 0.0)["text/plain"]
     acquisition.on_line("[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 1 of 2; held by bob: x", 0.0)
-    shown = render(notice_of(acquisition, 7.0, 0.0))["text/plain"]
+    shown = render(acquisition, 7.0, 0.0)["text/plain"]
     assert "Position 1 of 2 in the queue" in shown
     assert "of this pod" not in shown
     assert len(acquisition.log) == 3

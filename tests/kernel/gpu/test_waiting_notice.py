@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_client.clock_time import clock_time
+from bitfusion_client.command.client_lines import Waiting
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
-from bitfusion_kernel.gpu.waiting_notice import WaitingNotice, elapsed_text, notice_of, render
+from bitfusion_kernel.gpu.waiting_notice import elapsed_text, render
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 CANCEL = "To stop waiting, interrupt the kernel. The notebook is not lost."
@@ -37,20 +37,33 @@ def test_elapsed_time(seconds: float, text: str) -> None:
     assert elapsed_text(seconds) == text
 
 
-def notice(**facts: Any) -> WaitingNotice:
-    return WaitingNotice("1 GPU", 7, ASKED_AT)._replace(**facts)
+def shown(
+    *,
+    request: GpuRequest = GpuRequest(),  # noqa: B008  # it cannot be changed
+    seconds: float = 7,
+    granted: bool = False,
+    unattended: bool = False,
+    queue: tuple[int, int] | None = None,
+    held_by: tuple[str, ...] = (),
+    before: tuple[str, ...] = (),
+    why: str = "",
+) -> dict[str, str]:
+    """What is shown of an attempt whose client has told this."""
+    acquisition = Acquisition(1, request, 0.0)
+    if queue is not None:
+        acquisition.queue = Waiting("", "INFO", "", *queue, held_by, before, why)
+    if granted:
+        acquisition.on_launched(LaunchedEvent(10, 11, {}), 6.0)
+    return render(acquisition, seconds, ASKED_AT, unattended=unattended)
 
 
 def test_a_wait_tells_holders_from_waiters_why_and_how_to_cancel() -> None:
-    data = render(
-        notice(
-            request="2 GPUs × 50 %",
-            queue_position=2,
-            queue_length=3,
-            held_by=("ada: a.ipynb (2 GPUs, since 14:03)", "3 more"),
-            before=("bob: b.ipynb (1 GPU, since 14:05)",),
-            why="there is room",
-        )
+    data = shown(
+        request=GpuRequest(2, 0.5),
+        queue=(2, 3),
+        held_by=("ada: a.ipynb (2 GPUs, since 14:03)", "3 more"),
+        before=("bob: b.ipynb (1 GPU, since 14:05)",),
+        why="there is room",
     )
     assert data["text/plain"].splitlines() == [
         f"Asked for 2 GPUs × 50 % at {SINCE} · waited 7 s",
@@ -66,14 +79,14 @@ def test_a_wait_tells_holders_from_waiters_why_and_how_to_cancel() -> None:
 
 
 def test_the_button_is_named_where_there_is_one() -> None:
-    data = render(notice(queue_position=1, queue_length=1))
+    data = shown(queue=(1, 1))
     assert "interrupt the kernel (■)." in data["text/html"]
     assert "■" not in data["text/plain"]
 
 
 def test_a_display_that_nobody_clears_stays_true() -> None:
     """JupyterLab drops its displays at a restart or reload: what was shown last stays in the notebook."""
-    data = render(notice(queue_position=1, queue_length=1))
+    data = shown(queue=(1, 1))
     for text in data.values():
         assert "aiting for" not in text
         assert f"at {SINCE}" in text
@@ -81,7 +94,7 @@ def test_a_display_that_nobody_clears_stays_true() -> None:
 
 
 def test_a_client_that_tells_no_position_is_not_guessed_at() -> None:
-    data = render(notice(seconds=1))
+    data = shown(seconds=1)
     assert data["text/plain"].splitlines() == [
         f"Asked for 1 GPU at {SINCE} · waited 1 s",
         "The pool has not reported a position",
@@ -94,29 +107,15 @@ def test_only_where_nobody_watches_it_says_what_counts_the_wait() -> None:
         "A time limit for cells counts this wait. "
         "With BITFUSION_ACQUIRE=start_and_wait the limit for the kernel's start counts it instead."
     )
-    watched, unattended = render(notice()), render(notice(unattended=True))
+    watched, unattended = shown(), shown(unattended=True)
     assert unattended["text/plain"] == f"{watched['text/plain']}\n{words}"
     assert _shown_text(unattended["text/html"]) == _shown_text(watched["text/html"]) + words
-    assert render(notice(granted=True, unattended=True)) == render(notice(granted=True))
+    assert shown(granted=True, unattended=True) == shown(granted=True)
 
 
 def test_a_grant_is_shown_without_the_queue() -> None:
-    granted = notice(seconds=3, granted=True, queue_position=1, queue_length=2, held_by=("x",))
-    assert render(granted)["text/plain"] == "Got 1 GPU – starting the kernel · 3 s"
-
-
-def test_an_attempt_is_shown_with_what_its_client_has_told() -> None:
-    acquisition = Acquisition(1, GpuRequest(gpus=2), 0.0)
-    assert notice_of(acquisition, 4.0, 100.0) == WaitingNotice("2 GPUs", 4.0, 100.0)
-    acquisition.on_line(
-        "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3; held by ada; before you bob; why: order",
-        0.0,
-    )
-    assert notice_of(acquisition, 5.0, 100.0) == WaitingNotice(
-        "2 GPUs", 5.0, 100.0, False, 2, 3, ("ada",), ("bob",), "order"
-    )
-    acquisition.on_launched(LaunchedEvent(10, 11, {}), 6.0)
-    assert notice_of(acquisition, 6.0, 100.0).granted
+    granted = shown(seconds=3, granted=True, queue=(1, 2), held_by=("x",))
+    assert granted["text/plain"] == "Got 1 GPU – starting the kernel · 3 s"
 
 
 class _Text(HTMLParser):
@@ -143,9 +142,9 @@ def _shown_text(html: str) -> str:
 def test_names_of_others_are_text_in_html(name: str, granted: bool) -> None:
     parser = _Text()
     other = f"<img src=x>&amp;{name}"
-    shown = WaitingNotice(f"<script>{name}", 1, ASKED_AT, granted, 1, 2, (other,), (other,), other)
-    parser.feed(render(shown)["text/html"])
+    request = GpuRequest(filters=(("name", "<script>"),))
+    data = shown(request=request, granted=granted, queue=(1, 2), held_by=(other,), before=(other,), why=other)
+    parser.feed(data["text/html"])
     parser.close()
     assert parser.tags <= {"div", "b"}
-    assert "<script>" in parser.text
     assert granted or "<img src=x>&amp;" in parser.text

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bitfusion_client.command.find_client import FoundClient
 from bitfusion_client.errors import ClientNotFound, WrongSetting
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
-from bitfusion_kernel.pod.over_budget import check_fits
-from bitfusion_kernel.pod.standing import Standing
+from bitfusion_kernel.pod.account import Standing
+from bitfusion_kernel.pod.budget import check_fits
+
+_Anything: Any = object
 
 
-class FakeKernel:
-    """Implements `KernelView`; every attribute may be set."""
+class FakeKernel(_Anything):  # type: ignore[misc]  # it stands for a `KernelView`
+    """Looks like `KernelView`; every attribute may be set."""
 
     def __init__(self) -> None:
         self.running = False

@@ -7,18 +7,19 @@ import re
 import pytest
 
 from bitfusion_client.errors import WrongSetting
+from bitfusion_client.pod.this_pod import ThisPod
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.gpu.pod_wait import PodWait
 from bitfusion_kernel.magic import commands, pod_budget, status_text
-from bitfusion_kernel.pod.budget import Budget
+from bitfusion_kernel.pod.account import Standing
+from bitfusion_kernel.pod.budget import Budget, OverBudget
 from bitfusion_kernel.pod.facts import Pod
-from bitfusion_kernel.pod.over_budget import OverBudget
-from bitfusion_kernel.pod.standing import Standing
 from bitfusion_kernel.pod.turns import Entry
 from tests.kernel.magic.kernel_view import FakeKernel
 
-POD = Pod("digits-0", "team-a", "1", "digits", "stand-in", Budget(GpuRequest(1), 100), "/bitfusion")
+FILES = ThisPod("digits-0", "team-a", "digits", "digits", "-n 1", "stand-in", "1", "100")
+POD = Pod(FILES, Budget(GpuRequest(1), 100), "/bitfusion")
 
 
 def entry(number: int, name: str, share: float, *, holds: bool = True, left: bool = False) -> Entry:

@@ -19,9 +19,8 @@ INFO = {"status": "ok", "banner": "hello", "supported_features": ["debugger", "k
 def _replies(info: dict[str, Any]) -> OfflineReplies:
     return OfflineReplies(
         info,
-        lambda content: {"history": [content]},
-        lambda code: {"status": "complete", "code": code},
-        lambda code, cursor: (["acquire"], 11) if code[:cursor] == "%bitfusion acq" else None,
+        "python",
+        ["--HistoryManager.hist_file=:memory:"],
         "/tmp/prefix",
         EarlySubshells(Wire(b"")),
     )
@@ -34,8 +33,8 @@ REPLIES = _replies(INFO)
     ("message_type", "content", "reply"),
     [
         ("kernel_info_request", {}, INFO),
-        ("history_request", {"n": 1}, {"history": [{"n": 1}]}),
-        ("is_complete_request", {"code": "1"}, {"status": "complete", "code": "1"}),
+        ("history_request", {"n": 1}, {"status": "ok", "history": []}),
+        ("is_complete_request", {"code": "1"}, {"status": "complete"}),
         ("comm_info_request", {}, {"status": "ok", "comms": {}}),
         ("inspect_request", {"code": "x"}, {"status": "ok", "found": False, "data": {}, "metadata": {}}),
         (

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_kernel.pod.account import living_entries
+from bitfusion_kernel.pod.account import standing
 from bitfusion_kernel.pod.facts import ROOT_VARIABLE, Pod, read_pod
 from bitfusion_kernel.pod.turns import Entry
 
@@ -50,7 +50,7 @@ class FakePod:
 
     def entries(self) -> list[Entry]:
         """Who holds or waits now."""
-        return living_entries(self.pod, os.environ)
+        return list(standing(self.pod, os.environ).entries)
 
     def held(self) -> list[GpuRequest]:
         """What is held."""

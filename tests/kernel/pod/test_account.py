@@ -17,7 +17,7 @@ import pytest
 
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod import take_turn
-from bitfusion_kernel.pod.account import Account, AccountUnusable, living_entries, open_account, write_entry
+from bitfusion_kernel.pod.account import Account, AccountUnusable, open_account, standing, write_entry
 from bitfusion_kernel.pod.turns import Entry
 from bitfusion_kernel.processes.held_file import HeldFile
 from tests.kernel.pod.fake_pod import FakePod
@@ -128,7 +128,7 @@ def test_what_a_neighbour_has_put_in_its_place_is_not_used(
     monkeypatch.setattr("bitfusion_kernel.pod.account._places", lambda *_: [account])
     with pytest.raises(AccountUnusable, match="this is no folder of yours"):
         open_account(fake.pod, {})
-    assert living_entries(fake.pod, {}) == []
+    assert standing(fake.pod, {}).entries == ()
     with pytest.raises(OSError, match=r"Not a directory|Too many|this is no folder of yours"):
         account.lock()
 

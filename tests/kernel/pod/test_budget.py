@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.kubernetes.sizes import units
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_kernel.pod.budget import UNIT, WHOLE, Budget
-from bitfusion_kernel.pod.over_budget import OverBudget, check_fits
+from bitfusion_kernel.pod.budget import UNIT, WHOLE, Budget, OverBudget, check_fits
 
 ONE = Budget(GpuRequest(1), 100)
 HALF = Budget(GpuRequest(1, 0.5), 50)

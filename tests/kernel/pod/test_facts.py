@@ -18,8 +18,8 @@ from tests.kernel.pod.fake_pod import FakePod
 
 def test_all_is_read(tmp_path: Path) -> None:
     pod = FakePod(tmp_path, "-n 2 -p 0.5 --filter 'device.name=Tesla V100' --timeout 2h", "100").pod
-    assert pod.describe() == "team-a/digits-0, container digits"
-    assert (pod.client, pod.uid[:8]) == ("stand-in", "8c1f6c1e")
+    assert pod.files.describe() == "team-a/digits-0, container digits"
+    assert (pod.files.client, pod.files.uid[:8]) == ("stand-in", "8c1f6c1e")
     assert pod.budget.request == GpuRequest(2, 0.5, None, (("device.name", "Tesla V100"),), (), 7200.0)
     assert pod.budget.units == 100
 
@@ -68,6 +68,6 @@ def test_long_and_strange_files_are_cut_to_a_line(tmp_path: Path) -> None:
     (fake.root / "pod" / "client").unlink()
     (fake.root / "pod" / "fifo").rename(fake.root / "pod" / "client")
     pod = fake.pod
-    assert pod.name.startswith("a b\\x1bc")
-    assert len(pod.name) <= 400
-    assert pod.client == ""
+    assert pod.files.describe().startswith("team-a/a b\\x1bc")
+    assert len(pod.files.describe()) <= 400
+    assert pod.files.client == ""

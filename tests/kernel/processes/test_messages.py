@@ -34,7 +34,7 @@ any_message: st.SearchStrategy[Message] = st.one_of(
     st.builds(StopCommand),
     st.builds(StartedEvent, number),
     st.builds(OutputEvent, st.sampled_from(["stdout", "stderr"]), text),
-    st.builds(LaunchedEvent, number, number, environment),
+    st.builds(LaunchedEvent, number, number, environment, text),
     st.builds(KernelExitedEvent, number),
     st.builds(WrapperExitedEvent, number, number),
     st.builds(StoppedEvent),
@@ -73,25 +73,34 @@ def test_an_unknown_type_is_none_and_an_unknown_field_is_passed_over() -> None:
     assert parse(b'{"type": "stop", "x": 1}') == StopCommand()
 
 
+def test_a_field_that_an_older_sender_did_not_know_has_its_default() -> None:
+    line = b'{"type": "launched", "launcher_pid": 1, "kernel_pid": 2, "environment": {}}'
+    assert parse(line) == LaunchedEvent(1, 2, {}, pid_space="")
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"", "not JSON"),
-        (b"rubbish", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"null", "not an object"),
-        (b"[]", "not an object"),
-        (b"{}", "type is None"),
-        (b'{"type": 1}', "type is 1"),
-        (b'{"type": "started"}', "started: pid is None"),
-        (b'{"type": "started", "pid": "7"}', "started: pid is '7'"),
-        (b'{"type": "started", "pid": true}', "started: pid is True"),
-        (b'{"type": "output", "stream": "stdout"}', "output: text is None"),
+        (b"", "it is not JSON"),
+        (b"rubbish", "it is not JSON"),
+        (b"\xff", "it is not UTF-8"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b"null", "it is no JSON object"),
+        (b"[]", "it is no JSON object"),
+        (b"{}", 'it has no "type"'),
+        (b'{"type": 1}', 'it has no "type"'),
+        (b'{"type": "started"}', "started: pid is missing"),
+        (b'{"type": "started", "pid": "7"}', 'started: pid is "7" and must be a whole number'),
+        (b'{"type": "started", "pid": true}', 'started: pid is "true" and must be'),
+        (b'{"type": "output", "stream": "stdout"}', "output: text is missing"),
         (b'{"type": "launched", "launcher_pid": 1, "kernel_pid": 2, "environment": []}', "environment"),
         (b'{"type": "launched", "launcher_pid": 1, "kernel_pid": 2, "environment": {"a": 1}}', "environment"),
         (b'{"type": "start", "number": 1, "argv": [], "environment": {}, "socket_path": "s"}', "argv"),
         (b'{"type": "start", "number": 1, "argv": [1], "environment": {}, "socket_path": "s"}', "argv"),
-        (b'{"type": "start", "number": 1, "argv": ["a"], "environment": {}}', "socket_path is None"),
+        (
+            b'{"type": "start", "number": 1, "argv": ["a"], "environment": {}}',
+            "socket_path is missing",
+        ),
     ],
 )
 def test_a_damaged_line_is_refused_with_what_is_wrong(line: bytes, complaint: str) -> None:

@@ -19,7 +19,8 @@ from bitfusion_kernel.protocol.wire import Message, Wire, read_unchecked
 from bitfusion_kernel.proxy.cells.cell_replies import CellReplies
 from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.cells.command_cell import CommandCell
-from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
+from bitfusion_kernel.proxy.cells.running_commands import RunningCommands
 from bitfusion_kernel.proxy.cells.wait_display import WaitDisplay
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.client_sockets import ClientChannel
@@ -139,15 +140,15 @@ class Parts:
         self.shell, self.iopub = RecordingSocket(), RecordingSocket()
         self.publisher = Publisher(WIRE, self.iopub)
         self.channel = ClientChannel(cast(Any, self.shell), WIRE, self.publisher)
-        self.replies = CellReplies(self.channel, self.publisher)
+        self.queue, self.sent, self.commands = RequestQueue(), RequestsInKernel(), RunningCommands()
+        self.replies = CellReplies(self.channel, self.publisher, self.queue, self._receive_arrived)
         self.control = RecordingSocket()
         self.control_channel = ClientChannel(cast(Any, self.control), WIRE, self.publisher)
         self.subshells = EarlySubshells(WIRE)
         self.offline = OfflineReplies(
             {"status": "ok", "banner": "hello", "supported_features": ["kernel subshells"]},
-            lambda _: {"history": []},
-            lambda _: {"status": "complete"},
-            lambda *_: None,
+            "python",
+            [],
             "/p",
             self.subshells,
         )
@@ -160,7 +161,7 @@ class Parts:
         self.started: list[Acquisition] = []
         self.start_error: Exception | None = None
         self.on_start: Callable[[], None] = lambda: None
-        self.lifecycle = KernelLifecycle(self._start)
+        self.lifecycle = KernelLifecycle(self._start, lambda: self.policy.check_acquire())
         self.display = WaitDisplay(self.loop, self.lifecycle, self.publisher)
         self.start_up = StartUpWait(self.loop, self.lifecycle, lasts=False)
         self.kernel: list[list[bytes]] = []
@@ -173,13 +174,15 @@ class Parts:
         self.scheduler = CellScheduler(
             self.loop,
             self.lifecycle,
+            self.queue,
+            self.sent,
+            self.commands,
             self.replies,
             self.display,
-            self.policy,
             self.subshells,
+            silent_wait=lambda: self.policy.silent_wait,
             send_to_kernel=self.send_to_kernel,
             make_command_cell=self._make_command_cell,
-            receive_arrived=self._receive_arrived,
         )
 
     def _start(self) -> Acquisition:
@@ -198,8 +201,8 @@ class Parts:
         self.kernel.append(self.subshells.to_kernel(frames))
         return True
 
-    def _make_command_cell(self, request: QueuedRequest) -> CommandCell:
-        self.command_cells.append(FakeCommandCell(request, self.scheduler))
+    def _make_command_cell(self, request: QueuedRequest, scheduler: Any) -> CommandCell:
+        self.command_cells.append(FakeCommandCell(request, scheduler))
         return cast(CommandCell, self.command_cells[-1])
 
     def _receive_arrived(self) -> None:
@@ -214,6 +217,9 @@ class Parts:
             self.lifecycle,
             self.offline,
             self.subshells,
+            self.sent,
+            self.commands,
+            self.display,
             self.scheduler,
             cast(Any, self.link),
             stop_wrapper=self._stop_wrapper,
@@ -232,6 +238,8 @@ class Parts:
             self.loop,
             self.lifecycle,
             self.offline,
+            self.queue,
+            self.sent,
             self.scheduler,
             self.start_up,
             kernel_inbox_full=lambda: self.link.inbox_full,

@@ -254,7 +254,7 @@ def test_a_question_behind_an_acquire_cell_that_waits_is_answered_at_once(line: 
     parts.submit(acquire, _later(cell(commands=["status"]), acquire), behind, question)
     assert parts.status_of(question) == "ok"
     assert (parts.status_of(acquire), parts.display.cell) == (None, acquire)
-    assert parts.scheduler.waited is not None
+    assert parts.display.waited is not None
 
 
 def test_a_question_that_came_together_with_an_acquire_cell_keeps_its_turn() -> None:
@@ -408,7 +408,7 @@ def test_a_cell_that_may_not_acquire_fails_but_joins_a_wait_that_exists() -> Non
     parts.let_fail(refused)
     assert parts.status_of(refused) == "error"
     assert not parts.started
-    parts.lifecycle.request()
+    parts.lifecycle.request(told_to=True)
     joins = cell()
     parts.submit(joins)
     assert parts.display.cell is joins
@@ -422,8 +422,8 @@ def test_a_command_cell_that_waits_for_the_gpu_hears_how_it_ends() -> None:
     acquire = cell(commands=[WAIT])
     parts.submit(acquire, cell())
     assert len(parts.started) == 1
-    assert parts.scheduler.runs_commands
-    assert parts.scheduler.waited is not None
+    assert parts.commands.run_in(None)
+    assert parts.display.waited is not None
     parts.connect()
     assert parts.command_cells[0].told == ["connected"]
     parts.command_cells[0].finish()
@@ -439,14 +439,14 @@ def test_a_command_cell_whose_wait_fails_ends_in_words_and_frees_the_queue() -> 
     assert parts.status_of(acquire) is None
     parts.let_fail(acquire)
     assert (parts.status_of(acquire), parts.status_of(behind)) == ("error", "aborted")
-    assert not parts.scheduler.runs_commands
+    assert not parts.commands.run_in(None)
 
 
 def test_an_interrupt_goes_to_the_command_cell_that_runs() -> None:
     parts = Parts()
-    assert not parts.scheduler.interrupt_commands()
+    assert not parts.commands.interrupt()
     parts.submit(cell(commands=[STAY]))
-    assert parts.scheduler.interrupt_commands()
+    assert parts.commands.interrupt()
     assert parts.command_cells[0].told == ["interrupt"]
 
 
@@ -510,9 +510,9 @@ def test_a_silent_cell_is_answered_after_its_time_and_still_runs() -> None:
     assert parts.in_kernel() == _ids(silent)
     reply = message("execute_reply", status="ok")
     reply.parent_header["msg_id"] = silent.message.id
-    assert parts.scheduler.withholds_replies
-    assert parts.scheduler.withholds(reply)
-    assert not parts.scheduler.withholds_replies
+    assert parts.sent.some_answered_early
+    assert parts.sent.take_answered_early(str(reply.parent_header["msg_id"]))
+    assert not parts.sent.some_answered_early
 
 
 def test_silent_cells_are_answered_each_in_its_time() -> None:

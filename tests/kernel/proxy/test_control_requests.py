@@ -314,7 +314,7 @@ def test_a_debugger_asks_for_no_gpu_that_only_acquire_may_ask_for() -> None:
     _send(parts, request)
     assert parts.lifecycle.state is KernelState.NOT_REQUESTED
     assert _replies(parts, request)[0].content["message"] == ERROR.user_message
-    parts.lifecycle.request()
+    parts.lifecycle.request(told_to=True)
     again = message("debug_request", command="initialize")
     _send(parts, again)
     assert not _replies(parts, again), "a GPU has been asked for: it waits with the others"

@@ -64,7 +64,7 @@ class Served:
             self.control,
             parts.scheduler,
             parts.display,
-            OutageDisplay(parts.publisher, parts.scheduler),
+            OutageDisplay(parts.publisher, parts.sent),
             parts.start_up,
             lambda _: None,
         )
@@ -375,7 +375,9 @@ def test_a_wrapper_that_is_killed_under_a_kernel_is_told(served: Served) -> None
 @pytest.fixture
 def orphans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | None, ...]]:
     ended: list[tuple[int | None, ...]] = []
-    monkeypatch.setattr("bitfusion_kernel.processes.orphans.end_orphan", lambda *pids: ended.append(pids))
+    monkeypatch.setattr(
+        "bitfusion_kernel.processes.reaper.end_orphan", lambda *pids, granted: ended.append((*pids, granted))
+    )
     return ended
 
 
@@ -393,7 +395,8 @@ def test_the_supervisors_death_is_told_and_ends_what_it_kept(
     assert served.told(request)["ename"] == "WrapperDied"
     assert not served.parts.shell.sent
     assert len(served.parts.control.sent) == (0 if runs else 1)
-    assert orphans == [(4321, *((LAUNCHED.kernel_pid, LAUNCHED.launcher_pid) if runs else (None, None)))]
+    known = (LAUNCHED.kernel_pid, LAUNCHED.launcher_pid) if runs else (None, None)
+    assert orphans == [(4321, *known, runs)]
     assert served.parts.lifecycle.exit_status == 1
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -34,7 +35,7 @@ class Kernel:
         self.answered: list[Message] = []
         self.interrupt = KernelInterrupt(
             self.loop,
-            self.link,
+            cast(Any, self.link),
             running_cell=lambda: self.cell,
             takes_interrupts=lambda: self.takes,
             answer=self.answered.append,

@@ -1,4 +1,4 @@
-"""Every state of the kernel × every event; the table is the one in the module's docstring."""
+"""Every state of the kernel × every event; the table stands here once more, so that no slip changes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from bitfusion_client.errors import ClientNotFound
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.processes.messages import LaunchedEvent
-from bitfusion_kernel.proxy import lifecycle as module
 from bitfusion_kernel.proxy.lifecycle import IllegalTransition, KernelLifecycle, KernelState
 
 LAUNCHED = LaunchedEvent(launcher_pid=10, kernel_pid=11, environment={})
@@ -49,14 +48,23 @@ def _state(kernel: KernelLifecycle) -> KernelState:
     return kernel.state  # through a function: the type checker takes a property for unchanged
 
 
+TABLE = """
+state          request  launched  connected  cancel      relay_shutdown  wrapper_exited  kernel_lost
+NOT_REQUESTED  WAITING  =         error      error       error           =               error
+WAITING        =        STARTING  error      CANCELLING  error           NOT_REQUESTED   error
+STARTING       =        =         RUNNING    CANCELLING  error           NOT_REQUESTED   error
+RUNNING        =        =         error      error       SHUTTING_DOWN   OVER            OVER
+SHUTTING_DOWN  =        =         error      error       =               OVER            OVER
+CANCELLING     =        =         error      =           error           NOT_REQUESTED   error
+OVER           =        =         error      error       error           =               =
+"""
+
+
 def _documented() -> dict[tuple[KernelState, str], str]:
-    """The rows of the docstring's table, and the two events that stand in words below it."""
-    lines = (module.__doc__ or "").splitlines()
-    first = next(index for index, line in enumerate(lines) if line.split()[:1] == ["state"])
-    events = lines[first].split()[1:]
+    """The rows of the table, and the two events that change nothing in it or end everything."""
+    (_, *events), *rows = map(str.split, TABLE.strip().splitlines())
     table: dict[tuple[KernelState, str], str] = {}
-    for line in lines[first + 1 : first + 1 + len(KernelState)]:
-        name, *cells = line.split()
+    for name, *cells in rows:
         table |= {(KernelState[name], event): cell for event, cell in zip(events, cells, strict=True)}
     for state in KernelState:
         table[state, "kernel_exited"] = "="

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.errors import WrongSetting
+from bitfusion_client.pod.this_pod import ThisPod
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.pod.budget import Budget
 from bitfusion_kernel.pod.facts import Pod
@@ -119,7 +120,7 @@ def test_imports_little() -> None:
 
 
 def in_pod(request: GpuRequest) -> Pod:
-    return Pod("digits-0", "team-a", "1", "digits", "stand-in", Budget(request, 100), "/bitfusion")
+    return Pod(ThisPod("digits-0", "team-a", "", "digits", "", ""), Budget(request, 100), "/bitfusion")
 
 
 TESLA = (("device.name", "Tesla"),)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_kernel.processes.orphans import end_orphan
+from bitfusion_kernel.processes.reaper import end_orphan
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
 DEAF = [
@@ -30,7 +30,7 @@ def test_an_orphan_is_ended_even_if_it_ignores_sigterm_and_leaves_no_zombie(laun
     if launched:
         kernel, launcher = subprocess.Popen(SLEEP, start_new_session=True), subprocess.Popen(["true"])
         family, pids = [wrapper, kernel, launcher], (kernel.pid, launcher.pid)
-    end_orphan(wrapper.pid, *pids, patience=0.1)
+    end_orphan(wrapper.pid, *pids, granted=launched, patience=0.1)
     assert [process.args for process in family if Path(f"/proc/{process.pid}").exists()] == []
     for process in family:
         process.wait()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_kernel.proxy.jupyter.predecessor import RECONNECTION, meant_for_predecessor
+from bitfusion_kernel.protocol.message_date import RECONNECTION, meant_for_predecessor
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
 
