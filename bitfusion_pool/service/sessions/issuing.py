@@ -21,7 +21,7 @@ from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import TokenIssued, TokenList, TokensRevoked
 from bitfusion_pool.messages.message import Message
-from bitfusion_pool.messages.token_values import MOST_AT_ONCE, NO_UNITS, IssuedToken
+from bitfusion_pool.messages.pool_values import MOST_AT_ONCE, NO_UNITS, IssuedToken
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.refusal import Refusal

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from bitfusion_client.errors import BitfusionError, InvalidRequest, NeverSatisfiable
 from bitfusion_client.one_line import one_line
+from bitfusion_client.typed_lines import InvalidMessage
 from bitfusion_pool.ledger.entries import RESERVED, WAITING, Entry
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.messages import refusal_codes
@@ -26,7 +27,7 @@ from bitfusion_pool.messages.from_client import (
     parse_from_client,
 )
 from bitfusion_pool.messages.from_service import Granted, Released
-from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
+from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, Message
 from bitfusion_pool.service.connections.admission import Admission
 from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.peer import Peer
