@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 from collections.abc import Mapping
+from functools import partial
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
@@ -40,7 +41,7 @@ from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
-from bitfusion_pool.service.monitoring.pool_census import PoolCensus
+from bitfusion_pool.service.monitoring.pool_census import states_of_pool
 from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import TokenIssuing
@@ -99,7 +100,7 @@ class Service:
         self._certificate: ServiceCertificate | None = None
         self._tokens_told = False  # the log says that they cannot be read
         self._turns = MessageTurns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
-        self.entry_watch = EntryWatch(PoolCensus(ledger, metrics).states, loop)
+        self.entry_watch = EntryWatch(partial(states_of_pool, ledger, metrics), loop)
         limits = UserLimits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
         times = LeaseTimes(settings.closed_s, settings.silent_s, settings.heartbeat_s)
         try:
@@ -205,12 +206,12 @@ class Service:
         )
         connection.handler = session
         self._sessions.add(session)
-        self._metrics.connections(len(self._sessions))
+        self._metrics.connections.set(len(self._sessions))
         connection.start()
 
     def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
-        self._metrics.connections(len(self._sessions))
+        self._metrics.connections.set(len(self._sessions))
 
 
 async def _serve(

@@ -150,7 +150,7 @@ class TlsListener:
         if wait_s == 0:
             self._begin(stream, source)
             return
-        self._metrics.handshake_delayed()
+        self._metrics.handshakes_delayed.inc()
         if wait_s is None:
             self._refuse(stream, source, OSError("this address makes too many handshakes"))
         else:

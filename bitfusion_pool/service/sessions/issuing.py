@@ -119,7 +119,7 @@ class TokenIssuing:
             expires=utc_time(stored.expires_at),
             limits=stored.limits.describe(),
         )
-        self._metrics.tokens(action)
+        self._metrics.tokens.labels(action).inc()
         return TokenIssued(text, _row(stored))
 
     def _revoke(self, message: RevokeToken, issuer: Peer) -> Message:
@@ -134,7 +134,7 @@ class TokenIssuing:
         change_tokens(self._folder, change, _LOCK_S)
         for one in ended:
             self._tell("token revoked", issuer, token_name=one.name, token=one.token_id)
-        self._metrics.tokens("revoked", len(ended))
+        self._metrics.tokens.labels("revoked").inc(len(ended))
         return TokensRevoked(f"{issuer.user}{SEPARATOR}{message.name}", len(ended))
 
     def _list(self, message: ListTokens, issuer: Peer) -> Message:

@@ -337,7 +337,7 @@ class Session:
         self._life.granted(entry)
         if entry.kind == RESERVED:
             self._entry_watch.remove(entry.entry_id)
-        self._metrics.granted(waited_s)
+        self._metrics.waits.observe(waited_s)
         _log.info(
             "lease granted",
             extra={
