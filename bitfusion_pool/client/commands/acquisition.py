@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.client.pools.first_contact import Contact
-    from bitfusion_pool.client.pools.pool import Pool
+    from bitfusion_pool.client.pools.pool import Lease, Pool
     from bitfusion_pool.ledger.entries import Holder
 
 

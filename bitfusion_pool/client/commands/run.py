@@ -16,9 +16,8 @@ from bitfusion_pool.client.program.program import STILL_IN_USE, parse_program, r
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.client.log_output import LogOutput
-    from bitfusion_pool.client.pools.pool import Pool
+    from bitfusion_pool.client.pools.pool import Lease, Pool
 
 LOST_LIMIT_S = 3.0  # for the driver to say whether a card was lost: the program has ended, and somebody waits
 
