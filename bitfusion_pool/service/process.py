@@ -25,12 +25,16 @@ from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check
 from bitfusion_pool.service.connections.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
 from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
-from bitfusion_pool.service.connections.handshake_pace import HandshakePace
 from bitfusion_pool.service.connections.listener import Listener
 from bitfusion_pool.service.connections.message_turns import MessageTurns
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.stream import LocalStream, Stream
-from bitfusion_pool.service.connections.tls_listener import ServiceCertificate, TlsListener, bind_port
+from bitfusion_pool.service.connections.stream import LocalStream
+from bitfusion_pool.service.connections.tls_listener import (
+    HandshakePace,
+    ServiceCertificate,
+    TlsListener,
+    bind_port,
+)
 from bitfusion_pool.service.connections.tls_stream import TlsStream
 from bitfusion_pool.service.devices.card_reader import CardReader
 from bitfusion_pool.service.devices.device_readings import DeviceReadings
@@ -113,9 +117,7 @@ class Service:
         self.lease_watch = LeaseWatch(self.operations)
         self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, settings.kept_s)
         self.remote_leases = RemoteLeases(self.operations, times.closed_s, times.silent_s, metrics)
-        self.device_readings = DeviceReadings(
-            ledger, CardReader(environ), loop, self.operations.devices_changed
-        )
+        self.device_readings = DeviceReadings(ledger, CardReader(environ), loop, self.operations.has_changed)
         self.operations.once_known = self.device_readings.once_known
         check_size(ledger.servers)
         self.configuration_watch = ConfigurationWatch(self.operations)
@@ -186,7 +188,11 @@ class Service:
         self._begin(stream, admission, life, self._issuing)
 
     def _begin(
-        self, stream: Stream, admission: Admission, life: LeaseLife, issuing: TokenIssuing | None
+        self,
+        stream: LocalStream | TlsStream,
+        admission: Admission,
+        life: LeaseLife,
+        issuing: TokenIssuing | None,
     ) -> None:
         connection = ClientConnection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
         session = Session(

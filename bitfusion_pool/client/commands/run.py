@@ -58,12 +58,7 @@ def release(pool: Pool, log: LogOutput, lease: Lease, path: str) -> None:
 
     In this order: a reader of the log that hangs must not keep the GPUs. A pool that cannot be asked changes
     nothing about the program's exit status: the lock is gone, so the GPUs are released without this command.
-
-    Args:
-        pool: The pool of the lease.
-        log: Where to log.
-        lease: The lease.
-        path: The allocation file, empty if there is none; then nothing is logged.
+    Without an allocation file `path` is empty, and nothing is logged.
     """
     problem = ""
     try:

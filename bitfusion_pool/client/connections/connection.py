@@ -125,11 +125,7 @@ class Connection:
 
 
 def greet(connection: Connection, token: str = "") -> Welcome:
-    """What the service says of itself.
-
-    Args:
-        connection: A new one.
-        token: Who this is; a unix socket tells it without.
+    """What the service says of itself on a new connection; a unix socket tells it who this is, else `token`.
 
     Raises:
         ServiceAway: It says nothing.

@@ -29,13 +29,7 @@ _PAUSE_S = 0.2  # between two keepers, if one cannot live
 
 
 class KeeperProcess:
-    """A lease's keeper, whichever process it is now.
-
-    Args:
-        kept: The lease.
-        life: Its life pipe.
-        reach: What is known of the service.
-    """
+    """A lease's keeper, whichever process it is now; `reach` is what is known of the service."""
 
     def __init__(self, kept: Kept, life: LifePipe, reach: Reach) -> None:
         self._kept = kept

@@ -79,12 +79,7 @@ class LifeByLock:
 class LifeByWords:
     """That of a client on another machine; `remote_leases` knows those of all of them.
 
-    Args:
-        operations: The pool.
-        remote_leases: See there.
-        metrics: Told of routes, and of who comes back.
-        loop: The event loop.
-        announced: The maximum segment size that the other end of the connection announced; see `route`.
+    `announced` is the maximum segment size that the other end of the connection announced; see `route`.
 
     Attributes:
         route: How the client has come, one of `ROUTES`.
