@@ -34,7 +34,7 @@ from bitfusion_pool.client.connections.network_service import connect_to_first, 
 from bitfusion_pool.client.connections.service_errors import nonsense, refused
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import Refused, TokenIssued, TokenList, TokensRevoked
-from bitfusion_pool.messages.token_values import NO_UNITS
+from bitfusion_pool.messages.pool_values import NO_UNITS
 
 if TYPE_CHECKING:
     import argparse
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from bitfusion_pool.access.network_files import NetworkClient
     from bitfusion_pool.messages.message import Message
-    from bitfusion_pool.messages.token_values import IssuedToken
+    from bitfusion_pool.messages.pool_values import IssuedToken
 
 M = TypeVar("M", bound="Message")
 LIMITS = ("gpus", "share", "leases", "waiting", "units")

@@ -31,15 +31,7 @@ class Allocation:
 
 
 def write_allocation(allocation: Allocation, path: str = "") -> str:
-    """Write the file; returns its path.
-
-    Args:
-        allocation: From `Pool.allocation`.
-        path: Where to write; by default a new name under TMPDIR.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write the file at `path`, by default a new name under TMPDIR; returns its path. Raises OSError."""
     if allocation.service:
         place = f"service: {allocation.service}\nsecret: {allocation.secret}"
     else:

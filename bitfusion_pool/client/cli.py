@@ -72,7 +72,7 @@ def main(args: Sequence[str]) -> None:
 
 def _dispatch(args: Sequence[str], environ: Mapping[str, str]) -> int:
     name = args[0] if args else "help"
-    subcommand = SUBCOMMANDS.get(name)
+    subcommand = _subcommand(name)
     if subcommand is None:
         raise UsageError(f'no such command: "{name}"; `bitfusion help` lists them')
     if args[1:2] in (["-h"], ["--help"]):
@@ -89,74 +89,33 @@ def _log_output(environ: Mapping[str, str]) -> LogOutput:
         return LogOutput()
 
 
-# Each subcommand imports what it needs, which the start of the others does not have to pay for.
+def _subcommand(name: str) -> Callable[[Sequence[str], Mapping[str, str]], int] | None:
+    """Each imports what it needs, which the start of the others does not have to pay for."""
+    match name:
+        case "run":
+            from bitfusion_pool.client.commands.run import run
+
+            return run
+        case "request_gpus" | "client" | "release_gpus":
+            from bitfusion_pool.client.commands.reservations import SUBCOMMANDS
+
+            return SUBCOMMANDS[name]
+        case "list_gpus" | "smi":
+            from bitfusion_pool.client.commands.reports import list_gpus, smi
+
+            return lambda _, environ: (smi if name == "smi" else list_gpus)(environ)
+        case "health":
+            from bitfusion_pool.client.health.health import health
+
+            return lambda _, environ: health(environ)
+        case "version" | "-v" | "--version":
+            about = "embedded pool, stand-in for the vSphere Bitfusion client"
+            return lambda *_: _tell(f"bitfusion version {VERSION} ({about})\n")
+        case "help" | "h" | "-h" | "--help":
+            return lambda *_: _tell(HELP)
+    return None
 
 
-def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.commands.run import run
-
-    return run(args, environ)
-
-
-def _request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.commands.reservations import request_gpus
-
-    return request_gpus(args, environ)
-
-
-def _client(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.commands.reservations import client
-
-    return client(args, environ)
-
-
-def _release_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.commands.reservations import release_gpus
-
-    return release_gpus(args, environ)
-
-
-def _list_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.commands.reports import list_gpus
-
-    return list_gpus(environ)
-
-
-def _smi(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.commands.reports import smi
-
-    return smi(environ)
-
-
-def _health(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    from bitfusion_pool.client.health.health import health
-
-    return health(environ)
-
-
-def _version(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    write_text(1, f"bitfusion version {VERSION} (embedded pool, stand-in for the vSphere Bitfusion client)\n")
+def _tell(text: str) -> int:
+    write_text(1, text)
     return 0
-
-
-def _help(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    write_text(1, HELP)
-    return 0
-
-
-SUBCOMMANDS: dict[str, Callable[[Sequence[str], Mapping[str, str]], int]] = {
-    "run": _run,
-    "request_gpus": _request_gpus,
-    "client": _client,
-    "release_gpus": _release_gpus,
-    "list_gpus": _list_gpus,
-    "smi": _smi,
-    "health": _health,
-    "version": _version,
-    "-v": _version,
-    "--version": _version,
-    "help": _help,
-    "h": _help,
-    "-h": _help,
-    "--help": _help,
-}

@@ -20,11 +20,7 @@ def this_holder(program: Sequence[str], environ: Mapping[str, str], folder: str 
 
     Its label is BITFUSION_LABEL, else the notebook's name, else the first words of the program. In a pod the
     namespace and the Notebook stand before it, and for the host: a pod's own name says nothing to others.
-
-    Args:
-        program: What is run.
-        environ: The environment of the command.
-        folder: That of an injected client.
+    `folder` is that of an injected client.
     """
     import pwd
 

@@ -35,8 +35,8 @@ from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.ledger.entries import PROCESS
-from bitfusion_pool.messages.message import Message, parse_message
-from bitfusion_pool.messages.token_values import NO_UNITS
+from bitfusion_pool.messages.message import Message, lines_of
+from bitfusion_pool.messages.pool_values import NO_UNITS
 
 if TYPE_CHECKING:
     from bitfusion_client.request.gpu_request import GpuRequest
@@ -200,7 +200,7 @@ MESSAGES: tuple[type[Message], ...] = (
     *(Hello, Look, Acquire, Cancel, Release, Resume, Renew, End, Alive),
     *FROM_ISSUERS,
 )
-_BY_TYPE = {message.TYPE: message for message in MESSAGES}
+_LINES = lines_of(MESSAGES)
 
 
 def parse_from_client(line: bytes) -> Message | None:
@@ -210,4 +210,5 @@ def parse_from_client(line: bytes) -> Message | None:
         InvalidMessage: The line is no message, or a field is missing or of a wrong type.
         InvalidRequest: `Acquire` asks for what is no request: the service refuses it in these words.
     """
-    return parse_message(line, _BY_TYPE)
+    message: Message | None = _LINES.parse(line)
+    return message

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_pool.messages.from_client import Alive
-from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, Message, encoded_size, parse_message
-from bitfusion_pool.messages.pool_values import entry_to_json
+from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, Message, encoded_size, lines_of
+from bitfusion_pool.messages.pool_values import IssuedToken, entry_to_json
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.nvidia.device_use import UsedDevice
     from bitfusion_pool.inventory.placement import Share
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry
-    from bitfusion_pool.messages.token_values import IssuedToken
 
 # whether something between client and service ends connections, and makes others: a proxy, a load balancer
 LOCAL, DIRECT, INDIRECT = ROUTES = "local", "direct", "indirect"
@@ -182,16 +181,13 @@ MESSAGES: tuple[type[Message], ...] = (
     Alive,
 )
 _ROOM_FOR_LEFT_OUT = 16  # bytes: digits that `left_out` may gain
-_BY_TYPE = {message.TYPE: message for message in MESSAGES}
+_LINES = lines_of(MESSAGES)
 
 
 def parse_from_service(line: bytes) -> Message | None:
-    """The service's message in one line; None if its type is not known.
-
-    Raises:
-        InvalidMessage: The line is no message, or a field is missing or of a wrong type.
-    """
-    return parse_message(line, _BY_TYPE)
+    """The service's message in one line; None if its type is not known. Raises InvalidMessage."""
+    message: Message | None = _LINES.parse(line)
+    return message
 
 
 def format_snapshot(snapshot: PoolSnapshot, longest: int = LONGEST_FROM_SERVICE) -> bytes:
@@ -207,13 +203,6 @@ def format_snapshot(snapshot: PoolSnapshot, longest: int = LONGEST_FROM_SERVICE)
     while entries and size > longest - _ROOM_FOR_LEFT_OUT:
         size -= encoded_size(entry_to_json(entries.pop())) + len(",")
     left_out = snapshot.left_out + len(snapshot.entries) - len(entries)
-    return PoolSnapshot(
-        snapshot.taken_at,
-        snapshot.clock,
-        snapshot.servers,
-        tuple(entries),
-        left_out,
-        snapshot.free,
-        snapshot.emulation,
-        snapshot.use,
-    ).format()
+    taken = snapshot.taken_at, snapshot.clock, snapshot.servers
+    rest = snapshot.free, snapshot.emulation, snapshot.use
+    return PoolSnapshot(*taken, tuple(entries), left_out, *rest).format()

@@ -1,25 +1,21 @@
-"""Servers, shares and entries as JSON values, and back. Pure.
+"""The values in messages as JSON, and back: plain ones, servers, shares, entries, issued tokens. Pure.
 
-A reader passes over fields it doesn't know and takes the default of one that is missing and has one.
+A reader passes over fields it doesn't know and takes the default of one that is missing and has one. All
+plain fields of Device, Server, Holder and IssuedToken cross the wire by their names: one that is added needs
+a default. Readers raise WrongValue.
 """
 
 from __future__ import annotations
 
+from math import isfinite
+
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.typed_lines import WrongValue
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, RESERVED, WAITING, Entry, Holder
-from bitfusion_pool.messages.plain_values import (
-    WrongValue,
-    boolean,
-    integer,
-    items,
-    number,
-    number_or_none,
-    text,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,56 +25,101 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_DEVICE: dict[str, Callable[[object], object]] = {
-    "number": integer,
-    "name": text,
-    "memory_mib": integer,
-    "simulated": boolean,
-    "uuid": text,
-}
-_SERVER: dict[str, Callable[[object], object]] = {
-    "name": text,
-    "address": text,
-    "port": integer,
-    "dispatcher_port": integer,
-    "uuid": text,
-    "hostname": text,
-    "has_rdma": boolean,
-    "cuda_version": text,
-    "driver_version": text,
-}
-_HOLDER: dict[str, Callable[[object], object]] = {
-    "label": text,
-    "user": text,
-    "pid": integer,
-    "host": text,
-    "uid": integer,
-}
+NO_UNITS = -1  # of a limit in units, of which 0 is one
+MOST_AT_ONCE = 256  # tokens in one message; each has at most some 400 bytes
+_LARGEST = 1 << 53  # what every reader of JSON, and SQLite, keeps exactly
 _STATES = (WAITING, HELD)
 _KINDS = (PROCESS, RESERVED, REMOTE)
 
 
-def servers_to_json(servers: Sequence[Server]) -> list[dict[str, object]]:
-    """The servers with their devices."""
-    return [server_to_json(server) for server in servers]
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """What is told of a token in force that an issuer has issued; never its text.
+
+    `name` is the whole one, times are in seconds since the epoch, no limit is 0. Of `units`, where 0 is a
+    limit, none is -1; a service before this limit leaves the field out.
+    """
+
+    token_id: str
+    name: str
+    created_at: float
+    expires_at: float
+    gpus: int = 0
+    share: float = 0.0
+    leases: int = 0
+    waiting: int = 0
+    units: int = NO_UNITS
 
 
-def servers_from_json(value: object) -> tuple[Server, ...]:
-    """The opposite. Raises WrongValue."""
-    return tuple(server_from_json(item) for item in items(value))
+def text(value: object) -> str:
+    """Text of any length that can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise WrongValue("must be text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise WrongValue("must be text without half characters") from None
+    return value
+
+
+def integer(value: object) -> int:
+    """A whole number of at most 53 bits."""
+    if type(value) is not int or abs(value) > _LARGEST:
+        raise WrongValue("must be a whole number of at most 53 bits")
+    return value
+
+
+def number(value: object) -> float:
+    """A finite number."""
+    if type(value) is int and abs(value) <= _LARGEST:
+        return float(value)
+    if type(value) is not float or not isfinite(value):
+        raise WrongValue("must be a number")
+    return value
+
+
+def boolean(value: object) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise WrongValue("must be true or false")
+    return value
+
+
+def items(value: object) -> list[object]:
+    """A list of anything."""
+    if not isinstance(value, list):
+        raise WrongValue("must be a list")
+    return value
+
+
+PLAIN: dict[str, Callable[[object], object]] = {
+    "int": integer,
+    "float": number,
+    "bool": boolean,
+    "str": text,
+}
+"""Readers of the plain values, by annotation; they are written as they are."""
+
+
+def fields_to_json(value: Any) -> dict[str, object]:
+    """The plain fields of one of the four classes, which are all but a server's devices."""
+    return {name: getattr(value, name) for name in _plain_fields(type(value))}
+
+
+def token_from_json(value: object) -> IssuedToken:
+    """The opposite of `fields_to_json`."""
+    return _made(IssuedToken, value)
 
 
 def server_to_json(server: Server) -> dict[str, object]:
     """One server with its devices."""
-    devices = [{name: getattr(device, name) for name in _DEVICE} for device in server.devices]
-    return {**{name: getattr(server, name) for name in _SERVER}, "devices": devices}
+    return {**fields_to_json(server), "devices": [fields_to_json(device) for device in server.devices]}
 
 
 def server_from_json(value: object) -> Server:
-    """The opposite. Raises WrongValue."""
-    fields = _object(value)
-    devices = tuple(_made(Device, _values(_object(item), _DEVICE)) for item in items(fields.get("devices")))
-    return _made(Server, {**_values(fields, _SERVER), "devices": devices})
+    """The opposite."""
+    devices = tuple(_made(Device, item) for item in items(_object(value).get("devices")))
+    return _made(Server, value, devices=devices)
 
 
 def shares_to_json(shares: Sequence[Share]) -> list[list[object]]:
@@ -87,7 +128,7 @@ def shares_to_json(shares: Sequence[Share]) -> list[list[object]]:
 
 
 def shares_from_json(value: object) -> tuple[Share, ...]:
-    """The opposite. Raises WrongValue."""
+    """The opposite."""
     found = []
     for item in items(value):
         parts = items(item)
@@ -97,13 +138,8 @@ def shares_from_json(value: object) -> tuple[Share, ...]:
     return tuple(found)
 
 
-def request_to_json(request: GpuRequest) -> dict[str, object]:
-    """As `GpuRequest.to_json` has it."""
-    return request.to_json()
-
-
 def request_from_json(value: object) -> GpuRequest:
-    """The opposite. Raises WrongValue if it is no object, InvalidRequest if it is a wrong request."""
+    """The opposite of `GpuRequest.to_json`. Raises InvalidRequest if it is a wrong request."""
     return GpuRequest.from_json(_object(value))
 
 
@@ -115,7 +151,7 @@ def entry_to_json(entry: Entry) -> dict[str, object]:
         "state": entry.state,
         "kind": entry.kind,
         "request": entry.request.to_json(),
-        "holder": {name: getattr(entry.holder, name) for name in _HOLDER},
+        "holder": fields_to_json(entry.holder),
         "servers": list(entry.servers),
         "requested_at": entry.requested_at,
         "granted_at": entry.granted_at,
@@ -125,7 +161,7 @@ def entry_to_json(entry: Entry) -> dict[str, object]:
 
 
 def entry_from_json(value: object) -> Entry:
-    """The opposite. Raises WrongValue."""
+    """The opposite."""
     fields = _object(value)
     state, kind = text(fields.get("state")), text(fields.get("kind"))
     if state not in _STATES or kind not in _KINDS:
@@ -140,23 +176,13 @@ def entry_from_json(value: object) -> Entry:
         state,
         kind,
         request,
-        _made(Holder, _values(_object(fields.get("holder")), _HOLDER)),
+        _made(Holder, fields.get("holder")),
         tuple(text(item) for item in items(fields.get("servers"))),
         number(fields.get("requested_at")),
-        number_or_none(fields.get("granted_at")),
-        number_or_none(fields.get("expires_at")),
+        _number_or_none(fields.get("granted_at")),
+        _number_or_none(fields.get("expires_at")),
         shares_from_json(fields.get("shares")),
     )
-
-
-def entries_to_json(entries: Sequence[Entry]) -> list[dict[str, object]]:
-    """Several entries, in the same order."""
-    return [entry_to_json(entry) for entry in entries]
-
-
-def entries_from_json(value: object) -> tuple[Entry, ...]:
-    """The opposite. Raises WrongValue."""
-    return tuple(entry_from_json(item) for item in items(value))
 
 
 def device_use_to_json(use: Sequence[UsedDevice]) -> list[list[object]]:
@@ -168,7 +194,7 @@ def device_use_to_json(use: Sequence[UsedDevice]) -> list[list[object]]:
 
 
 def device_use_from_json(value: object) -> tuple[UsedDevice, ...]:
-    """The opposite. Raises WrongValue."""
+    """The opposite."""
     rows = items(value)
     if not rows:
         return ()
@@ -192,12 +218,18 @@ def _object(value: object) -> Mapping[str, object]:
     return value
 
 
-def _values(fields: Mapping[str, object], types: Mapping[str, Callable[[object], object]]) -> dict[str, Any]:
-    return {name: from_json(fields[name]) for name, from_json in types.items() if name in fields}
+def _number_or_none(value: object) -> float | None:
+    return None if value is None else number(value)
 
 
-def _made(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
+def _plain_fields(kind: type[object]) -> dict[str, Callable[[object], object]]:
+    return {name: PLAIN[plain] for name, plain in kind.__annotations__.items() if plain in PLAIN}
+
+
+def _made(kind: type[T], value: object, **others: object) -> T:
+    fields = _object(value)
+    found = {name: read(fields[name]) for name, read in _plain_fields(kind).items() if name in fields}
     try:
-        return kind(**values)
+        return kind(**found, **others)
     except TypeError:  # a field without a default is missing
         raise WrongValue("misses a field") from None

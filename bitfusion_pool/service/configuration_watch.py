@@ -8,7 +8,7 @@ import logging
 from bitfusion_client.errors import BitfusionError, PoolUnreadable
 from bitfusion_pool.inventory.servers import Server
 from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, encoded_size
-from bitfusion_pool.messages.pool_values import servers_to_json
+from bitfusion_pool.messages.pool_values import server_to_json
 from bitfusion_pool.service.leases.operations import PoolOperations
 from bitfusion_pool.service.timed_event import wait_at_most
 
@@ -69,7 +69,7 @@ def check_size(servers: tuple[Server, ...]) -> None:
     Raises:
         PoolUnreadable: They do not fit.
     """
-    if encoded_size(servers_to_json(servers)) > LONGEST_FROM_SERVICE // 2:
+    if encoded_size([server_to_json(server) for server in servers]) > LONGEST_FROM_SERVICE // 2:
         raise PoolUnreadable(
             "", "the pool has more servers and GPUs than fit in a message", "make it several pools"
         )

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 from collections.abc import Mapping
+from functools import partial
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
@@ -24,12 +25,16 @@ from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check
 from bitfusion_pool.service.connections.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
 from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
-from bitfusion_pool.service.connections.handshake_pace import HandshakePace
 from bitfusion_pool.service.connections.listener import Listener
 from bitfusion_pool.service.connections.message_turns import MessageTurns
 from bitfusion_pool.service.connections.peer import Peer
-from bitfusion_pool.service.connections.stream import LocalStream, Stream
-from bitfusion_pool.service.connections.tls_listener import ServiceCertificate, TlsListener, bind_port
+from bitfusion_pool.service.connections.stream import LocalStream
+from bitfusion_pool.service.connections.tls_listener import (
+    HandshakePace,
+    ServiceCertificate,
+    TlsListener,
+    bind_port,
+)
 from bitfusion_pool.service.connections.tls_stream import TlsStream
 from bitfusion_pool.service.devices.card_reader import CardReader
 from bitfusion_pool.service.devices.device_readings import DeviceReadings
@@ -40,7 +45,7 @@ from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
-from bitfusion_pool.service.monitoring.pool_census import PoolCensus
+from bitfusion_pool.service.monitoring.pool_census import states_of_pool
 from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
 from bitfusion_pool.service.sessions.issuing import TokenIssuing
@@ -99,7 +104,7 @@ class Service:
         self._certificate: ServiceCertificate | None = None
         self._tokens_told = False  # the log says that they cannot be read
         self._turns = MessageTurns(settings.messages_per_user, 2 * settings.messages_per_user, loop)
-        self.entry_watch = EntryWatch(PoolCensus(ledger, metrics).states, loop)
+        self.entry_watch = EntryWatch(partial(states_of_pool, ledger, metrics), loop)
         limits = UserLimits(settings.leases_per_user, settings.gpus_per_user, settings.waiting_per_user)
         times = LeaseTimes(settings.closed_s, settings.silent_s, settings.heartbeat_s)
         try:
@@ -112,9 +117,7 @@ class Service:
         self.lease_watch = LeaseWatch(self.operations)
         self._kept_requests = KeptRequests(self.operations, self.entry_watch, loop, settings.kept_s)
         self.remote_leases = RemoteLeases(self.operations, times.closed_s, times.silent_s, metrics)
-        self.device_readings = DeviceReadings(
-            ledger, CardReader(environ), loop, self.operations.devices_changed
-        )
+        self.device_readings = DeviceReadings(ledger, CardReader(environ), loop, self.operations.has_changed)
         self.operations.once_known = self.device_readings.once_known
         check_size(ledger.servers)
         self.configuration_watch = ConfigurationWatch(self.operations)
@@ -185,7 +188,11 @@ class Service:
         self._begin(stream, admission, life, self._issuing)
 
     def _begin(
-        self, stream: Stream, admission: Admission, life: LeaseLife, issuing: TokenIssuing | None
+        self,
+        stream: LocalStream | TlsStream,
+        admission: Admission,
+        life: LeaseLife,
+        issuing: TokenIssuing | None,
     ) -> None:
         connection = ClientConnection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
         session = Session(
@@ -205,12 +212,12 @@ class Service:
         )
         connection.handler = session
         self._sessions.add(session)
-        self._metrics.connections(len(self._sessions))
+        self._metrics.connections.set(len(self._sessions))
         connection.start()
 
     def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
-        self._metrics.connections(len(self._sessions))
+        self._metrics.connections.set(len(self._sessions))
 
 
 async def _serve(

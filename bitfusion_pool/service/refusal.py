@@ -65,7 +65,7 @@ class RefusalLog:
 
         `who` is a uid, the name of a token, or an address without a token.
         """
-        self._metrics.refused(refusal.code)
+        self._metrics.refusals.labels(refusal.code).inc()
         now = time.monotonic()
         until, unlogged = self._quiet.get(who, (0.0, 0))
         if now < until:

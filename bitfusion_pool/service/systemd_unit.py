@@ -61,12 +61,7 @@ WantedBy=multi-user.target
 
 
 def unit_text(python: str, settings: str | None) -> str:
-    """The unit file.
-
-    Args:
-        python: The Python to start, an absolute path.
-        settings: The settings file; None for the default one.
-    """
+    """The unit file: which Python it starts (absolute path), with which settings file (None: the default)."""
     command = [python, "-I", "-m", "bitfusion_pool.admin.cli", "serve"]
     if settings:
         command += ["--settings", settings]

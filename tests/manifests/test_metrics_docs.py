@@ -72,14 +72,9 @@ def _labels(call: ast.Call, spread: bool) -> frozenset[str] | None:
 def _of_the_pools_tables() -> dict[str, frozenset[str] | None]:
     from bitfusion_pool.service.monitoring import metrics as pool
 
-    labels = {
-        "": (pool.HOLDER_GAUGES, pool.HOLDER_LABELS),
-        "_total": (pool.HOLDER_COUNTERS, pool.HOLDER_LABELS),
-    }
     found: dict[str, frozenset[str] | None] = {
-        f"bitfusion_pool_{name}{suffix}": frozenset(own)
-        for suffix, (rows, own) in labels.items()
-        for name, *_ in rows
+        f"bitfusion_pool_holder_{name}{'_total' if kind == 'counter' else ''}": frozenset(pool.HOLDER_LABELS)
+        for kind, name, _ in pool.HOLDER_FAMILIES
     }
     for name, *_ in pool.CAPACITY_GAUGES:
         found[f"bitfusion_pool_{name}"] = frozenset(("server",))

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.client.pools.first_contact import Contact
-    from bitfusion_pool.client.pools.pool import Pool
+    from bitfusion_pool.client.pools.pool import Lease, Pool
     from bitfusion_pool.ledger.entries import Holder
 
 
@@ -27,15 +26,7 @@ def acquire(
     kind: str = PROCESS,
     inside: str = "",
 ) -> Lease:
-    """Submit the request and wait until it is granted; releases it if that fails.
-
-    Args:
-        pool: The pool.
-        contact: From `claim_client_id`.
-        request: What is wanted.
-        holder: Who wants it.
-        kind: PROCESS or RESERVED.
-        inside: The id of the lease under which this command itself runs; "" if it runs under none.
+    """Submit the request and wait until it is granted, as `Pool.take` has it; `contact` logs it.
 
     Raises:
         BitfusionError: There are no GPUs for this request.
@@ -52,16 +43,9 @@ def acquire(
 
 
 def announce(contact: Contact, lease: Lease, allocation: Allocation, path: str = "") -> str:
-    """Write the allocation file and the log lines from `Requesting` to `Locked`.
+    """Write the allocation file and the log lines from `Requesting` to `Locked`; returns the file's path.
 
-    Args:
-        contact: From `claim_client_id`.
-        lease: The lease.
-        allocation: From `Pool.allocation`.
-        path: Where to write the file; by default a new name.
-
-    Returns:
-        The path of the allocation file.
+    `path` is where to write it, by default a new name; `allocation` is from `Pool.allocation`.
 
     Raises:
         ClientFailed: The file that `path` names cannot be written.

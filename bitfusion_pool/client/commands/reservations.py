@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_pool.client.allocation_file import Allocation
-    from bitfusion_pool.client.lease import Lease
-    from bitfusion_pool.client.pools.pool import Pool
+    from bitfusion_pool.client.pools.pool import Lease, Pool
 
 
 def request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -134,3 +133,6 @@ def _with_pool_of(allocation: Allocation, environ: Mapping[str, str]) -> Mapping
     if allocation.folder:
         return {**environ, VARIABLE: OWN, "BITFUSION_POOL_DIR": allocation.folder}
     return environ
+
+
+SUBCOMMANDS = {"request_gpus": request_gpus, "client": client, "release_gpus": release_gpus}

@@ -16,9 +16,8 @@ from bitfusion_pool.client.program.program import STILL_IN_USE, parse_program, r
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.client.log_output import LogOutput
-    from bitfusion_pool.client.pools.pool import Pool
+    from bitfusion_pool.client.pools.pool import Lease, Pool
 
 LOST_LIMIT_S = 3.0  # for the driver to say whether a card was lost: the program has ended, and somebody waits
 
@@ -59,12 +58,7 @@ def release(pool: Pool, log: LogOutput, lease: Lease, path: str) -> None:
 
     In this order: a reader of the log that hangs must not keep the GPUs. A pool that cannot be asked changes
     nothing about the program's exit status: the lock is gone, so the GPUs are released without this command.
-
-    Args:
-        pool: The pool of the lease.
-        log: Where to log.
-        lease: The lease.
-        path: The allocation file, empty if there is none; then nothing is logged.
+    Without an allocation file `path` is empty, and nothing is logged.
     """
     problem = ""
     try:

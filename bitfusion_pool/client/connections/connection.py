@@ -6,13 +6,14 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
+from bitfusion_client.typed_lines import InvalidMessage
 from bitfusion_client.version import PACKAGE, VERSION
 from bitfusion_pool.client.connections.service_errors import gone, nonsense, refused, slow
 from bitfusion_pool.client.log_output import VERSION as CLIENT_VERSION
 from bitfusion_pool.messages.from_client import Hello
 from bitfusion_pool.messages.from_service import Refused, Welcome, parse_from_service
 from bitfusion_pool.messages.lines import LineBuffer, LineTooLong
-from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, PROTOCOL, InvalidMessage
+from bitfusion_pool.messages.message import LONGEST_FROM_SERVICE, PROTOCOL
 from bitfusion_pool.messages.refusal_codes import SERVICE_ENDS
 
 if TYPE_CHECKING:
@@ -124,11 +125,7 @@ class Connection:
 
 
 def greet(connection: Connection, token: str = "") -> Welcome:
-    """What the service says of itself.
-
-    Args:
-        connection: A new one.
-        token: Who this is; a unix socket tells it without.
+    """What the service says of itself on a new connection; a unix socket tells it who this is, else `token`.
 
     Raises:
         ServiceAway: It says nothing.

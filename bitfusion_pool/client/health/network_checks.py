@@ -29,9 +29,7 @@ _STEPS = ("server name", "server port", "certificate", "token", "messages", "sof
 def network_report(service: NetworkService, now: float) -> Report:
     """The report about one service. Every check is really made, on connections of its own.
 
-    Args:
-        service: From `services_of`.
-        now: Seconds since the epoch.
+    `now` is in seconds since the epoch.
     """
     report = Report(f"Health report for server: {service.place}")
     report.group("System Resources")

@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 _RETRY = 0.1  # of the time between two words: the pause after a dial that failed
 
 
-def out_of_reach(place: str, seconds: int) -> str:
-    """Why a program was ended, for the line that ends the wrapper's log. The kernel knows it by its words."""
-    return (
-        f"pool {place} was out of reach for {seconds} s, so the program was ended: "
-        "its GPUs may be given to others"
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What a keeper keeps: a lease, or a reservation while a program uses it.
@@ -76,6 +68,10 @@ class LeaseKeeper:
         life: int,
         wrapper: _socket.socket,
     ) -> None:
+        # here, not when they are needed, and not at the start of every `bitfusion run`
+        from bitfusion_client.command import client_output
+
+        self._words = client_output
         self._kept = kept
         self._reach = reach
         self._connection = connection
@@ -219,7 +215,7 @@ class LeaseKeeper:
     def _back(self) -> None:
         if self._out_since is not None and self._told_end is not None:
             seconds = round(clock() - self._out_since)
-            log("INFO", f"Pool {self._kept.service.place} is back after {seconds} s")
+            log("INFO", self._words.format_back_in_reach(self._kept.service.place, seconds))
         self._out_since = self._told_end = None
         self._has_failed = False
         self._why = ""
@@ -257,9 +253,8 @@ class LeaseKeeper:
         ends_at = self._reach.ends_at
         if self._told_end is None or ends_at < self._told_end - 1:
             self._told_end = ends_at
-            what = f"Pool {self._kept.service.place} is out of reach: {self._why}"
             left = max(0, round(ends_at - now))
-            log("WARN", f"{what}; the program is ended in {left} s unless it comes back")
+            log("WARN", self._words.format_out_of_reach(self._kept.service.place, self._why, left))
 
     def _take_dialed(self) -> None:
         dialed = self._redial.take()
@@ -319,7 +314,7 @@ class LeaseKeeper:
         elif not self._releasing and now >= self._reach.ends_at:
             seconds = round(now - self._reach.proven)
             left = max(0.0, self._reach.killed_at - now)
-            self._end_program(out_of_reach(self._kept.service.place, seconds), left)
+            self._end_program(self._words.format_pool_lost(self._kept.service.place, seconds), left)
         elif self._releasing and now >= self._reach.killed_at:
             self._is_over = True  # the service frees it by itself
 

@@ -8,7 +8,7 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
 from bitfusion_pool.client.keeper import wrapper_link
-from bitfusion_pool.client.keeper.keeper import Kept, LeaseKeeper, out_of_reach
+from bitfusion_pool.client.keeper.keeper import Kept, LeaseKeeper
 from bitfusion_pool.client.keeper.reach import Reach
 from bitfusion_pool.ledger.liveness import clock
 
@@ -29,13 +29,7 @@ _PAUSE_S = 0.2  # between two keepers, if one cannot live
 
 
 class KeeperProcess:
-    """A lease's keeper, whichever process it is now.
-
-    Args:
-        kept: The lease.
-        life: Its life pipe.
-        reach: What is known of the service.
-    """
+    """A lease's keeper, whichever process it is now; `reach` is what is known of the service."""
 
     def __init__(self, kept: Kept, life: LifePipe, reach: Reach) -> None:
         self._kept = kept
@@ -206,8 +200,9 @@ class KeeperProcess:
         else:
             return
         if not self.lost:
-            seconds = round(now - self._reach.proven)
-            self.lost = out_of_reach(self._kept.service.place, seconds)
+            from bitfusion_client.command.client_output import format_pool_lost
+
+            self.lost = format_pool_lost(self._kept.service.place, round(now - self._reach.proven))
 
 
 def _close_all_but(wanted: set[int]) -> None:

@@ -6,7 +6,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.connections.connection import greet
 from bitfusion_pool.client.connections.service_connection import ServiceConnection
 from bitfusion_pool.client.connections.service_errors import nonsense
-from bitfusion_pool.client.lease import Lease, server_of
+from bitfusion_pool.client.pools.pool import Lease, server_of
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
 from bitfusion_pool.client.keeper.life_pipe import LifePipe
 from bitfusion_pool.client.keeper.reach import Reach
 from bitfusion_pool.client.keeper.wrapper_link import DONE, USED
-from bitfusion_pool.client.lease import Lease, server_of
 from bitfusion_pool.client.log_output import LogOutput
+from bitfusion_pool.client.pools.pool import Lease, server_of
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock

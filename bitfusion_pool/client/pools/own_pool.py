@@ -6,7 +6,7 @@ import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client.allocation_file import Allocation
-from bitfusion_pool.client.lease import Lease, server_of
+from bitfusion_pool.client.pools.pool import Lease, server_of
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.ledger import Ledger
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.servers import Server
-    from bitfusion_pool.ledger.entries import Entry, Holder
+    from bitfusion_pool.ledger.entries import Holder
     from bitfusion_pool.ledger.snapshot import Snapshot
 
 
@@ -63,7 +63,10 @@ class OwnPool:
         entry, lock = ledger.submit(request, holder, self.emulation.when_full == "wait", kind)
         try:
             if entry.state == WAITING:
-                entry = _wait(ledger, entry, request.timeout, on_position, inside)
+                from bitfusion_pool.ledger.waiting import wait_for_turn
+
+                limit = request.timeout
+                entry = wait_for_turn(ledger, entry, limit, lambda place: on_position(place.text()), inside)
             return Lease(entry, server_of(ledger.servers, entry), lock)
         except BaseException:
             lock.close()
@@ -180,15 +183,3 @@ def no_such_entry(entry_id: str) -> BitfusionError:
 
     shown = one_line(entry_id, _LONGEST_ID)
     return ClientFailed("", f"there is no lease or request {shown}", "`bitfusion-pool status` shows them")
-
-
-def _wait(
-    ledger: Ledger,
-    entry: Entry,
-    timeout: float | None,
-    on_position: Callable[[str], None],
-    inside: str,
-) -> Entry:
-    from bitfusion_pool.ledger.waiting import wait_for_turn
-
-    return wait_for_turn(ledger, entry, timeout, lambda position: on_position(position.text()), inside)

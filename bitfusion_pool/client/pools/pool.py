@@ -1,4 +1,4 @@
-"""What a `bitfusion` command needs of the pool that it uses, whichever it is.
+"""What a `bitfusion` command needs of the pool that it uses, whichever it is; the lease that it gets there.
 
 The subcommands know a pool by this interface only; `own_pool` has it for the user's own ledger,
 `service_pool` for a service.
@@ -6,7 +6,8 @@ The subcommands know a pool by this interface only; `own_pool` has it for the us
 
 from __future__ import annotations
 
-from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.errors import ClientFailed
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,13 +16,40 @@ if TYPE_CHECKING:
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.inventory.servers import Server
-    from bitfusion_pool.ledger.entries import Holder
+    from bitfusion_pool.ledger.entries import Entry, Holder
+    from bitfusion_pool.ledger.files.lease_lock import LeaseLock
     from bitfusion_pool.ledger.snapshot import Snapshot
 else:
     Protocol = object  # importing `typing` would delay every `bitfusion run`
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """GPUs that this process holds, through its entry in the ledger and the entry's lock.
+
+    `secret` proves to a service that the lease is ours; the user's own pool has none.
+    """
+
+    entry: Entry
+    server: Server
+    lock: LeaseLock
+    secret: str = ""
+
+
+def server_of(servers: Sequence[Server], entry: Entry) -> Server:
+    """The server in which all GPUs of a lease are.
+
+    Raises:
+        ClientFailed: The pool was configured anew, and they are no longer there.
+    """
+    key = entry.shares[0].server
+    numbers = {share.number for share in entry.shares}
+    for server in servers:
+        if server.key == key and numbers <= {device.number for device in server.devices}:
+            return server
+    raise ClientFailed(entry.request, f"server {key} no longer has the GPUs of this request")
 
 
 class Pool(Protocol):

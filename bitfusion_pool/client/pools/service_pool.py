@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.client.pools.life_by_lock import LifeByLock
     from bitfusion_pool.client.pools.life_by_words import LifeByWords
+    from bitfusion_pool.client.pools.pool import Lease
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Holder
     from bitfusion_pool.ledger.snapshot import Snapshot
@@ -57,17 +57,13 @@ class ServicePool:
 
     def __init__(self, life: LifeByLock | LifeByWords, environ: Mapping[str, str]) -> None:
         self._life = life
+        self.place = life.place
         try:
             settings = split_settings(self.welcome.emulation)
             self.emulation = emulation_from(settings, environment_settings(environ))
         except BaseException:
             self.close()
             raise
-
-    @property
-    def place(self) -> str:
-        """Where the service is."""
-        return self._life.place
 
     @property
     def welcome(self) -> Welcome:

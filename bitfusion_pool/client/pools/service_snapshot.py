@@ -17,13 +17,7 @@ _LONGEST_VERSION = 40
 
 
 def snapshot_of(shown: PoolSnapshot, place: str, software: str = "") -> Snapshot:
-    """The snapshot in a message.
-
-    Args:
-        shown: The message.
-        place: Where the service is.
-        software: Its version, from its welcome.
-    """
+    """The snapshot in a message of the service at `place`; `software` is its version, from its welcome."""
     entries = [_printable(entry) for entry in shown.entries]
     free = {(server.key, device.number): 0 for server in shown.servers for device in server.devices}
     free.update({(share.server, share.number): share.memory_mib for share in shown.free})

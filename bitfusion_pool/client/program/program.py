@@ -1,26 +1,29 @@
-"""Runs the program under a lease: start, telemetry process, signals, exit status."""
+"""Runs the program under a lease: its environment, start, telemetry process, signals, exit status."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 from bitfusion_client.command.command_line import split_program
 from bitfusion_client.errors import UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
 from bitfusion_pool.client.log_output import VERSION
-from bitfusion_pool.client.program.program_environment import program_environment
+from bitfusion_pool.inventory.device_sources import gpu_variables
+from bitfusion_pool.json_text import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
-    from bitfusion_pool.client.lease import Lease
     from bitfusion_pool.client.pools.first_contact import Contact
+    from bitfusion_pool.client.pools.pool import Lease
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 
 STILL_IN_USE = "The GPUs stay allocated until the processes the command left behind have ended"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell has them
 
 
@@ -87,6 +90,41 @@ def run_program(
         if helper:
             os.kill(helper, 9)
             os.waitpid(helper, 0)
+
+
+def program_environment(environ: Mapping[str, str], lease: Lease) -> dict[str, str]:
+    """That of the command, and BITFUSION_POOL_*, BF_*, CUDA_VISIBLE_DEVICES, PATH; see docs/pool.md."""
+    added = {
+        "BF_BIN_PATH": f"{_PACKAGE}/bin",
+        "BF_ADAPTOR_PATH": f"{_PACKAGE}/",
+        "BF_ADAPTOR_RDMA": "1" if lease.server.has_rdma else "0",
+        "BITFUSION_POOL_LEASE": lease.entry.entry_id,
+        "BITFUSION_POOL_DEVICES": dumps(leased_devices(lease)),
+        "BITFUSION_POOL_LOCK_FD": str(lease.lock.fd),
+        # for nvidia-smi on its PATH, and for this command inside the program
+        "BITFUSION_PYTHON": environ.get("BITFUSION_PYTHON") or sys.executable,
+    }
+    leased = [(lease.server.device(share.number), share.memory_mib) for share in lease.entry.shares]
+    return {**environ, **added, **gpu_variables(leased, environ)}
+
+
+def leased_devices(lease: Lease) -> list[dict[str, object]]:
+    """BITFUSION_POOL_DEVICES: one object per GPU, in the order in which the program sees them."""
+    found: list[dict[str, object]] = []
+    for share in lease.entry.shares:
+        device = lease.server.device(share.number)
+        found.append(
+            {
+                "id": share.number,
+                "name": device.name,
+                "memory_mib": share.memory_mib,
+                "total_mib": device.memory_mib,
+                "server": lease.server.key,
+                "simulated": device.simulated,
+                **({} if device.simulated else {"uuid": device.uuid}),
+            }
+        )
+    return found
 
 
 def exit_status(status: int, emulation: Emulation) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Protocol
+from typing import TypeAlias
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_pool.access.token_file import TokenFile
@@ -17,32 +17,11 @@ from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.refusal import Refusal, refusal_of
 
 
-class Admission(Protocol):
-    """Of one connection.
-
-    Attributes:
-        known_as: A user's number or a machine's address: whose turn its first message is, and for the log.
-    """
-
-    known_as: int | str
-
-    def admit(self, hello: Hello) -> Peer:
-        """Who it is. Called once, and not again after a refusal. Raises Refusal."""
-
-    def look_again(self) -> Peer:
-        """Who was admitted, with the limits that hold now. Called once somebody has been.
-
-        Raises:
-            Refusal: It may not.
-            PoolUnreadable: Nobody can tell; it stays until somebody can.
-        """
-
-    def over(self) -> None:
-        """The connection has ended. Called once."""
-
-
 class LocalAdmission:
-    """Of a connection on the unix socket, whose user the kernel knows and the listener has counted."""
+    """Of a connection on the unix socket, whose user the kernel knows and the listener has counted.
+
+    See `TokenAdmission`, which has the same methods.
+    """
 
     def __init__(self, peer: Peer, counts: ConnectionCounts) -> None:
         self.known_as: int | str = peer.uid
@@ -50,20 +29,24 @@ class LocalAdmission:
         self._counts = counts
 
     def admit(self, hello: Hello) -> Peer:
-        """See `Admission`."""
+        """See `TokenAdmission`."""
         return self._peer
 
     def look_again(self) -> Peer:
-        """See `Admission`."""
+        """See `TokenAdmission`."""
         return self._peer
 
     def over(self) -> None:
-        """See `Admission`."""
+        """See `TokenAdmission`."""
         self._counts.leave(self._peer.uid)
 
 
 class TokenAdmission:
-    """Of a connection over TLS: a stranger until it shows a token."""
+    """Of a connection over TLS: a stranger until it shows a token.
+
+    Attributes:
+        known_as: A user's number or a machine's address: whose turn its first message is, and for the log.
+    """
 
     def __init__(
         self, address: str, strangers: Strangers, tokens: PoolTokens, counts: ConnectionCounts
@@ -76,7 +59,7 @@ class TokenAdmission:
         self._peer: Peer | None = None
 
     def admit(self, hello: Hello) -> Peer:
-        """See `Admission`."""
+        """Who it is. Called once, and not again after a refusal. Raises Refusal."""
         peer = self._tokens.peer(hello.token, self._address)
         self._counts.enter(peer.uid)
         self._peer = peer
@@ -84,17 +67,25 @@ class TokenAdmission:
         return peer
 
     def look_again(self) -> Peer:
-        """See `Admission`."""
+        """Who was admitted, with the limits that hold now. Called once somebody has been.
+
+        Raises:
+            Refusal: It may not.
+            PoolUnreadable: Nobody can tell; it stays until somebody can.
+        """
         assert self._peer is not None
         self._peer = self._tokens.look_again(self._peer)
         return self._peer
 
     def over(self) -> None:
-        """See `Admission`."""
+        """The connection has ended. Called once."""
         if self._peer is None:
             self._strangers.leave(self._address)
         else:
             self._counts.leave(self._peer.uid)
+
+
+Admission: TypeAlias = LocalAdmission | TokenAdmission
 
 
 class PoolTokens:

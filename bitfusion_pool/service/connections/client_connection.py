@@ -14,7 +14,8 @@ from typing import Protocol
 
 from bitfusion_pool.messages.lines import LineBuffer, LineTooLong
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT
-from bitfusion_pool.service.connections.stream import Stream
+from bitfusion_pool.service.connections.stream import LocalStream
+from bitfusion_pool.service.connections.tls_stream import TlsStream
 
 MOST_UNSENT = 1 << 20  # bytes
 SLOW_S = 10.0  # so long may a client read nothing
@@ -51,7 +52,7 @@ class ClientConnection:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: LocalStream | TlsStream,
         loop: asyncio.AbstractEventLoop,
         has_lines: Callable[[ClientConnection], None],
     ) -> None:

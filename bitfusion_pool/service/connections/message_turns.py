@@ -8,20 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol
+
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 
 _log = logging.getLogger(__name__)
 _MOST_IDLE_USERS = 1000
-
-
-class HasLines(Protocol):
-    """A connection with lines that are not handled yet."""
-
-    def handle_one(self) -> bool:
-        """Handle one line; whether there are more."""
-
-    def close(self) -> None:
-        """End the connection at once."""
 
 
 class _User:
@@ -30,7 +21,7 @@ class _User:
     __slots__ = ("allowance", "counted_at", "has_turn", "ready")
 
     def __init__(self, allowance: float, now: float) -> None:
-        self.ready: deque[HasLines] = deque()
+        self.ready: deque[ClientConnection] = deque()
         self.allowance = allowance
         self.counted_at = now
         self.has_turn = False  # in the order, or will be
@@ -52,7 +43,7 @@ class MessageTurns:
         self._order: deque[_User] = deque()
         self._is_running = False
 
-    def add(self, who: int | str, connection: HasLines) -> None:
+    def add(self, who: int | str, connection: ClientConnection) -> None:
         """A connection of this user has lines now, and had none before.
 
         `who` is a user's number, or the address of a client that is not known yet.

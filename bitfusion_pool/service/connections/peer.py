@@ -73,15 +73,7 @@ def connected_uid(connection: socket.socket) -> int:
 
 
 def peer_of(connection: socket.socket, own: Namespaces) -> Peer:
-    """The user who connected.
-
-    Args:
-        connection: A connected unix socket.
-        own: The service's own namespaces, from `own_namespaces`.
-
-    Raises:
-        Refusal: It is none whom the uid identifies.
-    """
+    """The user who connected; `own` is from `own_namespaces`. Raises Refusal if the uid identifies none."""
     pid, uid = _credentials(connection)
     if uid in (overflow_uid(), _NOBODY) or pid <= 0:
         raise _container()

@@ -15,13 +15,14 @@ from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.tls import server_context
 from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.service.connections.connection_counts import Strangers
-from bitfusion_pool.service.connections.handshake_pace import HandshakePace
 from bitfusion_pool.service.connections.tls_stream import Linger, TlsStream
 from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.refusal import Refusal, RefusalLog
 
 _log = logging.getLogger(__name__)
 HANDSHAKE_S = 5.0
+_AT_ONCE_S = 2.0  # of so many seconds after a pause: the service was away, and a machine's clients come back
+_MOST_ADDRESSES = 4096
 _KEEPALIVE_S = 60  # after so long without a word the system asks whether the other side is still there
 _HTTP_ANSWER = (
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
@@ -106,6 +107,43 @@ def _version(path: str) -> tuple[int, ...]:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+class HandshakePace:
+    """Gives each connection the time at which its handshake may begin; others of its address wait. Pure.
+
+    A handshake costs the thread that serves everybody about half a millisecond, and whoever asks for it
+    nothing.
+
+    Args:
+        per_second: Handshakes of one address each second, in the long run.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._due: dict[str, float] = {}  # of the last one, had they come evenly
+
+    def take_turn(self, address: str, now: float, longest_s: float) -> float | None:
+        """The seconds until a new connection has its turn; None, and no turn is taken: it would be too late.
+
+        Args:
+            address: From `source_of`.
+            now: By a monotonic clock.
+            longest_s: So long may it wait.
+        """
+        if len(self._due) >= _MOST_ADDRESSES:
+            self._forget_idle(now)
+        due = max(now - _AT_ONCE_S, self._due.get(address, 0.0)) + self._interval
+        if due - now > longest_s:
+            return None
+        self._due[address] = due
+        return max(0.0, due - now)
+
+    def _forget_idle(self, now: float) -> None:
+        limit = now - _AT_ONCE_S
+        self._due = {address: due for address, due in self._due.items() if due > limit}
+        if len(self._due) >= _MOST_ADDRESSES:  # so many at once: what they take is bounded otherwise
+            self._due.clear()
+
+
 class TlsListener:
     """Takes connections from other machines."""
 
@@ -150,7 +188,7 @@ class TlsListener:
         if wait_s == 0:
             self._begin(stream, source)
             return
-        self._metrics.handshake_delayed()
+        self._metrics.handshakes_delayed.inc()
         if wait_s is None:
             self._refuse(stream, source, OSError("this address makes too many handshakes"))
         else:

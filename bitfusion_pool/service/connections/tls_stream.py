@@ -23,7 +23,7 @@ _MOST_DISCARDED = 1 << 20  # bytes of one connection
 
 
 class TlsStream:
-    """The server's side of one connection; a `Stream` once `shake_hands` has said so.
+    """The server's side of one connection; a stream as `LocalStream` is once `shake_hands` has said so.
 
     Attributes:
         announced: The maximum segment size that the other end announced; see `route`.
@@ -42,7 +42,7 @@ class TlsStream:
         self._has_ended = False
 
     def fileno(self) -> int:
-        """See `Stream`."""
+        """See `LocalStream`."""
         return self._socket.fileno()
 
     def shake_hands(self) -> bool:
@@ -70,11 +70,11 @@ class TlsStream:
 
     @property
     def has_more(self) -> bool:
-        """See `Stream`."""
+        """See `LocalStream`."""
         return bool(self._early) or self._has_ended
 
     def receive(self) -> bytes:
-        """See `Stream`."""
+        """See `LocalStream`."""
         if self._early:
             data, self._early = self._early, b""
             return data
@@ -90,7 +90,7 @@ class TlsStream:
         return data
 
     def send(self, data: bytes, fd: int) -> int:
-        """See `Stream`; no descriptor can be sent to another machine."""
+        """See `LocalStream`; no descriptor can be sent to another machine."""
         if fd >= 0:
             raise ValueError("a descriptor for another machine")
         if not self._in_flight:
@@ -100,7 +100,7 @@ class TlsStream:
         return sent
 
     def close(self, on_gone: Callable[[], None] | None = None) -> None:
-        """See `Stream`."""
+        """See `LocalStream`."""
         try:
             self._tls.unwrap()  # says that this is the end, and does not wait for the answer
         except (OSError, ValueError):

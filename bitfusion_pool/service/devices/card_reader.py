@@ -22,12 +22,7 @@ _LOOK_S = 0.02
 
 
 class CardReader:
-    """Reads the cards; one reading at a time.
-
-    Args:
-        environ: The environment of the reading process.
-        limit_s: How long the driver may take, in seconds.
-    """
+    """Reads the cards; one reading at a time, for which the driver may take `limit_s` seconds."""
 
     def __init__(self, environ: Mapping[str, str], limit_s: float = LIMIT_S) -> None:
         self._environ = dict(environ)

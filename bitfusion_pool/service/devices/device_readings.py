@@ -2,6 +2,10 @@
 
 Only in a pool that has real devices. A request for GPUs, or to see the pool, is answered after a reading
 that is at most a second old; a driver that takes longer than `HOLD_S` keeps nobody waiting any more.
+
+Whose a process on a card is, is its user's, as the kernel tells everybody: the environment of other users'
+processes, by which a user's own pool tells them apart, is not for the service's account to read
+(docs/decisions/0068-whose-memory-of-a-card.md).
 """
 
 from __future__ import annotations
@@ -15,11 +19,11 @@ from collections.abc import Callable, Collection
 from bitfusion_client.errors import BitfusionError
 from bitfusion_pool.inventory.nvidia.device_use import UseByDevice, steady_use, unreadable_use
 from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable
-from bitfusion_pool.ledger.device_watch import use_now
-from bitfusion_pool.ledger.entries import HELD, WAITING
+from bitfusion_pool.ledger.device_watch import process_name, use_now
+from bitfusion_pool.ledger.entries import HELD, WAITING, Entry
 from bitfusion_pool.ledger.ledger import Ledger
+from bitfusion_pool.own_files import user_name
 from bitfusion_pool.service.devices.card_reader import CardReader
-from bitfusion_pool.service.devices.process_users import named_program, owner_of_lease, owner_of_process
 from bitfusion_pool.service.timed_event import wait_at_most
 
 _log = logging.getLogger(__name__)
@@ -30,16 +34,13 @@ WHILE_IDLE_S = 30.0
 FRESH_S = 1.0  # so old may a reading be that answers a request
 HOLD_S = 2.0  # so long is a request held back for a reading; clients wait 3 s for an answer
 _LOOK_S = 1.0  # at whether a reading is due
+_MOST_OF_STATUS = 1 << 16  # bytes of /proc/PID/status
 
 
 class DeviceReadings:
-    """The readings of one service. `run` must be running.
+    """The readings of one service, noted in its ledger. `run` must be running.
 
-    Args:
-        ledger: The service's ledger, in which they are noted.
-        reader: Makes them.
-        loop: The event loop.
-        changed: Called when what is known of the devices has changed.
+    `changed` is called when what is known of the devices has changed.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class DeviceReadings:
         except NvidiaUnusable as error:
             self._note(unreadable_use(self._ledger.servers, error.answered))
         else:
-            self._note(use_now(self._ledger, reading, owner_of_lease, owner_of_process, named_program))
+            self._note(use_now(self._ledger, reading, _owner_of_lease, _owner_of_process, _named_program))
         self._read_at = begun
         self._is_late = time.monotonic() - begun > HOLD_S
 
@@ -151,3 +152,33 @@ def pause_s(states: Collection[str], is_asked: bool) -> float:
 def _what_matters(use: UseByDevice) -> dict[tuple[str, int], tuple[int, str, str]]:
     """All but how busy a device is, which changes all the time and concerns nobody who waits."""
     return {key: (one.foreign_mib, one.programs, one.problem) for key, one in use.items()}
+
+
+def _owner_of_lease(entry: Entry) -> str:
+    """Who may use what a lease holds: its user, by uid."""
+    return str(entry.holder.uid)
+
+
+def _owner_of_process(pid: int) -> str:
+    """The real uid of a process; empty if it is not to be seen."""
+    uid = _uid(pid)
+    return "" if uid is None else str(uid)
+
+
+def _named_program(pid: int) -> str:
+    """A process as everybody is shown it, ``blender of ada``; empty if it is not to be seen."""
+    uid, name = _uid(pid), process_name(pid)
+    return f"{name} of {user_name(uid)}" if name and uid is not None else ""
+
+
+def _uid(pid: int) -> int | None:
+    # the owner of /proc/PID is root where a process has made itself unreadable
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            text = file.read(_MOST_OF_STATUS)
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith("Uid:"):
+            return int(line.split()[1])
+    return None

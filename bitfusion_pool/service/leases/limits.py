@@ -1,5 +1,7 @@
 """How much one user, or one token, may take of a pool, and how many units its leases take. Pure.
 
+Each `check_…` raises a Refusal for what is over a limit.
+
 Units are hundredths of a GPU. A share counts as it was asked for: 2 GPUs × 50 % are 100 units. So many MiB
 count as the share that they are of the device's memory, rounded up once, as everywhere
 (`bitfusion_client.kubernetes.sizes.units`). While it is open which device it will be, because devices of
@@ -68,11 +70,7 @@ def limits_of_token(own: TokenLimits, others: UserLimits) -> UserLimits:
 
 
 def check_length(request: GpuRequest) -> None:
-    """Refuse a request that nobody writes by hand: whoever looks at the queue pays for it again and again.
-
-    Raises:
-        Refusal: It has too many filters, or is too long with all of them and its servers.
-    """
+    """Refuse a request that nobody writes by hand: whoever looks at the queue pays for it again and again."""
     size = encoded_size(request.to_json())
     if len(request.filters) > _MOST_FILTERS:
         found = f"this request has {len(request.filters)} filters, and this pool takes {_MOST_FILTERS}"
@@ -89,16 +87,9 @@ def check_share(
     possible: Mapping[str, Sequence[tuple[int, int]]],
     servers: Sequence[Server],
 ) -> None:
-    """Refuse a request for more of a GPU than a token allows, whichever of these GPUs it would get.
+    """Refuse a request for more of a GPU than a token allows, which is `most` of it.
 
-    Args:
-        most: The share that is allowed.
-        request: The request.
-        possible: The devices that could serve it, from `placement.candidates`.
-        servers: Where they are.
-
-    Raises:
-        Refusal: It is for more.
+    Whichever it would get of the `possible` ones of these servers, which are from `placement.candidates`.
     """
     for server in servers:
         for number, needed in possible.get(server.key, ()):
@@ -115,11 +106,7 @@ def check_share(
 
 
 def check_limits(limits: UserLimits, counts: dict[str, tuple[int, int]], gpus: int) -> None:
-    """Refuse a request for `gpus` GPUs of a user who has `counts`: by state, (entries, GPUs).
-
-    Raises:
-        Refusal: It is over a limit.
-    """
+    """Refuse a request for `gpus` GPUs of a user who has `counts`: by state, (entries, GPUs)."""
     leases = sum(entries for entries, _ in counts.values())
     taken = sum(found for _, found in counts.values())
     waiting = counts.get(WAITING, (0, 0))[0]
@@ -134,11 +121,7 @@ def check_limits(limits: UserLimits, counts: dict[str, tuple[int, int]], gpus: i
 
 
 def check_units(limits: UserLimits, taken: int, asked: int) -> None:
-    """Refuse a request for `asked` units of a user whose leases and requests have `taken`.
-
-    Raises:
-        Refusal: It is over the limit.
-    """
+    """Refuse a request for `asked` units of a user whose leases and requests have `taken`."""
     if limits.units is None or taken + asked <= limits.units:
         return
     found = f"{limits.units} units, {UNITS_PER_GPU} are one GPU, you have or wait for {taken}"

@@ -296,10 +296,6 @@ class PoolOperations:
             self._counter = counter
             self.has_changed()
 
-    def devices_changed(self) -> None:
-        """What is known of the devices has changed, and with it who holds what."""
-        self.has_changed()
-
     # --- inside ----------------------------------------------------------------------------------------
 
     def has_changed(self) -> None:

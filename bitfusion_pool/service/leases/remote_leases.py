@@ -196,7 +196,7 @@ class RemoteLeases:
         for entry_id, life in list(self._lives.items()):
             at, why = life.end(self._closed_s, self._silent_s)
             if now >= at and self._end(entry_id, life, why):
-                self._metrics.lost(why)
+                self._metrics.lost.labels(why).inc()
                 _log.info("remote lease lost", extra={"lease": entry_id, "reason": why})
 
     def _end(self, entry_id: str, life: _Life, why: str) -> bool:

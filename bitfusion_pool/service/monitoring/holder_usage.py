@@ -10,6 +10,7 @@ Counters are cumulative as long as their series lives: it is dropped `KEPT_S` af
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from bitfusion_pool.ledger.entries import HELD, Holder
@@ -53,27 +54,17 @@ class Seen(NamedTuple):
     granted: float | None
 
 
-class Row(NamedTuple):
+@dataclass(slots=True)
+class Row:
     """One series: what it has now, and what it has had since it began."""
 
     key: SeriesKey
-    gpus: float
-    waiting: int
-    gpu_seconds: float
-    grants: int
-    wait_seconds: float
-
-
-class _Series:
-    __slots__ = ("gpu_seconds", "gpus", "grants", "seen_at", "wait_seconds", "waiting")
-
-    def __init__(self) -> None:
-        self.gpus = 0.0
-        self.waiting = 0
-        self.gpu_seconds = 0.0
-        self.grants = 0
-        self.wait_seconds = 0.0
-        self.seen_at = 0.0
+    gpus: float = 0.0
+    waiting: int = 0
+    gpu_seconds: float = 0.0
+    grants: int = 0
+    wait_seconds: float = 0.0
+    seen_at: float = field(default=0.0, compare=False)
 
 
 class HolderUsage:
@@ -97,7 +88,7 @@ class HolderUsage:
         self._most_series = most_series
         self._most_notebooks = most_notebooks
         self._now = now
-        self._series: dict[SeriesKey, _Series] = {}
+        self._series: dict[SeriesKey, Row] = {}
         self._keys: dict[str, SeriesKey] = {}  # of entries
         self._granted: set[str] | None = None  # entries whose grant was counted; None: nothing was seen yet
         self._of_holder: dict[str, int] = {}
@@ -127,13 +118,10 @@ class HolderUsage:
         self._forget(now)
 
     def rows(self, now: float) -> list[Row]:
-        """All series as they are now, those that are used up to this moment."""
+        """Copies of all series as they are now, those that are used up to this moment."""
         self._pass(now)
         self._forget(now)
-        return [
-            Row(key, one.gpus, one.waiting, one.gpu_seconds, one.grants, one.wait_seconds)
-            for key, one in self._series.items()
-        ]
+        return [replace(row) for row in self._series.values()]
 
     def all_gpu_seconds(self, now: float) -> float:
         """Of everybody together, those whose series was dropped among them."""
@@ -164,10 +152,10 @@ class HolderUsage:
             return key
         return SeriesKey(OTHERS)
 
-    def _series_of(self, key: SeriesKey) -> _Series:
+    def _series_of(self, key: SeriesKey) -> Row:
         series = self._series.get(key)
         if series is None:
-            series = self._series[key] = _Series()
+            series = self._series[key] = Row(key)
             self._of_holder[key.holder] = self._of_holder.get(key.holder, 0) + 1
         return series
 

@@ -65,87 +65,55 @@ def _kinds(registry: CollectorRegistry | None) -> tuple[Any, Any, Any]:
 
 
 class Metrics:
-    """What happens in a service, counted on a registry; without one it is told to nobody."""
+    """What happens in a service, counted on a registry; without one it is told to nobody.
+
+    Each attribute is a counter, gauge or histogram of prometheus_client, whose text says what it counts.
+    `usage` is told of each change of the ledger where `wants_usage` says so.
+    """
 
     def __init__(self, registry: CollectorRegistry | None = None, holders: str = NOBODY) -> None:
         """`holders`: whose GPUs are told apart, in the words of `holder_usage`."""
-        self.wants_usage = registry is not None  # whether `usage` is to be called
-        self._usage = UsageCollector(holders)
+        self.wants_usage = registry is not None
+        self.usage = UsageCollector(holders)
         if registry is not None:
-            registry.register(self._usage)
+            registry.register(self.usage)
         counter, gauge, histogram = _kinds(registry)
-        self._connections = gauge("bitfusion_pool_connections", "Clients that are connected.")
-        self._leases = gauge("bitfusion_pool_leases", "Leases that are held.")
-        self._waiting = gauge("bitfusion_pool_waiting", "Requests that wait.")
-        self._waits = histogram(
+        self.connections = gauge("bitfusion_pool_connections", "Clients that are connected.")
+        self.leases = gauge("bitfusion_pool_leases", "Leases that are held.")
+        self.waiting = gauge("bitfusion_pool_waiting", "Requests that wait.")
+        self.waits = histogram(
             "bitfusion_pool_wait_seconds", "From a request to its grant.", buckets=WAIT_BUCKETS
         )
-        self._refusals = counter("bitfusion_pool_refusals", "What was refused, by reason.", ("code",))
-        self._handshakes_delayed = counter(
+        self.refusals = counter("bitfusion_pool_refusals", "What was refused, by reason.", ("code",))
+        self.handshakes_delayed = counter(
             "bitfusion_pool_handshakes_delayed",
             "TLS handshakes that waited for their turn, or got none, because their address makes so many.",
         )
-        self._connected = counter(
+        self.connected = counter(
             "bitfusion_pool_remote_connected",
             "Clients on other machines that were let in, directly or through a proxy (indirect).",
             ("route",),
         )
-        self._resumed = counter(
+        self.resumed = counter(
             "bitfusion_pool_remote_resumed",
             "Leases and requests over the network to which a client came back.",
         )
-        self._lost = counter(
+        self.lost = counter(
             "bitfusion_pool_remote_lost",
             "Leases and requests over the network that ended without their client, by reason.",
             ("reason",),
         )
-        self._tokens = counter(
+        self.tokens = counter(
             "bitfusion_pool_tokens",
             "Tokens that issuers issued, renewed and revoked over the network.",
             ("action",),
         )
 
-    def usage(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
-        """The ledger has changed: its entries, and what each server has free."""
-        self._usage.update(entries, servers)
-
-    def connections(self, count: int) -> None:
-        """So many clients are connected."""
-        self._connections.set(count)
-
     def entries(self, states: Mapping[str, str]) -> None:
         """The entries of the ledger, by id, have these states."""
         found = list(states.values())
-        self._leases.set(found.count(HELD))
-        self._waiting.set(found.count(WAITING))
-
-    def granted(self, waited_s: float) -> None:
-        """A request was granted after so many seconds."""
-        self._waits.observe(waited_s)
-
-    def refused(self, code: str) -> None:
-        """Something was refused, with a code of `refusal_codes`."""
-        self._refusals.labels(code).inc()
-
-    def handshake_delayed(self) -> None:
-        """A connection from another machine had to wait, because its address makes so many."""
-        self._handshakes_delayed.inc()
-
-    def connected(self, route: str) -> None:
-        """A client on another machine was let in, by a route of `Welcome`: ``direct`` or ``indirect``."""
-        self._connected.labels(route).inc()
-
-    def resumed(self) -> None:
-        """A client on another machine came back to a lease or request."""
-        self._resumed.inc()
-
-    def lost(self, why: str) -> None:
-        """A lease or request over the network ended without its client; why is one of `remote_leases`."""
-        self._lost.labels(why).inc()
-
-    def tokens(self, action: str, count: int = 1) -> None:
-        """An issuer has changed so many tokens: ``issued``, ``renewed`` or ``revoked``."""
-        self._tokens.labels(action).inc(count)
+        self.leases.set(found.count(HELD))
+        self.waiting.set(found.count(WAITING))
 
 
 class UsageCollector:
@@ -163,7 +131,7 @@ class UsageCollector:
         self._servers: Sequence[ServerCapacity] = ()
 
     def update(self, entries: Iterable[Seen], servers: Sequence[ServerCapacity]) -> None:
-        """See `Metrics.usage`."""
+        """The ledger has changed: its entries, and what each server has free."""
         with self._lock:
             self._usage.update(entries, self._clock())
             self._servers = servers
@@ -190,16 +158,13 @@ class UsageCollector:
         )
         total.add_metric((), all_gpu_seconds)
         yield total
-        for name, text, column in HOLDER_GAUGES:
-            gauge = GaugeMetricFamily(f"bitfusion_pool_{name}", text, labels=HOLDER_LABELS)
+        for kind, name, text in HOLDER_FAMILIES:
+            family = (GaugeMetricFamily if kind == "gauge" else CounterMetricFamily)(
+                f"bitfusion_pool_holder_{name}", text, labels=HOLDER_LABELS
+            )
             for row in rows:
-                gauge.add_metric(row.key, getattr(row, column))
-            yield gauge
-        for name, text, column in HOLDER_COUNTERS:
-            counter = CounterMetricFamily(f"bitfusion_pool_{name}", text, labels=HOLDER_LABELS)
-            for row in rows:
-                counter.add_metric(row.key, getattr(row, column))
-            yield counter
+                family.add_metric(row.key, getattr(row, name))
+            yield family
         for name, text, value in CAPACITY_GAUGES:
             gauge = GaugeMetricFamily(f"bitfusion_pool_{name}", text, labels=("server",))
             for server in servers:
@@ -207,14 +172,12 @@ class UsageCollector:
             yield gauge
 
 
-HOLDER_GAUGES = (
-    ("holder_gpus", "GPUs that a holder has, a half as 0.5.", "gpus"),
-    ("holder_waiting", "Requests of a holder that wait.", "waiting"),
-)
-HOLDER_COUNTERS = (
-    ("holder_gpu_seconds", "GPUs x share x seconds that a holder has had.", "gpu_seconds"),
-    ("holder_grants", "Requests of a holder that were granted.", "grants"),
-    ("holder_wait_seconds", "Seconds that the granted requests of a holder had waited.", "wait_seconds"),
+HOLDER_FAMILIES = (
+    ("gauge", "gpus", "GPUs that a holder has, a half as 0.5."),
+    ("gauge", "waiting", "Requests of a holder that wait."),
+    ("counter", "gpu_seconds", "GPUs x share x seconds that a holder has had."),
+    ("counter", "grants", "Requests of a holder that were granted."),
+    ("counter", "wait_seconds", "Seconds that the granted requests of a holder had waited."),
 )
 CAPACITY_GAUGES: tuple[tuple[str, str, Callable[[ServerCapacity], float]], ...] = (
     ("gpus", "GPUs of a server.", lambda server: server.gpus),

@@ -11,27 +11,20 @@ from bitfusion_pool.service.monitoring.holder_usage import Seen
 from bitfusion_pool.service.monitoring.metrics import Metrics, ServerCapacity
 
 
-class PoolCensus:
-    """Reads the ledger when something may have changed, and tells the metrics."""
-
-    def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
-        self._ledger = ledger
-        self._metrics = metrics
-
-    def states(self) -> Mapping[str, str]:
-        """The state of every entry by its id. Raises PoolUnreadable."""
-        if not self._metrics.wants_usage:
-            return self._ledger.states()
-        servers = self._ledger.servers
-        gpus = gpus_by_entry(servers, self._ledger.shares_held())
-        entries = [
-            Seen(entry_id, state, user, host, uid, gpus.get(entry_id, 0.0), asked, granted)
-            for entry_id, state, user, host, uid, asked, granted in self._ledger.usage_columns()
-        ]
-        states = {seen.entry_id: seen.state for seen in entries}
-        self._metrics.entries(states)
-        self._metrics.usage(entries, capacity(servers, self._ledger.free_memory()))
-        return states
+def states_of_pool(ledger: Ledger, metrics: Metrics) -> Mapping[str, str]:
+    """The state of every entry by its id; called when something may have changed. Raises PoolUnreadable."""
+    if not metrics.wants_usage:
+        return ledger.states()
+    servers = ledger.servers
+    gpus = gpus_by_entry(servers, ledger.shares_held())
+    entries = [
+        Seen(entry_id, state, user, host, uid, gpus.get(entry_id, 0.0), asked, granted)
+        for entry_id, state, user, host, uid, asked, granted in ledger.usage_columns()
+    ]
+    states = {seen.entry_id: seen.state for seen in entries}
+    metrics.entries(states)
+    metrics.usage.update(entries, capacity(servers, ledger.free_memory()))
+    return states
 
 
 def gpus_by_entry(servers: tuple[Server, ...], shares: list[tuple[str, str, int, int]]) -> dict[str, float]:

@@ -21,7 +21,7 @@ from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import IssueToken, ListTokens, RevokeToken
 from bitfusion_pool.messages.from_service import TokenIssued, TokenList, TokensRevoked
 from bitfusion_pool.messages.message import Message
-from bitfusion_pool.messages.token_values import MOST_AT_ONCE, NO_UNITS, IssuedToken
+from bitfusion_pool.messages.pool_values import MOST_AT_ONCE, NO_UNITS, IssuedToken
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.refusal import Refusal
@@ -119,7 +119,7 @@ class TokenIssuing:
             expires=utc_time(stored.expires_at),
             limits=stored.limits.describe(),
         )
-        self._metrics.tokens(action)
+        self._metrics.tokens.labels(action).inc()
         return TokenIssued(text, _row(stored))
 
     def _revoke(self, message: RevokeToken, issuer: Peer) -> Message:
@@ -134,7 +134,7 @@ class TokenIssuing:
         change_tokens(self._folder, change, _LOCK_S)
         for one in ended:
             self._tell("token revoked", issuer, token_name=one.name, token=one.token_id)
-        self._metrics.tokens("revoked", len(ended))
+        self._metrics.tokens.labels("revoked").inc(len(ended))
         return TokensRevoked(f"{issuer.user}{SEPARATOR}{message.name}", len(ended))
 
     def _list(self, message: ListTokens, issuer: Peer) -> Message:

@@ -15,13 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 class KeptRequests:
-    """Holds their locks; `Watched` for them meanwhile. One that is granted waits here for its client, too.
+    """Holds their locks for so many `seconds`; `Watched` for them meanwhile.
 
-    Args:
-        operations: The pool.
-        entry_watch: Tells when somebody ends a request.
-        loop: The event loop.
-        seconds: How long a request is kept.
+    One that is granted waits here for its client, too.
     """
 
     def __init__(

@@ -79,12 +79,7 @@ class LifeByLock:
 class LifeByWords:
     """That of a client on another machine; `remote_leases` knows those of all of them.
 
-    Args:
-        operations: The pool.
-        remote_leases: See there.
-        metrics: Told of routes, and of who comes back.
-        loop: The event loop.
-        announced: The maximum segment size that the other end of the connection announced; see `route`.
+    `announced` is the maximum segment size that the other end of the connection announced; see `route`.
 
     Attributes:
         route: How the client has come, one of `ROUTES`.
@@ -118,7 +113,7 @@ class LifeByWords:
     def greeted(self, hello: Hello) -> None:
         """The client was let in: `route` is known from now on."""
         self.route = route(self._announced, hello.segment)
-        self._metrics.connected(self.route)
+        self._metrics.connected.labels(self.route).inc()
 
     def heard(self) -> None:
         """The client has said something. Raises PoolUnreadable."""
@@ -162,7 +157,7 @@ class LifeByWords:
             return granted, -1
         check_that_nothing_waits(entry.entry_id)
         request = self._remote_leases.serve(entry.entry_id, self)
-        self._metrics.resumed()
+        self._metrics.resumed.inc()
         if entry.state == WAITING or request is not None:  # maybe granted while the connection was closed
             lock = LeaseLock.none(entry.entry_id) if request is None else request.lock
             return QueuedRequest(entry, lock, message.inside)

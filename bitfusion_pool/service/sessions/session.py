@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from bitfusion_client.errors import BitfusionError, InvalidRequest, NeverSatisfiable
 from bitfusion_client.one_line import one_line
+from bitfusion_client.typed_lines import InvalidMessage
 from bitfusion_pool.ledger.entries import RESERVED, WAITING, Entry
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.messages import refusal_codes
@@ -25,8 +26,8 @@ from bitfusion_pool.messages.from_client import (
     Resume,
     parse_from_client,
 )
-from bitfusion_pool.messages.from_service import Granted, Released
-from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, InvalidMessage, Message
+from bitfusion_pool.messages.from_service import Granted, Refused, Released
+from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, Message
 from bitfusion_pool.service.connections.admission import Admission
 from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.peer import Peer
@@ -127,7 +128,6 @@ class Session:
     def closed(self, by_client: bool) -> bool:
         """See `LineHandler`."""
         self._hello_timer.cancel()
-        self._asked = None
         self._part_from_queue(by_client)
         for lease in self._leases:
             self._entry_watch.remove(lease)
@@ -142,7 +142,6 @@ class Session:
         self._refusals.refused(self._shown, refusal)
         self._send(refusal.to_message())
         if refusal.code in refusal_codes.ENDS_THE_CONNECTION or self._peer is None:
-            self._asked = None
             self._part_from_queue(by_client=False)
             self._connection.end()
 
@@ -152,13 +151,8 @@ class Session:
         wait, self._wait = self._wait, None
         if wait is not None:
             self._kept_requests.keep(wait.entry.entry_id, wait.lock)
-        self._send(
-            Refusal(
-                refusal_codes.SERVICE_ENDS,
-                "the service of this pool ends or starts anew; what you hold stays yours",
-                "ask again in a moment",
-            ).to_message()
-        )
+        why = "the service of this pool ends or starts anew; what you hold stays yours"
+        self._send(Refused(refusal_codes.SERVICE_ENDS, why, "ask again in a moment"))
         self._connection.end()
 
     def look_again(self) -> None:
@@ -336,7 +330,7 @@ class Session:
         self._life.granted(entry)
         if entry.kind == RESERVED:
             self._entry_watch.remove(entry.entry_id)
-        self._metrics.granted(waited_s)
+        self._metrics.waits.observe(waited_s)
         _log.info(
             "lease granted",
             extra={
@@ -431,7 +425,7 @@ class Session:
 
     def _part_from_queue(self, by_client: bool) -> None:
         """The connection ends."""
-        wait, self._wait = self._wait, None
+        wait, self._wait, self._asked = self._wait, None, None
         if wait is not None:
             self._entry_watch.remove(wait.entry.entry_id)
             self._life.left(wait.entry.entry_id, by_client, wait)

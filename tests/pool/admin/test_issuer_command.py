@@ -20,7 +20,7 @@ from bitfusion_pool.access.token_text import PATTERN, new_token
 from bitfusion_pool.admin.cli import main
 from bitfusion_pool.messages.from_client import IssueToken, RevokeToken
 from bitfusion_pool.messages.from_service import TokenIssued, TokensRevoked
-from bitfusion_pool.messages.token_values import IssuedToken
+from bitfusion_pool.messages.pool_values import IssuedToken
 from tests.pool.client.fake_network_service import FakeNetworkService
 from tests.pool.service.tls_client import HOST, NetworkService
 

@@ -6,7 +6,7 @@ import pytest
 
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.client.lease import server_of
+from bitfusion_pool.client.pools.pool import server_of
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
 

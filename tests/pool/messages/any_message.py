@@ -36,7 +36,7 @@ from bitfusion_pool.messages.from_service import (
     Welcome,
 )
 from bitfusion_pool.messages.message import Message
-from bitfusion_pool.messages.token_values import IssuedToken
+from bitfusion_pool.messages.pool_values import IssuedToken
 
 text = st.text(max_size=20)
 whole = st.integers(-(2**53), 2**53)

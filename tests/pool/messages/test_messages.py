@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.fast_imports import dataclass
 from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.typed_lines import InvalidMessage
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import HELD, PROCESS, Entry, Holder
@@ -24,12 +25,7 @@ from bitfusion_pool.messages.from_service import (
     format_snapshot,
     parse_from_service,
 )
-from bitfusion_pool.messages.message import (
-    LONGEST_FROM_CLIENT,
-    InvalidMessage,
-    Message,
-    parse_message,
-)
+from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, Message, lines_of
 from tests.pool.messages.any_message import messages_of_clients, messages_of_services, snapshots
 
 GRANTED = Granted(
@@ -116,7 +112,7 @@ def test_versions_before_and_after_the_one_of_software_welcome_each_other() -> N
     before, now = WelcomeBefore(*fields), Welcome(*fields, "0.1.0", 5.0)
     assert b"software" not in before.format()
     assert parse_from_service(before.format()) == Welcome(*fields, "")
-    assert parse_message(now.format(), {"welcome": WelcomeBefore}) == before
+    assert lines_of((WelcomeBefore,)).parse(now.format()) == before
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ class HelloBefore(Message):
 def test_versions_before_and_after_the_one_of_routes_understand_each_other() -> None:
     before, now = HelloBefore(1, "x", "token"), Hello(1, "x", "token", 744)
     assert parse_from_client(before.format()) == Hello(1, "x", "token", 0)
-    assert parse_message(now.format(), {"hello": HelloBefore}) == before
+    assert lines_of((HelloBefore,)).parse(now.format()) == before
     fields = 1, "the pool", "id", True, (GRANTED.server,), "", 1.0, 2.0, 3.0, 4.0
     welcome = parse_from_service(WelcomeBefore(*fields).format())
     assert isinstance(welcome, Welcome)

@@ -14,8 +14,7 @@ sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))
 
 from bitfusion_client.errors import WaitTimedOut
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.client.lease import Lease
-from bitfusion_pool.client.pools.pool import Pool
+from bitfusion_pool.client.pools.pool import Lease, Pool
 from bitfusion_pool.client.pools.pool_choice import open_pool
 from bitfusion_pool.ledger.entries import PROCESS, Holder
 from tests.pool.ledger.random_user import Proof, a_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitfusion_pool.service.connections.handshake_pace import HandshakePace
+from bitfusion_pool.service.connections.tls_listener import HandshakePace
 
 
 def test_after_a_pause_two_seconds_of_handshakes_may_begin_at_once() -> None:

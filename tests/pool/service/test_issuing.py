@@ -307,7 +307,7 @@ def test_metrics_count_what_issuers_do() -> None:
 
     registry = CollectorRegistry()
     for metrics in (Metrics(), Metrics(registry)):
-        metrics.tokens("issued")
-        metrics.tokens("revoked", 2)
+        metrics.tokens.labels("issued").inc()
+        metrics.tokens.labels("revoked").inc(2)
     for action, count in (("issued", 1), ("revoked", 2)):
         assert registry.get_sample_value("bitfusion_pool_tokens_total", {"action": action}) == count

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import cast
 
 import pytest
 
+from bitfusion_pool.service.connections.client_connection import ClientConnection
 from bitfusion_pool.service.connections.message_turns import MessageTurns
 
 
@@ -34,7 +36,7 @@ def run(per_second: float, at_once: float, *users: list[Connection]) -> float:
         began = loop.time()
         for uid, connections in enumerate(users):
             for connection in connections:
-                turns.add(uid, connection)
+                turns.add(uid, cast(ClientConnection, connection))
         while any(one.left and not one.fails for connections in users for one in connections):
             await asyncio.sleep(0.001)
         return loop.time() - began

@@ -12,7 +12,7 @@ from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.service.monitoring.holder_usage import EVERYBODY, NOBODY, TOKENS
 from bitfusion_pool.service.monitoring.metrics import Metrics, ServerCapacity
-from bitfusion_pool.service.monitoring.pool_census import PoolCensus, capacity
+from bitfusion_pool.service.monitoring.pool_census import capacity, states_of_pool
 
 OF_MNIST = {"holder": "cluster/team-a", "namespace": "team-a", "notebook": "mnist"}
 
@@ -23,7 +23,7 @@ def of_a_pod(notebook: str = "mnist") -> Holder:
 
 def counted(ledger: Ledger, which: str = TOKENS) -> CollectorRegistry:
     registry = CollectorRegistry()
-    PoolCensus(ledger, Metrics(registry, which)).states()
+    states_of_pool(ledger, Metrics(registry, which))
     return registry
 
 
@@ -88,7 +88,7 @@ def test_every_name_is_there_before_anything_happens_for_the_registry_to_refuse_
 def test_without_a_port_the_ledger_is_only_asked_for_states(ledger: Ledger) -> None:
     entry, lock = ledger.submit(GpuRequest(1), Holder("x", "tester"))
     ledger.usage_columns = None  # type: ignore[assignment, method-assign] # must not be called
-    assert PoolCensus(ledger, Metrics()).states() == {entry.entry_id: "held"}
+    assert states_of_pool(ledger, Metrics()) == {entry.entry_id: "held"}
     lock.close()
 
 
