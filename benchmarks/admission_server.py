@@ -32,7 +32,7 @@ from bitfusion_cluster.notebooks.owners import Owners
 from bitfusion_cluster.webhooks.review_server import ReviewServer
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS
 from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
-from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
+from notebook_controller_patch.admission.webhooks import notebook_webhooks
 
 HOST = "127.0.0.1"
 
@@ -82,14 +82,9 @@ async def serve(kind: str) -> None:
     certificate = ServingCertificate()
     certificate.use(issue(new_authority("benchmark", now), ["localhost"], now))
     if kind == "ours":
-        registry = CollectorRegistry()
-        metrics = AdmissionMetrics(registry)
-        context = AdmissionContext(
-            rules=lambda: DEFAULT_RULES,
-            owners=Owners(Cache(), _unknown, metrics),
-            metrics=metrics,
-        )
-        port = await admission_server(context, certificate.context).start(HOST, 0)
+        metrics = AdmissionMetrics(CollectorRegistry())
+        webhooks = notebook_webhooks(lambda: DEFAULT_RULES, Owners(Cache(), _unknown, metrics))
+        port = await ReviewServer(webhooks, metrics, {}, certificate.context).start(HOST, 0)
     elif kind == "injector":
         metrics = AdmissionMetrics(CollectorRegistry())
         pods = PodsWebhook(lambda: DEFAULT_SETTINGS, Owners(None, _unknown, metrics))

@@ -7,14 +7,11 @@ import io
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from bitfusion_client.errors import BitfusionError, UsageError
 from jupyter_ext.spawner import form_command, profiles_command, workspacekind_command
 from jupyter_ext.spawner.command_output import STDOUT_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,29 +8,20 @@ reconciles and, with the built-in authority, writes ``caBundle``. How it begins 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from bitfusion_cluster.api.client import connect
-from bitfusion_cluster.certificates.webhook_certificate import WebhookCertificate
 from bitfusion_cluster.leading.election import Candidate, replica_identity
-from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, WatchMetrics, new_registry
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
 from bitfusion_cluster.notebooks.owners import Owners
 from bitfusion_cluster.program.program import begin
-from bitfusion_cluster.webhooks.serving_process import ServingProcess, Work
-from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
+from bitfusion_cluster.webhooks.review_server import ReviewServer
+from bitfusion_cluster.webhooks.serving_process import ServingProcess
+from notebook_controller_patch.admission.webhooks import notebook_webhooks
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.service import ReconcileService
-from notebook_controller_patch.settings import Settings
-
-STOP_S = 7.0  # for the request to the apiserver under way, and to give the Lease back
-LABELS = {
-    "app.kubernetes.io/name": "bitfusion-notebook-controller",
-    "app.kubernetes.io/part-of": "kubeflow-bitfusion",
-    "app.kubernetes.io/managed-by": "bitfusion-notebook-controller",
-}
+from notebook_controller_patch.settings import DEFAULT_NAME, Settings
 
 
 def run(settings: Settings) -> None:
@@ -39,69 +30,36 @@ def run(settings: Settings) -> None:
     asyncio.run(Controller(settings).run())
 
 
-class Controller:
-    """The parts of one process. `run` may be called once; making it raises CannotStart and WrongSetting."""
+class Controller(ServingProcess):
+    """The parts of one process."""
 
     def __init__(self, settings: Settings) -> None:
-        self._images = ImageRulesFile(settings.images, settings.clients)
-        self._images.load()
-        api = connect(settings.kubeconfig)
-        self._process = ServingProcess(settings, api)
-        self._registry = new_registry("bitfusion_controller_info")
+        images = ImageRulesFile(settings.images, settings.clients)
+        super().__init__(settings, DEFAULT_NAME, "bitfusion_controller_info", (images,))
         self._reconcile = ReconcileService(
             ReconcileContext(
-                api=api,
+                api=self.api,
                 candidate=Candidate(settings.namespace, settings.name, replica_identity()),
-                rules=lambda: self._images.rules,
-                metrics=ReconcileMetrics(self._registry),
-                watch_metrics=WatchMetrics(self._registry),
+                rules=lambda: images.rules,
+                metrics=ReconcileMetrics(self.registry),
+                watch_metrics=WatchMetrics(self.registry),
             )
         )
-        self._certificate = WebhookCertificate(
-            settings, api, lambda: self._reconcile.leading, LABELS, self._registry
+        notebooks = self._reconcile.notebooks
+        self.leading = lambda: self._reconcile.leading
+        self.own_conditions = {"the list of all Notebooks": notebooks.synced}
+        self.owners = Owners(
+            notebooks, LiveNotebook(self.api), self.metrics, unsure=self._reconcile.look_again
         )
-        metrics = AdmissionMetrics(self._registry)
-        self._owners = Owners(
-            self._reconcile.notebooks, LiveNotebook(api), metrics, unsure=self._reconcile.look_again
-        )
-        self._admission = admission_server(
-            AdmissionContext(
-                rules=lambda: self._images.rules,
-                owners=self._owners,
-                metrics=metrics,
-                own_username=settings.username,
-                ready=self.conditions,
-            ),
-            self._certificate.serving.context,
+        webhooks = notebook_webhooks(lambda: images.rules, self.owners, settings.username)
+        self.admission = ReviewServer(
+            webhooks, self.metrics, self.conditions, self.certificate.serving.context
         )
 
-    @property
-    def conditions(self) -> dict[str, Callable[[], bool]]:
-        """What must hold before this replica is sent reviews; the names are what /readyz says is missing."""
-        return {
-            **self._certificate.conditions,
-            "the list of all Notebooks": self._reconcile.notebooks.synced,
-            **self._process.condition,
-        }
-
-    async def run(self) -> None:
-        """Serve until a signal, then end in order. Raises CannotStart when a port is taken."""
-        await self._process.run(
-            Work(
-                admission=self._admission,
-                ready=self.conditions,
-                registry=self._registry,
-                start=self._start,
-                refresh=(self._images.refresh, self._certificate.refresh),
-                stop=self._stop,
-            )
-        )
-
-    def _start(self) -> None:
+    def begin_work(self) -> None:
+        """See `ServingProcess`."""
         self._reconcile.start()
-        self._certificate.start(self._process.ending)
 
-    def _stop(self) -> None:
-        self._reconcile.stop(STOP_S)
-        self._owners.close()
-        self._certificate.join(1.0)
+    def end_work(self, seconds: float) -> None:
+        """See `ServingProcess`."""
+        self._reconcile.stop(seconds)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from bitfusion_client.kubernetes.client_images import ANY, CLIENT_LISTS
 from bitfusion_client.settings_table import Setting, one_of, parse_text
-from bitfusion_cluster.program.common_settings import SettingsReader
 from bitfusion_cluster.program.program import Program
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings, certificate_chooser, serving_table
 
@@ -54,9 +53,6 @@ TABLE = serving_table(
 )
 
 
-read_settings = SettingsReader(TABLE, Settings, "the controller's Service", certificate_chooser(DEFAULT_NAME))
-
-
 PROGRAM = Program(
     "bitfusion-notebook-controller",
     """\
@@ -68,8 +64,9 @@ Lease, reconciles. It never restarts a running notebook.""",
 SIGTERM and SIGINT end it within 20 seconds: not ready, requests answered, lease released.
 Ready (/readyz) means: a certificate is there, the apiserver trusts it, and the notebooks have been read.""",
     TABLE,
-    read_settings,
+    Settings,
     "notebook_controller_patch.controller",
+    "the controller's Service",
+    certificate_chooser(DEFAULT_NAME),
 )
-main = PROGRAM.main
-settings_of = PROGRAM.settings_of
+main, read_settings, settings_of = PROGRAM.main, PROGRAM.read, PROGRAM.settings_of

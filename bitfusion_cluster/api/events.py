@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,15 +16,27 @@ _LONGEST_REPORTER = 128
 _LONGEST_PREFIX = 200  # of the object's name in the Event's, which may have 253 characters
 
 
+def about(api_version: str, kind: str, namespace: str, name: str, uid: str) -> dict[str, str]:
+    """What an Event is about, as `event_object` takes it."""
+    return {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one Event says; `type` is `NORMAL` or `WARNING`, `reason` one word for programs.
+
+    What is told again in the same words is no second Event, unless `occasion` is another one: for what must
+    be the newest Event again, because it is that which a form shows.
+    """
+
+    type: str
+    reason: str
+    message: str
+    occasion: str = ""
+
+
 def event_object(
-    about: Mapping[str, str],
-    kind: str,
-    reason: str,
-    message: str,
-    component: str,
-    replica: str = "",
-    one_for_its_reason: bool = False,
-    occasion: str = "",
+    about: Mapping[str, str], said: Said, component: str, replica: str = "", one_for_its_reason: bool = False
 ) -> dict[str, Any]:
     """The Event to be created, in the namespace of what it is about.
 
@@ -31,16 +44,14 @@ def event_object(
     so a repeat is never a second Event. The API server forgets Events after an hour or so.
 
     Args:
-        about: `apiVersion`, `kind`, `namespace`, `name` and `uid`.
-        kind: `NORMAL` or `WARNING`.
-        reason: One word for programs.
-        message: For people; shortened where it is too long.
+        about: See there.
+        said: Its message is shortened where it is too long.
         component: Which of our programs says it.
         replica: Which of its replicas.
         one_for_its_reason: The name does not follow from the message, for one whose numbers change.
-        occasion: The same words on another occasion are another Event.
     """
-    parts = (about["uid"], reason, "" if one_for_its_reason else message, occasion)
+    message = said.message
+    parts = (about["uid"], said.reason, "" if one_for_its_reason else message, said.occasion)
     content = "\0".join(filter(None, parts))
     name = f"{about['name'][:_LONGEST_PREFIX]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -51,8 +62,8 @@ def event_object(
         "kind": "Event",
         "metadata": {"namespace": about["namespace"], "name": name},
         "involvedObject": dict(about),
-        "type": kind,
-        "reason": reason,
+        "type": said.type,
+        "reason": said.reason,
         "message": message,
         "source": {"component": component},
         "reportingComponent": component,

@@ -111,15 +111,10 @@ class BuiltInAuthority:
     ) -> None:
         self._api = api
         self._serving = serving
+        self._settings = settings
         self._store = SecretStore(
             api, settings.namespace, settings.secret, settings.labels, authority=settings.name
         )
-        self._name = settings.name
-        self._namespace = settings.namespace
-        self._secret = settings.secret
-        self._configuration = settings.webhook_configuration
-        self._configuration_path = webhook_configuration_path(settings.webhook_configuration)
-        self._names = settings.names
         self._is_leader = is_leader
         self._now = now
         self._authorities: Authorities | None = None
@@ -198,7 +193,7 @@ class BuiltInAuthority:
 
     def _show_leaf_of(self, authorities: Authorities, now: datetime) -> None:
         try:
-            pair = issue(authorities.current, self._names, now)
+            pair = issue(authorities.current, self._settings.names, now)
         except UnusableCertificate as error:
             raise self._unusable(error) from None
         self._serving.use(pair)
@@ -206,20 +201,22 @@ class BuiltInAuthority:
         log.info("serving certificate issued", extra={"expires": expires(self._leaf).isoformat()})
 
     def _look_at_bundle(self, authorities: Authorities, leads: bool, now: datetime) -> None:
+        name = self._settings.webhook_configuration
+        path = webhook_configuration_path(name)
         try:
-            found = self._api.get(self._configuration_path)
+            found = self._api.get(path)
         except NotFound:
             self._trusted_since = None
             raise NotTrusted(
-                answered=f"MutatingWebhookConfiguration {self._configuration} does not exist; apply it, or "
+                answered=f"MutatingWebhookConfiguration {name} does not exist; apply it, or "
                 "name another by --webhook-configuration"
             ) from None
         owner = injected_by(found)
         writes = leads and not owner
         operations = bundle_patch(found, authorities.trusted(now, self._signer)) if writes else []
         if operations:
-            found = self._api.patch(self._configuration_path, operations)
-            log.info("caBundle written", extra={"configuration": self._configuration})
+            found = self._api.patch(path, operations)
+            log.info("caBundle written", extra={"configuration": name})
         current = authorities.current.certificate
         if not trusts(found, current):
             self._trusted_since = None
@@ -229,13 +226,13 @@ class BuiltInAuthority:
             self._published = True
         elif owner:
             raise NotTrusted(
-                answered=f"caBundle of MutatingWebhookConfiguration {self._configuration} is cert-manager's "
+                answered=f"caBundle of MutatingWebhookConfiguration {name} is cert-manager's "
                 f"(its annotation {owner}) and is not written here; give this replica cert-manager's "
                 "certificate by --certificate-folder, or remove the annotation"
             )
 
     def _renew_authority(self, authorities: Authorities, now: datetime) -> Authorities:
-        fresh = renewed(authorities, self._name, now, old_name=self._secret)
+        fresh = renewed(authorities, self._settings.name, now, old_name=self._settings.secret)
         if fresh is None:
             return authorities
         self._read_at = None  # if somebody else was faster, theirs is read
@@ -245,13 +242,14 @@ class BuiltInAuthority:
         return fresh
 
     def _unusable(self, error: UnusableCertificate) -> NotTrusted:
+        secret = f"Secret {self._settings.secret} in namespace {self._settings.namespace}"
         return NotTrusted(
-            answered=f"Secret {self._secret} in namespace {self._namespace} holds no usable certificate "
-            f"authority ({error}); delete it, then a new one is made"
+            answered=f"{secret} holds no usable certificate authority ({error}); delete it, then a new one "
+            "is made"
         )
 
     def _where(self) -> dict[str, str]:
-        return {"secret": f"{self._namespace}/{self._secret}"}
+        return {"secret": f"{self._settings.namespace}/{self._settings.secret}"}
 
 
 # An object with one of these is cert-manager's to fill: its cainjector writes caBundle whenever it differs.

@@ -146,15 +146,7 @@ class CertificateFolder:
         return changed
 
     def _read(self) -> Pair:
-        parts = []
-        for name in (CERTIFICATE_FILE, KEY_FILE):
-            path = self.folder / name
-            try:
-                with path.open("rb") as file:
-                    parts.append(file.read(LARGEST_FILE))
-            except OSError as error:
-                raise UnusableCertificate(f"{path}: {error.strerror or error}") from None
-        return Pair(*parts)
+        return Pair(*(_content(self.folder / name) for name in (CERTIFICATE_FILE, KEY_FILE)))
 
     def _take(self, pair: Pair) -> bool:
         seen = hashlib.sha256(pair.certificate + b"\0" + pair.key).digest()
@@ -184,11 +176,7 @@ class ClientAuthorityFile:
 
     def load(self) -> None:
         """The first reading. Raises UnusableCertificate, whose text names the file and what is wrong."""
-        try:
-            with self._path.open("rb") as file:
-                content = file.read(LARGEST_FILE)
-        except OSError as error:
-            raise UnusableCertificate(f"{self._path}: {error.strerror or error}") from None
+        content = _content(self._path)
         if content == self._seen:
             return
         try:
@@ -206,6 +194,14 @@ class ClientAuthorityFile:
             if str(error) != self._complaint:
                 self._complaint = str(error)
                 log.warning("the new client authority cannot be used, the old one stays: %s", error)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST_FILE)
+    except OSError as error:
+        raise UnusableCertificate(f"{path}: {error.strerror or error}") from None
 
 
 def _bare_context() -> ssl.SSLContext:

@@ -11,16 +11,15 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
 
-from prometheus_client import CollectorRegistry
-
-from bitfusion_cluster.api.client import KubernetesApi
-from bitfusion_cluster.leading.election import Candidate
-from bitfusion_cluster.leading.term import AnyTerm, Leadership, Terms
+from bitfusion_cluster.api.client import connect
+from bitfusion_cluster.leading.election import Candidate, LeaseTimes, replica_identity
+from bitfusion_cluster.leading.term import AnyTerm, Leadership
 from bitfusion_cluster.monitoring.endpoints import MonitoringServer
+from bitfusion_cluster.monitoring.metrics import new_registry
+from bitfusion_cluster.program.common_settings import ClusterSettings
 
 STOP_S = 7.0
 """From the signal to the end at the latest, the Lease given back."""
@@ -29,48 +28,52 @@ log = logging.getLogger(__name__)
 
 
 class LeadingProcess(Leadership[AnyTerm]):
-    """One replica. `run` may be called once.
+    """The base of one replica; making it raises CannotStart and WrongSetting. `run` may be called once.
 
     Args:
+        settings: Of the process.
+        info: The metric with its version.
+        times: Of the Lease.
+        clock: The election's, in seconds.
+
+    Attributes:
         api: To the API server; closed at the end.
         registry: What /metrics shows.
-        candidate: Which Lease, and who asks for it.
-        terms: See there.
-        clock: The election's, in seconds.
+        replica: The name under which it stands for election.
     """
 
     def __init__(
         self,
-        api: KubernetesApi,
-        registry: CollectorRegistry,
-        candidate: Candidate,
-        terms: Terms[AnyTerm],
+        settings: ClusterSettings,
+        info: str,
+        times: LeaseTimes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(api, candidate, terms, clock)
-        self._api = api
-        self._registry = registry
+        self._where = (settings.bind, settings.monitoring_port)
+        self.api, self.registry = connect(settings.kubeconfig), new_registry(info)
+        self.replica = replica_identity()
+        super().__init__(self.api, Candidate(settings.namespace, settings.name, self.replica, times), clock)
         self._ending = threading.Event()
 
-    async def run(
-        self, bind: str, port: int, beside: Callable[[], Coroutine[Any, Any, None]] | None = None
-    ) -> None:
-        """Until SIGTERM or SIGINT; `beside` runs as long. Raises CannotStart when the port is taken."""
+    async def beside(self) -> None:
+        """Begun with the election; cancelled at the end."""
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT. Raises CannotStart when the port is taken."""
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        monitoring = MonitoringServer({"not about to end": lambda: not self._ending.is_set()}, self._registry)
-        opened = await monitoring.open(bind, port, "--monitoring-port")
+        monitoring = MonitoringServer({"not about to end": lambda: not self._ending.is_set()}, self.registry)
+        opened = await monitoring.open(*self._where, "--monitoring-port")
         self.start()
-        where = {"server": self._api.server, "monitoring_port": opened}
+        where = {"server": self.api.server, "monitoring_port": opened}
         log.info("serving", extra={"version": version("kubeflow-bitfusion"), **where})
-        task = asyncio.ensure_future(beside()) if beside is not None else None
+        beside = asyncio.ensure_future(self.beside())
         await stop.wait()
         self._ending.set()
-        if task is not None:
-            task.cancel()
+        beside.cancel()
         await asyncio.to_thread(self.stop, STOP_S, 2.0)
         await monitoring.stop(0.5)
-        self._api.close()
+        self.api.close()
         log.info("ended")

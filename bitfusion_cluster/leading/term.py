@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from prometheus_client import Gauge
@@ -109,42 +108,38 @@ class Term:
 AnyTerm = TypeVar("AnyTerm", bound=Term)
 
 
-@dataclass(frozen=True)
-class Terms(Generic[AnyTerm]):
-    """What a program does of itself; all but `new` is called by the election's thread, and must not block.
-
-    Attributes:
-        new: Makes a term, when this replica begins to lead.
-        leader: 1 while it does.
-        ended: A term was told to stop.
-        server_is_back: The API server answers after it did not. The term's own watches know.
-    """
-
-    new: Callable[[], AnyTerm]
-    leader: Gauge
-    ended: Callable[[], None] = lambda: None
-    server_is_back: Callable[[], None] = lambda: None
-
-
 class Leadership(Generic[AnyTerm]):
-    """Stands for election, and has a term whenever this replica leads.
+    """The base of what stands for election, and has a term whenever this replica leads.
+
+    The methods of a program's own class are called by the election's thread, and must not block.
 
     Attributes:
+        leader: 1 while this replica leads; set by the program's own class.
         term: The one that runs.
     """
 
+    leader: Gauge
+
     def __init__(
-        self,
-        api: KubernetesApi,
-        candidate: Candidate,
-        terms: Terms[AnyTerm],
-        clock: Callable[[], float] = time.monotonic,
+        self, api: KubernetesApi, candidate: Candidate, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`clock` is the election's, in seconds."""
         self.term: AnyTerm | None = None
-        self._terms = terms
-        callbacks = LeaderCallbacks(self._start_term, self._end_term, self._retry_watches)
+        callbacks = LeaderCallbacks(self._start_term, self._end_term, self.server_is_back)
         self._election = Election(api, candidate, callbacks, clock)
+
+    def new_term(self) -> AnyTerm:
+        """Make one: this replica begins to lead."""
+        raise NotImplementedError
+
+    def term_ended(self) -> None:
+        """A term was told to stop."""
+
+    def server_is_back(self) -> None:
+        """The API server answers after it did not."""
+        term = self.term
+        if term is not None:
+            term.retry_now()
 
     @property
     def leading(self) -> bool:
@@ -165,19 +160,13 @@ class Leadership(Generic[AnyTerm]):
         self._election.stop(max(0.1, deadline - time.monotonic()))
 
     def _start_term(self) -> None:
-        self._terms.leader.set(1)
-        self.term = term = self._terms.new()
+        self.leader.set(1)
+        self.term = term = self.new_term()
         term.start()
 
     def _end_term(self) -> None:
-        self._terms.leader.set(0)
+        self.leader.set(0)
         term, self.term = self.term, None
         if term is not None:
             term.stop()
-        self._terms.ended()
-
-    def _retry_watches(self) -> None:
-        self._terms.server_is_back()
-        term = self.term
-        if term is not None:
-            term.retry_now()
+        self.term_ended()

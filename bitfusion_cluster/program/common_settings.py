@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
-from bitfusion_client.errors import WrongSetting
 from bitfusion_client.settings_table import (
     LOG_ROWS,
-    GivenSettings,
     Setting,
-    SettingsTable,
     address,
     parse_text,
     whole,
@@ -25,8 +20,6 @@ from bitfusion_client.settings_table import (
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 MONITORING = "monitoring and log"
-
-S = TypeVar("S")
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -50,47 +43,6 @@ class ClusterSettings(ProgramSettings):
     namespace: str
     kubeconfig: str | None = None
     name: str = ""
-
-
-class SettingsReader(Generic[S]):
-    """Makes the settings of one program: ``read_settings(options, environ)``.
-
-    Args:
-        table: Its rows.
-        make: Its class of settings, whose fields have the names of the rows.
-        whose: Whose namespace must be given outside a pod: "the controller's Service"; empty without one.
-        finish: Checks and completes the values. Raises WrongSetting.
-    """
-
-    def __init__(
-        self,
-        table: SettingsTable,
-        make: Callable[..., S],
-        whose: str = "",
-        finish: Callable[[GivenSettings], None] = lambda given: None,
-    ) -> None:
-        self._table, self._make, self._whose, self._finish = table, make, whose, finish
-
-    def __call__(
-        self,
-        options: Mapping[str, str | None],
-        environ: Mapping[str, str],
-        namespace_file: Path = NAMESPACE_FILE,
-    ) -> S:
-        """Settings from options (by the names of the table, None: not given) and the environment.
-
-        Raises WrongSetting, whose text is one line: the setting, its value, where it came from, what is
-        allowed.
-        """
-        given = self._table.read(options, environ)
-        if self._whose and "namespace" not in given.values:
-            try:
-                given.values["namespace"] = parse_label(namespace_file.read_text(encoding="utf-8").strip())
-            except (OSError, ValueError):
-                allowed = f"must be given outside a pod: the namespace of {self._whose}"
-                raise WrongSetting("--namespace", "", allowed) from None
-        self._finish(given)
-        return self._make(**given.values, ignored=given.ignored)
 
 
 def parse_object_name(text: str) -> str:

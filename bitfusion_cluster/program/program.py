@@ -14,13 +14,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
-from bitfusion_client.errors import BitfusionError, UsageError, WrongInput
-from bitfusion_client.settings_table import SettingsTable
+from bitfusion_client.errors import BitfusionError, UsageError, WrongInput, WrongSetting
+from bitfusion_client.settings_table import GivenSettings, SettingsTable
 from bitfusion_client.structured_logs import configure_logging
 from bitfusion_client.version import VERSION
-from bitfusion_cluster.program.common_settings import ProgramSettings
+from bitfusion_cluster.program.common_settings import NAMESPACE_FILE, ProgramSettings, parse_label
 
 OWN = ("bitfusion_", "notebook_controller_patch")
 S = TypeVar("S")
@@ -64,10 +65,12 @@ class Program(Generic[S]):
         example: The setting that shows in the help how one is given in the environment.
         epilog: Follows that.
         table: Its settings.
-        read: Makes the settings of options (by their names) and environment. Raises WrongSetting.
+        make: Its class of settings, whose fields have the names of the table's rows.
         process: The module whose ``run(settings)`` runs until a signal, and raises BitfusionError. Imported
             when it is called: the client of the cluster and the server take a third of a second, which
             --help should not wait for.
+        whose: Whose namespace must be given outside a pod: "the controller's Service"; empty without one.
+        finish: Checks and completes the values. Raises WrongSetting.
         extra: Of the distribution, with the packages that `process` imports.
     """
 
@@ -76,8 +79,10 @@ class Program(Generic[S]):
     example: str
     epilog: str
     table: SettingsTable
-    read: Callable[[Mapping[str, str | None], Mapping[str, str]], S]
+    make: Callable[..., S]
     process: str
+    whose: str = ""
+    finish: Callable[[GivenSettings], None] = lambda given: None
     extra: str = "controller"
 
     def main(self, args: Sequence[str] | None = None) -> int:
@@ -106,6 +111,27 @@ class Program(Generic[S]):
         if rest:
             raise UsageError(f'unknown option "{rest[0]}"; {self.name} --help lists all')
         return self.read(vars(options), environ)
+
+    def read(
+        self,
+        options: Mapping[str, str | None],
+        environ: Mapping[str, str],
+        namespace_file: Path = NAMESPACE_FILE,
+    ) -> S:
+        """Settings from options (by the names of the table, None: not given) and the environment.
+
+        Raises WrongSetting, whose text is one line: the setting, its value, where it came from, what is
+        allowed.
+        """
+        given = self.table.read(options, environ)
+        if self.whose and "namespace" not in given.values:
+            try:
+                given.values["namespace"] = parse_label(namespace_file.read_text(encoding="utf-8").strip())
+            except (OSError, ValueError):
+                allowed = f"must be given outside a pod: the namespace of {self.whose}"
+                raise WrongSetting("--namespace", "", allowed) from None
+        self.finish(given)
+        return self.make(**given.values, ignored=given.ignored)
 
     def _parser(self) -> argparse.ArgumentParser:
         shown = next(setting for setting in self.table.rows if setting.name == self.example)

@@ -121,7 +121,7 @@ def _certificate_rows(what: str) -> tuple[Setting, ...]:
 
 
 def certificate_chooser(name: str) -> Callable[[GivenSettings], None]:
-    """For `SettingsReader`: fills in the authority's Secret, named after `name`, where no folder is given.
+    """For `Program.finish`: fills in the authority's Secret, named after `name`, where no folder is given.
 
     Raises WrongSetting where certificates would come from two places.
     """

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from bitfusion_client.settings_table import Setting, SettingsTable, number, parse_text
 from bitfusion_cluster.program.common_settings import (
-    SettingsReader,
     kubeconfig_row,
     parse_address,
     parse_label,
@@ -75,9 +74,6 @@ TABLE = SettingsTable(
 )
 
 
-read_settings = SettingsReader(TABLE, Settings, "the CronJob")
-
-
 PROGRAM = Program(
     "bitfusion-health-check",
     """\
@@ -88,7 +84,8 @@ and the exit status.""",
 Exit status: 0 no check is FATAL; 1 one is, or the pool could not be checked, or a signal ended it before;
 2 a wrong setting. An Event that cannot be written changes none of it.""",
     TABLE,
-    read_settings,
+    Settings,
     "bitfusion_device_plugin.health_check.process",
+    "the CronJob",
 )
-main = PROGRAM.main
+main, read_settings = PROGRAM.main, PROGRAM.read

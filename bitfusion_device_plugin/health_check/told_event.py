@@ -24,6 +24,8 @@ from bitfusion_cluster.api.events import (
     LONGEST_MESSAGE,
     NORMAL,
     WARNING,
+    Said,
+    about,
     event_count,
     event_object,
     event_renewal,
@@ -84,15 +86,8 @@ def _uid(api: KubernetesApi, namespace: str, cron_job: str) -> str:
 
 def event_body(namespace: str, cron_job: str, uid: str, found: Verdict, pod: str) -> dict[str, Any]:
     """The Event to be created. Without a uid `kubectl get events` has it, and `kubectl describe` has not."""
-    about = {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "namespace": namespace,
-        "name": cron_job,
-        "uid": uid,
-    }
-    kind = WARNING if found.failed else NORMAL
     log = f". The report: kubectl logs {pod} --namespace {namespace}"
     message = one_line(found.message, LONGEST_MESSAGE - len(log)) + log
-    reason = REASONS[found.result]
-    return event_object(about, kind, reason, message, COMPONENT, pod, one_for_its_reason=True)
+    said = Said(WARNING if found.failed else NORMAL, REASONS[found.result], message)
+    whom = about("batch/v1", "CronJob", namespace, cron_job, uid)
+    return event_object(whom, said, COMPONENT, pod, one_for_its_reason=True)

@@ -6,12 +6,11 @@ more than the pool's issuer gives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bitfusion_client.pod.pod_contract import IDENTITY_SECRET
 from bitfusion_client.request.decimals import plain_number
-from bitfusion_cluster.api.events import NORMAL, WARNING, event_object
+from bitfusion_cluster.api.events import NORMAL, WARNING, Said, about, event_object
 from bitfusion_device_plugin.identity.limits import KINDS, Limits, limits_text
 from bitfusion_device_plugin.identity.records import DEFAULT_NAME, NamespaceRecord
 
@@ -25,27 +24,18 @@ def role_command(namespace: str, own_namespace: str) -> str:
     return f"kubectl apply --namespace {namespace} -k {folder}"
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceEvent:
-    """One Event; `type` is ``Normal`` or ``Warning``."""
-
-    type: str
-    reason: str
-    message: str
-
-
-def ready(limits: str) -> NamespaceEvent:
+def ready(limits: str) -> Said:
     """`limits` as `limits_text` has them."""
-    return NamespaceEvent(
+    return Said(
         NORMAL,
         "BitfusionIdentityReady",
         f"Secret {IDENTITY_SECRET} lets this namespace use the Bitfusion pool. Limits: {limits}.",
     )
 
 
-def role_missing(namespace: str, own_namespace: str) -> NamespaceEvent:
+def role_missing(namespace: str, own_namespace: str) -> Said:
     """The controller may not read or write the Secret."""
-    return NamespaceEvent(
+    return Said(
         WARNING,
         "BitfusionIdentityRoleMissing",
         f"This namespace is labelled for the Bitfusion pool, and the controller may not keep Secret "
@@ -53,9 +43,9 @@ def role_missing(namespace: str, own_namespace: str) -> NamespaceEvent:
     )
 
 
-def foreign_secret(namespace: str) -> NamespaceEvent:
+def foreign_secret(namespace: str) -> Said:
     """There is a Secret of that name that the controller did not make."""
-    return NamespaceEvent(
+    return Said(
         WARNING,
         "BitfusionIdentityForeignSecret",
         f"Secret {IDENTITY_SECRET} is not the controller's, which leaves it as it is and issues no token. "
@@ -63,32 +53,30 @@ def foreign_secret(namespace: str) -> NamespaceEvent:
     )
 
 
-def no_token(why: str) -> NamespaceEvent:
+def no_token(why: str) -> Said:
     """The pool issues none; `why` in its words."""
-    return NamespaceEvent(
+    return Said(
         WARNING,
         "BitfusionIdentityNotIssued",
         f"No token of the Bitfusion pool could be got, and it is tried again: {why}",
     )
 
 
-def refused(why: str) -> NamespaceEvent:
+def refused(why: str) -> Said:
     """The API server does not take the Secret, for another reason than a Role; `why` in its words."""
-    return NamespaceEvent(
-        WARNING, "BitfusionIdentityRefused", f"Secret {IDENTITY_SECRET} cannot be kept here: {why}"
-    )
+    return Said(WARNING, "BitfusionIdentityRefused", f"Secret {IDENTITY_SECRET} cannot be kept here: {why}")
 
 
-def wrong_limits(problems: tuple[str, ...]) -> NamespaceEvent:
+def wrong_limits(problems: tuple[str, ...]) -> Said:
     """Annotations that are wrong, where the defaults hold, and limits that are more than is allowed."""
-    return NamespaceEvent(WARNING, "BitfusionIdentityWrongLimits", "; ".join(problems))
+    return Said(WARNING, "BitfusionIdentityWrongLimits", "; ".join(problems))
 
 
-def limits_lowered(asked: Limits, given: Limits) -> NamespaceEvent:
+def limits_lowered(asked: Limits, given: Limits) -> Said:
     """The pool's issuer may not give as much; `asked` has at least the kinds of `given`."""
     wanted = {kind: asked[kind] for kind in given}
     options = " ".join(f"--may-issue-{kind} {plain_number(asked[kind])}" for kind in KINDS if kind in given)
-    return NamespaceEvent(
+    return Said(
         WARNING,
         "BitfusionIdentityLimitsLowered",
         f"This namespace may have {limits_text(wanted)} of the Bitfusion pool, and the pool's issuer gives "
@@ -97,16 +85,10 @@ def limits_lowered(asked: Limits, given: Limits) -> NamespaceEvent:
     )
 
 
-def event_body(namespace: NamespaceRecord, event: NamespaceEvent, reporter: str = "") -> dict[str, Any]:
+def event_body(namespace: NamespaceRecord, said: Said, reporter: str = "") -> dict[str, Any]:
     """The Event to be created, reported by the replica `reporter`.
 
     It is in the namespace: one of a cluster-wide object belongs into `default`, which its users do not see.
     """
-    about = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "namespace": namespace.name,
-        "name": namespace.name,
-        "uid": namespace.uid,
-    }
-    return event_object(about, event.type, event.reason, event.message, DEFAULT_NAME, reporter)
+    whom = about("v1", "Namespace", namespace.name, namespace.name, namespace.uid)
+    return event_object(whom, said, DEFAULT_NAME, reporter)

@@ -18,6 +18,7 @@ from bitfusion_cluster.api.errors import (
     Forbidden,
     NotFound,
 )
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.api.paths import events_path
 from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.watching.cache import Cache, Key
@@ -269,7 +270,7 @@ class Keeper:
         if renewal is not None:
             self._queue.add(key, min(_LONGEST_WAIT_S, max(0.1, renewal - self._context.clock())))
 
-    def _fail(self, key: Key, state: str, why: str, event: events.NamespaceEvent | None) -> None:
+    def _fail(self, key: Key, state: str, why: str, event: Said | None) -> None:
         self._context.metrics.steps.labels("look", metrics.ERROR).inc()
         namespace = self._namespaces.get(*key)
         if namespace is not None:
@@ -297,7 +298,7 @@ class Keeper:
         known = self._known
         self._context.metrics.show(known.states, min(known.renewals.values(), default=0.0))
 
-    def _tell(self, namespace: NamespaceRecord, event: events.NamespaceEvent) -> None:
+    def _tell(self, namespace: NamespaceRecord, event: Said) -> None:
         """Create an Event, unless the same was the last one of its reason; that it fails harms nobody."""
         said = (event.reason, event.message)
         if self._known.told.get(namespace.name) == said:

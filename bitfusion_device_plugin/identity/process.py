@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bitfusion_cluster.api.client import connect
-from bitfusion_cluster.leading.election import Candidate, replica_identity
+from bitfusion_cluster.leading.election import LeaseTimes
 from bitfusion_cluster.leading.leading_process import LeadingProcess
-from bitfusion_cluster.leading.term import Terms
-from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.watching.watched_resource import WatchLimits
 from bitfusion_device_plugin.identity.keeper import KeeperContext
@@ -29,40 +27,31 @@ def run(settings: Settings) -> None:
     asyncio.run(IdentityProcess(settings).run())
 
 
-class IdentityProcess:
-    """The parts of one replica. `run` may be called once."""
+class IdentityProcess(LeadingProcess[IdentityTerm]):
+    """The parts of one replica."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        api, registry = connect(settings.kubeconfig), new_registry("bitfusion_identity_info")
-        self._metrics = IdentityMetrics(registry)
-        self._watch_metrics = WatchMetrics(registry)
+        super().__init__(settings, "bitfusion_identity_info", LeaseTimes())
+        self._metrics = IdentityMetrics(self.registry)
+        self.leader = self._metrics.leader
+        self._watch_metrics = WatchMetrics(self.registry)
         self._source = _source(settings)
         self._seen = ""  # the fingerprint of the source's files
         self._source_told = False
-        replica = replica_identity()
-        terms = Terms(self._new_term, self._metrics.leader, lambda: self._metrics.show({}, 0.0))
-        self._process = LeadingProcess(
-            api, registry, Candidate(settings.namespace, settings.name, replica), terms
-        )
         self._context = KeeperContext(
-            api,
+            self.api,
             settings.name,
             settings.namespace,
             self._source,
             settings.limits,
             self._metrics,
-            replica,
-            leading=lambda: self._process.leading,
+            self.replica,
+            leading=lambda: self.leading,
         )
-
-    async def run(self) -> None:
-        """Until a signal. Raises CannotStart when the port is taken."""
         self._look_at_source()
-        settings = self._settings
-        await self._process.run(settings.bind, settings.monitoring_port, self._look_at_files)
 
-    async def _look_at_files(self) -> None:
+    async def beside(self) -> None:
+        """See `LeadingProcess`: look at the source's files."""
         while True:
             await asyncio.sleep(LOOK_AT_FILES_S)
             await asyncio.to_thread(self._look_at_source)
@@ -81,12 +70,17 @@ class IdentityProcess:
             return
         if found != self._seen:
             self._seen = found
-            term = self._process.term
+            term = self.term
             if term is not None:
                 term.look_at_everything()
 
-    def _new_term(self) -> IdentityTerm:
+    def new_term(self) -> IdentityTerm:
+        """See `Leadership`."""
         return IdentityTerm(self._context, self._watch_metrics, WatchLimits())
+
+    def term_ended(self) -> None:
+        """See `Leadership`."""
+        self._metrics.show({}, 0.0)
 
 
 def _source(settings: Settings) -> IdentitySource:

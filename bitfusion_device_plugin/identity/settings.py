@@ -9,7 +9,6 @@ from bitfusion_client.settings_table import GivenSettings, Setting, SettingsTabl
 from bitfusion_cluster.program.common_settings import (
     MONITORING,
     ClusterSettings,
-    SettingsReader,
     kubeconfig_row,
     monitoring_rows,
     name_row,
@@ -125,7 +124,6 @@ def _taken_rules(values: dict[str, object]) -> LimitRules:
     return LimitRules(tuple(default), tuple(most))
 
 
-read_settings = SettingsReader(TABLE, Settings, "the controller's Service", _finish)
 PROGRAM = Program(
     "bitfusion-identity",
     """\
@@ -135,7 +133,9 @@ applied the Role for it.""",
     "issuer_files",
     "One replica works, elected by a Lease. While the pool is away Secrets stay as they are.",
     TABLE,
-    read_settings,
+    Settings,
     "bitfusion_device_plugin.identity.process",
+    "the controller's Service",
+    _finish,
 )
-main = PROGRAM.main
+main, read_settings = PROGRAM.main, PROGRAM.read

@@ -7,11 +7,8 @@ from a folder nobody need lead. How it begins and ends is `bitfusion_cluster.web
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from bitfusion_client.kubernetes.client_images import ImageRule
-from bitfusion_cluster.api.client import connect
-from bitfusion_cluster.certificates.webhook_certificate import WebhookCertificate
 from bitfusion_cluster.leading.election import (
     Candidate,
     Election,
@@ -19,28 +16,21 @@ from bitfusion_cluster.leading.election import (
     LeaseTimes,
     replica_identity,
 )
-from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, new_registry
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
 from bitfusion_cluster.notebooks.owners import Owners
 from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.program.yaml_file import YamlFile
 from bitfusion_cluster.webhooks.review_server import ReviewServer
-from bitfusion_cluster.webhooks.serving_process import ServingProcess, Work
+from bitfusion_cluster.webhooks.serving_process import ServingProcess
 from bitfusion_device_plugin.injector.gates import Gates
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule, parse_clients
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
-from bitfusion_device_plugin.injector.settings import Settings
+from bitfusion_device_plugin.injector.settings import DEFAULT_NAME, Settings
 
-STOP_S = 7.0  # to give the Lease back
 # client-go's: all that waits for a leader here is a caBundle that somebody has emptied
 LEASE = LeaseTimes(duration=15.0, renew_within=10.0, retry=2.0)
-LABELS = {
-    "app.kubernetes.io/name": "bitfusion-injector",
-    "app.kubernetes.io/part-of": "kubeflow-bitfusion",
-    "app.kubernetes.io/managed-by": "bitfusion-injector",
-}
 
 
 def run(settings: Settings) -> None:
@@ -49,79 +39,50 @@ def run(settings: Settings) -> None:
     asyncio.run(Injector(settings).run())
 
 
-class Injector:
-    """The parts of one process. `run` may be called once; making it raises CannotStart and WrongSetting."""
+class Injector(ServingProcess):
+    """The parts of one process."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
         self._clients: YamlFile[Sequence[ClientRule]] = YamlFile(
             "--clients", settings.clients, "clients", parse_clients
         )
         self._images = ImageRulesFile(settings.images)
-        for file in (self._clients, self._images):
-            file.load()
-        api = connect(settings.kubeconfig)
-        self._process = ServingProcess(settings, api)
-        self._registry = new_registry("bitfusion_injector_info")
-        self._gates = Gates(api, settings.gates, self._registry)
+        super().__init__(settings, DEFAULT_NAME, "bitfusion_injector_info", (self._clients, self._images))
+        self._own = settings
+        self._gates = Gates(self.api, settings.gates, self.registry)
         self._in_force = self._read()
-        self._election = Election(
-            api,
-            Candidate(settings.namespace, settings.name, replica_identity(), LEASE),
-            LeaderCallbacks(_nothing, _nothing),
-        )
-        self._certificate = WebhookCertificate(
-            settings, api, lambda: self._election.leading, LABELS, self._registry
-        )
-        metrics = AdmissionMetrics(self._registry)
-        self._notebooks = Owners(None, LiveNotebook(api), metrics)
-        pods = PodsWebhook(lambda: self._in_force, self._notebooks)
-        self._admission = ReviewServer(
-            (pods.webhook,), metrics, self.conditions, self._certificate.serving.context
+        candidate = Candidate(settings.namespace, settings.name, replica_identity(), LEASE)
+        self._election = Election(self.api, candidate, LeaderCallbacks(_nothing, _nothing))
+        self.leading = lambda: self._election.leading
+        self.owners = Owners(None, LiveNotebook(self.api), self.metrics)
+        pods = PodsWebhook(lambda: self._in_force, self.owners)
+        self.admission = ReviewServer(
+            (pods.webhook,), self.metrics, self.conditions, self.certificate.serving.context
         )
 
-    @property
-    def conditions(self) -> dict[str, Callable[[], bool]]:
-        """What must hold before this replica is sent reviews; the names are what /readyz says is missing."""
-        return {**self._certificate.conditions, **self._process.condition}
-
-    async def run(self) -> None:
-        """Serve until a signal, then end in order. Raises CannotStart when a port is taken."""
-        await self._process.run(
-            Work(
-                admission=self._admission,
-                ready=self.conditions,
-                registry=self._registry,
-                start=self._start,
-                refresh=(self._refresh, self._certificate.refresh),
-                stop=self._stop,
-            )
-        )
-
-    def _start(self) -> None:
-        if self._certificate.built_in:
+    def begin_work(self) -> None:
+        """See `ServingProcess`. With a certificate from a folder nobody need lead."""
+        if self.certificate.built_in:
             self._election.start()
-        self._certificate.start(self._process.ending)
 
-    def _stop(self) -> None:
-        if self._certificate.built_in:
-            self._election.stop(STOP_S)
-        self._notebooks.close()
-        self._certificate.join(1.0)
+    def end_work(self, seconds: float) -> None:
+        """See `ServingProcess`."""
+        if self.certificate.built_in:
+            self._election.stop(seconds)
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """See `ServingProcess`."""
         changed = [part.refresh() for part in (self._clients, self._images, self._gates)]
         if any(changed):
             self._in_force = self._read()
 
     def _read(self) -> InjectorSettings:
-        rules: Sequence[ImageRule] = self._images.rules
         return InjectorSettings(
             clients=self._clients.value,
-            images=rules,
-            client_image=self._settings.client_image,
-            gpu_memory_mib=self._settings.gpu_memory,
-            volume_mib=self._settings.volume_limit,
+            images=self._images.rules,
+            client_image=self._own.client_image,
+            gpu_memory_mib=self._own.gpu_memory,
+            volume_mib=self._own.volume_limit,
             gates=self._gates.on,
         )
 

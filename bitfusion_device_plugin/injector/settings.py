@@ -9,7 +9,6 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.pod.pod_contract import CLIENT_IMAGE
 from bitfusion_client.request.quantities import format_mib, parse_gpu_memory, parse_memory
 from bitfusion_client.settings_table import Setting, one_of, parse_text
-from bitfusion_cluster.program.common_settings import SettingsReader
 from bitfusion_cluster.program.program import Program
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings, certificate_chooser, serving_table
 from bitfusion_device_plugin.injector.injection.injection_settings import STAND_IN_MIB, VMWARE_MIB
@@ -104,9 +103,6 @@ TABLE = serving_table(
 )
 
 
-read_settings = SettingsReader(TABLE, Settings, "the injector's Service", certificate_chooser(DEFAULT_NAME))
-
-
 PROGRAM = Program(
     "bitfusion-injector",
     """\
@@ -118,8 +114,9 @@ apiserver whom to trust.""",
 SIGTERM and SIGINT end it within 20 seconds: not ready, requests answered, lease released.
 Ready (/readyz) means: a certificate is there, and the apiserver trusts it.""",
     TABLE,
-    read_settings,
+    Settings,
     "bitfusion_device_plugin.injector.process",
+    "the injector's Service",
+    certificate_chooser(DEFAULT_NAME),
 )
-main = PROGRAM.main
-settings_of = PROGRAM.settings_of
+main, read_settings, settings_of = PROGRAM.main, PROGRAM.read, PROGRAM.settings_of

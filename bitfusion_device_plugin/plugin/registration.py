@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -34,31 +34,14 @@ OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]  # not one to the kubel
 log = logging.getLogger(__name__)
 
 
-class Registration(Protocol):
-    """One of the two ways.
-
-    Attributes:
-        folder: Where the plugin's socket is.
-        patience_s: How long the kubelet may have no stream open before it is told once more.
-    """
-
-    folder: Path
-    patience_s: float
-
-    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What the kubelet asks besides the device plugin's own service."""
-
-    async def announce(self, socket: Path) -> bool:
-        """Called when the socket answers in its place; whether the kubelet could be told."""
-
-    def is_outdated(self) -> bool:
-        """Whether the kubelet that was told is another one by now."""
-
-
 class WatcherRegistration:
     """The kubelet watches the folder, asks every socket that appears there, and says what came of it.
 
     It does so again by itself after its own restart; nothing has to be noticed for that.
+
+    Attributes:
+        folder: Where the plugin's socket is.
+        patience_s: How long the kubelet may have no stream open before it is told once more.
     """
 
     patience_s = 2.0
@@ -68,7 +51,7 @@ class WatcherRegistration:
         self._metrics = metrics
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """``pluginregistration.Registration``."""
+        """What the kubelet asks besides the plugin's own service: ``pluginregistration.Registration``."""
         methods = {
             "GetInfo": grpc.unary_unary_rpc_method_handler(
                 self._info, InfoRequest.FromString, PluginInfo.SerializeToString
@@ -80,11 +63,11 @@ class WatcherRegistration:
         return (grpc.method_handlers_generic_handler(f"{REGISTRATION}.Registration", methods),)
 
     async def announce(self, socket: Path) -> bool:
-        """Nothing more to do."""
+        """Called when the socket answers in its place; whether the kubelet could be told."""
         return True
 
     def is_outdated(self) -> bool:
-        """Never: a new kubelet looks into the folder."""
+        """Whether the kubelet that was told is another one by now: never, a new one looks into the folder."""
         return False
 
     async def _info(self, request: object, context: object) -> Any:
@@ -102,7 +85,10 @@ class WatcherRegistration:
 
 
 class ClassicRegistration:
-    """The plugin tells the kubelet, which forgets it at every restart, and removes the sockets there."""
+    """The plugin tells the kubelet, which forgets it at every restart, and removes the sockets there.
+
+    Its attributes and methods are those of `WatcherRegistration`.
+    """
 
     patience_s = 5.0
 
@@ -151,3 +137,6 @@ class ClassicRegistration:
             return os.lstat(self.folder / KUBELET_SOCKET).st_ino
         except OSError:
             return None
+
+
+Registration = WatcherRegistration | ClassicRegistration

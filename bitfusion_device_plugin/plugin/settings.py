@@ -8,7 +8,6 @@ from bitfusion_client.settings_table import Setting, SettingsTable, number, one_
 from bitfusion_cluster.program.common_settings import (
     MONITORING,
     ProgramSettings,
-    SettingsReader,
     monitoring_rows,
 )
 from bitfusion_cluster.program.program import Program
@@ -111,9 +110,6 @@ TABLE = SettingsTable(
 )
 
 
-read_settings = SettingsReader(TABLE, Settings)
-
-
 PROGRAM = Program(
     "bitfusion-device-plugin",
     """\
@@ -122,8 +118,8 @@ node offers the same pool. While the pool does not answer no new pod gets any; t
     "probe_every",
     "",
     TABLE,
-    read_settings,
+    Settings,
     "bitfusion_device_plugin.plugin.process",
-    "device-plugin",
+    extra="device-plugin",
 )
-main = PROGRAM.main
+main, read_settings = PROGRAM.main, PROGRAM.read

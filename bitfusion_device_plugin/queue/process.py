@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bitfusion_cluster.api.client import connect
-from bitfusion_cluster.leading.election import Candidate, LeaseTimes, replica_identity
+from bitfusion_cluster.leading.election import LeaseTimes
 from bitfusion_cluster.leading.leading_process import LeadingProcess
-from bitfusion_cluster.leading.term import Terms
-from bitfusion_cluster.monitoring.metrics import WatchMetrics, new_registry
+from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.program.program import begin
 from bitfusion_cluster.watching.watched_resource import WatchLimits
 from bitfusion_device_plugin.queue.context import QueueContext
@@ -25,39 +23,32 @@ def run(settings: Settings) -> None:
     asyncio.run(QueueProcess(settings).run())
 
 
-class QueueProcess:
-    """The parts of one replica. `run` may be called once."""
+class QueueProcess(LeadingProcess[QueueTerm]):
+    """The parts of one replica."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        api, registry = connect(settings.kubeconfig), new_registry("bitfusion_queue_info")
-        self._accounts = UnitAccounts()
-        self._metrics = QueueMetrics(registry, self._accounts)
-        self._watch_metrics = WatchMetrics(registry)
         # Two leaders for a second would be harmless elsewhere. And a machine that was suspended must know
         # that time has passed.
-        replica = replica_identity()
-        candidate = Candidate(settings.namespace, settings.name, replica, LeaseTimes(patient=True))
-        terms = Terms(self._new_term, self._metrics.leader, self._show_nothing)
-        self._process = LeadingProcess(
-            api, registry, candidate, terms, clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
-        )
+        times, clock = LeaseTimes(patient=True), lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+        super().__init__(settings, "bitfusion_queue_info", times, clock)
+        accounts = UnitAccounts()
+        metrics = QueueMetrics(self.registry, accounts)
+        self.leader = metrics.leader
+        self._watch_metrics = WatchMetrics(self.registry)
         self._context = QueueContext(
-            api,
-            self._metrics,
-            self._accounts,
-            replica,
+            self.api,
+            metrics,
+            accounts,
+            self.replica,
             settings.stuck_after,
-            leading=lambda: self._process.leading,
+            leading=lambda: self.leading,
         )
 
-    async def run(self) -> None:
-        """Until a signal. Raises CannotStart when the port is taken."""
-        await self._process.run(self._settings.bind, self._settings.monitoring_port)
-
-    def _new_term(self) -> QueueTerm:
+    def new_term(self) -> QueueTerm:
+        """See `Leadership`."""
         return QueueTerm(self._context, self._watch_metrics, WatchLimits(page=PAGE))
 
-    def _show_nothing(self) -> None:
-        self._metrics.clear()
-        self._accounts.end()
+    def term_ended(self) -> None:
+        """See `Leadership`. Nothing of what was seen and held is shown any more."""
+        self._context.metrics.clear()
+        self._context.accounts.end()

@@ -8,7 +8,6 @@ from bitfusion_client.settings_table import Setting, SettingsTable, number
 from bitfusion_cluster.program.common_settings import (
     MONITORING,
     ClusterSettings,
-    SettingsReader,
     kubeconfig_row,
     monitoring_rows,
     name_row,
@@ -48,9 +47,6 @@ TABLE = SettingsTable(
 )
 
 
-read_settings = SettingsReader(TABLE, Settings, "the queue's Service")
-
-
 PROGRAM = Program(
     "bitfusion-queue",
     """\
@@ -61,7 +57,8 @@ units are free. They wait at the scheduling gate bitfusion.io/queue, which the i
 One replica works, elected by a Lease. Kubernetes has scheduling gates since 1.27; before, pods are only
 counted.""",
     TABLE,
-    read_settings,
+    Settings,
     "bitfusion_device_plugin.queue.process",
+    "the queue's Service",
 )
-main = PROGRAM.main
+main, read_settings = PROGRAM.main, PROGRAM.read

@@ -63,7 +63,7 @@ def _read_status(path: str) -> dict[str, Any]:
         return {name: status[name] for name in ("leases", "waiting", "left_out")}
     except (OSError, ValueError, TypeError, KeyError) as error:
         cure = "name a file with what this prints: bitfusion-pool status --json"
-        raise ClusterUnreadable("", f"{one_line(path)} cannot be read: {one_line(error)}", cure) from None
+        raise ClusterUnreadable(f"{one_line(path)} cannot be read: {one_line(error)}", cure) from None
 
 
 if __name__ == "__main__":

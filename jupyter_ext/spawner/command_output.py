@@ -1,33 +1,53 @@
-"""What every command does with its files: one to stdout, or written and told; and the table below them."""
+"""What every command has: its parser, files to stdout or written and told, and the table below them."""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_ext.spawner.written_files import write_files
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 STDOUT = "-"
 STDOUT_NAME = "stdout"
 
 
-def deliver(files: Mapping[str, str], force: bool) -> TextIO:
-    """Print the one file whose path is `STDOUT`, or write all; returns the stream for what is told beside it.
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    run: Callable[[argparse.Namespace], int],
+    name: str,
+    form: str,
+    description: str,
+    examples: str,
+) -> argparse.ArgumentParser:
+    """Add one that gives sizes to this form to the parser of `kubeflow-bitfusion`; for its options."""
+    parser = commands.add_parser(
+        name,
+        help=f"GPU sizes for {form}",
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=run)
+    return parser
+
+
+def deliver(files: Mapping[str, str], force: bool, told: Sequence[str]) -> int:
+    """Print the one file whose path is `STDOUT`, or write all; then `told` beside it. The exit status, 0.
 
     Raises EditedFile, OSError; nothing is written unless all can be.
     """
     if STDOUT in files:
         print_file(files[STDOUT])
-        return sys.stderr
-    changed = write_files(files, force)
-    for path in files:
-        print(f"{'wrote' if path in changed else 'unchanged:'} {path}")
-    return sys.stdout
+    else:
+        changed = write_files(files, force)
+        for path in files:
+            print(f"{'wrote' if path in changed else 'unchanged:'} {path}")
+    if told:
+        print("\n" + "\n".join(told), file=sys.stderr if STDOUT in files else sys.stdout)
+    return 0
 
 
 def print_file(text: str) -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from bitfusion_client.errors import UsageError
-from bitfusion_client.kubernetes.client_images import ANY, CLIENT_LISTS, default_rules, parse_image_rules
+from bitfusion_client.kubernetes.client_images import (
+    ANY,
+    CLIENT_LISTS,
+    ImageRule,
+    default_rules,
+    parse_image_rules,
+)
 from bitfusion_client.kubernetes.names import GROUP
 from jupyter_ext.spawner import kustomize
-from jupyter_ext.spawner.command_output import STDOUT, columns, deliver, print_file
+from jupyter_ext.spawner.command_output import STDOUT, add_command, columns, deliver, print_file
 from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
 from jupyter_ext.spawner.hook_bundle import hook_file
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.written_files import without_mark
 from jupyter_ext.spawner.yaml_document import Document, parse_document, read_document
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bitfusion_client.kubernetes.client_images import ImageRule
 
 DESCRIPTION = """\
 GPU sizes for Kubeflow's notebook form. Reads a short list of sizes and writes the `gpus` part of
@@ -39,13 +40,7 @@ examples:
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the parser of `kubeflow-bitfusion`."""
-    parser = commands.add_parser(
-        "form",
-        help="GPU sizes for Kubeflow's notebook form",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, run, "form", "Kubeflow's notebook form", DESCRIPTION, EXAMPLES)
     parser.add_argument("sizes", nargs="?", metavar="sizes.yaml", help="your list of sizes")
     parser.add_argument("--example", action="store_true", help="print a list to start with, and stop")
     parser.add_argument("--config", metavar="FILE", help="your spawner_ui_config.yaml as it is now")
@@ -77,7 +72,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="for --hook: which clients the rules may name; vmware: those that VMware's injector has",
     )
     parser.add_argument("--force", action="store_true", help="replace files that were edited by hand")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,10 +96,8 @@ def run(options: argparse.Namespace) -> int:
         }
     else:
         files = {options.output: config if config is not None else hook or ""}
-    talk = deliver(files, options.force)
-    if sizes is not None and form is not None:
-        print("\n" + "\n".join([*summary(sizes, form), *sizes.advice()]), file=talk)
-    return 0
+    told = [*summary(sizes, form), *sizes.advice()] if sizes is not None and form is not None else []
+    return deliver(files, options.force, told)
 
 
 def summary(sizes: SizeList, form: FormGpus) -> list[str]:

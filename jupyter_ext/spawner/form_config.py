@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bitfusion_client.kubernetes.names import GROUP
 from jupyter_ext.spawner.sizes import SizeList, as_read
 from jupyter_ext.spawner.wrong_file import WrongFile
-from jupyter_ext.spawner.yaml_document import Document, child, parse_document
+from jupyter_ext.spawner.yaml_document import Document, child, parse_document, written_from
 
 if TYPE_CHECKING:
     import yaml
@@ -113,10 +113,9 @@ def replace_gpus(existing: Document, form: FormGpus) -> str:
 
 
 def _block(form: FormGpus, indent: str) -> list[str]:
-    source = "".join(letter if letter.isprintable() else "?" for letter in form.source)
     lines = [
         "gpus:",
-        f"  # Written by `kubeflow-bitfusion form` from {source}: edit that list and run it again.",
+        "  " + written_from(form.source, "form"),
         f"  readOnly: {json.dumps(form.read_only)}",
         "  value:",
         "    # what is preselected; users pick number × vendor",

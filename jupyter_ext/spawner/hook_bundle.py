@@ -5,15 +5,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from bitfusion_client.kubernetes.client_images import ImageRule
+from bitfusion_client.kubernetes.client_images import ImageRule
 
 PACKAGE = "bitfusion_client"
 HOOK = "jupyter_ext.spawner.form_hook"

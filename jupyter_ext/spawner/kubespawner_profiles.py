@@ -17,7 +17,7 @@ from typing import Any
 from bitfusion_client.kubernetes.names import GROUP, LABEL_REQUESTED
 from jupyter_ext.spawner.presets import NUMBERS, WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets, says_number
 from jupyter_ext.spawner.sizes import Size, SizeList
-from jupyter_ext.spawner.yaml_text import yaml_text
+from jupyter_ext.spawner.yaml_document import written_from, yaml_text
 
 OPTION = "gpus"  # of `profile_options`, the number
 OPTION_NAME = "Number of GPUs, all on one server"
@@ -55,13 +55,13 @@ def profile_list(
 
 def helm_values(profiles: list[Profile], source: str) -> str:
     """The list as values of the chart Zero to JupyterHub, which hands it to KubeSpawner as it is."""
-    return _header(source) + yaml_text({"singleuser": {"profileList": profiles}})
+    return f"{written_from(source, 'profiles')}\n" + yaml_text({"singleuser": {"profileList": profiles}})
 
 
 def hub_configuration(profiles: list[Profile], source: str) -> str:
     """The list as a file for ``load_subconfig`` in ``jupyterhub_config.py``."""
     value = pprint.pformat(profiles, indent=1, width=100, sort_dicts=False)
-    return f"{_header(source)}c.KubeSpawner.profile_list = {value}\n"
+    return f"{written_from(source, 'profiles')}\nc.KubeSpawner.profile_list = {value}\n"
 
 
 def _profile(group: tuple[Preset, ...], image: str, any_number: bool) -> Profile:
@@ -112,8 +112,3 @@ def _each(size: Size) -> str:
 
 def _html(text: str) -> str:
     return html.escape(text).replace("{", "&#123;").replace("}", "&#125;")
-
-
-def _header(source: str) -> str:
-    shown = "".join(letter if letter.isprintable() else "?" for letter in source)
-    return f"# Written by `kubeflow-bitfusion profiles` from {shown}: edit that list and run it again.\n"

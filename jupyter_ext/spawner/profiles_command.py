@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from jupyter_ext.spawner.command_output import columns, deliver
+from jupyter_ext.spawner.command_output import add_command, columns, deliver
 from jupyter_ext.spawner.kubespawner_profiles import helm_values, hub_configuration, profile_list
 from jupyter_ext.spawner.preset_options import add_preset_options, check_preset_options
 from jupyter_ext.spawner.presets import WITHOUT_GPUS, Preset, presets, says_number
@@ -25,13 +25,7 @@ examples:
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the parser of `kubeflow-bitfusion`."""
-    parser = commands.add_parser(
-        "profiles",
-        help="GPU sizes for JupyterHub's KubeSpawner",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, run, "profiles", "JupyterHub's KubeSpawner", DESCRIPTION, EXAMPLES)
     add_preset_options(parser)
     parser.add_argument(
         "--any-number", action="store_true", help="users may also write another number, up to 999"
@@ -39,7 +33,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "--python", action="store_true", help="a file for load_subconfig in jupyterhub_config.py instead"
     )
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,10 +41,8 @@ def run(options: argparse.Namespace) -> int:
     sizes = parse_sizes(read_document(options.sizes))
     profiles = profile_list(sizes, options.image, options.numbers, options.any_number)
     write = hub_configuration if options.python else helm_values
-    talk = deliver({options.output: write(profiles, sizes.source)}, options.force)
     told = [*summary(presets(sizes, options.numbers), options.any_number), *sizes.advice()]
-    print("\n" + "\n".join(told), file=talk)
-    return 0
+    return deliver({options.output: write(profiles, sizes.source)}, options.force, told)
 
 
 def summary(groups: Sequence[Sequence[Preset]], any_number: bool) -> list[str]:

@@ -18,7 +18,7 @@ from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_client.request.quantities import format_mib
 from jupyter_ext.spawner.presets import NUMBERS, WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets
 from jupyter_ext.spawner.sizes import SizeList
-from jupyter_ext.spawner.yaml_text import yaml_text
+from jupyter_ext.spawner.yaml_document import written_from, yaml_text
 
 DEFAULT_NAME = "jupyterlab-bitfusion"
 DEFAULT_TITLE = "JupyterLab with Bitfusion GPUs"
@@ -86,9 +86,7 @@ def workspace_kind(
 
 def kind_text(kind: Object, source: str) -> str:
     """The object as a file for ``kubectl apply``."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in source)
-    head = f"# Written by `kubeflow-bitfusion workspacekind` from {shown}: edit that list and run it again.\n"
-    return head + yaml_text(kind)
+    return f"{written_from(source, 'workspacekind')}\n{yaml_text(kind)}"
 
 
 def preset_id(preset: Preset) -> str:

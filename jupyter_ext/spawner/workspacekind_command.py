@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bitfusion_client.errors import UsageError
 from bitfusion_client.request.quantities import parse_quantity
-from jupyter_ext.spawner.command_output import columns, deliver
+from jupyter_ext.spawner.command_output import add_command, columns, deliver
 from jupyter_ext.spawner.preset_options import add_preset_options, check_preset_options
 from jupyter_ext.spawner.presets import WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets
 from jupyter_ext.spawner.sizes import parse_sizes
@@ -44,13 +44,7 @@ _is_name = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the parser of `kubeflow-bitfusion`."""
-    parser = commands.add_parser(
-        "workspacekind",
-        help="GPU sizes for Kubeflow Notebooks v2",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, run, "workspacekind", "Kubeflow Notebooks v2", DESCRIPTION, EXAMPLES)
     add_preset_options(parser)
     parser.add_argument(
         "--name", default=DEFAULT_NAME, help="of the WorkspaceKind in the cluster (default: %(default)s)"
@@ -58,7 +52,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("--title", default=DEFAULT_TITLE, help="what users read (default: %(default)s)")
     parser.add_argument("--cpu", metavar="AMOUNT", help="what every notebook asks for, such as 2 or 500m")
     parser.add_argument("--memory", metavar="AMOUNT", help="what every notebook asks for, such as 8Gi")
-    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,10 +62,8 @@ def run(options: argparse.Namespace) -> int:
     requests = {name: value for name in ("cpu", "memory") if (value := getattr(options, name))}
     title = options.title.strip()
     kind = workspace_kind(sizes, options.image, options.numbers, options.name, title, requests)
-    talk = deliver({options.output: kind_text(kind, sizes.source)}, options.force)
     told = [*summary(presets(sizes, options.numbers)), *sizes.advice()]
-    print("\n" + "\n".join(told), file=talk)
-    return 0
+    return deliver({options.output: kind_text(kind, sizes.source)}, options.force, told)
 
 
 def summary(groups: Sequence[Sequence[Preset]]) -> list[str]:

@@ -10,12 +10,9 @@ import hashlib
 import os
 import stat
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from bitfusion_client.errors import BitfusionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MARK = "# kubeflow-bitfusion: written by the command, unchanged while this is its checksum: "
 

@@ -1,18 +1,18 @@
-"""YAML as an admin writes it: every problem is one clear line, every entry knows where it stands."""
+"""YAML as an admin writes it, every problem one clear line, every entry with its place; and our own."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError
 from jupyter_ext.spawner.wrong_file import WrongFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import yaml
 
+LINE = 110  # characters, of what is written
 LARGEST_FILE = 1 << 20  # bytes; what a ConfigMap can hold
 MOST_ENTRIES = 1_000_000  # of mappings, merged ones counted in each; a list of sizes has some hundreds
 MERGE = "tag:yaml.org,2002:merge"
@@ -110,6 +110,21 @@ def child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node
         if isinstance(key, yaml.ScalarNode) and key.value == step:
             return key, value
     return None
+
+
+def yaml_text(value: object) -> str:
+    """The YAML of mappings, lists and plain values, keys in their order; no object may stand in it twice."""
+    import yaml
+
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=LINE)
+    assert isinstance(text, str)
+    return text
+
+
+def written_from(source: str, command: str) -> str:
+    """The first comment of a file that `command` has written from the list of sizes `source`."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in source)
+    return f"# Written by `kubeflow-bitfusion {command}` from {shown}: edit that list and run it again."
 
 
 def _repeated_keys(root: yaml.Node) -> Iterator[yaml.ScalarNode]:

@@ -5,16 +5,12 @@ A bug in this project never blocks anybody's object: it is let through as it is,
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 
 from bitfusion_client.kubernetes.client_images import ImageRule
-from bitfusion_cluster.monitoring.endpoints import Conditions
-from bitfusion_cluster.monitoring.metrics import AdmissionMetrics
 from bitfusion_cluster.notebooks.owners import UNKNOWN, Owner, Owners
 from bitfusion_cluster.webhooks.review import UNTOUCHED, Review, Verdict
-from bitfusion_cluster.webhooks.review_server import ReviewServer, Webhook
+from bitfusion_cluster.webhooks.review_server import Webhook
 from notebook_controller_patch.admission.notebook import admit_notebook
 from notebook_controller_patch.admission.statefulset import (
     OwnerReference,
@@ -27,33 +23,20 @@ NOTEBOOKS, STATEFULSETS = "notebooks", "statefulsets"
 FAILURE = "Bitfusion's admission failed on this object and left it as it is; the cause is in its log"
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionContext:
-    """What the two webhooks work with.
+def notebook_webhooks(
+    rules: Callable[[], Sequence[ImageRule]], owners: Owners, own_username: str = ""
+) -> tuple[Webhook, Webhook]:
+    """Of ``/admit/notebooks`` and ``/admit/statefulsets``, for the controller's server.
 
-    Attributes:
+    Args:
         rules: Gives the image rules in force; the same object as long as they do not change.
         owners: Looks up the Notebook of a StatefulSet.
-        metrics: Counts reviews.
         own_username: The reconciler's, whose writes pass unchanged; empty: nobody's.
-        ready: What must hold before this replica is sent reviews; /readyz names what does not.
     """
-
-    rules: Callable[[], Sequence[ImageRule]]
-    owners: Owners
-    metrics: AdmissionMetrics
-    own_username: str = ""
-    ready: Conditions = field(default_factory=dict)
-
-
-def admission_server(context: AdmissionContext, ssl_context: ssl.SSLContext) -> ReviewServer:
-    """The server of ``/admit/notebooks`` and ``/admit/statefulsets``. Made by the controller."""
-    statefulsets = _StatefulSets(context)
-    webhooks = (
-        Webhook(NOTEBOOKS, lambda review: admit_notebook(review, context.rules()), _let_through),
-        Webhook(STATEFULSETS, statefulsets.decide, _let_through),
+    return (
+        Webhook(NOTEBOOKS, lambda review: admit_notebook(review, rules()), _let_through),
+        Webhook(STATEFULSETS, _StatefulSets(owners, own_username).decide, _let_through),
     )
-    return ReviewServer(webhooks, context.metrics, context.ready, ssl_context)
 
 
 def _let_through(review: Review) -> Verdict:
@@ -63,9 +46,9 @@ def _let_through(review: Review) -> Verdict:
 class _StatefulSets:
     """Looks up what the verdict on a StatefulSet needs."""
 
-    def __init__(self, context: AdmissionContext) -> None:
-        self._owners = context.owners
-        self._own_username = context.own_username
+    def __init__(self, owners: Owners, own_username: str) -> None:
+        self._owners = owners
+        self._own_username = own_username
 
     def decide(self, review: Review) -> Verdict | Awaitable[Verdict]:
         """At once, where no pod starts and the owner is known."""

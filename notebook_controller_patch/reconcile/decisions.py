@@ -25,11 +25,11 @@ from bitfusion_client.kubernetes.notebook_changes import (
     notebook_changes,
 )
 from bitfusion_client.kubernetes.notebook_request import notebook_image
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.api.json_patch import Operation, map_patch, pointer
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from notebook_controller_patch.propagation import template_annotations
 from notebook_controller_patch.reconcile.events import (
-    NotebookEvent,
     change_applied,
     change_pending,
     change_withdrawn,
@@ -81,7 +81,7 @@ class RetryPod:
     """
 
 
-Action = NotebookEvent | PatchNotebook | PatchTemplate | DeletePod | RetryPod
+Action = Said | PatchNotebook | PatchTemplate | DeletePod | RetryPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from bitfusion_client.kubernetes.names import PODS_WEBHOOK
 from bitfusion_client.kubernetes.sizes import UNITS_PER_GPU
 from bitfusion_client.request.decimals import plain_number
-from bitfusion_cluster.api.events import NORMAL, WARNING, event_object
+from bitfusion_cluster.api.events import NORMAL, WARNING, Said, about, event_object
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 
@@ -28,52 +27,34 @@ QUOTA_EXCEEDED = "BitfusionQuotaExceeded"
 COMPONENT = "bitfusion-notebook-controller"
 
 
-@dataclass(frozen=True, slots=True)
-class NotebookEvent:
-    """One Event about a notebook; `type` is ``Normal`` or ``Warning``.
-
-    What is told again in the same words is no second Event, unless `occasion` is another one: for what must
-    be the newest Event again, because it is that which a form shows.
-    """
-
-    type: str
-    reason: str
-    message: str
-    occasion: str = ""
-
-
-def change_pending(text: str) -> NotebookEvent:
+def change_pending(text: str) -> Said:
     """`text` as `PendingChange` has it: ``1 GPU instead of 2 GPUs, from the next start on``."""
-    return NotebookEvent(
+    return Said(
         NORMAL,
         PENDING,
         f"Bitfusion: {text}. Stop and start the notebook when it suits you; it is not restarted for this.",
     )
 
 
-def change_applied(size: str, running: bool) -> NotebookEvent:
+def change_applied(size: str, running: bool) -> Said:
     """`size` is what the notebook has: ``1 GPU × 50 %``, or ``no GPU``."""
     when = "This notebook now has" if running else "From its next start on this notebook has"
-    return NotebookEvent(NORMAL, APPLIED, f"{when} {size} of Bitfusion.")
+    return Said(NORMAL, APPLIED, f"{when} {size} of Bitfusion.")
 
 
-def change_withdrawn(size: str) -> NotebookEvent:
+def change_withdrawn(size: str) -> Said:
     """The change was taken back before the next start; `size` is what the notebook keeps."""
-    return NotebookEvent(
-        NORMAL, WITHDRAWN, f"No Bitfusion change is pending any more: this notebook keeps {size}."
-    )
+    return Said(NORMAL, WITHDRAWN, f"No Bitfusion change is pending any more: this notebook keeps {size}.")
 
 
-def request_refused(message: str) -> NotebookEvent:
+def request_refused(message: str) -> Said:
     """`message` is the refusal that a form would have shown."""
-    return NotebookEvent(
-        WARNING, REFUSED, f"{message} Until this is corrected the notebook gets no GPU of Bitfusion."
-    )
+    return Said(WARNING, REFUSED, f"{message} Until this is corrected the notebook gets no GPU of Bitfusion.")
 
 
-def pod_remade() -> NotebookEvent:
+def pod_remade() -> Said:
     """A pod that could never start was deleted, so that the StatefulSet makes a right one."""
-    return NotebookEvent(
+    return Said(
         NORMAL,
         REMADE,
         "This notebook's pod was made without the Bitfusion client and could never have started. "
@@ -81,12 +62,12 @@ def pod_remade() -> NotebookEvent:
     )
 
 
-def injector_away(since: datetime) -> NotebookEvent:
+def injector_away(since: datetime) -> Said:
     """The API server refused the pod, because nobody could put the client into it.
 
     `since`: when that was noticed, in UTC; so that another absence is another Event.
     """
-    return NotebookEvent(
+    return Said(
         WARNING,
         INJECTOR_AWAY,
         "This notebook cannot start yet: it asks for GPUs of Bitfusion, and the program that puts the client "
@@ -96,9 +77,9 @@ def injector_away(since: datetime) -> NotebookEvent:
     )
 
 
-def injector_back(since: datetime) -> NotebookEvent:
+def injector_back(since: datetime) -> Said:
     """The pod that was refused has been made; `since` as of `injector_away`."""
-    return NotebookEvent(
+    return Said(
         NORMAL,
         INJECTOR_BACK,
         f"The pod injector of Bitfusion, which was away at {_time(since)}, answers again: this notebook's "
@@ -106,7 +87,7 @@ def injector_back(since: datetime) -> NotebookEvent:
     )
 
 
-def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> NotebookEvent:
+def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> Said:
     """The API server refused the pod, because the namespace's quota of units is used up.
 
     Kubeflow tells the API server's own words on the Notebook, after each try; `occasion` is that try.
@@ -127,7 +108,7 @@ def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> NotebookEvent:
             f"{refusal.used} are taken, and {asks}. It starts by itself once so many are free"
         )
         cure = f"stop another notebook, or ask your administrator for more units (quota {refusal.quota})"
-    return NotebookEvent(
+    return Said(
         WARNING,
         QUOTA_EXCEEDED,
         f"This notebook cannot start: {found}. What to do: {cure}.",
@@ -144,15 +125,7 @@ def _time(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def event_body(notebook: NotebookRecord, event: NotebookEvent, reporter: str = "") -> dict[str, Any]:
+def event_body(notebook: NotebookRecord, said: Said, reporter: str = "") -> dict[str, Any]:
     """The Event to be created, reported by the replica `reporter`."""
-    about = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "Notebook",
-        "namespace": notebook.namespace,
-        "name": notebook.name,
-        "uid": notebook.uid,
-    }
-    return event_object(
-        about, event.type, event.reason, event.message, COMPONENT, reporter, occasion=event.occasion
-    )
+    whom = about("kubeflow.org/v1", "Notebook", notebook.namespace, notebook.name, notebook.uid)
+    return event_object(whom, said, COMPONENT, reporter)

@@ -12,6 +12,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes.names import ANNOTATION_PENDING
 from bitfusion_client.kubernetes.refusals import refusal
 from bitfusion_cluster.api.errors import ApiError, ApiFailure, Conflict, TooManyRequests
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from bitfusion_cluster.watching.cache import Cache, Key
@@ -19,7 +20,6 @@ from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action, Assessment, RetryPod, assess, decide
 from notebook_controller_patch.reconcile.events import (
-    NotebookEvent,
     injector_away,
     injector_back,
     quota_exceeded,
@@ -67,7 +67,7 @@ class Reconciler:
         self._queue = queue
         self._writer = writer
         self._throttler = WriteThrottler()
-        self._told_wrong: dict[Key, NotebookEvent] = {}  # sent before; sent again it would be a 409 each time
+        self._told_wrong: dict[Key, Said] = {}  # sent before; sent again it would be a 409 each time
         self._refused_pods = RefusedPods(queue.add)
         self._quota_waits = QuotaWaits(caches.quotas, queue.add)
         self._pending: set[Key] = set()
@@ -120,7 +120,7 @@ class Reconciler:
         self._told_wrong.pop(key, None)
         for action in actions:
             self._writer.perform(action, notebook)
-            if not isinstance(action, NotebookEvent):
+            if not isinstance(action, Said):
                 self._throttler.note(key)
         return [*actions, *self._look_after_pod(notebook, assessment)]
 
@@ -162,7 +162,7 @@ class Reconciler:
             actions.append(RetryPod())
         for action in actions:
             self._writer.perform(action, notebook)
-            if isinstance(action, NotebookEvent):
+            if isinstance(action, Said):
                 waits.was_told(key, refusal)
         return actions
 
@@ -185,7 +185,7 @@ class Reconciler:
             self._writer.perform(action, notebook)
         return actions
 
-    def _refuse(self, notebook: NotebookRecord, event: NotebookEvent) -> list[Action]:
+    def _refuse(self, notebook: NotebookRecord, event: Said) -> list[Action]:
         if self._told_wrong.get(notebook.key) == event:
             return []
         self._writer.perform(event, notebook)

@@ -19,6 +19,7 @@ from bitfusion_cluster.api.errors import (
     Invalid,
     NotFound,
 )
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.api.paths import (
     EVENTS,
     events_path,
@@ -39,7 +40,7 @@ from notebook_controller_patch.reconcile.decisions import (
     RetryPod,
     pod_name,
 )
-from notebook_controller_patch.reconcile.events import INJECTOR_BACK, NotebookEvent, event_body
+from notebook_controller_patch.reconcile.events import INJECTOR_BACK, event_body
 from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.records import PodRecord, pod_record
 
@@ -54,7 +55,7 @@ EVENT_TRIES = 3  # after which a forbidden Event is given up
 
 # values of the label `action` of bitfusion_reconcile_actions_total, which dashboards use
 ACTION_LABELS = {
-    NotebookEvent: "Tell",
+    Said: "Tell",
     PatchNotebook: "PatchNotebook",
     PatchTemplate: "PatchTemplate",
     DeletePod: "DeletePod",
@@ -124,7 +125,7 @@ class Writer:
         label = ACTION_LABELS[type(action)]
         self._wait_for_turn()
         try:
-            if isinstance(action, NotebookEvent):
+            if isinstance(action, Said):
                 self._send(action, notebook)
             elif isinstance(action, DeletePod):
                 self._delete(action, notebook)
@@ -160,7 +161,7 @@ class Writer:
             pass  # what was wanted
         log.info("pod that could never start deleted", extra={**_fields(notebook), "pod": action.name})
 
-    def _send(self, event: NotebookEvent, notebook: NotebookRecord) -> None:
+    def _send(self, event: Said, notebook: NotebookRecord) -> None:
         body = event_body(notebook, event, self._reporter)
         try:
             self._api.create(events_path(notebook.namespace), body, timeout=TIMEOUT)

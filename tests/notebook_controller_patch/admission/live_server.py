@@ -19,7 +19,7 @@ from bitfusion_cluster.monitoring.metrics import AdmissionMetrics
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord, notebook_record
 from bitfusion_cluster.notebooks.owners import Owners
 from bitfusion_cluster.webhooks.review_server import ReviewServer
-from notebook_controller_patch.admission.webhooks import AdmissionContext, admission_server
+from notebook_controller_patch.admission.webhooks import notebook_webhooks
 from tests.notebook_controller_patch.admission.reviews import OURS, body
 from tests.support.certificates import certified
 
@@ -169,16 +169,9 @@ async def serving(live: Live) -> AsyncIterator[Live]:
     """The server started, and stopped at the end."""
     metrics = AdmissionMetrics(live.registry)
     owners = Owners(live.cache, live.record, metrics, lambda namespace, name: live.unsure.append(name))
-    live.server = admission_server(
-        AdmissionContext(
-            rules=lambda: live.rules,
-            owners=owners,
-            metrics=metrics,
-            own_username=OURS,
-            ready={name: partial(live.ready.__getitem__, name) for name in live.ready},
-        ),
-        live.context,
-    )
+    ready = {name: partial(live.ready.__getitem__, name) for name in live.ready}
+    webhooks = notebook_webhooks(lambda: live.rules, owners, OURS)
+    live.server = ReviewServer(webhooks, metrics, ready, live.context)
     live.port = await live.server.start(HOST, 0)
     try:
         yield live

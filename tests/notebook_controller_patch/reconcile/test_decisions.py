@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
 from bitfusion_client.kubernetes.refusals import refusal
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.notebooks.notebook_record import notebook_record
 from notebook_controller_patch.reconcile.decisions import (
     Action,
@@ -23,7 +24,7 @@ from notebook_controller_patch.reconcile.decisions import (
     assess,
     decide,
 )
-from notebook_controller_patch.reconcile.events import NotebookEvent, request_refused
+from notebook_controller_patch.reconcile.events import request_refused
 from notebook_controller_patch.reconcile.records import pod_record, statefulset_record
 from tests.notebook_controller_patch.reconcile.objects import (
     CLIENT,
@@ -72,9 +73,7 @@ def test_a_notebook_that_has_opted_out_is_left_alone() -> None:
 
 
 def kinds(actions: list[Action]) -> list[str]:
-    return [
-        action.reason if isinstance(action, NotebookEvent) else type(action).__name__ for action in actions
-    ]
+    return [action.reason if isinstance(action, Said) else type(action).__name__ for action in actions]
 
 
 def patched(data: Object, actions: list[Action], kind: type) -> Object:
@@ -204,7 +203,7 @@ def test_a_change_of_a_running_notebook_is_told_and_waits() -> None:
     running = statefulset(of, annotations=CLIENT)
     actions = decided(of, running)
     assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
-    assert actions[0] == NotebookEvent(
+    assert actions[0] == Said(
         "Normal",
         "BitfusionChangePending",
         "Bitfusion: 1 GPU × 50 % instead of 2 GPUs, from the next start on. "
@@ -297,7 +296,7 @@ def test_the_defaults_of_a_notebook_that_admission_missed_are_not_pending() -> N
     assert decided(healed, sts, its_pod) == []
     healed["metadata"]["annotations"][OS] = "centos8"
     (told, _) = decided(healed, sts, its_pod)
-    assert isinstance(told, NotebookEvent)
+    assert isinstance(told, Said)
     assert "bitfusion-client/os centos8 instead of ubuntu22, from the next start on" in told.message
 
 
@@ -309,7 +308,7 @@ def test_a_change_that_was_applied_is_told(replicas: int, when: str) -> None:
     of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
     applied = statefulset(of, replicas=replicas, annotations={**CLIENT, REQUEST: "-n 1 -p 0.5"})
     actions = decided(of, applied)
-    assert actions[0] == NotebookEvent("Normal", "BitfusionChangeApplied", f"{when} of Bitfusion.")
+    assert actions[0] == Said("Normal", "BitfusionChangeApplied", f"{when} of Bitfusion.")
     done = patched(of, actions, PatchNotebook)
     assert not {PENDING, RUNNING} & set(notes(done))
     assert decided(done, applied) == []
@@ -319,7 +318,7 @@ def test_gpus_given_up_are_told_when_they_are_gone() -> None:
     waits = "no GPU instead of 2 GPUs, from the next start on"
     of = notebook(annotations={PENDING: waits, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, replicas=0))
-    assert actions[0] == NotebookEvent(
+    assert actions[0] == Said(
         "Normal", "BitfusionChangeApplied", "From its next start on this notebook has no GPU of Bitfusion."
     )
 
@@ -327,7 +326,7 @@ def test_gpus_given_up_are_told_when_they_are_gone() -> None:
 def test_a_change_that_was_taken_back_is_told() -> None:
     of = admitted(annotations={PENDING: WAITS, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, annotations=CLIENT))
-    assert actions[0] == NotebookEvent(
+    assert actions[0] == Said(
         "Normal",
         "BitfusionChangeWithdrawn",
         "No Bitfusion change is pending any more: this notebook keeps 2 GPUs.",
@@ -387,7 +386,7 @@ def test_a_wrong_size_is_told_in_the_words_of_the_form(limits: dict[str, str], w
     of = notebook(limits=limits)
     expected = f"{words} Until this is corrected the notebook gets no GPU of Bitfusion."
     for sts in (None, statefulset(of, replicas=0), statefulset(of)):
-        assert decided(of, sts) == [NotebookEvent("Warning", "BitfusionRequestRefused", expected)]
+        assert decided(of, sts) == [Said("Warning", "BitfusionRequestRefused", expected)]
 
 
 @pytest.mark.parametrize(
@@ -406,7 +405,7 @@ def test_what_no_pod_could_be_made_of_is_told_if_it_slipped_in(
     of = notebook(limits=limits)
     of["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] |= requests
     (event,) = decided(of)
-    assert isinstance(event, NotebookEvent)
+    assert isinstance(event, Said)
     assert (event.type, event.reason) == ("Warning", "BitfusionRequestRefused")
     assert words in event.message
 
@@ -429,7 +428,7 @@ def test_gpus_in_an_init_container_are_refused(init_containers: list[Object]) ->
     of = notebook()
     of["spec"]["template"]["spec"]["initContainers"] = init_containers
     (event,) = decided(of)
-    assert isinstance(event, NotebookEvent)
+    assert isinstance(event, Said)
     assert event.reason == "BitfusionRequestRefused"
     assert "is asked for by init container" in event.message
 
@@ -453,7 +452,7 @@ def test_a_pod_that_can_never_start_is_made_again() -> None:
     of, sts, its_pod = stuck()
     actions = decided(of, sts, its_pod)
     assert kinds(actions) == ["BitfusionPodRemade", "PatchTemplate", "DeletePod"]
-    assert actions[0] == NotebookEvent(
+    assert actions[0] == Said(
         "Normal",
         "BitfusionPodRemade",
         "This notebook's pod was made without the Bitfusion client and could never have started. "
@@ -617,11 +616,11 @@ def test_what_is_done_is_enough_and_touches_nothing_else(
     if any(isinstance(action, DeletePod) for action in actions):
         its_pod = None
     again = decided(of_after, sts_after, its_pod)
-    once_more = [action for action in again if not isinstance(action, NotebookEvent)]
+    once_more = [action for action in again if not isinstance(action, Said)]
     if once_more:  # a template that was healed first lets the notebook be told
         of_third, sts_third = (
             patched(of_after, again, PatchNotebook),
             patched(sts_after, again, PatchTemplate),
         )
         third = decided(of_third, sts_third, its_pod)
-        assert all(isinstance(action, NotebookEvent) and action.type == "Warning" for action in third)
+        assert all(isinstance(action, Said) and action.type == "Warning" for action in third)

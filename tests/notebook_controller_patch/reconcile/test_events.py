@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 
 import pytest
 
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.notebooks.notebook_record import notebook_record
 from notebook_controller_patch.reconcile.events import (
-    NotebookEvent,
     event_body,
     injector_away,
     injector_back,
@@ -21,7 +21,7 @@ from tests.notebook_controller_patch.reconcile.objects import admitted, notebook
 def test_an_event_is_one_for_each_change() -> None:
     record = notebook_record(admitted())
     assert record is not None
-    event = NotebookEvent("Normal", "BitfusionChangePending", "Something waits.")
+    event = Said("Normal", "BitfusionChangePending", "Something waits.")
     body = event_body(record, event, "pod-1")
     assert body["involvedObject"] == {
         "apiVersion": "kubeflow.org/v1",
@@ -34,7 +34,7 @@ def test_an_event_is_one_for_each_change() -> None:
     name = body["metadata"]["name"]
     assert name == event_body(record, event, "pod-2")["metadata"]["name"]
     assert name.startswith("nb.")
-    assert name != event_body(record, NotebookEvent("Normal", event.reason, "Else."))["metadata"]["name"]
+    assert name != event_body(record, Said("Normal", event.reason, "Else."))["metadata"]["name"]
     remade = notebook_record(notebook(uid="another"))
     assert remade is not None
     assert name != event_body(remade, event)["metadata"]["name"]
@@ -43,7 +43,7 @@ def test_an_event_is_one_for_each_change() -> None:
 def test_an_event_is_as_short_as_the_api_wants_it() -> None:
     record = notebook_record(notebook("n" * 240))
     assert record is not None
-    body = event_body(record, NotebookEvent("Warning", "BitfusionRequestRefused", "ä" * 3000), "i" * 300)
+    body = event_body(record, Said("Warning", "BitfusionRequestRefused", "ä" * 3000), "i" * 300)
     assert len(body["metadata"]["name"]) <= 253
     assert len(body["message"]) == 1024
     assert len(body["reportingInstance"]) == 128
@@ -82,7 +82,7 @@ def test_a_quota_that_is_used_up_is_told_in_plain_words(
 def test_the_same_words_on_another_occasion_are_another_event() -> None:
     record = notebook_record(admitted())
     assert record is not None
-    said = [NotebookEvent("Warning", "Why", "No.", occasion) for occasion in ("", "", "one", "one", "two")]
+    said = [Said("Warning", "Why", "No.", occasion) for occasion in ("", "", "one", "one", "two")]
     names = [event_body(record, one)["metadata"]["name"] for one in said]
     assert names[0] == names[1]
     assert names[2] == names[3]

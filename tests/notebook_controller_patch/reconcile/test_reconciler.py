@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
 from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.api.errors import Conflict, NoAnswer, TooManyRequests
+from bitfusion_cluster.api.events import Said
 from bitfusion_cluster.leading.election import Candidate
 from bitfusion_cluster.leading.term import NotLeading
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
@@ -21,7 +22,6 @@ from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile import refused_pods
 from notebook_controller_patch.reconcile.context import ReconcileContext
 from notebook_controller_patch.reconcile.decisions import Action
-from notebook_controller_patch.reconcile.events import NotebookEvent
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.quota_waits import QuotaRecord
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
@@ -73,7 +73,7 @@ class RecordedWriter(Writer):
     def perform(self, action: Action, notebook: NotebookRecord) -> None:
         if self.failure is not None:
             raise self.failure
-        self.done.append(action.reason if isinstance(action, NotebookEvent) else type(action).__name__)
+        self.done.append(action.reason if isinstance(action, Said) else type(action).__name__)
 
 
 class OneTurn(WorkQueue):

@@ -40,13 +40,27 @@ class WebhookCertificate:
     ) -> None:
         self.serving = ServingCertificate()
         self._configuration = settings.webhook_configuration
-        self._clients = _client_authority(settings.client_authority, self.serving)
+        self._clients: ClientAuthorityFile | None = None
         self._folder: CertificateFolder | None = None
         self._authority: BuiltInAuthority | None = None
         self._thread: threading.Thread | None = None
+        if settings.client_authority is not None:
+            self._clients = ClientAuthorityFile(settings.client_authority, self.serving)
+            _load(
+                self._clients,
+                "certificate authority in --client-authority",
+                "it must be the PEM file of who signs the apiserver's client certificate; without the option "
+                "nobody is asked for one.",
+            )
         services = service_names(settings.name, settings.namespace)
         if settings.certificate_folder is not None:
-            self._folder = _certificate_folder(settings.certificate_folder, self.serving, services[0])
+            self._folder = CertificateFolder(settings.certificate_folder, self.serving, services[0])
+            _load(
+                self._folder,
+                "certificate in --certificate-folder",
+                "it must hold tls.crt and tls.key, unencrypted; with cert-manager look at the Certificate's "
+                "conditions, without it leave the option out.",
+            )
         else:
             authority = AuthoritySettings(
                 settings.name,
@@ -102,29 +116,8 @@ class WebhookCertificate:
         gauge.set_function(lambda: serving.expires.timestamp() if serving.expires else 0.0)
 
 
-def _certificate_folder(name: str, serving: ServingCertificate, service: str) -> CertificateFolder:
-    folder = CertificateFolder(name, serving, service)
-    try:
-        folder.load()
-    except UnusableCertificate as error:
-        raise CannotStart(
-            f"No usable certificate in --certificate-folder: {error}",
-            "it must hold tls.crt and tls.key, unencrypted; with cert-manager look at the Certificate's "
-            "conditions, without it leave the option out.",
-        ) from None
-    return folder
-
-
-def _client_authority(name: str | None, serving: ServingCertificate) -> ClientAuthorityFile | None:
-    if name is None:
-        return None
-    file = ClientAuthorityFile(name, serving)
+def _load(file: CertificateFolder | ClientAuthorityFile, what: str, cure: str) -> None:
     try:
         file.load()
     except UnusableCertificate as error:
-        raise CannotStart(
-            f"No usable certificate authority in --client-authority: {error}",
-            "it must be the PEM file of who signs the apiserver's client certificate; without the option "
-            "nobody is asked for one.",
-        ) from None
-    return file
+        raise CannotStart(f"No usable {what}: {error}", cure) from None
