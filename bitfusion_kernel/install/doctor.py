@@ -1,9 +1,9 @@
-"""`bitfusion-kernel doctor`: runs its table of checks and prints the report, PASS, WARN or FAIL a line."""
+"""`bitfusion-kernel doctor`: runs its checks and prints the report, PASS, WARN or FAIL a line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from bitfusion_client.errors import BitfusionError
 from bitfusion_kernel.install import kernelspec, spec_store
@@ -38,23 +38,13 @@ def all_findings(name: str | None) -> Iterator[Finding]:
         if not specs:
             found = "Jupyter sees no Bitfusion kernel"
             yield Finding(FAIL, "kernelspec", found, "bitfusion-kernel install --user")
-    for check in CHECKS:
-        yield from check(specs)
-
-
-def _kernelspecs(specs: list[InstalledSpec]) -> Iterator[Finding]:
     for spec in specs:
         yield from check_kernelspec(spec)
-
-
-def _environment(_: list[InstalledSpec]) -> Iterator[Finding]:
     yield check_private_folder()
     yield check_pidfds()
     yield check_process_1()
     yield check_bytecode()
-
-
-def _pod(_: list[InstalledSpec]) -> Iterator[Finding]:
+    yield from _clients(specs)
     yield from check_pod(os.environ)
 
 
@@ -69,12 +59,3 @@ def _clients(specs: list[InstalledSpec]) -> Iterator[Finding]:
         if client not in asked:
             asked.add(client)
             yield from check_client(client)
-
-
-CHECKS: tuple[Callable[[list[InstalledSpec]], Iterator[Finding]], ...] = (
-    _kernelspecs,
-    _environment,
-    _clients,
-    _pod,
-)
-"""What the doctor looks at, in this order; each check gets the specs that Jupyter sees."""

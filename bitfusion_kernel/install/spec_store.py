@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from jupyter_core.paths import SYSTEM_JUPYTER_PATH, jupyter_data_dir
@@ -26,13 +26,12 @@ ENTRY = os.path.abspath(bitfusion_kernel.__file__).replace("__init__.py", "__mai
 LOGOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "logo")
 
 
-class InstalledSpec:
+class InstalledSpec(NamedTuple):
     """One of our kernelspecs as Jupyter finds it: name, folder, and the content of its kernel.json."""
 
-    def __init__(self, name: str, folder: str, kernel: dict[str, Any]) -> None:
-        self.name = name
-        self.folder = folder
-        self.kernel = kernel
+    name: str
+    folder: str
+    kernel: dict[str, Any]
 
     def content(self, file: str) -> dict[str, Any]:
         """A JSON file of the spec's folder. Raises OSError, ValueError."""
