@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from bitfusion_client.errors import BitfusionError
 from bitfusion_kernel.install import kernelspec, spec_store
 from bitfusion_kernel.install.check_client import check_client
-from bitfusion_kernel.install.check_environment import check_bytecode, check_pidfds, check_private_folder
+from bitfusion_kernel.install.check_environment import (
+    check_bytecode,
+    check_pidfds,
+    check_private_folder,
+    check_process_1,
+)
 from bitfusion_kernel.install.check_kernelspec import check_kernelspec
 from bitfusion_kernel.install.check_pod import check_pod
-from bitfusion_kernel.install.check_process_1 import check_process_1
 from bitfusion_kernel.install.finding import FAIL, Finding
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.settings.resolve import current_settings

@@ -104,15 +104,8 @@ def spec_folder(name: str, *, user: bool = False, prefix: str | None = None) -> 
 
 def installed_specs() -> list[InstalledSpec]:
     """Our specs that Jupyter sees, in the order of their names; an unreadable kernel.json is skipped."""
-    found = []
-    for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
-        try:
-            kernel = _read(folder, kernelspec.KERNEL_JSON)
-        except (OSError, ValueError):
-            continue
-        if kernelspec.is_ours(kernel):
-            found.append(InstalledSpec(name, folder, kernel))
-    return found
+    places = sorted(KernelSpecManager().find_kernel_specs().items())
+    return [spec for name, folder in places if (spec := installed_in(folder, name)) is not None]
 
 
 def find(name: str) -> InstalledSpec:
@@ -147,13 +140,14 @@ def with_display_name(display_name: str, *, but: str) -> list[tuple[str, str]]:
     return found
 
 
-def installed_in(folder: str) -> InstalledSpec | None:
-    """Our spec in a folder, whether or not Jupyter looks there."""
+def installed_in(folder: str, name: str = "") -> InstalledSpec | None:
+    """Our spec in a folder, whether or not Jupyter looks there; `name`: as Jupyter calls it."""
     try:
         kernel = _read(folder, kernelspec.KERNEL_JSON)
     except (OSError, ValueError):
         return None
-    return InstalledSpec(os.path.basename(folder), folder, kernel) if kernelspec.is_ours(kernel) else None
+    ours = kernelspec.is_ours(kernel)
+    return InstalledSpec(name or os.path.basename(folder), folder, kernel) if ours else None
 
 
 def remove(spec: InstalledSpec) -> None:

@@ -64,10 +64,11 @@ class Setting:
 
 
 def _setting_names(value: object) -> tuple[str, ...]:
+    """The names; where one of `SIZES` is among them, the other is, too."""
     names = values.words(value)
     if any(name not in BY_NAME or name == "locked" for name in names):
         raise ValueError
-    return names
+    return (*names, *(size for size in SIZES if size not in names and {*names} & {*SIZES}))
 
 
 SETTINGS = (
