@@ -10,11 +10,10 @@ import sysconfig
 import time
 from collections.abc import Iterable
 from importlib.util import MAGIC_NUMBER, cache_from_source, find_spec
-from typing import NamedTuple
 
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.process_watch import pidfds_work
+from bitfusion_kernel.processes.process_watch import pidfds_work, pids, stat
 
 PACKAGES = (
     *("bitfusion_client", "bitfusion_kernel", "bitfusion_pool"),
@@ -31,12 +30,6 @@ REAPED_LIMIT = 5.0
 """Seconds an init may take to reap; some look for orphans only every other second."""
 
 _PAUSE = 0.02
-
-
-class _Process(NamedTuple):
-    name: str
-    state: str
-    parent: int
 
 
 def check_private_folder() -> Finding:
@@ -73,16 +66,16 @@ def check_process_1() -> Finding:
     Seen by those that are there, otherwise by making one.
     """
     subject = "process 1"
-    zombies = [pid for pid in _pids() if _is_zombie_of_1(pid)]
+    zombies = [pid for pid in pids() if (stat(pid) or ())[1:3] == ["Z", "1"]]
     orphan = zombies[0] if zombies else _make_orphan()
-    parent = _read(orphan)
-    adopter = 1 if parent is None else parent.parent
-    name = process.name if (process := _read(adopter)) else "unknown"
+    found = stat(orphan)
+    adopter = 1 if found is None else int(found[2])
+    name = process[0] if (process := stat(adopter)) else "unknown"
     deadline = time.monotonic() + REAPED_LIMIT
-    while _read(orphan) is not None:
+    while stat(orphan) is not None:
         if time.monotonic() > deadline:
-            found = f"process {adopter} ({name}) does not reap orphans: a killed kernel leaves a zombie"
-            return Finding(WARN, subject, found, AN_INIT_REAPS)
+            problem = f"process {adopter} ({name}) does not reap orphans: a killed kernel leaves a zombie"
+            return Finding(WARN, subject, problem, AN_INIT_REAPS)
         time.sleep(_PAUSE)
     return Finding(PASS, subject, f"orphans are reaped by process {adopter} ({name})")
 
@@ -154,25 +147,3 @@ def _make_orphan() -> int:
         ["/bin/sh", "-c", "sleep 0.2 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True
     )
     return int(done.stdout)
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-
-
-def _is_zombie_of_1(pid: int) -> bool:
-    process = _read(pid)
-    return process is not None and process.state == "Z" and process.parent == 1
-
-
-def _read(pid: int) -> _Process | None:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            name, _, rest = file.read().rpartition(")")
-    except OSError:
-        return None
-    fields = rest.split()
-    return _Process(name.partition("(")[2], fields[0], int(fields[1]))
