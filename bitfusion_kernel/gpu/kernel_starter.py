@@ -61,17 +61,12 @@ class KernelStarter:
     # -- settings --------------------------------------------------------------------------------
 
     @property
-    def acquires_at_start(self) -> bool:
-        """Whether to ask before the first request. A wrong setting is reported in the first cell instead."""
-        return self._acquire_if_at_start() != ""
+    def acquire_at_start(self) -> str:
+        """The setting `acquire` if it says to ask before the first request, else empty.
 
-    @property
-    def is_ready_with_gpu(self) -> bool:
-        """Whether the kernel's start lasts until it has its GPU."""
-        return self._acquire_if_at_start() == "start_and_wait"
-
-    def _acquire_if_at_start(self) -> str:
-        """The setting `acquire` if it is `start` or `start_and_wait`, else empty."""
+        With `start_and_wait` the kernel's start lasts until it has its GPU. A wrong setting is reported in
+        the first cell instead.
+        """
         if not self._start_is_named():
             return ""
         from bitfusion_client.errors import BitfusionError
@@ -150,7 +145,13 @@ class KernelStarter:
             self._note_is_read = True
             self._chosen = self._note().read()
             if self._chosen is not None:
-                self._check_what_was_noted(self._chosen)
+                from bitfusion_client.errors import WrongSetting
+
+                try:
+                    self.settings.check_unlocked(self._chosen)
+                except WrongSetting:
+                    self.forget_choice()
+                    raise
         return self._chosen or self.settings.request
 
     @property
@@ -160,11 +161,7 @@ class KernelStarter:
 
     @property
     def takes_what_is_left(self) -> bool:
-        """Whether the next start takes what is left of the pod's budget, `request` at most.
-
-        Raises:
-            WrongSetting: As `request`.
-        """
+        """Whether the next start takes what is left of the pod's budget, `request` at most; raises alike."""
         return self.request is not None and self._chosen is None and self.settings.takes_what_is_left
 
     def check_budget(self, request: GpuRequest) -> None:
@@ -173,15 +170,6 @@ class KernelStarter:
             from bitfusion_kernel.pod.budget import check_fits
 
             check_fits(self.pod.budget, request)
-
-    def _check_what_was_noted(self, request: GpuRequest) -> None:
-        from bitfusion_client.errors import WrongSetting
-
-        try:
-            self.settings.check_unlocked(request)
-        except WrongSetting:
-            self.forget_choice()
-            raise
 
     def choose(self, request: GpuRequest) -> None:
         """Ask for this from the next start on, also after restarts of this kernel.
@@ -237,11 +225,7 @@ class KernelStarter:
         return environment
 
     def start(self) -> Acquisition:
-        """Ask for a GPU and a kernel on it. Called by the kernel's lifecycle, when nothing runs.
-
-        Raises:
-            BitfusionError: They can't even be asked for.
-        """
+        """Ask for a GPU and a kernel on it, where nothing runs; for the lifecycle. Raises BitfusionError."""
         from bitfusion_client.command.command_line import run_command
         from bitfusion_kernel.gpu.acquisition import Acquisition, FolderUnusable
         from bitfusion_kernel.processes import launcher, private_folder

@@ -1,23 +1,35 @@
-"""The doctor's checks of this Python environment: folder for sockets, pidfds, compiled bytecode."""
+"""The doctor's checks of machine and Python: folder for sockets, pidfds, process 1, compiled bytecode."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable
 from importlib.util import MAGIC_NUMBER, cache_from_source, find_spec
 
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.process_watch import pidfds_work
+from bitfusion_kernel.processes.process_watch import pidfds_work, pids, stat
 
 PACKAGES = (
     *("bitfusion_client", "bitfusion_kernel", "bitfusion_pool"),
     *("ipykernel", "IPython", "jupyter_client", "tornado", "traitlets", "zmq"),
 )
 """Packages that the processes of one kernel import at every start."""
+
+AN_INIT_REAPS = (
+    "start the container with an init: `docker run --init`, tini as the image's entry point, or in "
+    "Kubernetes `shareProcessNamespace: true`"
+)
+
+REAPED_LIMIT = 5.0
+"""Seconds an init may take to reap; some look for orphans only every other second."""
+
+_PAUSE = 0.02
 
 
 def check_private_folder() -> Finding:
@@ -46,6 +58,26 @@ def check_pidfds() -> Finding:
         "1 s late"
     )
     return Finding(WARN, subject, found, f"nothing breaks; {next_step}")
+
+
+def check_process_1() -> Finding:
+    """Whether orphans are reaped, as an init does; a Jupyter that is process 1 does not.
+
+    Seen by those that are there, otherwise by making one.
+    """
+    subject = "process 1"
+    zombies = [pid for pid in pids() if (stat(pid) or ())[1:3] == ["Z", "1"]]
+    orphan = zombies[0] if zombies else _make_orphan()
+    found = stat(orphan)
+    adopter = 1 if found is None else int(found[2])
+    name = process[0] if (process := stat(adopter)) else "unknown"
+    deadline = time.monotonic() + REAPED_LIMIT
+    while stat(orphan) is not None:
+        if time.monotonic() > deadline:
+            problem = f"process {adopter} ({name}) does not reap orphans: a killed kernel leaves a zombie"
+            return Finding(WARN, subject, problem, AN_INIT_REAPS)
+        time.sleep(_PAUSE)
+    return Finding(PASS, subject, f"orphans are reaped by process {adopter} ({name})")
 
 
 def check_bytecode(packages: Iterable[str] = PACKAGES) -> Finding:
@@ -107,3 +139,11 @@ def _can_be_written(source: str) -> bool:
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _make_orphan() -> int:
+    """The pid of a process that ends soon and whose parent has."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", "sleep 0.2 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)

@@ -12,6 +12,7 @@ from bitfusion_kernel.install import kernelspec
 from bitfusion_kernel.install.finding import FAIL, PASS, WARN, Finding
 from bitfusion_kernel.install.kernel_info import ask_kernel
 from bitfusion_kernel.install.spec_store import InstalledSpec
+from bitfusion_kernel.protocol.arguments import last_value
 from bitfusion_kernel.settings.resolve import current_settings
 from bitfusion_kernel.settings.unknown_variables import hints
 from bitfusion_kernel.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
@@ -38,9 +39,9 @@ def _damage(spec: InstalledSpec) -> str:
     for path in kernelspec.needed_files(spec.kernel):
         if not os.path.exists(path):
             return f"{path} is gone"
-    folders = [word.partition("=")[2] for word in argv if word.startswith(kernelspec.SPEC_OPTION)]
-    if folders and os.path.realpath(folders[-1]) != os.path.realpath(spec.folder):
-        return f"it was moved here from {folders[-1]}"
+    folder = last_value(argv, "spec")
+    if folder is not None and os.path.realpath(folder) != os.path.realpath(spec.folder):
+        return f"it was moved here from {folder}"
     return ""
 
 

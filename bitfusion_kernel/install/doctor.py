@@ -1,17 +1,21 @@
-"""`bitfusion-kernel doctor`: runs its table of checks and prints the report, PASS, WARN or FAIL a line."""
+"""`bitfusion-kernel doctor`: runs its checks and prints the report, PASS, WARN or FAIL a line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from bitfusion_client.errors import BitfusionError
 from bitfusion_kernel.install import kernelspec, spec_store
 from bitfusion_kernel.install.check_client import check_client
-from bitfusion_kernel.install.check_environment import check_bytecode, check_pidfds, check_private_folder
+from bitfusion_kernel.install.check_environment import (
+    check_bytecode,
+    check_pidfds,
+    check_private_folder,
+    check_process_1,
+)
 from bitfusion_kernel.install.check_kernelspec import check_kernelspec
 from bitfusion_kernel.install.check_pod import check_pod
-from bitfusion_kernel.install.check_process_1 import check_process_1
 from bitfusion_kernel.install.finding import FAIL, Finding
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.settings.resolve import current_settings
@@ -38,23 +42,13 @@ def all_findings(name: str | None) -> Iterator[Finding]:
         if not specs:
             found = "Jupyter sees no Bitfusion kernel"
             yield Finding(FAIL, "kernelspec", found, "bitfusion-kernel install --user")
-    for check in CHECKS:
-        yield from check(specs)
-
-
-def _kernelspecs(specs: list[InstalledSpec]) -> Iterator[Finding]:
     for spec in specs:
         yield from check_kernelspec(spec)
-
-
-def _environment(_: list[InstalledSpec]) -> Iterator[Finding]:
     yield check_private_folder()
     yield check_pidfds()
     yield check_process_1()
     yield check_bytecode()
-
-
-def _pod(_: list[InstalledSpec]) -> Iterator[Finding]:
+    yield from _clients(specs)
     yield from check_pod(os.environ)
 
 
@@ -69,12 +63,3 @@ def _clients(specs: list[InstalledSpec]) -> Iterator[Finding]:
         if client not in asked:
             asked.add(client)
             yield from check_client(client)
-
-
-CHECKS: tuple[Callable[[list[InstalledSpec]], Iterator[Finding]], ...] = (
-    _kernelspecs,
-    _environment,
-    _clients,
-    _pod,
-)
-"""What the doctor looks at, in this order; each check gets the specs that Jupyter sees."""

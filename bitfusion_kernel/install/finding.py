@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from bitfusion_client.errors import BitfusionError
 
 PASS, WARN, FAIL = "PASS", "WARN", "FAIL"
 
 
-class Finding:
+class Finding(NamedTuple):
     """What one check has found. `next_step` says what to do about a WARN or FAIL."""
 
-    def __init__(self, verdict: str, subject: str, found: str, next_step: str = "") -> None:
-        self.verdict = verdict
-        self.subject = subject
-        self.found = found
-        self.next_step = next_step
+    verdict: str
+    subject: str
+    found: str
+    next_step: str = ""
 
     @classmethod
     def from_error(cls, subject: str, error: BitfusionError) -> Finding:

@@ -12,7 +12,7 @@ from typing import Any
 from bitfusion_client.errors import UsageError
 from bitfusion_client.request.durations import format_duration
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
+from bitfusion_kernel.protocol.arguments import OPTION_PREFIX, last_value
 from bitfusion_kernel.settings.values import ACQUIRE
 
 KERNEL_JSON = "kernel.json"
@@ -20,9 +20,6 @@ DEFAULT_NAME = "bitfusion"
 DEFAULT_DISPLAY_NAME = "Bitfusion"
 MARK = "bitfusion"
 """The key in `metadata` by which our own specs are recognised."""
-
-SPEC_OPTION = f"{OPTION_PREFIX}spec="
-"""The option that tells the proxy the folder of its spec."""
 
 _START = """\
 import os, sys; entry = sys.argv[1]; folder = os.path.dirname(os.path.dirname(entry)); \
@@ -97,7 +94,7 @@ def kernel_json(
         "argv": [
             *(python, "-I", "-S", "-c", _START.replace("NAME", os.path.basename(folder)), entry),
             *("-f", "{connection_file}"),
-            f"{SPEC_OPTION}{folder}",
+            f"{OPTION_PREFIX}spec={folder}",  # tells the proxy the folder of its spec
             *setting_options(request, acquire),
         ],
         "display_name": display_name,
@@ -160,9 +157,7 @@ def written_request(kernel: dict[str, Any]) -> GpuRequest | None:
 
 def written_acquire(kernel: dict[str, Any]) -> str | None:
     """When a kernel.json says that GPUs are asked for; None if it leaves that to settings."""
-    prefix = f"{OPTION_PREFIX}acquire="
-    found = [option[len(prefix) :] for option in entry_options(kernel) if option.startswith(prefix)]
-    return found[-1] if found else None
+    return last_value(entry_options(kernel), "acquire")
 
 
 def needed_files(kernel: dict[str, Any]) -> list[str]:

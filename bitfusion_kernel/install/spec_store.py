@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from jupyter_core.paths import SYSTEM_JUPYTER_PATH, jupyter_data_dir
@@ -26,13 +26,12 @@ ENTRY = os.path.abspath(bitfusion_kernel.__file__).replace("__init__.py", "__mai
 LOGOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "logo")
 
 
-class InstalledSpec:
+class InstalledSpec(NamedTuple):
     """One of our kernelspecs as Jupyter finds it: name, folder, and the content of its kernel.json."""
 
-    def __init__(self, name: str, folder: str, kernel: dict[str, Any]) -> None:
-        self.name = name
-        self.folder = folder
-        self.kernel = kernel
+    name: str
+    folder: str
+    kernel: dict[str, Any]
 
     def content(self, file: str) -> dict[str, Any]:
         """A JSON file of the spec's folder. Raises OSError, ValueError."""
@@ -105,15 +104,8 @@ def spec_folder(name: str, *, user: bool = False, prefix: str | None = None) -> 
 
 def installed_specs() -> list[InstalledSpec]:
     """Our specs that Jupyter sees, in the order of their names; an unreadable kernel.json is skipped."""
-    found = []
-    for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
-        try:
-            kernel = _read(folder, kernelspec.KERNEL_JSON)
-        except (OSError, ValueError):
-            continue
-        if kernelspec.is_ours(kernel):
-            found.append(InstalledSpec(name, folder, kernel))
-    return found
+    places = sorted(KernelSpecManager().find_kernel_specs().items())
+    return [spec for name, folder in places if (spec := installed_in(folder, name)) is not None]
 
 
 def find(name: str) -> InstalledSpec:
@@ -148,13 +140,14 @@ def with_display_name(display_name: str, *, but: str) -> list[tuple[str, str]]:
     return found
 
 
-def installed_in(folder: str) -> InstalledSpec | None:
-    """Our spec in a folder, whether or not Jupyter looks there."""
+def installed_in(folder: str, name: str = "") -> InstalledSpec | None:
+    """Our spec in a folder, whether or not Jupyter looks there; `name`: as Jupyter calls it."""
     try:
         kernel = _read(folder, kernelspec.KERNEL_JSON)
     except (OSError, ValueError):
         return None
-    return InstalledSpec(os.path.basename(folder), folder, kernel) if kernelspec.is_ours(kernel) else None
+    ours = kernelspec.is_ours(kernel)
+    return InstalledSpec(name or os.path.basename(folder), folder, kernel) if ours else None
 
 
 def remove(spec: InstalledSpec) -> None:

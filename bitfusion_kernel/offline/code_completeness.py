@@ -12,7 +12,6 @@ from typing import Any
 
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT: cells may await
 _INDENT = 4
-_BLANKS = re.compile(r"[ \t]*")
 _ASSIGNED = re.compile(r"\s*[A-Za-z_][\w.\[\], ]*=\s*[%!](?!=)")
 _QUOTE = re.compile(r"'''|\"\"\"|'|\"")
 _HELP = re.compile(r"[%\w*][\w.*\[\]\"']*\?{1,2}\s*$")
@@ -132,7 +131,7 @@ def _statement_for(line: str) -> str:
     text = line.strip()
     if text[:1] == "#":
         return line
-    blanks = line[: _indent_letters(line)]
+    blanks = _blanks(line)
     if text[:1] in tuple("%!?/;,") or ("#" not in text and _HELP.search(text)):
         return blanks + "pass\n"
     if _ASSIGNED.match(line):
@@ -149,14 +148,13 @@ def _without_prompts(lines: list[str]) -> list[str]:
 
 def _without_common_indent(lines: list[str]) -> list[str]:
     """IPython runs an indented piece of code: the first line's indentation counts as none."""
-    blanks = lines[0][: _indent_letters(lines[0])]
+    blanks = _blanks(lines[0])
     return [line[len(blanks) :] if blanks and line.startswith(blanks) else line for line in lines]
 
 
-def _indent_letters(line: str) -> int:
-    found = _BLANKS.match(line)
-    return found.end() if found else 0
+def _blanks(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _indent(line: str) -> int:
-    return len(line[: _indent_letters(line)].replace("\t", " " * _INDENT))
+    return len(_blanks(line).replace("\t", " " * _INDENT))

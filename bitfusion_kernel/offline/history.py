@@ -128,11 +128,8 @@ def _search(
 
 
 def _range(database: Connection, content: Mapping[str, Any], raw: bool, output: bool) -> list[list[Any]]:
-    session, start, stop = (
-        int(content.get("session") or 0),
-        int(content.get("start") or 0),
-        content.get("stop"),
-    )
+    session, start = (int(content.get(name) or 0) for name in ("session", "start"))
+    stop = content.get("stop")
     if session <= 0:  # counted back from the session that the kernel will begin
         newest = database.execute("SELECT MAX(session) FROM sessions").fetchone()[0]
         coming = (newest or 0) + 1

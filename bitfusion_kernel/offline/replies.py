@@ -45,26 +45,24 @@ class OfflineReplies:
         files_prefix: str,
         subshells: EarlySubshells,
     ) -> None:
-        self._kernel_info = kernel_info
         self._language = language
         self._kernel_options = kernel_options
         self._files_prefix = files_prefix
         self._subshells = subshells
         features = kernel_info.get("supported_features")
         self._replies: dict[str, Callable[[Json], Json | None]] = {
-            "kernel_info_request": self._kernel_info_reply,
-            "comm_info_request": _comm_info_reply,
+            "kernel_info_request": lambda _: kernel_info,
+            "comm_info_request": lambda _: {"status": "ok", "comms": {}},
             "complete_request": self._complete_reply,
-            "inspect_request": _inspect_reply,
+            "inspect_request": lambda _: {"status": "ok", "found": False, "data": {}, "metadata": {}},
             "history_request": self._history_reply,
             "is_complete_request": self._is_complete_reply,
             "debug_request": self._debug_reply,
         }
-        if (
-            isinstance(features, list) and "kernel subshells" in features
-        ):  # else ipykernel leaves them without a reply
+        # else ipykernel leaves them without a reply
+        if isinstance(features, list) and "kernel subshells" in features:
             self._replies["create_subshell_request"] = self._create_subshell_reply
-            self._replies["list_subshell_request"] = self._list_subshell_reply
+            self._replies["list_subshell_request"] = lambda _: {"status": "ok", "subshell_id": subshells.ids}
             self._replies["delete_subshell_request"] = self._delete_subshell_reply
 
     def reply(self, message_type: str, content: Json) -> Json | None:
@@ -79,9 +77,6 @@ class OfflineReplies:
         would stay half started, and a breakpoint for the first cell could not be set.
         """
         return message_type == "debug_request"
-
-    def _kernel_info_reply(self, _: Json) -> Json:
-        return self._kernel_info
 
     def _complete_reply(self, content: Json) -> Json:
         code = str(content.get("code", ""))
@@ -141,19 +136,8 @@ class OfflineReplies:
             return {"status": "error", "evalue": f"at most {MOST} subshells before the kernel has started"}
         return {"status": "ok", "subshell_id": subshell}
 
-    def _list_subshell_reply(self, _: Json) -> Json:
-        return {"status": "ok", "subshell_id": self._subshells.ids}
-
     def _delete_subshell_reply(self, content: Json) -> Json:
         subshell = content.get("subshell_id")
         if self._subshells.delete(subshell):
             return {"status": "ok"}
         return {"status": "error", "evalue": f"Unknown subshell_id {subshell!r}"}
-
-
-def _comm_info_reply(_: Json) -> Json:
-    return {"status": "ok", "comms": {}}
-
-
-def _inspect_reply(_: Json) -> Json:
-    return {"status": "ok", "found": False, "data": {}, "metadata": {}}

@@ -37,14 +37,9 @@ def create(environ: os._Environ[str] | dict[str, str]) -> str:
 
 
 def restore(path: str, environ: os._Environ[str] | dict[str, str]) -> str:
-    """Return `path` if it is the proxy's folder, made again if it is gone; otherwise make another.
+    """Return `path` if it is the proxy's folder, made again if it is gone; otherwise `create` another.
 
-    Args:
-        path: What `create` returned; may be empty where it could not make one.
-        environ: As for `create`.
-
-    Raises:
-        OSError: As `create`.
+    `path` is what `create` returned, or empty where it could not make one.
     """
     try:
         os.mkdir(path, 0o700)

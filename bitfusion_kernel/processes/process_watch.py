@@ -90,6 +90,24 @@ def pidfds_work() -> bool:
     return works
 
 
+def pids() -> list[int]:
+    """The processes that are here, zombies among them; none where there is no /proc."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def stat(pid: int) -> list[str] | None:
+    """What /proc tells of a process: its name, state (`Z`: a zombie), parent and more; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            name, _, rest = file.read().rpartition(")")
+    except OSError:
+        return None
+    return [name.partition("(")[2], *rest.split()] if rest else None
+
+
 def started_at() -> float:
     """When this process started, in seconds of `time.time()`, up to 10 ms late; 0 without /proc."""
     ticks = _start_time(os.getpid())
@@ -105,12 +123,10 @@ def _start_time(pid: int) -> str | None:
     With the pid it names a process for as long as the machine runs, but for a pid that is used again within
     one tick (10 ms). Empty where /proc can't be read: then the pid alone has to do.
     """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    fields = stat(pid)
+    if fields is None:
         return "" if _exists(pid) and not os.path.exists("/proc/self/stat") else None
-    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+    return None if fields[1] in ("Z", "X") else fields[20]
 
 
 def _exists(pid: int) -> bool:

@@ -18,7 +18,7 @@ import signal
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_kernel.processes.process_watch import ProcessWatch
+from bitfusion_kernel.processes.process_watch import ProcessWatch, pids, stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,20 +74,8 @@ def reap(children: Iterable[int], seconds: float) -> None:
 
 def children() -> frozenset[int]:
     """This process's children, zombies among them; none where there is no /proc."""
-    own, found = os.getpid(), []
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return frozenset()
-    for name in filter(str.isdigit, names):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):  # it has ended meanwhile
-            continue
-        if parent == own:
-            found.append(int(name))
-    return frozenset(found)
+    own = str(os.getpid())
+    return frozenset(pid for pid in pids() if (found := stat(pid)) is not None and found[2] == own)
 
 
 def end_strays(but: Iterable[int]) -> None:

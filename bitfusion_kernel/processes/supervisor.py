@@ -114,7 +114,10 @@ class Supervisor:
 
     def _start(self, command: StartCommand) -> None:
         self._folder = os.path.dirname(command.socket_path)  # another one if it had to be made again
-        self._hold(command.held_file)
+        try:
+            self._held_file = HeldFile(command.held_file) if command.held_file else None
+        except OSError:
+            self._held_file = None  # the wrapper misses it, and tells
         try:
             self._wrapper = Wrapper.start(command, *self._write_ends)
         except OSError as error:
@@ -125,12 +128,6 @@ class Supervisor:
             self._proxy.send(WrapperExitedEvent(command.number, CANNOT_EXECUTE))
         else:
             self._proxy.send(StartedEvent(self._wrapper.process.pid))
-
-    def _hold(self, path: str) -> None:
-        try:
-            self._held_file = HeldFile(path) if path else None
-        except OSError:
-            self._held_file = None  # the wrapper misses it, and tells
 
     def _release_held_file(self) -> None:
         if self._held_file is not None:

@@ -26,39 +26,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class SupervisorLink:
+class SupervisorLink(MessageConnection):
     """A supervisor that runs. Poll `fileno()` for reading, then call `events`.
 
     A command may be larger than the socket's buffer, as an environment has no bound, and the supervisor may
     stand still. What it does not take at once waits here: while `wants_write`, poll for writing, too, and
-    call `flush`.
+    call `flush`. `closed` says that it was killed, or that the proxy has left by `close`: then it ends
+    whatever runs, and itself.
     """
 
-    def __init__(self, connection: MessageConnection, pid: int, folder: str) -> None:
-        self._connection = connection
+    def __init__(self, connection: socket.socket, pid: int, folder: str) -> None:
+        super().__init__(connection)
         self.pid = pid
         self.folder = folder
         """The private folder that proxy and supervisor share; whoever ends last removes it."""
         self.on_backlog: Callable[[], object] = lambda: None
         """Called when a command could not be sent whole."""
-
-    def fileno(self) -> int:
-        """For poll()."""
-        return self._connection.fileno()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the supervisor is gone: it was killed, or `close` was called."""
-        return self._connection.closed
-
-    @property
-    def wants_write(self) -> bool:
-        """Whether a part of a command has not been sent yet."""
-        return self._connection.wants_write
-
-    def flush(self) -> None:
-        """Send what the supervisor takes now."""
-        self._connection.flush()
 
     def start(self, command: StartCommand) -> None:
         """Start a wrapper; the proxy does so only when the one before has ended."""
@@ -69,13 +52,13 @@ class SupervisorLink:
         self._send(StopCommand())
 
     def _send(self, command: Command) -> None:
-        self._connection.send(command)
+        self.send(command)
         if self.wants_write:
             self.on_backlog()
 
     def events(self) -> list[Event]:
         """What has happened since the last call; look at `closed` afterwards."""
-        return [message for message in self._connection.receive() if isinstance(message, Event)]
+        return [message for message in self.receive() if isinstance(message, Event)]
 
     def await_release(self, seconds: float) -> None:
         """Wait after `stop` until the wrapper has given its GPU back, at most so long.
@@ -90,10 +73,6 @@ class SupervisorLink:
             released = any(isinstance(event, (WrapperExitedEvent, StoppedEvent)) for event in self.events())
         if self.closed:
             private_folder.remove(self.folder)
-
-    def close(self) -> None:
-        """Leave: the supervisor ends whatever runs, then itself."""
-        self._connection.close()
 
     def await_end(self, seconds: float) -> None:
         """Wait for the end of the supervisor after `close`, and reap it. Called last by the proxy.
@@ -120,7 +99,7 @@ def start_supervisor(folder: str) -> SupervisorLink:
     supervisor_end.close()
     for _, write_end in (stdout, stderr):
         os.close(write_end)  # the read ends stay open: see WrapperOutput
-    return SupervisorLink(MessageConnection(proxy_end), pid, folder)
+    return SupervisorLink(proxy_end, pid, folder)
 
 
 def _detach_from_proxy(proxy_end: socket.socket) -> None:

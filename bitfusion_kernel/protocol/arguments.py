@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from bitfusion_client.fast_imports import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 OPTION_PREFIX = "--bitfusion-"
 _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file", "--connection-file")
 
@@ -23,9 +28,14 @@ class ProxyArguments:
 
     def value(self, name: str) -> str | None:
         """The last value given for `--bitfusion-NAME=`."""
-        prefix = f"{OPTION_PREFIX}{name}="
-        found = [option[len(prefix) :] for option in self.options if option.startswith(prefix)]
-        return found[-1] if found else None
+        return last_value(self.options, name)
+
+
+def last_value(options: Iterable[str], name: str) -> str | None:
+    """The last value that these options give for `--bitfusion-NAME=`; None if they give none."""
+    prefix = f"{OPTION_PREFIX}{name}="
+    found = [option[len(prefix) :] for option in options if option.startswith(prefix)]
+    return found[-1] if found else None
 
 
 def split_arguments(argv: list[str]) -> ProxyArguments:

@@ -19,7 +19,6 @@ from bitfusion_kernel.proxy.event_loop import EventLoop
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bitfusion_kernel.magic.commands import AskClient, RunClient
     from bitfusion_kernel.magic.kernel_view import KernelView
     from bitfusion_kernel.proxy.cells.client_command import ClientCommand, RunClientCommand
 
@@ -95,52 +94,47 @@ class MagicSocket:
             _send(connection, {"error": error.user_message})
             return
         if isinstance(answer, commands.AskClient):
-            self._ask_client(connection, answer)
+            conclude = answer.conclude
+            self._hear_client(connection, answer.subcommand, lambda output: {"text": conclude(output)})
         elif isinstance(answer, commands.RunClient):
-            self._run_for(connection, answer, path)
+            # What is shown as it comes, or as the client's own words where it fails, the kernel runs itself.
+            render, by_itself = answer.render, {"client": answer.subcommand, "path": path}
+            if render is None:
+                _send(connection, by_itself)
+                return
+            self._hear_client(
+                connection,
+                answer.subcommand,
+                lambda output: by_itself if output is None else {"bundle": render(output)},
+            )
         else:
             text = answer.meanwhile if isinstance(answer, commands.AwaitGpu) else answer.text
             _send(connection, {"text": text})
 
-    def _ask_client(self, connection: socket.socket, answer: AskClient) -> None:
-        from bitfusion_client.errors import BitfusionError
-
-        def conclude(output: str | None) -> None:
-            try:
-                _send(connection, {"text": answer.conclude(output)})
-            except BitfusionError as error:
-                _send(connection, {"error": error.user_message})
-
-        self._hear_client(connection, answer.subcommand, conclude)
-
-    def _run_for(self, connection: socket.socket, answer: RunClient, path: str) -> None:
-        """What is shown as it comes, or as the client's own words where it fails, the kernel runs itself."""
-        render = answer.render
-        by_itself = {"client": answer.subcommand, "path": path}
-        if render is None:
-            _send(connection, by_itself)
-            return
-
-        def conclude(output: str | None) -> None:
-            _send(connection, by_itself if output is None else {"bundle": render(output)})
-
-        self._hear_client(connection, answer.subcommand, conclude)
-
     def _hear_client(
-        self, connection: socket.socket, subcommand: str, conclude: Callable[[str | None], None]
+        self,
+        connection: socket.socket,
+        subcommand: str,
+        conclude: Callable[[str | None], Mapping[str, object]],
     ) -> None:
         """The peer waits for what the client says, None if it fails; everybody else is served meanwhile."""
         from bitfusion_client.errors import BitfusionError
         from bitfusion_kernel.proxy.cells.client_command import ASK_LIMIT
 
+        def tell(output: str | None) -> None:
+            try:
+                _send(connection, conclude(output))
+            except BitfusionError as error:
+                _send(connection, {"error": error.user_message})
+
         def on_end(client: ClientCommand, status: int | None) -> None:
             del self._asking[client]
-            conclude(client.output if status == 0 else None)
+            tell(client.output if status == 0 else None)
 
         try:
             client = self._run_client(subcommand, lambda _: None, on_end, ASK_LIMIT)
         except BitfusionError:
-            conclude(None)
+            tell(None)
         else:
             self._asking[client] = connection
 

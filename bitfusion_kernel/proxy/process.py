@@ -57,7 +57,7 @@ def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo, folder
     try:
         starter = KernelStarter(arguments, wrapped, info, supervisor)
         lifecycle = KernelLifecycle(starter.start, starter.check_acquire)
-        if starter.acquires_at_start:
+        if starter.acquire_at_start:
             lifecycle.request_early()
         from bitfusion_kernel.proxy.proxy import Proxy
 

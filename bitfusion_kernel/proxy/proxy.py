@@ -202,7 +202,7 @@ class Proxy:
 
     @cached_property
     def _start_up(self) -> StartUpWait:
-        lasts = self._lifecycle.requested and self._starter.is_ready_with_gpu
+        lasts = self._lifecycle.requested and self._starter.acquire_at_start == "start_and_wait"
         return StartUpWait(self._loop, self._lifecycle, lasts=lasts)
 
     @cached_property

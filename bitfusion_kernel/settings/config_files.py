@@ -10,16 +10,47 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Mapping
+from types import new_class
+from typing import Any
 
-from traitlets import TraitError
-from traitlets.config import Config
+from traitlets import Float, Int, List, TraitError, TraitType, Unicode, Union
+from traitlets.config import Config, Configurable
 from traitlets.config.loader import JSONFileConfigLoader, PyFileConfigLoader
 
 from bitfusion_client.errors import WrongSetting
 from bitfusion_kernel.settings.config_path import config_files
 from bitfusion_kernel.settings.sources import ConfigValues, is_unset
-from bitfusion_kernel.settings.table import BY_NAME, SIZES, parse_value
-from bitfusion_kernel.settings.traits import BitfusionKernel
+from bitfusion_kernel.settings.table import BY_NAME, SETTINGS, SIZES, Setting, parse_value
+
+
+def _trait(setting: Setting) -> TraitType[Any, Any]:
+    """A trait whose default means that the setting is not given."""
+    of_type: dict[type, TraitType[Any, Any]] = {
+        int: Int(None, allow_none=True),
+        float: Float(None, allow_none=True),
+        str: Unicode(""),
+        list: List(Unicode()),
+    }
+    first, *others = setting.config_types
+    trait = of_type[first]
+    if others:
+        trait = Union([of_type[kind] for kind in setting.config_types], default_value=first())
+    trait.help = (
+        f"{setting.help[0].upper()}{setting.help[1:]}: {setting.allowed}. Default: {setting.default}."
+    )
+    return trait.tag(config=True)
+
+
+def _define(namespace: dict[str, Any]) -> None:
+    namespace["__doc__"] = (
+        "Settings of the Bitfusion kernel; the environment (`BITFUSION_GPUS`, …) wins over them."
+    )
+    namespace["__module__"] = __name__
+    namespace.update({setting.name: _trait(setting) for setting in SETTINGS})
+
+
+BitfusionKernel: type[Configurable] = new_class("BitfusionKernel", (Configurable,), exec_body=_define)
+"""The settings as Jupyter's config files set them, made from the table."""
 
 
 def load_config(environ: Mapping[str, str]) -> ConfigValues:
@@ -34,7 +65,7 @@ def load_config(environ: Mapping[str, str]) -> ConfigValues:
     locked: dict[str, str] = {}  # the name of a setting -> the file that locks it
     for path in reversed(list(config_files(environ))):
         values = _read(path)
-        locks = values.pop("locked", [])
+        locks = values.pop("locked", ())
         for name, value in values.items():
             if name in locked and found.get(name) != value:
                 raise WrongSetting(name, value, f"is locked by {locked[name]}", path)
@@ -43,20 +74,12 @@ def load_config(environ: Mapping[str, str]) -> ConfigValues:
                     found.pop(size, None)
             found[name] = value
             found.files[name] = path
-        for name in _with_both_sizes(locks):
+        for name in parse_value("locked", locks, path):  # type: ignore[attr-defined]  # a tuple of names
             locked.setdefault(name, path)
     if locked:
         found["locked"] = list(locked)
         found.files["locked"] = next(iter(locked.values()))
     return found
-
-
-def _with_both_sizes(locks: object) -> list[str]:
-    """The locked names; a lock on one spelling of the size holds the other, too."""
-    names = [str(name) for name in locks] if isinstance(locks, list) else []
-    if any(name in SIZES for name in names):
-        names += [name for name in SIZES if name not in names]
-    return names
 
 
 def _read(path: str) -> dict[str, object]:

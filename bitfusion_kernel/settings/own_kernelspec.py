@@ -10,12 +10,10 @@ import json
 import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_kernel.protocol.arguments import OPTION_PREFIX
+from bitfusion_kernel.protocol.arguments import OPTION_PREFIX, last_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-_SPEC_OPTION = f"{OPTION_PREFIX}spec="
 
 
 def is_own(options: Sequence[str], environ: Mapping[str, str], lock_file: str) -> bool:
@@ -29,12 +27,10 @@ def is_own(options: Sequence[str], environ: Mapping[str, str], lock_file: str) -
         environ: Names the user's folders.
         lock_file: The config file that locks.
     """
-    folders = [option[len(_SPEC_OPTION) :] for option in options if option.startswith(_SPEC_OPTION)]
-    if _is_below(lock_file, _own_folders(environ)):
+    spec, own = last_value(options, "spec"), _own_folders(environ)
+    if _is_below(lock_file, own):
         return False
-    if not folders or _is_below(folders[-1], _own_folders(environ)):
-        return True
-    return list(options) != _options_in(folders[-1])
+    return spec is None or _is_below(spec, own) or list(options) != _options_in(spec)
 
 
 def _own_folders(environ: Mapping[str, str]) -> list[str]:

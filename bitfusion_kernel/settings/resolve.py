@@ -51,7 +51,7 @@ class Settings:
         """Whether `%bitfusion request` may ask for `request`. Raises WrongSetting naming a locked setting."""
         for setting in REQUEST_SETTINGS:
             value, now = (getattr(each, setting.request_field) for each in (request, self.request))
-            if value != now and _is_locked(setting.name, self.locked):
+            if value != now and setting.name in self.locked:
                 shown = "whole GPUs" if value is None and setting.name in SIZES else value
                 raise WrongSetting(setting.name, shown, _lock_text(self.request, setting.name))
 
@@ -110,7 +110,8 @@ def resolve(
     locked: tuple[str, ...] = given["locked"].value if "locked" in given else ()  # type: ignore[assignment]
     if spec_is_own:
         # What is locked to a value has that value whatever the kernelspec says.
-        open_options = {name: item for name, item in options.items() if not _names(name) & configured.keys()}
+        fixed = {*configured, *(SIZES if configured.keys() & {*SIZES} else ())}
+        open_options = {name: item for name, item in options.items() if name not in fixed}
         _refuse_locked(configured, open_options, locked, base, ", also for kernelspecs of your own")
     environment = from_environment(environ)
     if locked:
@@ -167,7 +168,7 @@ def _refuse_locked(
     for name, item in later.items():
         field = BY_NAME[name].request_field
         now = getattr(request, field) if field else _value(given, name)
-        if _is_locked(name, locked) and item.value != now:
+        if name in locked and item.value != now:
             raise WrongSetting(name, item.value, _lock_text(request, name, note), item.source)
 
 
@@ -176,15 +177,6 @@ def _value(given: Mapping[str, Given], name: str) -> object:
     if name in given:
         return given[name].value
     return {"acquire": DEFAULT_ACQUIRE, "silent_wait": DEFAULT_SILENT_WAIT}.get(name)
-
-
-def _is_locked(name: str, locked: Sequence[str]) -> bool:
-    return name in locked or (name in SIZES and any(size in locked for size in SIZES))
-
-
-def _names(name: str) -> set[str]:
-    """The spellings of one setting."""
-    return set(SIZES) if name in SIZES else {name}
 
 
 def _lock_text(request: GpuRequest, name: str, note: str = "") -> str:

@@ -150,11 +150,7 @@ class CellScheduler:
             self._fail_soon(cell, partial(self._refuse, cell, error))
 
     def wait_for_gpu(self, cell: QueuedRequest) -> None:
-        """Ask for a GPU, unless that has been done, and show the wait in this cell.
-
-        Raises:
-            BitfusionError: The GPU can't even be asked for.
-        """
+        """Ask for a GPU, unless that has been done, and show the wait in this cell. Raises BitfusionError."""
         self._lifecycle.request(told_to=cell.commands is not None)
         self._display.show_in(cell)
 

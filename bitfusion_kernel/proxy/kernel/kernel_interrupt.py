@@ -102,7 +102,7 @@ class KernelInterrupt:
         self._loop.cancel_timer(_TIMER)
         request, self._request, self._pending_since = self._request, None, None
         if request is None:
-            self._link.interrupt()
+            self._link.ask("interrupt_request")  # the reply is for nobody
         else:
             self._link.send_control(request.frames)
 

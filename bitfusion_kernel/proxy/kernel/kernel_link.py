@@ -154,10 +154,6 @@ class KernelLink:
         """An answer to `input()`."""
         _send(self._sockets.stdin, frames)
 
-    def interrupt(self) -> None:
-        """Interrupt the kernel on the proxy's own behalf; the reply is for nobody."""
-        self.ask("interrupt_request")
-
     def ask(self, message_type: str) -> str:
         """Send a request of the proxy's own on control; its id. The reply bears no client's identity."""
         frames = self._wire.build(message_type, {})

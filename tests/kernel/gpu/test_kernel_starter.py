@@ -200,7 +200,7 @@ def test_whether_the_gpu_is_asked_for_at_start(
 ) -> None:
     if variable is not None:
         monkeypatch.setenv("BITFUSION_ACQUIRE", variable)
-    assert Made(tmp_path, *options).starter.acquires_at_start is expected
+    assert bool(Made(tmp_path, *options).starter.acquire_at_start) is expected
 
 
 @pytest.mark.parametrize(
@@ -219,14 +219,15 @@ def test_whether_the_kernel_is_ready_only_with_its_gpu(
 ) -> None:
     if variable is not None:
         monkeypatch.setenv("BITFUSION_ACQUIRE", variable)
-    assert Made(tmp_path, f"--bitfusion-acquire={option}").starter.is_ready_with_gpu is expected
+    starter = Made(tmp_path, f"--bitfusion-acquire={option}").starter
+    assert (starter.acquire_at_start == "start_and_wait") is expected
 
 
 def test_a_config_file_may_ask_for_the_gpu_at_start(tmp_path: Path) -> None:
     file = Path(os.environ["JUPYTER_CONFIG_DIR"]) / "jupyter_bitfusion_config.json"
     file.write_text('{"BitfusionKernel": {"acquire": "start"}}')
     try:
-        assert Made(tmp_path).starter.acquires_at_start
+        assert Made(tmp_path).starter.acquire_at_start == "start"
     finally:
         file.unlink()
 

@@ -13,7 +13,7 @@ from tests.support.machine import scaled
 from tests.support.namespaces import as_process_1
 
 DOCTOR = (
-    "from bitfusion_kernel.install.check_process_1 import check_process_1\n"
+    "from bitfusion_kernel.install.check_environment import check_process_1\n"
     "print(*check_process_1().lines(), sep='\\n')"
 )
 JUPYTER = f"""

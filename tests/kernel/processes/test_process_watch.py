@@ -72,7 +72,7 @@ def test_without_pidfds_a_later_process_of_the_same_number_is_not_hit(
 
 
 def test_without_pidfds_and_proc_a_process_is_known_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_proc(path: str, *_: object) -> None:
+    def no_proc(path: str, *_: object, **__: object) -> None:
         raise FileNotFoundError(path)
 
     monkeypatch.delattr(os, "pidfd_open")

@@ -261,7 +261,7 @@ def test_a_full_inbox_is_told_and_its_end_too(linked: Linked) -> None:
 
 def test_an_interrupt_of_the_proxys_own_reaches_the_kernel(linked: Linked) -> None:
     linked.join()
-    linked.link.interrupt()
+    linked.link.ask("interrupt_request")
     while linked.kernel.request().type != "interrupt_request":
         pass
 

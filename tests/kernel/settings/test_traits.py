@@ -8,9 +8,9 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
+from bitfusion_kernel.settings.config_files import BitfusionKernel
 from bitfusion_kernel.settings.sources import is_unset
 from bitfusion_kernel.settings.table import BY_NAME, SETTINGS
-from bitfusion_kernel.settings.traits import BitfusionKernel
 
 
 def test_traits_are_the_settings() -> None:
