@@ -1,4 +1,4 @@
-# Needs Python 3.10 to 3.13 and make, nothing else. PYTHON=/path/to/python3 chooses one.
+# Needs Python 3.10 to 3.15 and make, nothing else; for TensorFlow one up to 3.13. PYTHON=/path/to/python3 chooses one.
 PYTHON ?= python3
 FOLDER := build
 VENV := $(FOLDER)/venv
@@ -28,7 +28,7 @@ help: ## show this list
 	@echo "make lab            JupyterLab on the embedded pool, with the Bitfusion kernel ready"
 	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes"
 	@echo "make test-packages  the tests that need no server, browser or cluster"
-	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10 and 3.13"
+	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10, 3.14 and 3.15"
 	@echo "make lint           ruff, mypy, import-linter"
 	@echo "make cluster        a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
 	@echo "                    CLUSTER=--node: with a node on which pods run (root, Debian)"
@@ -68,13 +68,21 @@ test-long:
 	@KILL_ROUNDS=$(ROUNDS) $(PYTEST) -m 'long or rounds' $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
-# The oldest and the newest Python that this project promises. Where the machine lacks one, its tests are left
-# out, except on CI, where that is an error.
-test-pythons: test-python-3.10 test-python-3.13
+# The oldest Python that this project promises, the newest for which every package has a wheel, and on the newest
+# of all what pods run with any image's Python. A newer one than the machine has is Debian's, unpacked into the
+# user's cache. Where none can be had, its tests are left out, except on CI, where that is an error.
+test-pythons: test-python-3.10 test-python-3.14 test-python-3.15
+
+test-python-3.14 test-python-3.15: DEBIAN = --debian
+test-python-3.15: PURPOSE = any-python
+# The two that are left out read with PyYAML what the client writes; it has no wheel yet.
+test-python-3.15: PACKAGES = tests/client tests/pool tests/kernel --ignore=tests/pool/access/test_client_files.py \
+	--ignore=tests/pool/access/test_plain_yaml.py
 
 test-python-%: VENV = $(FOLDER)/venv-$*
+test-python-%: PURPOSE = packages
 test-python-%:
-	@if $(ENVIRONMENT) packages --python $* --folder $(VENV) $(if $(CI),,--if-found); then \
+	@if $(ENVIRONMENT) $(PURPOSE) --python $* --folder $(VENV) $(DEBIAN) $(if $(CI),,--if-found); then \
 	    $(PYTEST) -m 'not cluster and not long' $(PACKAGES); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi

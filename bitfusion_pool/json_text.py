@@ -24,34 +24,33 @@ def loads(text: str) -> object:
         ValueError: The text is no JSON; ``NaN`` and the like are none.
         RecursionError: It is nested too deeply.
     """
+    stripped = text.strip(" \t\n\r")
     try:
         from _json import make_scanner
-    except ImportError:  # an interpreter without the C module
-        import json
 
-        return json.loads(text, parse_constant=_refuse_constant)
-    text = text.strip(" \t\n\r")
-    try:
-        value, end = make_scanner(_ScannerSettings)(text, 0)  # type: ignore[arg-type] # wants a JSONDecoder, reads its attributes
-    except (StopIteration, SystemError):
-        # without `json` imported, the scanner of Python 3.10 and 3.11 has no exception to raise
-        raise ValueError("there is no value") from None
-    if end != len(text):
-        raise ValueError("there is more than one value")
-    return value
+        value, end = make_scanner(_ScannerSettings)(stripped, 0)  # type: ignore[arg-type] # wants a JSONDecoder, reads its attributes
+        if end == len(stripped):
+            return value
+    except Exception:
+        # no C module, or one of another Python that wants more of it, or no JSON: `json` knows
+        pass
+    import json
+
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _encode(obj: object, key_separator: str, item_separator: str, allow_nan: bool) -> str:
     try:
         from _json import encode_basestring_ascii, make_encoder
-    except ImportError:
+
+        encode = make_encoder(
+            {}, _refuse, encode_basestring_ascii, None, key_separator, item_separator, False, False, allow_nan
+        )
+        return "".join(encode(obj, 0))
+    except Exception:  # as in `loads`
         import json
 
         return json.dumps(obj, separators=(item_separator, key_separator), allow_nan=allow_nan)
-    encode = make_encoder(
-        {}, _refuse, encode_basestring_ascii, None, key_separator, item_separator, False, False, allow_nan
-    )
-    return "".join(encode(obj, 0))
 
 
 def _refuse(obj: object) -> object:
@@ -68,6 +67,7 @@ class _ScannerSettings:
     strict = True
     object_hook = None
     object_pairs_hook = None
+    array_hook = None  # from Python 3.15 on
     parse_float = float
     parse_int = int
     parse_constant = staticmethod(_refuse_constant)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,7 +59,7 @@ def test_a_missing_python_is_told_by_its_own_status() -> None:
     command = [sys.executable, TOOL, "packages", "--python", "3.99", "--if-found"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 3
-    assert "Python 3.99 is not on this machine" in result.stdout
+    assert result.stdout.startswith("· Python 3.99 was not found")
 
 
 def test_a_python_that_was_asked_for_must_be_there() -> None:
@@ -65,6 +67,38 @@ def test_a_python_that_was_asked_for_must_be_there() -> None:
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stderr == "make: Python 3.99 was not found; name it: PYTHON399=/path/to/python3\n"
+
+
+@pytest.mark.parametrize(
+    ("purpose", "running", "told"),
+    [
+        ("demo", (3, 14), "3.10 to 3.13 is needed (TensorFlow has no wheel for a newer one), /own is 3.14"),
+        ("packages", (3, 15), "3.10 to 3.14 is needed (orjson has no wheel for a newer one), /own is 3.15"),
+        ("any-python", (3, 15), ""),
+        ("lock", (3, 9), "3.10 to 3.15 is needed, /own is 3.9"),
+    ],
+)
+def test_a_python_must_have_wheels_of_what_a_purpose_needs(
+    monkeypatch: pytest.MonkeyPatch, purpose: str, running: tuple[int, int], told: str
+) -> None:
+    found = {"3.12": "/python3.12"}
+    monkeypatch.setattr(environment, "find_python", found.get)
+    monkeypatch.setattr(environment, "sys", SimpleNamespace(version_info=running, executable="/own"))
+    assert environment.choose_python(purpose) == ("/python3.12" if told else "/own")
+    found.clear()
+    if told:
+        words = f"Python {told}; name another one: make PYTHON=/path/to/python3"
+        with pytest.raises(environment.EnvironmentFailure, match=f"^{re.escape(words)}$"):
+            environment.choose_python(purpose)
+
+
+def test_debians_python_is_taken_where_the_machine_lacks_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = (0, "/cache/python3.99")
+    monkeypatch.setattr(environment, "call", lambda command, cwd: said)
+    assert environment.choose_python("packages", "3.99", debian=True) == "/cache/python3.99"
+    said = (1, "no Debian packages: apt-get is missing")
+    with pytest.raises(environment.PythonMissing, match=r"^Python 3\.99 is not on this machine.* apt-get"):
+        environment.choose_python("packages", "3.99", debian=True)
 
 
 def test_the_running_python_is_found_by_its_version() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import mutants
+from tools import environment, mutants
 from tools.lock import can_be_installed
 from tools.mutants import PACKAGES
 
@@ -124,10 +124,11 @@ def test_only_wheels_that_can_be_installed_are_locked() -> None:
         ("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64", True),
         ("cp310-cp310-manylinux2014_aarch64.manylinux_2_17_aarch64", True),
         ("cp313-cp313-musllinux_1_2_x86_64", True),
+        ("cp315-abi3.abi3t-manylinux_2_28_x86_64", True),
         ("cp39-abi3-manylinux_2_28_x86_64", True),
         ("cp313-cp313t-manylinux_2_28_x86_64", False),
-        ("cp314-cp314-manylinux_2_28_x86_64", False),
-        ("cp315-abi3.abi3t-manylinux_2_28_x86_64", False),
+        ("cp316-cp316-manylinux_2_28_x86_64", False),
+        ("cp316-abi3.abi3t-manylinux_2_28_x86_64", False),
         ("cp39-cp39-manylinux_2_28_x86_64", False),
         ("pp310-pypy310_pp73-manylinux_2_28_x86_64", False),
         ("cp311-cp311-macosx_11_0_arm64", False),
@@ -183,6 +184,21 @@ def test_the_tests_that_name_a_module_see_its_mutants_first() -> None:
     here.insert(1, "tests/pool/service/deep/test_e.py")
     assert mutants.in_order("bitfusion_pool/service/leases/limits.py", tests) == here
     assert mutants.in_order("bitfusion_kernel/gpu/x.py", tests) == ["tests/kernel/test_limits.py"]
+
+
+def test_all_name_the_same_pythons() -> None:
+    oldest, newest = environment.SUPPORTED[-1], environment.SUPPORTED[0]
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f'\nrequires-python = ">={oldest}"\n' in text
+    assert re.findall(r"Python :: (3\.\d+)", text) == list(reversed(environment.SUPPORTED))
+    tested = (oldest, environment.NEWEST["packages"][0], newest)
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\ntest-pythons:" + "".join(f" test-python-{version}" for version in tested) + "\n" in makefile
+    for version in environment.SUPPORTED:
+        tag = "cp" + version.replace(".", "")
+        assert can_be_installed(f"name-1.0-{tag}-{tag}-manylinux_2_28_x86_64.whl")
+    readme = (ROOT / "README.md").read_text()
+    assert f"with Python {oldest} to {environment.NEWEST['demo'][0]} (TensorFlow has no newer)" in readme
 
 
 def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Creates the virtual environment that `make` uses: uv, locked packages, this project, compiled bytecode.
 
     python3 tools/environment.py demo
-    python3 tools/environment.py packages --python 3.13 --folder build/venv-3.13
+    python3 tools/environment.py packages --python 3.14 --folder build/venv-3.14
 
 Called by every target of the Makefile, with any Python that the machine has. pip installs uv, and uv installs
 what pyproject.toml lists for the purpose, in the versions and with the hashes of requirements/lock.txt. All
@@ -21,13 +21,21 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SUPPORTED = ("3.13", "3.12", "3.11", "3.10")
+SUPPORTED = ("3.15", "3.14", "3.13", "3.12", "3.11", "3.10")
+# The newest for which each package of a purpose has a wheel, and which one has none for a newer.
+NEWEST = {
+    "demo": ("3.13", "TensorFlow"),
+    "lab": ("3.13", "TensorFlow"),
+    "test": ("3.13", "TensorFlow"),
+    "packages": ("3.14", "orjson"),
+}
 # The extras and dependency groups of pyproject.toml that each purpose needs. `test` includes all others.
 PURPOSES = {
     "demo": ["--extra=demo"],
     "lab": ["--extra=demo", "--extra=lab"],
     "cluster": ["--group=cluster"],
     "lock": ["--group=lock"],
+    "any-python": ["--extra=nvidia", "--extra=service", "--group=any-python"],
     "packages": [
         *("--extra=form", "--extra=controller", "--extra=device-plugin", "--extra=nvidia", "--extra=service"),
         "--group=packages",
@@ -49,6 +57,10 @@ class EnvironmentFailure(Exception):
     """Why the environment cannot be created, in words for the person who typed `make`."""
 
 
+class PythonMissing(EnvironmentFailure):
+    """The version that was asked for cannot be had here."""
+
+
 def version_of(python: str) -> str | None:
     """Return `3.11` for an interpreter that runs, None for anything else (a pyenv shim without a version)."""
     try:
@@ -65,7 +77,7 @@ def version_of(python: str) -> str | None:
 
 
 def find_python(version: str) -> str | None:
-    """Look for an interpreter of that version: $PYTHON313, the running one, PATH, then pyenv's folder."""
+    """Look for an interpreter of that version: $PYTHON314, the running one, PATH, then pyenv's folder."""
     named = os.environ.get("PYTHON" + version.replace(".", ""))
     places = [named, sys.executable, shutil.which("python" + version)]
     pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
@@ -76,23 +88,35 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def choose_python(wanted: str | None) -> str:
-    """Return the interpreter of the wanted version, else the running one, else any supported one."""
+def debian_python(version: str) -> str:
+    """Return an interpreter that Debian has and this machine has not, from the user's cache or fetched."""
+    say(f"looking for Debian's Python {version}")
+    status, output = call([sys.executable, "-m", "tests.cluster.debian_python", version], cwd=ROOT)
+    if status != 0:
+        raise PythonMissing(f"Python {version} is not on this machine, and Debian's cannot be had: {output}")
+    return output
+
+
+def choose_python(purpose: str, wanted: str | None = None, debian: bool = False) -> str:
+    """Return the wanted version's interpreter, else the running one, else another that serves the purpose."""
     if wanted:
-        found = find_python(wanted)
+        found = find_python(wanted) or (debian_python(wanted) if debian else None)
         if not found:
             variable = "PYTHON" + wanted.replace(".", "")
-            raise EnvironmentFailure(f"Python {wanted} was not found; name it: {variable}=/path/to/python3")
+            raise PythonMissing(f"Python {wanted} was not found; name it: {variable}=/path/to/python3")
         return found
     running = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if running in SUPPORTED:
+    newest, without = NEWEST.get(purpose, (SUPPORTED[0], ""))
+    fitting = SUPPORTED[SUPPORTED.index(newest) :]
+    if running in fitting:
         return sys.executable
-    for version in SUPPORTED:
+    for version in fitting:
         found = find_python(version)
         if found:
             return found
+    why = f" ({without} has no wheel for a newer one)" if without else ""
     raise EnvironmentFailure(
-        f"Python 3.10 to 3.13 is needed, {sys.executable} is {running}; "
+        f"Python {fitting[-1]} to {newest} is needed{why}, {sys.executable} is {running}; "
         "name another one: make PYTHON=/path/to/python3"
     )
 
@@ -182,9 +206,9 @@ def digest(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def call(command: list[str]) -> tuple[int, str]:
+def call(command: list[str], cwd: str | None = None) -> tuple[int, str]:
     """Run a command without showing its output; return its status and the last lines of its output."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines = done.stdout.decode(errors="replace").splitlines()
     return done.returncode, "\n".join(lines[-25:])
 
@@ -215,15 +239,17 @@ def main() -> int:
     parser.add_argument("purpose", choices=sorted(PURPOSES))
     parser.add_argument("--python", metavar="X.Y", help="the version to use (default: the running one)")
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "venv"))
+    parser.add_argument("--debian", action="store_true", help="take Debian's where --python is missing")
     parser.add_argument("--if-found", action="store_true", help="end with 3 where --python is missing")
     options = parser.parse_args()
     folder = os.path.abspath(options.folder)
     try:
-        if options.if_found and not find_python(options.python or ""):
-            print(f"· Python {options.python} is not on this machine")
-            return 3
-        install(create(folder, choose_python(options.python)), folder, options.purpose)
+        python = choose_python(options.purpose, options.python, options.debian)
+        install(create(folder, python), folder, options.purpose)
     except EnvironmentFailure as failure:
+        if options.if_found and isinstance(failure, PythonMissing):
+            say(str(failure))
+            return 3
         print(f"make: {failure}", file=sys.stderr)
         return 1
     return 0

@@ -5,7 +5,7 @@
     make lock LOCK='--upgrade-package=ruff'
 
 uv resolves for every supported Python at once. Only wheels are installed, so only their hashes are kept: for
-CPython 3.10 to 3.13 on x86_64 and aarch64. No address of a registry is written, the machine's own is used.
+CPython 3.10 to 3.15 on x86_64 and aarch64. No address of a registry is written, the machine's own is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUIREMENTS = ROOT / "requirements"
 LOCK = REQUIREMENTS / "lock.txt"
 HEADER = "# Written by `make lock`.\n"
 TAG = re.compile(
-    r"(py3\d*-none|cp3(\d|1[0-3])-abi3|(cp31[0-3])-(\3|none))"
+    r"(py3\d*-none|cp3(\d|1[0-5])-abi3|(cp31[0-5])-(\3|none))"
     r"-(any|(many|musl)?linux.*_(x86_64|aarch64))"
 )
 
@@ -73,6 +73,8 @@ def main() -> None:
     """Write the lock of everything, then its parts that are installed by pip alone."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     everything = ["pyproject.toml", "--all-extras", "--group=test", "--group=build", "--group=installer"]
+    # uv would keep the hashes that it finds: without those of wheels for a Python that came later
+    LOCK.write_text(re.sub(r" \\\n    --hash=\S+", "", LOCK.read_text()))
     compile_lock(*everything, "--output-file", LOCK, *sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "pylock.toml"

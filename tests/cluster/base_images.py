@@ -7,28 +7,24 @@ with the versions of Jupyter that the release has, on Debian's Python.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.containerfile import ContainerfileError
-from tests.cluster.debian_packages import unpacked
-from tests.cluster.image_builder import BuildFailed, build
+from tests.cluster.debian_packages import bootstrap
+from tests.cluster.image_builder import build
 from tests.cluster.image_files import BuiltImage, key_of, make_layer
-from tests.support.machine import scaled
 
 _GENERATION = 1
 _SUITE = "bookworm"
-_LIMIT_S = 600.0
 _NOTEBOOKS = Path(__file__).with_name("notebook_base")
 
 _PYTHON = ("python3", "python3-venv", "python3-pip", "ca-certificates")
 _DEBIANS: dict[str, tuple[str, ...]] = {
-    r"(docker\.io/library/)?python:3\.1[0-3][\w.-]*": _PYTHON,
+    r"(docker\.io/library/)?python:3\.1[0-5][\w.-]*": _PYTHON,
     r"(docker\.io/library/)?debian:bookworm[\w.-]*": ("ca-certificates",),
 }
 _NOTEBOOK = re.compile(
@@ -44,7 +40,10 @@ PYTHON_IMAGE = "docker.io/library/python:3.11-slim-bookworm"
 
 
 def base_image(name: str, say: Say = print) -> BuiltImage:
-    """What stands for this image. Raises ContainerfileError for one that nothing stands for; BuildFailed."""
+    """What stands for this image.
+
+    Raises ContainerfileError for one that nothing stands for; BuildFailed, PackagesUnavailable.
+    """
     for pattern, packages in _DEBIANS.items():
         if re.fullmatch(pattern, name):
             return _debian(name, packages, say)
@@ -53,7 +52,7 @@ def base_image(name: str, say: Say = print) -> BuiltImage:
         more = "tensorflow-cpu scikit-learn matplotlib" if notebook["kind"] else ""
         arguments = {"KUBEFLOW": notebook["release"], "MORE": more}
         return notebook_base(name, arguments, say)
-    known = "python:3.10 to 3.13, debian:bookworm, Kubeflow's jupyter and jupyter-tensorflow of "
+    known = "python:3.10 to 3.15, debian:bookworm, Kubeflow's jupyter and jupyter-tensorflow of "
     raise ContainerfileError(
         f"nothing stands for the image {name} here; known are {known}{' and '.join(_RELEASES)}"
     )
@@ -69,32 +68,12 @@ def notebook_base(name: str, arguments: Mapping[str, str], say: Say = print) -> 
 def _debian(name: str, packages: tuple[str, ...], say: Say) -> BuiltImage:
     def make(files: Path) -> None:
         say(f"images: a Debian that stands for {name}, with {', '.join(packages)} …")
-        _bootstrap(packages, files)
+        bootstrap(_SUITE, packages, files, "--variant=minbase")
         _clean(files)
 
     layer = make_layer(key_of(_GENERATION, _SUITE, packages), make)
     config: dict[str, Any] = {"Env": [f"PATH={BuiltImage('', (), {}).environment['PATH']}"], "Cmd": ["bash"]}
     return BuiltImage(name, (layer,), config)
-
-
-def _bootstrap(packages: tuple[str, ...], files: Path) -> None:
-    program = shutil.which("mmdebstrap") or str(unpacked(["mmdebstrap"]) / "usr" / "bin" / "mmdebstrap")
-    without = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in ("doc", "info", "locale", "man")]
-    command = [program, "--quiet", "--variant=minbase", "--format=directory", *without]
-    command += [f"--include={','.join(packages)}", _SUITE, str(files)]
-    # it calls programs of its own package by their names
-    environment = {**os.environ, "PATH": f"{Path(program).parent}:{os.environ.get('PATH', os.defpath)}"}
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=scaled(_LIMIT_S),
-        env=environment,
-    )
-    if done.returncode != 0:
-        last = "\n".join(done.stderr.strip().splitlines()[-10:])
-        raise BuildFailed(f"mmdebstrap {_SUITE} ended with {done.returncode}:\n{last}")
 
 
 def _clean(files: Path) -> None:

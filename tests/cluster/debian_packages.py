@@ -1,7 +1,8 @@
 """Programs of Debian packages, unpacked into the user's cache: nothing is installed on this machine.
 
 apt reads the machine's own sources and keys, with lists and archives in a folder that goes afterwards; root
-isn't needed. Dependencies are not followed: name what has to be there.
+isn't needed. Dependencies are not followed: name what has to be there. `bootstrap` follows them, in any
+release of Debian.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.cluster.made_once import made_once, user_cache
 from tests.support.machine import scaled
 
 _LIMIT_S = 120.0
+_BOOTSTRAP_LIMIT_S = 600.0
 
 
 class PackagesUnavailable(Exception):
@@ -52,6 +54,42 @@ def unpacked(names: Sequence[str]) -> Path:
     return made_once(folder, lambda fresh: _fetch(sorted(set(names)), fresh))
 
 
+def bootstrap(suite: str, names: Sequence[str], folder: Path, *options: str) -> None:
+    """Unpack these packages and what they need into an empty folder, as the options of mmdebstrap say.
+
+    `suite` is a release of Debian (`bookworm`, `sid`), whatever this machine has. Raises PackagesUnavailable.
+    """
+    program = shutil.which("mmdebstrap") or str(unpacked(["mmdebstrap"]) / "usr" / "bin" / "mmdebstrap")
+    without = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in ("doc", "info", "locale", "man")]
+    command = [program, "--quiet", "--format=directory", *without, *options]
+    # it calls programs of its own package by their names
+    path = f"{Path(program).parent}:{_PATH}"
+    run([*command, f"--include={','.join(names)}", suite, str(folder)], folder, _BOOTSTRAP_LIMIT_S, path)
+
+
+def run(command: list[str], folder: Path, limit_s: float = _LIMIT_S, path: str = "") -> None:
+    """Run a program in a folder, with the PATH of every Debian. Raises PackagesUnavailable."""
+    # The machine's proxy settings are in its environment.
+    own = {"PATH": path or _PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=scaled(limit_s),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as expired:
+        raise PackagesUnavailable(
+            f"no Debian packages: {Path(command[0]).name} took over {expired.timeout:.0f} s"
+        ) from None
+    if done.returncode != 0:
+        action = next((word for word in command[1:] if not word.startswith("-")), "-x")
+        lines = [line.strip() for line in done.stdout.splitlines()]
+        told = [line for line in lines if line.startswith(("E:", "Err:", "dpkg"))] or lines[-3:]
+        words = " | ".join(told[:3]) or "it said nothing"
+        raise PackagesUnavailable(
+            f"no Debian packages: {Path(command[0]).name} {action} ended with {done.returncode}: {words}"
+        )
+
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -73,33 +111,11 @@ def _fetch(names: list[str], folder: Path) -> None:
         "-oAcquire::Retries=3",
         "-q",
     ]
-    _run([*apt, "update"], debs)
-    _run([*apt, "download", *names], debs)
+    run([*apt, "update"], debs)
+    run([*apt, "download", *names], debs)
     for deb in sorted(debs.glob("*.deb")):
-        _run(["dpkg", "-x", str(deb), str(folder)], debs)
+        run(["dpkg", "-x", str(deb), str(folder)], debs)
     shutil.rmtree(work)
-
-
-def _run(command: list[str], folder: Path) -> None:
-    # The machine's proxy settings are in its environment.
-    environment = {**os.environ, "PATH": _PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=scaled(_LIMIT_S),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as expired:
-        raise PackagesUnavailable(
-            f"no Debian packages: {command[0]} took over {expired.timeout:.0f} s"
-        ) from None
-    if done.returncode != 0:
-        action = next((word for word in command[1:] if not word.startswith("-")), "-x")
-        lines = [line.strip() for line in done.stdout.splitlines()]
-        told = [line for line in lines if line.startswith(("E:", "Err:", "dpkg"))] or lines[-3:]
-        words = " | ".join(told[:3]) or "it said nothing"
-        raise PackagesUnavailable(
-            f"no Debian packages: {command[0]} {action} ended with {done.returncode}: {words}"
-        )
 
 
 def _release() -> str:

@@ -246,8 +246,8 @@ def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         main(["instal"])
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("bitfusion-kernel: error: argument COMMAND: invalid choice: 'instal' (choose from")
-    assert all(name in last for name in ("install", "list", "remove", "doctor"))
+    assert last.startswith("bitfusion-kernel: error: argument COMMAND: invalid choice: 'instal'")
+    assert all(name in last for name in ("(choose from ", "install", "list", "remove", "doctor"))
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "COMMAND" in capsys.readouterr().out

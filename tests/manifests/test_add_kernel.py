@@ -33,18 +33,18 @@ def test_a_python_that_is_too_old_can_read_it() -> None:
     assert imported == {"os", "re", "subprocess", "sys", "sysconfig", "tempfile"}
 
 
-@pytest.mark.parametrize("version", [(3, 10, 0), (3, 11, 6), (3, 12, 13), (3, 13, 99)])
+@pytest.mark.parametrize("version", [(3, 10, 0), (3, 11, 6), (3, 12, 13), (3, 15, 99)])
 def test_a_python_that_fits(add_kernel: ModuleType, version: tuple[int, ...]) -> None:
     assert add_kernel.unfit(version, "python3") == ""
 
 
-@pytest.mark.parametrize("version", [(2, 7, 18), (3, 8, 10), (3, 9, 20), (3, 14, 0), (4, 0, 0)])
+@pytest.mark.parametrize("version", [(2, 7, 18), (3, 8, 10), (3, 9, 20)])
 def test_another_is_told_in_one_line_with_what_to_do(
     add_kernel: ModuleType, version: tuple[int, ...]
 ) -> None:
     told = add_kernel.unfit(version, "/opt/conda/bin/python3")
     assert told.startswith(
-        "The Bitfusion kernel needs Python 3.10 to 3.13, and this image's /opt/conda/bin/python3 is "
+        "The Bitfusion kernel needs Python 3.10 or newer, and this image's /opt/conda/bin/python3 is "
         + ".".join(map(str, version))
         + ": name another image, --build-arg NOTEBOOK_IMAGE=..."
     )

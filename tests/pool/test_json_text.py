@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _json
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given, settings
@@ -51,6 +54,27 @@ def test_it_is_read_as_the_standard_decoder_reads_it(text: str) -> None:
 def test_what_only_python_takes_for_json_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"NaN|Infinity"):
         loads(text)
+
+
+@pytest.mark.parametrize(("attribute", "read_by_json"), [("array_hook", 0), ("hook_of_tomorrow", 1)])
+def test_a_python_whose_c_module_wants_more_is_no_reason_to_fail(
+    monkeypatch: pytest.MonkeyPatch, attribute: str, read_by_json: int
+) -> None:
+    make_scanner, by_json = _json.make_scanner, Mock(wraps=json.loads)
+
+    def newer_scanner(settings: Any) -> Any:
+        getattr(settings, attribute)  # that of CPython 3.15 reads `array_hook`
+        return make_scanner(settings)
+
+    def newer_encoder(*nine: Any) -> Any:
+        raise TypeError("make_encoder() takes exactly 10 arguments (9 given)")
+
+    monkeypatch.setattr(_json, "make_scanner", newer_scanner)
+    monkeypatch.setattr(_json, "make_encoder", newer_encoder)
+    monkeypatch.setattr(json, "loads", by_json)
+    assert loads(' {"a": [1]} ') == {"a": [1]}
+    assert by_json.call_count == read_by_json, "what this project knows of is read without importing json"
+    assert compact({"a": [1]}) == '{"a":[1]}'
 
 
 @pytest.mark.parametrize("text", ["", "[1", '{"a" 1}', "[1]2", "NaN", '"\x01"'])

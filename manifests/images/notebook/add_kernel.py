@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 from importlib import import_module
 
-OLDEST, NEWEST = (3, 10), (3, 13)
+OLDEST = (3, 10)
 PROJECT = "kubeflow-bitfusion"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -49,11 +49,11 @@ def main() -> None:
 
 
 def unfit(version: tuple[int, ...], executable: str) -> str:
-    """One line that says that this Python is too old or too new, and what to do; empty for one that fits."""
-    if OLDEST <= version[:2] <= NEWEST:
+    """One line that says that this Python is too old, and what to do; empty for one that fits."""
+    if version[:2] >= OLDEST:
         return ""
     return (
-        f"The Bitfusion kernel needs Python 3.10 to 3.13, and this image's {executable} is "
+        f"The Bitfusion kernel needs Python 3.10 or newer, and this image's {executable} is "
         f"{'.'.join(map(str, version))}: name another image, --build-arg NOTEBOOK_IMAGE=...; Kubeflow's own "
         "have 3.8 up to release 1.7 and 3.11 or newer from 1.8 on, and those run in an older Kubeflow, too."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import sys
 
 import pytest
 import yaml
@@ -103,6 +104,7 @@ PAIR = (
 ONE = "sizes:\n- label: B\n  "
 VENDOR = "sizes:\n- label: B\nother_vendors:\n- label: V\n  key: "
 
+NO_MONTH = "month must be in 1..12" + (", not 99" if sys.version_info >= (3, 14) else "")
 MISTAKES = {
     ONE + "share: 0 %": f'{FIRST}: share "0 %" {SHARE}',
     ONE + "share: 101 %": f'{FIRST}: share "101 %" {SHARE}',
@@ -181,7 +183,7 @@ MISTAKES = {
         'sizes.yaml, line 2: "- label: B: C" is not YAML: mapping values are not allowed here'
     ),
     "a: 1\n---\nb: 2": 'sizes.yaml, line 2: "---" is not YAML: but found another document',
-    "sizes: 2026-99-99": "sizes.yaml: has a value that cannot be read: month must be in 1..12",
+    "sizes: 2026-99-99": f"sizes.yaml: has a value that cannot be read: {NO_MONTH}",
     "? [a]\n: 1": 'sizes.yaml, line 1: "? [a]" is not YAML: found unhashable key',
     "\x00": "sizes.yaml: has a character that YAML forbids: 0x0",
     "[" * 3000: "sizes.yaml: is nested too deeply",

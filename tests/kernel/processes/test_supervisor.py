@@ -29,9 +29,6 @@ from tests.kernel.supervisor_harness import (
 )
 from tests.support.processes import wait_until_gone
 
-# A fork of a process that has threads is what production avoids; pytest's helpers have some.
-pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-
 
 @pytest.fixture
 def supervisor() -> Iterator[SupervisorHarness]:

@@ -21,7 +21,7 @@ from tests.notebook_controller_patch.admission.fuzz import check, run
 from tests.notebook_controller_patch.admission.random_reviews import decide, digest, random_case
 from tests.notebook_controller_patch.admission.reviews import answered, body, notebook, review, statefulset
 from tests.support.machine import scaled
-from tools.environment import find_python
+from tools.environment import SUPPORTED, find_python
 
 ROOT = Path(__file__).parents[3]
 
@@ -114,7 +114,7 @@ def test_anything_in_any_place_of_a_usual_object(object_: Any, place: Any, value
 
 def other_pythons() -> list[str]:
     own = f"3.{sys.version_info.minor}"
-    found = {version: find_python(version) for version in ("3.10", "3.11", "3.12", "3.13") if version != own}
+    found = {version: find_python(version) for version in SUPPORTED if version != own}
     return [python for python in found.values() if python]
 
 

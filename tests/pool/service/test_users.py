@@ -44,14 +44,15 @@ class AccountService(RunningService):
         self.socket = str(base / "run" / "socket")
 
     def command(self) -> list[str]:
-        # everything is imported before the account is given up, which may not read where Python is
+        # everything is imported before the account is given up, which may not read where Python is; at once
         script = (
             "import os, sys\n"
+            "getattr(sys, 'set_lazy_imports_filter', callable)(lambda *names: False)\n"
             "from importlib.metadata import version\n"
             "from bitfusion_pool.admin import cli, serve\n"
             "from bitfusion_pool.service import process\n"
             "import bitfusion_pool.inventory.refusals, bitfusion_pool.ledger.queue.queue_position\n"
-            "import bitfusion_pool.inventory.filters, encodings.ascii, pwd, traceback\n"
+            "import bitfusion_pool.inventory.filters, encodings.ascii, pwd, shutil, traceback\n"
             "from importlib import import_module\n"
             "import_module('tomllib' if sys.version_info >= (3, 11) else 'tomli')\n"
             f"os.setgroups([]); os.setgid({SERVICE}); os.setuid({SERVICE})\n"
