@@ -1,1 +1,1 @@
-"""What users and admins of notebooks see of the pool: the size picker of the notebook forms."""
+"""What Jupyter and the forms that start notebooks load and show of the pool, a folder for each."""

@@ -1,4 +1,4 @@
-"""The built-in certificate authority: for clusters without cert-manager.
+"""The built-in certificate authority: signs and renews certificates where there is no cert-manager.
 
 The order, which needs no job and no second program:
 1. every replica creates the CA's Secret; whoever comes second is told 409 and reads the first one's;

@@ -1,1 +1,1 @@
-"""The pod injector: from a pod that asks for GPUs to the pod with a client in it, as a pure function."""
+"""The pod injector: the webhook that makes a pod which asks for GPUs a client of the pool."""

@@ -1,4 +1,4 @@
-"""The supervisor process: parent of the wrapper; owns its output, its exit status and its end.
+"""The supervisor process: parent of the wrapper, outlives the proxy; owns output, exit status and end.
 
 Forked by the proxy before the proxy imports zmq, so it shares those pages and imports nothing anew; it
 leads a session of its own. The wrapper needs a living parent that reads its pipes: a Go program whose
