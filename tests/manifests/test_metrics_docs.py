@@ -16,7 +16,6 @@ ROW = re.compile(r"^\| `(bitfusion_\w+)`(?: \(([\w, ]+)\))? \| (\S.*) \|$", re.M
 PACKAGES = ("bitfusion_cluster", "bitfusion_device_plugin", "bitfusion_pool", "notebook_controller_patch")
 KINDS = {
     **{"Gauge": "", "GaugeMetricFamily": "", "Histogram": "", "gauge": "", "histogram": ""},
-    "new_registry": "",
     **{"Counter": "_total", "CounterMetricFamily": "_total", "counter": "_total"},
 }
 PREFIXES = {"bitfusion_device_plugin/plugin/metrics.py": "bitfusion_device_plugin_"}
@@ -40,14 +39,18 @@ def in_code() -> dict[str, frozenset[str] | None]:
 
 def _calls(tree: ast.AST, prefix: str) -> Iterator[tuple[str, frozenset[str] | None]]:
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        if not isinstance(node, ast.Call):
+            continue
+        for argument in node.args:  # a process names the metric that has its version
+            name = _name(argument, "")
+            if re.fullmatch(r"bitfusion_\w+_info", name):
+                yield name, frozenset(("version",))
+        if not isinstance(node.func, ast.Name):
             continue
         suffix = KINDS.get(node.func.id)
         name = _name(node.args[0], prefix) if suffix is not None and node.args else ""
         if suffix is not None and name.startswith("bitfusion_") and not name.endswith("_"):
-            is_info = node.func.id == "new_registry"
-            labels = frozenset(("version",)) if is_info else _labels(node, bool(prefix))
-            yield name.removesuffix("_total") + suffix, labels
+            yield name.removesuffix("_total") + suffix, _labels(node, bool(prefix))
 
 
 def _name(node: ast.expr, prefix: str) -> str:
