@@ -12,14 +12,14 @@ WORKERS ?= auto
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --max-worker-restart=0 \
 	--dist loadgroup --durations=12
 # Rounds of the tests marked `rounds` in `make test-long`.
-ROUNDS ?= 10
-PACKAGES := tests/client tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch \
+ROUNDS ?= 2
+PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch \
 	tests/bitfusion_cluster tests/bitfusion_device_plugin
 # Jupyter serves root, the only user of many containers, with this option only.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-packages test-long test-pythons lab cluster cluster-stop cluster-demo bench gpu-check fuzz mutants lint lock clean
+.PHONY: soak help demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods fuzz rounds attacks mutants lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -29,13 +29,20 @@ help: ## show this list
 	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes"
 	@echo "make test-packages  the tests that need no server, browser or cluster"
 	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10, 3.14 and 3.15"
+	@echo "make jupyter-suites the own tests of jupyter_client, ipykernel, nbclient, papermill and jupyter_server with our"
+	@echo "                    kernel as python3, beside plain ipykernel; SUITES='nbclient papermill'"
 	@echo "make lint           ruff, mypy, import-linter"
 	@echo "make cluster        a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
 	@echo "                    CLUSTER=--node: with a node on which pods run (root, Debian)"
 	@echo "make cluster-demo   a notebook on half a GPU in a pod of a real node: all of it, from nothing; wants root and Go"
+	@echo "                    GPUS=cluster: without a pool, its programs in a pod on another node that has GPUs"
 	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
-	@echo "make fuzz           100,000 random admission reviews, and as many random pods"
+	@echo "make fuzz           100,000 random admission reviews, as many random pods and damaged messages of a kernel"
+	@echo "make soak           an hour of notebooks that compute, wait, change and are killed; SOAK='--minutes 5'"
+	@echo "make rounds         20 rounds of interrupts, in code of every kind, and of SIGKILL, in every state"
+	@echo "make gpu-pods       GPU pods that are lost in every way, on two real nodes; and queued by a real Kueue, which is built"
+	@echo "make attacks        floods of connections and of pods, a minute each, beside another tenant's pods; wants root"
 	@echo "make mutants        changes in the code, one at a time: do the tests see them? MUTANTS='--seed 7 --count 100'"
 	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
 	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
@@ -45,12 +52,15 @@ demo:
 	@$(KERNEL) >/dev/null
 	@$(BIN)/python examples/run_demo.py
 
+# Its terminals find this environment's commands: a login shell, which Jupyter starts where its own output is no
+# terminal, might begin a PATH of its own.
 lab:
 	@$(ENVIRONMENT) lab
 	@$(KERNEL)
 	@mkdir -p $(FOLDER)/lab
-	@for file in examples/*.ipynb examples/benchmark_digits.py; do [ -e $(FOLDER)/lab/$${file##*/} ] || cp $$file $(FOLDER)/lab/; done
-	@$(BIN)/jupyter lab --ServerApp.root_dir=$(FOLDER)/lab $(ROOT_TOO) $(LAB)
+	@for file in examples/*.ipynb; do [ -e $(FOLDER)/lab/$${file##*/} ] || cp $$file $(FOLDER)/lab/; done
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --ServerApp.root_dir=$(FOLDER)/lab $(ROOT_TOO) \
+	    --ServerApp.terminado_settings="{'shell_command': ['$${SHELL:-/bin/sh}']}" $(LAB)
 
 # The tests install kernels of their own; one in the environment would be a second tile.
 test:
@@ -65,7 +75,7 @@ test-packages:
 test-long:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@KILL_ROUNDS=$(ROUNDS) $(PYTEST) -m 'long or rounds' $(TESTS)
+	@KILL_ROUNDS=$(ROUNDS) $(PYTEST) -m '(long or rounds) and not attack and not apart' $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
 # The oldest Python that this project promises, the newest for which every package has a wheel, and on the newest
@@ -76,7 +86,7 @@ test-pythons: test-python-3.10 test-python-3.14 test-python-3.15
 test-python-3.14 test-python-3.15: DEBIAN = --debian
 test-python-3.15: PURPOSE = any-python
 # The two that are left out read with PyYAML what the client writes; it has no wheel yet.
-test-python-3.15: PACKAGES = tests/client tests/pool tests/kernel --ignore=tests/pool/access/test_client_files.py \
+test-python-3.15: PACKAGES = tests/client tests/pods tests/pool tests/kernel --ignore=tests/pool/access/test_client_files.py \
 	--ignore=tests/pool/access/test_plain_yaml.py
 
 test-python-%: VENV = $(FOLDER)/venv-$*
@@ -86,6 +96,13 @@ test-python-%:
 	    $(PYTEST) -m 'not cluster and not long' $(PACKAGES); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
+
+# What their tests import is in an environment of its own. An hour on 2 CPUs.
+jupyter-suites: SUITES_VENV = $(FOLDER)/venv-jupyter-suites
+jupyter-suites:
+	@$(ENVIRONMENT) test
+	@$(ENVIRONMENT) jupyter-suites --folder $(SUITES_VENV)
+	@$(BIN)/python -m tests.jupyter.suites --python $(SUITES_VENV)/bin/python $(SUITES)
 
 cluster:
 	@$(ENVIRONMENT) cluster
@@ -97,12 +114,33 @@ cluster-stop:
 
 cluster-demo:
 	@$(ENVIRONMENT) test
-	@$(BIN)/python -m tests.cluster.demo
+	@$(BIN)/python -m tests.cluster.demo$(if $(filter cluster,$(GPUS)),_gpu_pods)
 
 fuzz:
 	@$(ENVIRONMENT) packages
 	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
 	@$(BIN)/python -m tests.bitfusion_device_plugin.injector.fuzz $(or $(FUZZ_PODS),--pods 100000)
+	@$(BIN)/python -m tests.kernel.proxy.damaged_frames $(or $(FUZZ_FRAMES),--frames 100000)
+
+rounds:
+	@$(ENVIRONMENT) test
+	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
+	@$(BIN)/python -m tests.jupyter.interrupt_matrix $(INTERRUPTS)
+	@KILL_ROUNDS=20 $(PYTEST) -m rounds tests/jupyter/test_kill_matrix.py tests/jupyter/test_server.py
+	@KILL_ROUNDS=100 $(PYTEST) -m rounds tests/jupyter/test_gpu_pod_faults.py
+
+soak:
+	@$(ENVIRONMENT) test
+	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
+	@$(BIN)/python -m tests.jupyter.soak $(SOAK)
+
+gpu-pods:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m pytest -n 0 -s -m apart $(TESTS)
+
+attacks:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m pytest -n 0 -s -m attack $(TESTS)
 
 mutants:
 	@$(ENVIRONMENT) test

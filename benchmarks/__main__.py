@@ -23,15 +23,18 @@ Topic = Callable[[Workplace, Effort], list[Row]]
 TOPICS = (
     "kernel_info",
     "first_cell",
+    "restart",
     "round_trip",
     "output",
     "interrupt",
     "memory",
+    "gpu_pod_cells",
     "pool",
     "pool_service",
     "admission_throughput",
     "injector_throughput",
     "device_plugin",
+    "pod_stream",
 )
 VERSIONS = ("jupyter_client", "ipykernel", "ipython", "pyzmq")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -70,7 +70,6 @@ def volumes(effort: Effort) -> list[Volume]:
 
 def run(workplace: Workplace, effort: Effort) -> list[Row]:
     """One row a volume. The goal is not met where ours lost output, whatever its speed."""
-    rows = []
     with ExitStack() as stack:
         clients: dict[str, KernelClient] = {}
         for name, variant in workplace.variants(FIRST_CELL).items():
@@ -78,28 +77,25 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
             clients[name] = stack.enter_context(kernel.client())
             clients[name].join_iopub()
             clients[name].execute("pass")
-        for volume in volumes(effort):
-            lost = dict.fromkeys(clients, 0)
+        return [row(TOPIC, volume, clients, FIRST_CELL, PLAIN, effort) for volume in volumes(effort)]
 
-            def measure(name: str, volume: Volume = volume, lost: dict[str, int] = lost) -> float:
-                cell = clients[name].execute(volume.code, timeout=120)
-                if cell.status != "ok":
-                    raise KernelSilent(f"{volume.what}, {name}: {cell.status} {cell.error_name}")
-                lost[name] += volume.count - volume.arrived(cell)
-                return cell.seconds
 
-            samples = interleave({name: name for name in clients}, effort.volumes, measure)
-            whole = effort.volumes * volume.count
-            rows.append(
-                Row(
-                    TOPIC,
-                    volume.what,
-                    "s",
-                    samples[FIRST_CELL],
-                    samples[PLAIN],
-                    volume.goal,
-                    note="; ".join(f"{name} LOST {n} of {whole} pieces" for name, n in lost.items() if n),
-                    whole=not lost[FIRST_CELL],
-                )
-            )
-    return rows
+def row(
+    topic: str, volume: Volume, clients: Mapping[str, KernelClient], ours: str, plain: str, effort: Effort
+) -> Row:
+    """The same cell in turns on both kernels: `ours` beside `plain`."""
+    lost = dict.fromkeys(clients, 0)
+
+    def measure(name: str) -> float:
+        cell = clients[name].execute(volume.code, timeout=120)
+        if cell.status != "ok":
+            raise KernelSilent(f"{volume.what}, {name}: {cell.status} {cell.error_name}")
+        lost[name] += volume.count - volume.arrived(cell)
+        return cell.seconds
+
+    samples = interleave({name: name for name in clients}, effort.volumes, measure)
+    whole = effort.volumes * volume.count
+    note = "; ".join(f"{name} LOST {n} of {whole} pieces" for name, n in lost.items() if n)
+    return Row(
+        topic, volume.what, "s", samples[ours], samples[plain], volume.goal, note, whole=not lost[ours]
+    )

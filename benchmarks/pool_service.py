@@ -79,7 +79,7 @@ def clients_in_order(environ: Mapping[str, str], count: int) -> tuple[float, boo
     def wait(number: int, in_queue: threading.Event) -> None:
         try:
             with open_pool(environ) as pool:
-                lease = pool.take(WHOLE, HOLDER, PROCESS, "", lambda _: in_queue.set())
+                lease = pool.take(WHOLE, HOLDER, PROCESS, "", lambda *_: in_queue.set())
                 served.append(number)
                 pool.release(lease)
         finally:
@@ -180,5 +180,5 @@ def _queue_row(name: str, environ: Mapping[str, str], count: int) -> Row:
     )
 
 
-def _ignore(position: str) -> None:
+def _ignore(*_: str) -> None:
     """Nobody reads it here."""

@@ -1,4 +1,4 @@
-"""Clock times for people: in texts that stay where they were shown, a duration would soon be untrue."""
+"""Times for people: clock times, as in texts that stay where they were shown, and durations elsewhere."""
 
 from __future__ import annotations
 
@@ -14,3 +14,13 @@ def clock_time(at: float, now: float, *, seconds: bool = False) -> str:
     then, today = time.localtime(at), time.localtime(now)
     form = ("" if then[:3] == today[:3] else "%Y-%m-%d ") + ("%H:%M:%S" if seconds else "%H:%M")
     return time.strftime(form, then) + (" UTC" if then.tm_zone == "UTC" else "")
+
+
+def elapsed_text(seconds: float) -> str:
+    """`7 s`, `2 min 05 s`, `1 h 02 min`; less than none is none."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

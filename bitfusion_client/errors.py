@@ -12,16 +12,19 @@
     │   ├── NeverSatisfiable      no server could ever serve the request
     │   ├── NoGpusAvailable       none is free, and the client does not wait
     │   ├── OverLimit             this user has as much as one may have
+    │   ├── PodRefused            the cluster cannot make or start a pod with a GPU
     │   ├── WaitTimedOut          none became free in time
     │   └── WaitCancelled         the person interrupted the waiting
     ├── PoolOutOfReach            the pool could not be asked
     │   ├── ClientNotFound        there is no `bitfusion` command
     │   ├── ServersUnreachable    no server answered
     │   ├── TokenExpired          the servers refuse this client's token
-    │   └── PoolUnreadable        the embedded pool's files or service cannot be used
+    │   ├── PoolUnreadable        the embedded pool's files or service cannot be used
+    │   └── ClusterUnusable       the cluster's API cannot be asked for a pod
     ├── ProcessDied               a process that runs cells ended by itself
     │   ├── WrapperDied           `bitfusion run`, and with it the GPUs
     │   ├── PoolLost              the GPUs: their pool was out of reach for too long
+    │   ├── PodLost               the pod in the cluster in which it ran
     │   └── KernelDied            the kernel
     └── ClientFailed              the `bitfusion` command failed in a way none of the above names
 
@@ -84,6 +87,26 @@ class BitfusionError(Exception):
 
     def __str__(self) -> str:
         return self.answered or one_line(self.headline)
+
+
+class PrintedError(BitfusionError):
+    """One that the `bitfusion` command prints after ``Error: `` with its next step, and that is read of that.
+
+    Attributes:
+        BEGINNING: With which it begins, to be known by.
+    """
+
+    BEGINNING = ""
+    CURE = ". What to do: "
+
+    def __str__(self) -> str:
+        return f"{self.BEGINNING}{self.answered}{self.CURE}{self.next_step}"
+
+    @classmethod
+    def from_text(cls, asked: object, text: str) -> PrintedError:
+        """The error that was printed as `text`."""
+        answered, _, cure = text.partition(cls.CURE)
+        return cls(asked, answered.removeprefix(cls.BEGINNING), cure)
 
 
 class WrongInput(BitfusionError):
@@ -200,25 +223,20 @@ class NoGpusAvailable(NoGpuGiven):
     next_step = "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs."
 
 
-class OverLimit(NoGpuGiven):
-    """A pool's service lets one user have no more than this one has already.
-
-    `str()` is what the `bitfusion` command prints after ``Error: ``, with the next step.
-    """
+class OverLimit(NoGpuGiven, PrintedError):
+    """A pool's service lets one user have no more than this one has already."""
 
     headline = "You may not have more of this pool at once."
     next_step = "end something of yours first; `%bitfusion pool` shows who holds what."
     BEGINNING = "limit of the pool: "
-    CURE = ". What to do: "
 
-    def __str__(self) -> str:
-        return f"{self.BEGINNING}{self.answered}{self.CURE}{self.next_step}"
 
-    @classmethod
-    def from_text(cls, asked: object, text: str) -> OverLimit:
-        """The error that was printed as `text`."""
-        answered, _, cure = text.partition(cls.CURE)
-        return cls(asked, answered.removeprefix(cls.BEGINNING), cure)
+class PodRefused(NoGpuGiven, PrintedError):
+    """The cluster cannot make or start a pod with a GPU for this request, however long it waited."""
+
+    headline = "The cluster cannot run a pod with a GPU for this."
+    next_step = "ask your administrator; `%bitfusion log` shows all that the cluster has said."
+    BEGINNING = "GPU pod: "
 
 
 class WaitTimedOut(NoGpuGiven):
@@ -287,24 +305,19 @@ class TokenExpired(PoolOutOfReach):
     next_step = "ask your administrator for a new token, or to extend the client's expiration."
 
 
-class PoolUnreadable(PoolOutOfReach):
-    """The embedded pool's files or its service cannot be used; each cause has a `next_step` of its own.
-
-    `str()` is what the `bitfusion` command prints after ``Error: ``, with the next step.
-    """
+class PoolUnreadable(PoolOutOfReach, PrintedError):
+    """The embedded pool's files or its service cannot be used; each cause has a `next_step` of its own."""
 
     headline = "The embedded GPU pool cannot be used."
     next_step = "`bitfusion health` checks the pool's files."
-    CURE = ". What to do: "
 
-    def __str__(self) -> str:
-        return f"{self.answered}{self.CURE}{self.next_step}"
 
-    @classmethod
-    def from_text(cls, asked: object, text: str) -> PoolUnreadable:
-        """The error that was printed as `text`."""
-        answered, _, cure = text.partition(cls.CURE)
-        return cls(asked, answered, cure)
+class ClusterUnusable(PoolOutOfReach, PrintedError):
+    """The cluster's API cannot be asked for a pod, or not by this pod."""
+
+    headline = "The cluster cannot be asked for a GPU."
+    next_step = "try again; `%bitfusion health` shows what is wrong."
+    BEGINNING = "cluster: "
 
 
 class ProcessDied(BitfusionError):
@@ -330,6 +343,13 @@ class PoolLost(ProcessDied):
         "when the pool is back (`%bitfusion health`), restart the kernel, unless Jupyter has done that "
         "already, and run the cells again from the first one."
     )
+
+
+class PodLost(ProcessDied, PrintedError):
+    """The pod on a GPU node in which the kernel ran has ended: evicted, out of memory, with its node."""
+
+    headline = "The pod in which this kernel ran has ended, and its GPUs are gone."
+    BEGINNING = "GPU pod lost: "
 
 
 class KernelDied(ProcessDied):

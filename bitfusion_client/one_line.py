@@ -13,6 +13,23 @@ def one_line(text: object, longest: int = LONGEST_LINE) -> str:
     return flat if len(flat) <= longest else flat[: longest - 1] + "…"
 
 
+def words_of(why: object) -> str:
+    """Why something failed: the words of an OSError without its number, or of anything else; never empty.
+
+    An error that somebody raised without words is told by its kind: "connection reset error".
+    """
+    has_words = not isinstance(why, BaseException) or any(why.args)
+    return getattr(why, "strerror", None) or (has_words and str(why)) or _split_name(type(why).__name__)
+
+
+def _split_name(name: str) -> str:
+    parts = (
+        f" {letter}" if letter.isupper() and after.islower() else letter
+        for letter, after in zip(name, name[1:] + "r", strict=True)
+    )
+    return "".join(parts).strip().lower()
+
+
 def shown_value(value: object) -> str:
     """A wrong value of any type, as an error message shows it: in the words of YAML and JSON.
 

@@ -40,8 +40,27 @@ def configure_logging(log_format: str = "json", level: str = "info", stream: Tex
     root.addHandler(handler)
     root.setLevel(level.upper())
     # Below that tornado tells of every connection that a client drops.
-    logging.getLogger("tornado.general").setLevel(max(logging.WARNING, root.level))
+    tornado = logging.getLogger("tornado.general")
+    tornado.setLevel(max(logging.WARNING, root.level))
+    tornado.addFilter(_SELDOM)
     logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
+
+
+class _Seldom(logging.Filter):
+    """Lets one line through in ten seconds: tornado tells of each failed handshake, and anybody may try."""
+
+    until = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is logged; called by `logging`."""
+        now = time.monotonic()
+        passes = now >= self.until
+        if passes:
+            self.until = now + 10.0
+        return passes
+
+
+_SELDOM = _Seldom()
 
 
 class JsonFormatter(logging.Formatter):

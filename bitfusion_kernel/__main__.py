@@ -4,7 +4,8 @@ Installed kernelspecs hold the path of this file and its options: both stay as t
 
 `-I -S` skips `site` and with it every `.pth` file (one chain of them costs 25 ms a process), so the
 folders of this package and of pyzmq are put on the path here; the user's site only where pyzmq lies nowhere
-else. `python -m bitfusion_kernel` works, too.
+else, and last the folders of PYTHONPATH, which module systems, Nix and users of `pip --target` set.
+`python -m bitfusion_kernel` works, too.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ def _complete_path() -> None:
     for folder in _package_folders():
         if folder not in sys.path:
             sys.path.append(folder)
-    if _all_found():
-        return
+    if not _all_found():
+        _let_python_look()
+    for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        if folder and os.path.abspath(folder) not in sys.path:
+            sys.path.append(os.path.abspath(folder))
+
+
+def _let_python_look() -> None:
     import site  # a distribution's own layout: let Python look
 
     site.main()

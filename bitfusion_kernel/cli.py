@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from bitfusion_client.any_bytes import print_any_bytes
 from bitfusion_client.command.command_line import parse_options
 from bitfusion_client.errors import BitfusionError, UsageError
 from bitfusion_client.request.gpu_request import GpuRequest
@@ -26,6 +27,7 @@ FROM_SETTINGS = "from settings"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 (it could not be done), 2 (wrongly asked)."""
+    print_any_bytes()
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.command(arguments)

@@ -24,15 +24,23 @@ class WrappedKernel:
         env: Variables that its own kernelspec sets.
         language: As in its kernelspec, `python` or another.
         kernel_info: The content of its `kernel_info_reply`.
+        interrupt_mode: `signal` or `message`, as in its kernelspec. Empty stands for a signal to Python and a
+            message to any other language, of which older installations say nothing.
     """
 
     def __init__(
-        self, argv: list[str], env: dict[str, str], language: str, kernel_info: dict[str, Any]
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        language: str,
+        kernel_info: dict[str, Any],
+        interrupt_mode: str = "",
     ) -> None:
         self.argv = argv
         self.env = env
         self.language = language
         self.kernel_info = kernel_info
+        self.interrupt_mode = interrupt_mode or ("signal" if language == "python" else "message")
 
     @classmethod
     def load(cls, spec_folder: str | None) -> WrappedKernel:
@@ -48,11 +56,17 @@ class WrappedKernel:
             env if isinstance(env, dict) and _all_text(env.values()) else {},
             language if language and isinstance(language, str) else "python",
             kernel_info or _python_kernel_info(),
+            str(kernel.get("interrupt_mode", "")),
         )
 
     def files(self) -> dict[str, dict[str, Any]]:
         """The name and the content of the files that `load` reads."""
-        kernel = {"argv": self.argv, "env": self.env, "language": self.language}
+        kernel = {
+            "argv": self.argv,
+            "env": self.env,
+            "language": self.language,
+            "interrupt_mode": self.interrupt_mode,
+        }
         return {KERNEL_FILE: kernel, KERNEL_INFO_FILE: self.kernel_info}
 
     def command(self, connection_file: str, options: list[str]) -> list[str]:

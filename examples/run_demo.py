@@ -31,6 +31,9 @@ OUTPUT = HERE.parent / "build" / "demo"
 ACCURACY = 0.95
 # A kernel's chain is gone, and its lease free, this long after a shutdown at the latest.
 GONE_S = 5.0
+# Tags of cells: one that must wait for others, so long at least; one before which the kernel is shut down.
+WAITS, AFTER_SHUTDOWN = "waits", "after-shutdown"
+WAITED_S = 3.0
 
 
 class Demo:
@@ -50,11 +53,24 @@ class Demo:
         self.in_kernel = 0
         self.by_proxy = 0
         self.computed = 0
+        self.waited = ""
+        self.gone = True
 
     def run(self) -> None:
         """Execute the notebook; what fails is kept for the table."""
+        parts: list[list[Any]] = [[]]
+        for cell in self.notebook.cells:
+            if AFTER_SHUTDOWN in tags(cell):
+                parts.append([])
+            parts[-1].append(cell)
+        for part in parts:
+            self.run_part(part)
+            self.wait_until_gone()
+
+    def run_part(self, cells: list[Any]) -> None:
+        """Execute cells in a kernel that is shut down after them."""
         self.client = NotebookClient(
-            self.notebook,
+            nbformat.v4.new_notebook(cells=cells, metadata=self.notebook.metadata),
             kernel_name=self.kernel_name,
             timeout=600,
             resources={"metadata": {"path": str(HERE)}},
@@ -77,7 +93,8 @@ class Demo:
         title = cell.source.strip().splitlines()[0].lstrip("# ")
         print(f"  [{number:2d}/{len(self.cells)}] {title[:66]:<68}", end="", flush=True)
         self.times.append(time.monotonic())
-        self.computed = computed_ns(self.chain.kernel.pid) if self.chain else 0
+        kernel = look(self.chain.kernel.pid) if self.chain else None
+        self.computed = computed_ns(kernel.pid) if kernel else 0
 
     def after_cell(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         """Print the cell's time and check which process computed it."""
@@ -87,6 +104,10 @@ class Demo:
         text = output_text(cell)
         if "!bitfusion" in cell.source and re.search(r"(?m)^Error:", text):
             self.failures.append(f"cell {len(self.times)}: the bitfusion client printed an error:\n{text}")
+        if WAITS in tags(cell):
+            if "Waiting for GPUs" not in text or self.times[-1] < WAITED_S:
+                self.failures.append(f"cell {len(self.times)} did not wait for anybody:\n{text}")
+            self.waited = f"{self.times[-1]:.1f} s, behind another holder"
 
     def on_error(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         """Print the traceback of a cell."""
@@ -129,30 +150,38 @@ class Demo:
             self.failures.append("no accuracy was printed")
         elif float(found[1]) < 100 * ACCURACY:
             self.failures.append(f"TensorFlow learned too little: {found[1]} %")
-        if not any(
-            "is_bitfusion_run" in cell.source and "◀ bitfusion run" in output_text(cell)
-            for cell in self.cells
-        ):
-            self.failures.append("the notebook does not show the `bitfusion run` above its cells")
+        for cell in self.cells:
+            if AFTER_SHUTDOWN in tags(cell):
+                self.check_that_it_shows_the_pool(output_text(cell))
         for error in re.findall(r"^Error: .*", text, re.MULTILINE):
             self.failures.append(f"a command of the notebook failed: {error}")
         for gpu in self.given:
-            if gpu["name"] not in text or str(gpu["simulated"] and "simulated") not in text.replace(
-                "False", ""
-            ):
+            if gpu["name"] not in text or (gpu["simulated"] and "SIMULATED" not in text):
                 self.failures.append(f"the notebook does not say what it was given: {gpu['name']}")
         return f"{found[1]} %" if found else "none"
 
-    def wait_until_gone(self) -> float | None:
-        """Seconds until no process of the demo is left; None if some stay."""
+    def check_that_it_shows_the_pool(self, text: str) -> None:
+        """What is free now, this notebook's GPU included, is what was free when the cell ran."""
+        for server in pool_status()["servers"]:
+            for device in server["devices"]:
+                free = f"{device['free_mib']} of {device['memory_mib']} MiB"
+                if free not in text.replace(",", ""):
+                    self.failures.append(f"the notebook does not show {free} free on a GPU:\n{text}")
+
+    def wait_until_gone(self) -> None:
+        """Until no process of the demo is left."""
         started = time.monotonic()
-        while time.monotonic() - started < GONE_S:
-            left = [p for p in self.seen.values() if (now := look(p.pid)) and now.words == p.words]
-            if not left:
-                return time.monotonic() - started
+        while left := [p for p in self.seen.values() if (now := look(p.pid)) and now.words == p.words]:
+            if time.monotonic() - started > GONE_S:
+                self.failures += [f"process {p.pid} is left: {' '.join(p.words)[:100]}" for p in left]
+                self.gone = False
+                return
             time.sleep(0.02)
-        self.failures += [f"process {p.pid} is left: {' '.join(p.words)[:100]}" for p in left]
-        return None
+
+
+def tags(cell: Any) -> list[str]:
+    """The tags of a cell."""
+    return list(cell.metadata.get("tags", []))
 
 
 def output_text(cell: Any) -> str:
@@ -194,8 +223,8 @@ def lease_row(demo: Demo) -> str:
     free = sum(device["free_mib"] for device in devices)
     total = sum(device["memory_mib"] for device in devices)
     if status["leases"]:
-        return f"yes; {free:,} of {total:,} MiB are free, others hold the rest"
-    return f"yes; all {total:,} MiB of the pool are free"
+        return f"yes; {free} of {total} MiB are free, others hold the rest"
+    return f"yes; all {total} MiB of the pool are free"
 
 
 def main() -> int:
@@ -210,7 +239,6 @@ def main() -> int:
     demo = Demo(options.notebook, options.kernel)
     demo.run()
     accuracy = demo.check_afterwards()
-    gone = demo.wait_until_gone()
     lease = lease_row(demo)
 
     executed = options.output / options.notebook.name
@@ -219,7 +247,7 @@ def main() -> int:
     executed.with_suffix(".html").write_text(page)
 
     gpus = [f"{gpu['name']}" for gpu in demo.given]
-    shares = [f"{gpu['memory_mib']:,} of {gpu['total_mib']:,} MiB" for gpu in demo.given]
+    shares = [f"{gpu['memory_mib']} of {gpu['total_mib']} MiB" for gpu in demo.given]
     kinds = [
         "simulated, TensorFlow computed on the CPU" if gpu["simulated"] else "real" for gpu in demo.given
     ]
@@ -229,13 +257,14 @@ def main() -> int:
             [
                 ("Cells", f"{len(demo.times)} of {len(demo.cells)}: {demo.cells_text()}"),
                 ("Accuracy", accuracy),
+                ("Waited", demo.waited or "for nobody"),
                 ("Time", f"{time.monotonic() - started:.1f} s"),
                 ("GPU", ", ".join(gpus or unknown)),
                 ("Share", ", ".join(shares or unknown)),
                 ("Server", ", ".join({gpu["server"] for gpu in demo.given} or unknown)),
                 ("Kind", ", ".join(sorted(set(kinds)) or ["real" if demo.chain else "none"])),
                 ("Lease returned", lease),
-                ("Processes left", "none" if gone is not None else "SOME"),
+                ("Processes left", "none" if demo.gone else "SOME"),
                 ("Notebook", os.path.relpath(executed)),
                 ("Page", os.path.relpath(executed.with_suffix(".html"))),
             ]

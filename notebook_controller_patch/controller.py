@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bitfusion_cluster.leading.election import Candidate, replica_identity
+from bitfusion_cluster.leading.election import Candidate
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
@@ -23,6 +23,11 @@ from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.service import ReconcileService
 from notebook_controller_patch.settings import DEFAULT_NAME, Settings
 
+UNREACHED = (
+    "Each Notebook and each StatefulSet of one waits 5 s for it and is made without Bitfusion's annotations, "
+    "which the controller writes later."
+)
+
 
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Called by the command; raises CannotStart and WrongSetting."""
@@ -35,11 +40,11 @@ class Controller(ServingProcess):
 
     def __init__(self, settings: Settings) -> None:
         images = ImageRulesFile(settings.images, settings.clients)
-        super().__init__(settings, DEFAULT_NAME, "bitfusion_controller_info", (images,))
+        super().__init__(settings, DEFAULT_NAME, "bitfusion_controller_info", (images,), UNREACHED)
         self._reconcile = ReconcileService(
             ReconcileContext(
                 api=self.api,
-                candidate=Candidate(settings.namespace, settings.name, replica_identity()),
+                candidate=Candidate(settings.namespace, settings.name, self.replica),
                 rules=lambda: images.rules,
                 metrics=ReconcileMetrics(self.registry),
                 watch_metrics=WatchMetrics(self.registry),
@@ -53,7 +58,10 @@ class Controller(ServingProcess):
         )
         webhooks = notebook_webhooks(lambda: images.rules, self.owners, settings.username)
         self.admission = ReviewServer(
-            webhooks, self.metrics, self.conditions, self.certificate.serving.context
+            (*webhooks, self.self_check.webhook),
+            self.metrics,
+            self.conditions,
+            self.certificate.serving.context,
         )
 
     def begin_work(self) -> None:

@@ -44,8 +44,17 @@ def workplace() -> Iterator[Workplace]:
     assert not opened.folder.exists()
 
 
+SLOWEST = {
+    *("admission_throughput", "first_cell", "gpu_pod_cells", "injector_throughput", "interrupt", "memory"),
+    *("output", "pod_stream", "pool", "pool_service", "restart"),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize(
+    "topic",
+    [pytest.param(topic, marks=[pytest.mark.long] * (topic in SLOWEST)) for topic in TOPICS],
+)
 def test_each_topic_measures_something(topic: str, workplace: Workplace) -> None:
     rows = load(topic)(workplace, TINY)
     assert rows

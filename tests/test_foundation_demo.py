@@ -28,8 +28,11 @@ def demo(*options: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def notebook(path: Path, *sources: str) -> Path:
+def notebook(path: Path, *sources: str, tag: str = "") -> Path:
+    """One with these cells; the last one has the tag, if one is given."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    if tag:
+        cells[-1].metadata["tags"] = [tag]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     return path
 
@@ -42,14 +45,24 @@ def test_the_notebook_learns_on_a_gpu_and_gives_it_back(tmp_path: Path) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("tensorflow is not installed: the demo extra is missing")
-        pytest.skip("needs the demo extra: pip install kubeflow-bitfusion[demo]")
+        pytest.skip("needs the demo extra: pip install '.[demo]'")
     result = demo("--output", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    for words in ("under `bitfusion run`", "8,080 of 16,160 MiB", "simulated", "of the pool are free"):
+    for words in (
+        "3 under `bitfusion run`, 2 %bitfusion",
+        "8080 of 16160 MiB",
+        "simulated",
+        "s, behind another holder",
+        "of the pool are free",
+    ):
         assert words in result.stdout
     page = (tmp_path / "tensorflow_digits.html").read_text()
-    assert "Simulated Tesla V100" in page
-    assert "accuracy on digits it has never seen" in page
+    for words in ("Simulated Tesla V100", "language-model.ipynb", "accuracy on digits it has never seen"):
+        assert words in page
+    cells = nbformat.read(tmp_path / "tensorflow_digits.ipynb", as_version=4).cells
+    assert len(cells) == 8
+    assert "8080 of 16160" in cells[5].outputs[0].text
+    assert cells[7].outputs[0].data["text/plain"].count("16160 of 16160 MiB") == 2
 
 
 @pytest.mark.usefixtures("kernel")
@@ -58,9 +71,10 @@ def test_a_failing_cell_fails_the_demo(tmp_path: Path) -> None:
     result = demo("--output", tmp_path / "out", "--notebook", path)
     assert result.returncode == 1
     assert "a cell failed: ZeroDivisionError" in result.stdout
-    assert "all 32,320 MiB of the pool are free" in result.stdout
+    assert "all 32320 MiB of the pool are free" in result.stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("kernel")
 def test_a_notebook_that_learns_nothing_fails_the_demo(tmp_path: Path) -> None:
     text = "accuracy on digits it has never seen: 12.0%"
@@ -71,6 +85,31 @@ def test_a_notebook_that_learns_nothing_fails_the_demo(tmp_path: Path) -> None:
     assert "the bitfusion client printed an error" in result.stdout
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("tag", "source", "failure"),
+    [
+        ("waits", "import time; time.sleep(3.5)", "cell 2 did not wait for anybody"),
+        pytest.param(
+            *("waits", "print('Waiting for GPUs')", "cell 2 did not wait for anybody"), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("after-shutdown", "%bitfusion", "the notebook does not show 16160 of 16160 MiB free"),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_a_notebook_that_does_not_do_what_its_tags_say_fails_the_demo(
+    tmp_path: Path, tag: str, source: str, failure: str
+) -> None:
+    path = notebook(tmp_path / "tagged.ipynb", "print('hello')", source, tag=tag)
+    result = demo("--output", tmp_path / "out", "--notebook", path)
+    assert result.returncode == 1
+    assert failure in result.stdout
+
+
+@pytest.mark.long
 @pytest.mark.usefixtures("kernel")
 def test_another_kernel_fails_the_demo(tmp_path: Path) -> None:
     path = notebook(tmp_path / "plain.ipynb", "print('hello')")

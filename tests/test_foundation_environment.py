@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -23,6 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "requirements").mkdir(parents=True)
     (root / "requirements" / "lock.txt").write_text("a==1\n")
     (root / "requirements" / "uv.txt").write_text("uv==1\n")
+    (root / "requirements" / "left-out.in").write_text("")
     (root / "pyproject.toml").write_text("[project]\n")
     (root / "package").mkdir()
     (root / "package" / "__init__.py").write_text("")
@@ -133,6 +135,12 @@ def test_the_last_words_of_pip_are_told_where_it_cannot_install_uv(project: Path
         environment.create(str(tmp_path / "venv"), python)
 
 
+def test_an_environment_that_runs_make_may_be_made_anew() -> None:
+    found = environment.choose_python("any-python")
+    assert os.path.samefile(found, sys.executable)
+    assert not Path(found).is_relative_to(sys.prefix) or sys.prefix == sys.base_prefix
+
+
 def test_an_environment_is_created_once_for_each_interpreter_and_uv(project: Path, tmp_path: Path) -> None:
     made = tmp_path / "made"
     python = fake_python(
@@ -144,6 +152,9 @@ def test_an_environment_is_created_once_for_each_interpreter_and_uv(project: Pat
     (project / "requirements" / "uv.txt").write_text("uv==2\n")
     environment.create(str(tmp_path / "venv"), python)
     assert made.read_text() == "\n\n"
+    (project / "requirements" / "left-out.in").write_text("package ; python_version < '3'\n")
+    environment.create(str(tmp_path / "venv"), python)
+    assert made.read_text() == "\n\n\n", "uv would leave it there"
 
 
 @pytest.mark.parametrize(("present", "asked", "enough"), [("test", "demo", True), ("demo", "test", False)])
@@ -169,6 +180,16 @@ def test_the_environment_of_a_cluster_or_of_the_lock_has_neither_this_project_no
     assert len(installed) == 3, "it serves no other purpose"
 
 
+def test_what_other_projects_tests_need_has_a_lock_of_its_own(
+    installed: list[tuple[str, ...]], folder: str, project: Path
+) -> None:
+    (project / "requirements" / "jupyter-suites.txt").write_text("b==1\n")
+    environment.install(sys.executable, folder, "jupyter-suites")
+    packages = installed[0]
+    assert "--constraint=requirements/jupyter-suites.txt" in packages
+    assert "--constraint=requirements/lock.txt" not in packages
+
+
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/lock.txt"])
 def test_another_lock_or_pyproject_is_installed_anew(
     installed: list[tuple[str, ...]], folder: str, project: Path, changed: str
@@ -184,6 +205,13 @@ def test_every_package_has_a_hash_and_is_compiled(installed: list[tuple[str, ...
     packages, project = installed
     assert {"--require-hashes", "--compile-bytecode", "--constraint=requirements/lock.txt"} <= set(packages)
     assert "--no-deps" in project
+
+
+def test_what_makes_every_import_of_jsonschema_slow_is_not_installed() -> None:
+    import jsonschema
+
+    assert jsonschema.FormatChecker().conforms("2026-11-26", "date")
+    assert importlib.util.find_spec("rfc3987_syntax") is None
 
 
 def test_a_failed_installation_is_tried_again(

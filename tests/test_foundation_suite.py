@@ -116,6 +116,7 @@ def test_a_skipped_module_is_a_failure_in_ci(suite: pytest.Pytester, monkeypatch
     result.stdout.fnmatch_lines(["*Skipped tests are failures where CI=true*no_such_module*"])
 
 
+@pytest.mark.long
 def test_what_a_worker_that_died_left_behind_is_found_and_ended(suite: pytest.Pytester) -> None:
     result = run(
         suite,
@@ -131,6 +132,7 @@ def test_what_a_worker_that_died_left_behind_is_found_and_ended(suite: pytest.Py
     wait_until(lambda: not processes_with_command("sleep 47.12"))
 
 
+@pytest.mark.long
 def test_workers_share_neither_folders_nor_the_mark(suite: pytest.Pytester) -> None:
     result = run(
         suite,

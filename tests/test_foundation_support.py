@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 from jupyter_client.connect import LocalPortCache
 
-from tests.support import machine, ports
+from tests.support import machine, ports, processes
 from tests.support.processes import (
     alive,
     kill,
@@ -122,6 +123,35 @@ def test_a_process_that_was_started_just_now_is_found() -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert found == {b"MARK=just now\0"}
+
+
+def test_a_stranger_is_read_no_more_but_one_that_is_just_being_forked_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+
+    def reads(pid: int) -> bytes:
+        read.append(pid)
+        return read_environment(pid)
+
+    monkeypatch.setattr(processes, "read_environment", reads)
+    strangers, ready = processes.Strangers(), "import os, sys; sys.stdin.read(1); os.execve"
+    become = f"{ready}('/bin/sleep', ['sleep', '47'], {{'MARK': 'late'}})"
+    with subprocess.Popen([sys.executable, "-ISc", become], stdin=subprocess.PIPE, env={}) as forked:
+        try:
+            assert processes_with("MARK=late", strangers=strangers) == set()
+            assert forked.stdin is not None
+            forked.stdin.write(b"x")
+            forked.stdin.flush()
+            wait_until(lambda: processes_with("MARK=late", strangers=strangers), "the one after its execve")
+            now = time.monotonic()
+            monkeypatch.setattr(time, "monotonic", lambda: now + 2 * processes.STRANGE_AFTER_S)
+            read.clear()
+            (found,) = processes_with("MARK=late", strangers=strangers)
+            assert found.pid == forked.pid
+            assert os.getppid() not in read
+        finally:
+            forked.kill()
 
 
 def test_processes_are_found_by_their_environment_and_ended() -> None:

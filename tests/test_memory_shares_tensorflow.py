@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pool.test_memory_shares import python
+from tests.client.gpu_memory.test_hook import python
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_tensorflow_is_told_and_gives_way_to_who_divides_the_gpu_by_hand(tmp_path: Path) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         if os.environ.get("CI") == "true":

@@ -5,7 +5,8 @@
 
 Called by every target of the Makefile, with any Python that the machine has. pip installs uv, and uv installs
 what pyproject.toml lists for the purpose, in the versions and with the hashes of requirements/lock.txt. All
-purposes share one environment. A stamp in it says what is installed, so a second call returns at once.
+purposes share one environment, but that of other projects' tests. A stamp in it says what is installed, so a
+second call returns at once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ NEWEST = {
     "lab": ("3.13", "TensorFlow"),
     "test": ("3.13", "TensorFlow"),
     "packages": ("3.14", "orjson"),
+    "jupyter-suites": ("3.14", "orjson"),
 }
 # The extras and dependency groups of pyproject.toml that each purpose needs. `test` includes all others.
 PURPOSES = {
@@ -41,7 +43,11 @@ PURPOSES = {
         "--group=packages",
     ],
     "test": ["--all-extras", "--group=test"],
+    "jupyter-suites": ["--group=jupyter-suites"],
 }
+# Where the versions of a purpose stand elsewhere: other projects' tests need what this one does not.
+LOCKS = {"jupyter-suites": "requirements/jupyter-suites.txt"}
+LEFT_OUT = "requirements/left-out.in"
 # These need nothing of this project: neither its packages nor what those import.
 WITHOUT_PROJECT = {"cluster", "lock"}
 # uv does not read pip's configuration; these environment variables tell it the same.
@@ -109,7 +115,7 @@ def choose_python(purpose: str, wanted: str | None = None, debian: bool = False)
     newest, without = NEWEST.get(purpose, (SUPPORTED[0], ""))
     fitting = SUPPORTED[SUPPORTED.index(newest) :]
     if running in fitting:
-        return sys.executable
+        return os.path.realpath(sys.executable)  # that of a virtual environment may be about to go
     for version in fitting:
         found = find_python(version)
         if found:
@@ -124,7 +130,8 @@ def choose_python(purpose: str, wanted: str | None = None, debian: bool = False)
 def create(folder: str, python: str) -> str:
     """Create a virtual environment with uv in it, unless there is one, and return its interpreter."""
     inside = os.path.join(folder, "bin", "python")
-    identity = f"{os.path.realpath(python)} {folder} {digest('requirements/uv.txt')}"
+    # what is left out from now on is there still: uv takes nothing away
+    identity = f"{os.path.realpath(python)} {folder} {digest('requirements/uv.txt')}{digest(LEFT_OUT)}"
     stamp = os.path.join(folder, ".created")
     if read(stamp) == identity and version_of(inside):
         return inside
@@ -154,7 +161,8 @@ def create(folder: str, python: str) -> str:
 
 def install(python: str, folder: str, purpose: str) -> None:
     """Install the packages for a purpose and this project, unless they are there; compile what changed."""
-    content = digest("requirements/lock.txt") + digest("pyproject.toml")
+    lock = LOCKS.get(purpose, "requirements/lock.txt")
+    content = digest(lock) + digest("pyproject.toml")
     if content not in (read(stamp_of(folder, "test")), read(stamp_of(folder, purpose))):
         started = time.monotonic()
         say(f"installing the packages for `make {purpose}`")
@@ -163,7 +171,7 @@ def install(python: str, folder: str, purpose: str) -> None:
         uv(
             python,
             *("--require-hashes", "--only-binary=:all:", "--compile-bytecode"),
-            *("--constraint=requirements/lock.txt", *PURPOSES[purpose]),
+            *(f"--constraint={lock}", f"--override={LEFT_OUT}", *PURPOSES[purpose]),
             *(("--requirement=pyproject.toml", "--group=build") if whole else ()),
         )
         if whole:

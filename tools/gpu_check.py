@@ -6,8 +6,9 @@
 
 Needs no network and no environment of this project, only nvidia-ml-py and a PyTorch or TensorFlow that sees
 the GPU. Makes a user's own pool in a temporary folder, trains two programs side by side on the first card,
-lets a third one ask for more than its share, and does the same with a service. Prints what it saw, and ends
-with 0 only if every check held.
+lets a third one ask for more than its share, and does the same with a service. As root it trains one more in
+namespaces of its own, as in a GPU pod, with all between here and there over the stream. Prints what it saw,
+and ends with 0 only if every check held.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +30,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards  # noqa: E402  # after the path
+from bitfusion_pods.command.keys import make_pair  # noqa: E402  # after the path
+from bitfusion_pool.inventory.nvidia.reading_process import NvidiaUnusable, read_cards  # noqa: E402
 
 COMMAND = ROOT / "bitfusion_pool" / "bin" / "bitfusion"
 ADMIN = [sys.executable, "-m", "bitfusion_pool.admin.cli"]
@@ -193,6 +197,33 @@ def check_programs(environ: dict[str, str], python: str, report: Check) -> None:
     print(run([str(COMMAND), "smi"], environ).stdout, end="")
 
 
+def check_stream(environ: dict[str, str], python: str, uuid: str, report: Check) -> None:
+    """A program on the first card, as in a GPU pod: in other namespaces, behind the agent and the stream."""
+    framework = next((name for name in TRAIN if _sees_gpu(name, environ, python)), "")
+    if os.geteuid() or not framework:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for side in ("client", "pod", "agent", "run"):
+            os.makedirs(f"{folder}/{side}")
+        make_pair(f"{folder}/client")
+        make_pair(f"{folder}/pod")
+        shutil.copy(f"{folder}/client/tls.crt", f"{folder}/agent/client.crt")
+        for name in ("tls.key", "tls.crt"):
+            shutil.copy(f"{folder}/pod/{name}", f"{folder}/agent/{name}")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        given = {
+            **environ,
+            **{"PODS_KEYS": folder, "PODS_PORT": port, "PODS_AGENT_PORT": port, "PODS_GPU": uuid},
+            **{"PODS_HEARD": f"{folder}/heard", "XDG_RUNTIME_DIR": f"{folder}/run"},
+        }
+        command = [sys.executable, "-m", "tests.pods.command.run_in_namespace", "run", "-n", "1", "--"]
+        done = run([*command, python, "-c", TRAIN[framework], folder, "a", "a"], given)
+    answer = answer_of(done.stdout)
+    learned = bool(answer) and answer["last"] < answer["first"]
+    report.line(learned, f"over the stream of GPU pods: {_training_text(answer) or last_line(done.stderr)}")
+
+
 def leased(partial: str, python: str, code: str, *arguments: str) -> list[str]:
     """The command line of a program with a part of the first card."""
     options = ["run", "-n", "1", "-p", partial, "--filter", "device.id=0", "--"]
@@ -265,6 +296,7 @@ def main() -> int:
         }
         check_own_pool(environ, options.python, report)
         check_service(environ, options.python, report)
+        check_stream(environ, options.python, reading.cards[0].uuid if reading.cards else "", report)
     return 0 if report.good else 1
 
 

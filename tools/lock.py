@@ -26,6 +26,8 @@ tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 LOCK = REQUIREMENTS / "lock.txt"
+LEFT_OUT = REQUIREMENTS / "left-out.in"
+SUITES = REQUIREMENTS / "jupyter-suites.txt"
 HEADER = "# Written by `make lock`.\n"
 TAG = re.compile(
     r"(py3\d*-none|cp3(\d|1[0-5])-abi3|(cp31[0-5])-(\3|none))"
@@ -37,7 +39,7 @@ def compile_lock(*arguments: str | Path, given: str = "") -> None:
     """Run `uv pip compile` for all supported Pythons."""
     uv = Path(sys.executable).with_name("uv")
     options = ["--quiet", "--universal", "--python-version=3.10", "--only-binary=:all:", "--generate-hashes"]
-    options += ["--no-emit-index-url", "--no-annotate", "--no-header"]
+    options += ["--no-emit-index-url", "--no-annotate", "--no-header", f"--override={LEFT_OUT}"]
     subprocess.run([uv, "pip", "compile", *options, *arguments], cwd=ROOT, input=given, text=True, check=True)
 
 
@@ -52,6 +54,14 @@ def hashes_of_wheels(lock: dict[str, Any]) -> set[str]:
     return {
         wheel["hashes"]["sha256"] for wheel in wheels if can_be_installed(wheel["url"].rpartition("/")[2])
     }
+
+
+def wheels_for(*arguments: str | Path) -> set[str]:
+    """Return the hashes of the wheels of what `compile_lock` finds for the same arguments."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "pylock.toml"
+        compile_lock(*arguments, "--format=pylock.toml", "--output-file", files)
+        return hashes_of_wheels(tomllib.loads(files.read_text()))
 
 
 def keep_only(path: Path, hashes: set[str]) -> None:
@@ -76,10 +86,7 @@ def main() -> None:
     # uv would keep the hashes that it finds: without those of wheels for a Python that came later
     LOCK.write_text(re.sub(r" \\\n    --hash=\S+", "", LOCK.read_text()))
     compile_lock(*everything, "--output-file", LOCK, *sys.argv[1:])
-    with tempfile.TemporaryDirectory() as folder:
-        files = Path(folder) / "pylock.toml"
-        compile_lock(*everything, "--constraint", LOCK, "--format=pylock.toml", "--output-file", files)
-        hashes = hashes_of_wheels(tomllib.loads(files.read_text()))
+    hashes = wheels_for(*everything, "--constraint", LOCK)
     own, extras = project["project"]["dependencies"], project["project"]["optional-dependencies"]
     parts = {
         # What tools/environment.py lets pip install.
@@ -97,6 +104,11 @@ def main() -> None:
         compile_lock("-", "--constraint", LOCK, "--output-file", part, given="\n".join(wanted))
         keep_only(part, hashes)
     keep_only(LOCK, hashes)
+    # What other projects' tests import is none of this project's own, and has an environment of its own.
+    suites: list[str | Path] = ["--group=jupyter-suites", "--constraint", LOCK]
+    SUITES.unlink(missing_ok=True)
+    compile_lock(*suites, "--output-file", SUITES)
+    keep_only(SUITES, wheels_for(*suites, "--constraint", SUITES))
 
 
 if __name__ == "__main__":

@@ -37,12 +37,18 @@ PACKAGES = (
     "bitfusion_cluster",
     "bitfusion_device_plugin",
     "bitfusion_kernel",
+    "bitfusion_pods",
     "bitfusion_pool",
     "jupyter_ext",
     "notebook_controller_patch",
 )
 # Where the folder of a package's tests is not called as the package is.
-FOLDERS = {"bitfusion_client": "client", "bitfusion_kernel": "kernel", "bitfusion_pool": "pool"}
+FOLDERS = {
+    "bitfusion_client": "client",
+    "bitfusion_kernel": "kernel",
+    "bitfusion_pods": "pods",
+    "bitfusion_pool": "pool",
+}
 NOT_THESE = "not long and not cluster and not browser"
 KILLED, LIVED, TIMEOUT = "killed", "lived", "timeout"
 MOST_FAILING = 5  # tests that fail without the mutant, too; more of them and nothing can be said

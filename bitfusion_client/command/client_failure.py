@@ -21,7 +21,6 @@ SHOWN_LINES = 3  # of a failure that fits no class
 _MEANINGS: tuple[tuple[type[errors.BitfusionError], tuple[str, ...]], ...] = (
     (errors.TokenExpired, ("token expired", "token has expired")),
     (errors.NeverSatisfiable, ("no server can satisfy",)),
-    (errors.OverLimit, ("limit of the pool: ",)),
     (errors.WaitTimedOut, ("timed out after", "timed out waiting")),
     (
         errors.PoolUnreadable,
@@ -50,6 +49,14 @@ _MEANINGS: tuple[tuple[type[errors.BitfusionError], tuple[str, ...]], ...] = (
         ),
     ),
 )
+
+_PRINTED: tuple[type[errors.PrintedError], ...] = (
+    errors.OverLimit,
+    errors.PodRefused,
+    errors.ClusterUnusable,
+    errors.PodLost,
+)
+"""Known by their beginnings."""
 
 
 def error_from_output(
@@ -84,6 +91,9 @@ def error_from_output(
 def _from_problem(
     problem: str, parsed: list[Line], exit_status: int | None, request: GpuRequest | None
 ) -> errors.BitfusionError:
+    for printed in _PRINTED:
+        if problem.startswith(printed.BEGINNING):
+            return printed.from_text(request, problem)
     small = problem.lower()
     for kind, words in _MEANINGS:
         if any(word in small for word in words):
@@ -95,8 +105,6 @@ def _from_problem(
                 return kind(request, problem, cure)
             if kind is errors.PoolUnreadable:
                 return errors.PoolUnreadable.from_text(request, problem)
-            if kind is errors.OverLimit:
-                return errors.OverLimit.from_text(request, problem)
             return kind(request, problem)
     wrong = _invalid_value(problem)
     if wrong is not None:

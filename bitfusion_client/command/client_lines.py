@@ -126,21 +126,27 @@ class TelemetryStarted(LogLine):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(LogLine):
-    """Position in the queue. Embedded pool only.
+    """It waits for GPUs. Embedded pool and GPU pods only.
 
     Attributes:
-        queue_position: 1 is next.
-        queue_length: How many wait, this one included.
+        queue_position: 1 is next; None where nobody knows: a Kubernetes scheduler has no order.
+        queue_length: How many wait, this one included; None likewise.
         held_by: Who holds GPUs that could serve the request; the last may be ``3 more``.
         before: Who waits before it, in the same form.
         why: Why it waits, where that cannot be seen from the others; else "".
     """
 
-    queue_position: int
-    queue_length: int
+    queue_position: int | None
+    queue_length: int | None
     held_by: tuple[str, ...]
     before: tuple[str, ...]
     why: str
+
+    @property
+    def standing(self) -> str:
+        """``position 1 of 2``; empty where nobody knows."""
+        known = self.queue_position is not None
+        return f"position {self.queue_position} of {self.queue_length}" if known else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +170,16 @@ class BackInReach(LogLine):
 
     pool: str
     seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note(LogLine):
+    """What a person should know of the GPUs that were just given: the cell says it. GPU pods only.
+
+    `note` is one sentence or two.
+    """
+
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +213,11 @@ class PoolLost(FatalError):
 
     pool: str
     seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnded(FatalError):
+    """The fatal error of a client whose program's pod has ended. GPU pods only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     Meaning: TypeAlias = tuple[Any, ...]
 
 MOST_NAMED = 4  # holders, and likewise waiters, in one waiting line; the others are counted
+ALL_LINES_VARIABLE = "BITFUSION_POOL_ALL_LINES"
+"""Set by a program that reads waiting lines, which wants each change; people get one line a minute."""
+NOTE = "Note: "
+"""Begins what a person should know of the GPUs that were just given."""
 _HELD_BY, _BEFORE, _WHY = "held by ", "before you ", "why: "
 
 _POOL = "Pool "
 _OUT_OF_REACH = " is out of reach: "
 _ENDED_IN, _UNLESS_BACK = "; the program is ended in ", " s unless it comes back"
 _BACK_AFTER = " is back after "
+_LOST_POD = "GPU pod lost: "
 _LOST_POOL, _LOST_FOR = "pool ", " was out of reach for "
 _LOST = " s, so the program was ended: its GPUs may be given to others"
 
@@ -58,27 +63,27 @@ def split_log_prefix(text: str) -> tuple[str, str, str]:
 
 
 def format_waiting(
-    queue_position: int,
-    queue_length: int,
+    queue_position: int | None,
+    queue_length: int | None,
     held_by: Sequence[str] = (),
     holders: int = 0,
     before: Sequence[str] = (),
     waiters: int = 0,
     why: str = "",
 ) -> str:
-    """The message of the embedded pool's `Waiting` line, without level and time.
+    """The message of a `Waiting` line, without level and time.
 
     It names the first four of `held_by` and of `before`, of which there are `holders` and `waiters` in all.
     Parts begin with words of their own and are separated by ``; ``, which no name can contain.
     """
-    parts = [f"Waiting for GPUs: place {queue_position} of {queue_length}"]
+    parts = [f"position {queue_position} of {queue_length}"] if queue_position else []
     for word, names, count in ((_HELD_BY, held_by, holders), (_BEFORE, before, waiters)):
         named = [_one_line(name) for name in names[:MOST_NAMED]]
         more = max(count, len(names)) - len(named)
         parts += [word + name for name in (*named, *([f"{more} more"] if more else ()))]
     if why:
         parts.append(_WHY + _one_line(why))
-    return "; ".join(parts)
+    return "Waiting for GPUs: " + "; ".join(parts)
 
 
 def format_out_of_reach(pool: str, reason: str, ends_in_s: int | None = None) -> str:
@@ -159,14 +164,19 @@ def _running(rest: str) -> Meaning:
 
 
 def _waiting(rest: str) -> Meaning:
-    position, rest = _between(rest, "place ", " of ")
-    length, *parts = rest.split("; ")
+    parts = rest.split("; ")
+    known: tuple[int | None, int | None] = (None, None)
+    if parts[0].startswith(("position ", "place ")):  # as clients up to 0.1.0 called it
+        position, length = parts.pop(0).partition(" ")[2].split(" of ")
+        known = _number(position), _number(length)
+    elif not parts[0].startswith((_HELD_BY, _BEFORE, _WHY)):
+        raise ValueError
 
     def parts_of(word: str) -> tuple[str, ...]:
         return tuple(part[len(word) :] for part in parts if part.startswith(word))
 
     named = parts_of(_HELD_BY), parts_of(_BEFORE), "".join(parts_of(_WHY)[:1])
-    return kinds.Waiting, _number(position), _number(length), *named
+    return kinds.Waiting, *known, *named
 
 
 def _pool(rest: str) -> Meaning:
@@ -201,6 +211,8 @@ def _fatal(rest: str) -> Meaning:
         pool, found, seconds = rest[len(_LOST_POOL) : -len(_LOST)].partition(_LOST_FOR)
         if found and seconds.isascii() and seconds.isdigit():
             return kinds.PoolLost, rest, pool, _number(seconds)
+    if rest.startswith(_LOST_POD):
+        return kinds.PodEnded, rest
     return kinds.FatalError, rest
 
 
@@ -220,6 +232,7 @@ _OF_LOG: dict[str, Callable[[str], Meaning]] = {
         *rest.partition(" | ")[::2],
     ),
     "Waiting for GPUs: ": _waiting,
+    NOTE: lambda rest: (kinds.Note, rest),
     _POOL: _pool,
     "Releasing GPUs from config file ": lambda rest: (kinds.Releasing, _between(rest, "'", "'...")[0]),
     "Released GPUs on ": _released,

@@ -13,8 +13,9 @@ from bitfusion_client.fast_imports import dataclass
 class GpuStatus:
     """One GPU of a server; memory in MiB. `name` is "" where the client prints none.
 
-    `holders` and `notes` only the embedded pool prints: a text for each task, ``8080 MiB held by ada: …``,
-    and for whatever else is to be said of the GPU, such as what programs outside the pool use of it.
+    `holders` and `notes` only our own clients print: a text for each task, ``8080 MiB held by ada: …`` or
+    ``held by …``, and for whatever else is to be said of the GPU, such as what programs outside the pool use
+    of it.
     """
 
     id: int
@@ -138,7 +139,7 @@ def _with_lines(gpu: GpuStatus, lines: list[str]) -> GpuStatus:
 def _is_of_task(line: str) -> bool:
     # by its first words: others chose the names that follow
     size, _, rest = line.partition(" ")
-    return _whole(size) and rest.startswith("MiB held by ")
+    return line.startswith("held by ") or (_whole(size) and rest.startswith("MiB held by "))
 
 
 def _gpu(text: str) -> GpuStatus | None:

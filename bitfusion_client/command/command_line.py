@@ -17,7 +17,6 @@ from bitfusion_client.request.request_rules import (
     ALLOWED_GPUS,
     ALLOWED_MEMORY,
     ALLOWED_ONE_SIZE,
-    ALLOWED_PARTIAL,
     ALLOWED_SERVER,
 )
 
@@ -175,9 +174,15 @@ def split_words(text: str) -> list[str]:
         raise UsageError(f"cannot split {text!r} into words: {error}") from None
 
 
-def split_program(rest: Sequence[str]) -> list[str]:
-    """The program after the options. A single word is split: ``bitfusion run -n 1 "cmd a b"`` is allowed."""
-    return split_words(rest[0]) if len(rest) == 1 else list(rest)
+def parse_program(rest: Sequence[str]) -> list[str]:
+    """The program after the options, with its arguments.
+
+    A single word is split: ``bitfusion run -n 1 "cmd a b"`` is allowed. Raises UsageError if there is none.
+    """
+    program = split_words(rest[0]) if len(rest) == 1 else list(rest)
+    if not program or not program[0]:
+        raise UsageError("there is no program to run")
+    return program
 
 
 def _whole(field: str, text: str, flag: str, allowed: str) -> int:
@@ -193,7 +198,9 @@ def _parse_partial(text: str, flag: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise InvalidRequest("partial", text, ALLOWED_PARTIAL, flag)
+        from bitfusion_client.request.shares import parse_share  # says what was meant
+
+        return parse_share(text, flag)
     return value
 
 
@@ -231,9 +238,8 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
 
 def _parsers_with_units() -> dict[str, Callable[[str, str], Any]]:
     from bitfusion_client.request.quantities import parse_gpu_memory  # the client itself needs none of it
-    from bitfusion_client.request.shares import parse_share
 
-    return {**_PARSERS, "memory_mib": parse_gpu_memory, "partial": parse_share}
+    return {**_PARSERS, "memory_mib": parse_gpu_memory}
 
 
 def format_options(request: GpuRequest) -> list[str]:

@@ -1,7 +1,11 @@
 """Finds the `bitfusion` command: configured, on PATH, injected into the pod, or the embedded pool's.
 
+Our own commands are known by what their first lines import, wherever they lie: the stand-in itself, and the
+`bitfusion` that pip installs, which starts another one and is no client.
+
 Our injector's client is a starter at a fixed place, also mounted where PATH has it; a file beside it says
-whether it starts the stand-in. Upstream's injector copies the client's packages, which are looked for, too.
+whether it starts the stand-in; of another kind, such as the one for GPUs of the cluster itself, it is not the
+embedded pool. Upstream's injector copies the client's packages, which are looked for, too.
 """
 
 from __future__ import annotations
@@ -26,6 +30,11 @@ INJECTED_COMMANDS = (
     "/opt/bitfusion/lib/x86_64-linux-gnu/bin/bitfusion",
 )
 EMBEDDED_COMMAND = os.path.join("bitfusion_pool", "bin", COMMAND)
+STAND_IN_MARK = b"bitfusion_pool.client.cli"
+"""What the embedded pool's command imports, in its first lines."""
+INSTALLED_MARK = b"bitfusion_pool.client.installed_command"
+"""What the script imports that pip makes of `[project.scripts]`."""
+_MARK_WITHIN = 4096  # bytes: a line with a long path of an interpreter comes first
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,31 @@ class _NotFound:
     configured: bool = False
 
 
+def clients(
+    environ: Mapping[str, str], *, root: str = "/", import_path: Sequence[str] | None = None
+) -> Iterator[FoundClient]:
+    """All that are there without a setting, in the order of `find_client`; the embedded one comes last.
+
+    For the command that pip installs, which passes over one that has only started it again.
+    """
+    for path in _on_path(COMMAND, environ.get("PATH", os.defpath)):
+        if not _is_command(path):
+            continue
+        mark = _mark(path)
+        if mark != INSTALLED_MARK:
+            kind = "injected" if _is_starter(path, root) else "embedded" if mark else "path"
+            yield FoundClient(path, kind, bool(mark) or _is_stand_in(path, root))
+    for path in filter(_is_command, _injected(root, environ)):
+        yield FoundClient(path, "injected", _is_stand_in(path, root))
+    for path in filter(_is_command, _embedded(import_path)):
+        yield FoundClient(path, "embedded", True)
+
+
+def embedded_folder() -> str:
+    """The folder of the embedded pool's commands, of this very package; with `bitfusion-pool` in it."""
+    return os.path.join(_beside_us(), os.path.dirname(EMBEDDED_COMMAND))
+
+
 def _look(
     explicit: str | None,
     environ: Mapping[str, str],
@@ -94,48 +128,55 @@ def _look(
     root: str = "/",
     import_path: Sequence[str] | None = None,
 ) -> FoundClient | _NotFound:
-    configured = explicit or environ.get(ENVIRONMENT_NAME)
-    path = environ.get("PATH", os.defpath)
+    configured, path = explicit or environ.get(ENVIRONMENT_NAME), environ.get("PATH", os.defpath)
     if configured:
-        if os.sep in configured:
-            found = os.path.abspath(os.path.expanduser(configured))
-            if _is_command(found):
-                return _found(found, "configured", root)
-        else:
-            for found in _on_path(configured, path):
-                if _is_command(found):
-                    return _found(found, "configured", root)
-        return _NotFound([configured], configured=True)
-    looked_at = []
-    for found in _on_path(COMMAND, path):
-        if _is_command(found):
-            if _is_starter(found, root):
-                return _found(found, "injected", root)
-            return _found(found, "embedded" if _is_embedded(found) else "path", root)
+        found = _configured(configured, path, import_path)
+        if not found:
+            return _NotFound([configured], configured=True)
+        return FoundClient(found, "configured", bool(_mark(found)) or _is_stand_in(found, root))
+    for client in clients(environ, root=root, import_path=import_path):
+        return client
     passed_over = path and any(not os.path.isabs(folder) for folder in path.split(os.pathsep))
-    looked_at.append("PATH, but not its relative folders" if passed_over else "PATH")
-    for found in _injected(root, environ):
-        if _is_command(found):
-            return _found(found, "injected", root)
-    looked_at += [os.path.join(root, INJECTED_FOLDER[1:]), os.path.join(root, "opt/bitfusion")]
-    for folder in [*(sys.path if import_path is None else import_path), _beside_us()]:
-        found = os.path.join(os.path.abspath(folder), EMBEDDED_COMMAND)
-        if _is_command(found):
-            return _found(found, "embedded", root)
-    looked_at.append(EMBEDDED_COMMAND)
-    return _NotFound(looked_at)
+    return _NotFound(
+        [
+            "PATH, but not its relative folders" if passed_over else "PATH",
+            os.path.join(root, INJECTED_FOLDER[1:]),
+            os.path.join(root, "opt/bitfusion"),
+            EMBEDDED_COMMAND,
+        ]
+    )
 
 
-def _found(path: str, kind: str, root: str) -> FoundClient:
-    return FoundClient(path, kind, _is_embedded(path) or _is_stand_in(path, root))
+def _configured(configured: str, path: str, import_path: Sequence[str] | None) -> str:
+    """The command that a setting names by its path, or by its name on PATH; "" if there is none.
+
+    Whoever names what pip installs means the stand-in.
+    """
+    named = os.path.abspath(os.path.expanduser(configured)) if os.sep in configured else ""
+    found = [each for each in ([named] if named else _on_path(configured, path)) if _is_command(each)]
+    others = [each for each in found if _mark(each) != INSTALLED_MARK]
+    if found and not others:
+        others = [*filter(_is_command, _embedded(import_path)), *found]
+    return others[0] if others else ""
 
 
 def _is_command(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _is_embedded(path: str) -> bool:
-    return os.path.realpath(path).endswith(os.sep + EMBEDDED_COMMAND)
+def _mark(path: str) -> bytes:
+    """Which of our own commands it is, by its mark; empty for any other, and for what nobody may read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            beginning = file.read(_MARK_WITHIN)
+    except OSError:
+        return b""
+    return next((mark for mark in (STAND_IN_MARK, INSTALLED_MARK) if mark in beginning), b"")
+
+
+def _embedded(import_path: Sequence[str] | None) -> Iterator[str]:
+    for folder in [*(sys.path if import_path is None else import_path), _beside_us()]:
+        yield os.path.join(os.path.abspath(folder), EMBEDDED_COMMAND)
 
 
 def _starter(root: str) -> str:

@@ -17,15 +17,18 @@ from bitfusion_client.kubernetes.annotations import (
     shortened,
 )
 from bitfusion_client.kubernetes.client_images import ALLOWED_WORD, is_client_word
+from bitfusion_client.kubernetes.image_references import ALLOWED_IMAGE, is_image
 from bitfusion_client.kubernetes.names import (
     ANNOTATION_CLIENT_OS,
     ANNOTATION_CLIENT_VERSION,
     ANNOTATION_FILTER,
+    ANNOTATION_GPU_IMAGE,
     ANNOTATION_MANAGEMENT,
     ANNOTATION_REQUEST,
     MANAGEMENT_INJECTION,
     MANAGEMENT_NONE,
 )
+from bitfusion_client.pod.pod_contract import ANNOTATION_PATH, PATH_NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +44,7 @@ NO_WRAPPING = (
     f"{ALLOWED_MANAGEMENT}; this would run the notebook server itself on the GPUs, which it would hold until "
     "the notebook is stopped"
 )
+ALLOWED_PATH = f"must be {PATH_NONE}, for no command in /usr/local/bin, or be left out"
 LEFT_OUT = "; leave the annotation out to have the client chosen by the image"
 
 
@@ -99,5 +103,8 @@ RULES: dict[str, Callable[[str], str]] = {
     ),
     ANNOTATION_FILTER: lambda value: ALLOWED_FILTER_LENGTH if len(value) > LONGEST_FILTER else "",
     ANNOTATION_REQUEST: lambda value: ALLOWED_LENGTH if len(value) > LONGEST_REQUEST else "",
+    ANNOTATION_PATH: lambda value: "" if value in (PATH_NONE, "") else ALLOWED_PATH,
+    # of GPU pods, which are made with what the notebook's pod has
+    ANNOTATION_GPU_IMAGE: lambda value: "" if value == "" or is_image(value) else ALLOWED_IMAGE,
 }
 CARRIED_ANNOTATIONS = tuple(RULES)

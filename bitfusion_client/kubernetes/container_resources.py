@@ -9,10 +9,18 @@ from __future__ import annotations
 from bitfusion_client.errors import InvalidRequest, WrongKey
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.kubernetes.keys import is_known_key, unknown_key
-from bitfusion_client.kubernetes.names import is_gpu_resource, is_size_resource
+from bitfusion_client.kubernetes.names import (
+    RESOURCE_AMOUNT,
+    RESOURCE_MEMORY,
+    RESOURCE_PERCENT,
+    RESOURCE_UNITS,
+    is_gpu_resource,
+    is_size_resource,
+)
 from bitfusion_client.kubernetes.raw_objects import limits_of, requests_of
 from bitfusion_client.kubernetes.rewritten_objects import quantity_meaning
 from bitfusion_client.one_line import shown_value
+from bitfusion_client.request.quantities import is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 ONLY_IN_REQUESTS = "stands in the requests and not in the limits, so that no pod can be made of it"
 MOVE_TO_LIMITS = "Write it in the limits; the requests may leave it out."
 LEAVE_OUT = "; leave it out of the requests"
+PARTS = (RESOURCE_PERCENT, RESOURCE_MEMORY)  # of each of the GPUs that `RESOURCE_AMOUNT` counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,23 @@ class GpuResources:
 
 
 def gpu_resources(container: Mapping[str, object]) -> GpuResources:
-    """What is Bitfusion's in a raw container of any shape."""
+    """What is Bitfusion's in a raw container of any shape. No units are none: nothing is asked by them."""
     return GpuResources(_ours(limits_of(container)), _ours(requests_of(container)))
+
+
+def gpu_resources_of_pod(container: Mapping[str, object]) -> GpuResources:
+    """The same for a container of a pod, where 0 of any size is none, too, and units are nobody's request.
+
+    A LimitRange writes its defaults into every container that says nothing, and an earlier pass of the
+    injector has written units. In a Notebook 0 of a size is a person's slip, and is told.
+    """
+    found = gpu_resources(container)
+    limits, requests = found.limits, found.requests
+    if RESOURCE_UNITS in limits or RESOURCE_UNITS in requests:
+        odd = True
+    else:
+        odd = any(map(is_zero, limits.values())) or any(map(is_zero, requests.values()))
+    return GpuResources(_above_zero(limits), _above_zero(requests)) if odd else found
 
 
 def check_resources(resources: GpuResources, overridden: bool = False) -> None:
@@ -73,7 +97,23 @@ def check_resources(resources: GpuResources, overridden: bool = False) -> None:
 
 
 def _ours(resources: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: resources[name] for name in sorted(filter(is_gpu_resource, resources))}
+    return {
+        name: resources[name]
+        for name in sorted(filter(is_gpu_resource, resources))
+        if name != RESOURCE_UNITS or not is_zero(resources[name])
+    }
+
+
+def _above_zero(given: dict[str, Any]) -> dict[str, Any]:
+    asked = {
+        name: value
+        for name, value in given.items()
+        if name != RESOURCE_UNITS and (name in PARTS or not is_zero(value))
+    }
+    # a part of no GPU is none; 0 % of one is wrong
+    if RESOURCE_AMOUNT not in asked and (RESOURCE_AMOUNT in given or all(map(is_zero, asked.values()))):
+        return {name: value for name, value in asked.items() if name not in PARTS}
+    return asked
 
 
 def _meaning(resources: Mapping[str, object]) -> dict[str, object]:

@@ -24,6 +24,7 @@ MANAGEMENT_NONE = "none"  # leave the pod alone
 ANNOTATION_REQUEST = "bitfusion.io/request"
 ANNOTATION_PENDING = "bitfusion.io/pending"  # on a Notebook: the change that its next start will apply
 ANNOTATION_RUNNING = "bitfusion.io/running-request"  # beside it: the size that the notebook runs with
+ANNOTATION_GPU_IMAGE = "bitfusion.io/gpu-image"  # of its GPU pods, before the admin's list is asked
 ANNOTATION_RETRY = "bitfusion.io/retry"  # touched to make a StatefulSet try a refused pod again
 LABEL_REQUESTED = "bitfusion.io/requested"  # "true" on objects that ask for GPUs, for object selectors
 LABEL_ADMISSION = "bitfusion.io/admission"  # "ignore" on a Notebook: it is left alone

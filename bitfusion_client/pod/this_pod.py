@@ -1,7 +1,7 @@
 """Whether this process runs in a pod with an injected client, and what the pod's files say of it.
 
-For the stand-in and the kernel, which both run inside. The files are written once, by the init container, and
-are mounted read-only; an ordinary machine has none of them.
+For our clients and the kernel, which run inside. The files are written once, by the init container, and are
+mounted read-only; an ordinary machine has none of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from bitfusion_client.fast_imports import dataclass
 from bitfusion_client.pod import pod_contract as pod
 
 _MOST_BYTES = 4096  # a name has 253 characters at most, a request a few dozen
+_MOST_SETTINGS = 1 << 18  # bytes: four of each character that they may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,18 @@ def this_pod(folder: str = pod.CLIENT_FOLDER) -> ThisPod | None:
     return ThisPod(*(_read(f"{folder}/{pod.POD_FOLDER}/{name}") for name in files))
 
 
-def _read(path: str) -> str:
+def settings_text(folder: str = pod.CLIENT_FOLDER) -> str:
+    """The admin's settings for GPU pods, JSON; empty where the kind of client has none."""
+    return _read(f"{folder}/{pod.POD_FOLDER}/{pod.SETTINGS_FILE}", _MOST_SETTINGS)
+
+
+def _read(path: str, most: int = _MOST_BYTES) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(fd, _MOST_BYTES).decode(errors="replace").strip()
+        return os.read(fd, most).decode(errors="replace").strip()
     except OSError:
         return ""
     finally:

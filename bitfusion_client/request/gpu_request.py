@@ -17,6 +17,7 @@ from bitfusion_client.request.request_rules import (
     LONGEST_TIMEOUT,
     MOST_GPUS,
     MOST_MEMORY_MIB,
+    NO_OPTION,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class GpuRequest:
         gpus: How many.
         partial: The share of each GPU's memory, above 0 and at most 1.
         memory_mib: The memory of each GPU in MiB.
-        filters: Pairs of key and value that servers or devices must have; order and repeats are kept.
+        filters: Pairs of key and value that servers or devices must have; order and repeats are kept. Like
+            those of servers they become words of a command, and none looks like an option.
         servers: Addresses as host:port; empty for all servers that the client knows.
         timeout: How long to wait at most, in seconds; None for the client's default.
     """
@@ -68,6 +70,15 @@ class GpuRequest:
                 raise InvalidRequest("timeout", self.timeout, ALLOWED_TIMEOUT)
             # The client counts nanoseconds. Rounded here, every spelling reads back as the same number.
             put(self, "timeout", round(self.timeout * 1e9) / 1e9)
+
+    def same_as(self, other: GpuRequest) -> bool:
+        """Whether both ask for the same: a share of 1 is a whole GPU."""
+        return self._whole() == other._whole()
+
+    def _whole(self) -> GpuRequest:
+        if self.partial != 1:
+            return self
+        return GpuRequest(self.gpus, None, self.memory_mib, self.filters, self.servers, self.timeout)
 
     def describe(self) -> str:
         """The text a person reads: ``2 GPUs × 50 %, model=V100, on 10.0.0.5:56001, waiting at most 30m``."""
@@ -150,6 +161,8 @@ def _checked_filter(pair: object) -> tuple[str, str]:
     shown = f"{key}={value}"
     if not key or "=" in key or _has_blank_or_control(key):
         raise InvalidRequest("filters", shown, ALLOWED_FILTER)
+    if key[0] == "-":
+        raise InvalidRequest("filters", shown, NO_OPTION)
     if not value or not all(letter == " " or letter.isprintable() for letter in value):
         raise InvalidRequest("filters", shown, ALLOWED_FILTER)
     return key, value
@@ -169,6 +182,8 @@ def _checked_server(server: object) -> str:
         raise InvalidRequest("servers", server, ALLOWED_SERVER)
     if any(letter in server for letter in ";,"):
         raise InvalidRequest("servers", server, ALLOWED_SERVER)
+    if server[0] == "-":
+        raise InvalidRequest("servers", server, NO_OPTION)
     host, colon, port = server.rpartition(":")
     if colon and (not host or not port.isascii() or not port.isdigit() or not 1 <= int(port[:9]) <= 65535):
         raise InvalidRequest("servers", server, ALLOWED_SERVER)

@@ -62,6 +62,10 @@ def parse_quantity(value: object) -> tuple[int, int]:
         numerator, denominator = _SUFFIXES[suffix]
     else:
         exponent = _exponent(suffix)
+        if not (whole + fraction).strip("0"):
+            exponent = 0  # 0 is 0 with any
+        elif abs(exponent) > _LARGEST_EXPONENT:
+            raise ValueError("exponent out of range")
         numerator, denominator = (10**exponent, 1) if exponent >= 0 else (1, 10**-exponent)
     return sign * int(whole + fraction) * numerator, denominator * 10 ** len(fraction)
 
@@ -71,10 +75,20 @@ def _exponent(suffix: str) -> int:
     signs = len(suffix) - 1 - len(digits)
     if suffix[:1] not in ("e", "E") or signs > 1 or not digits.isascii() or not digits.isdigit():
         raise ValueError("unknown suffix")
-    exponent = int(suffix[1:])
-    if abs(exponent) > _LARGEST_EXPONENT:
-        raise ValueError("exponent out of range")
-    return exponent
+    return int(suffix[1:])
+
+
+def is_zero(value: object) -> bool:
+    """Whether a quantity is 0, in whatever spelling (``0``, ``0m``, ``0e3``); what is no quantity is not.
+
+    For everything that asks whether a resource is asked for: in Kubernetes 0 of one is none of it.
+    """
+    if isinstance(value, str) and value[:1] in "123456789":
+        return False  # as nearly all are written
+    try:
+        return parse_quantity(value)[0] == 0
+    except ValueError:
+        return False
 
 
 def quantity_to_mib(value: object, field: str = "memory_mib") -> int:

@@ -1,6 +1,7 @@
 """The share of a GPU as people write it: ``0.5``. Who writes ``50%``, ``50``, ``0,5`` or ``1/2`` is told so.
 
-A share is a fraction everywhere, as the client spells it; a percentage is never guessed.
+A share is a fraction everywhere, as the client spells it; a percentage is never guessed. Who gives 2 to 9 as
+a share means so many GPUs.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.request.decimals import plain_number
 from bitfusion_client.request.request_rules import ALLOWED_PARTIAL
+
+_MEANT_AS_GPUS = range(2, 10)
+_GPUS_INSTEAD_OF = {"-p": "write -n", "--partial": "write --num_gpus", "--share": "write --gpus"}
 
 
 def parse_share(value: object, flag: str = "") -> float:
@@ -23,8 +27,12 @@ def parse_share(value: object, flag: str = "") -> float:
     share = _number(value)
     if 0 < share <= 1:
         return share
-    meant = _meant(value if isinstance(value, str) else plain_number(share) if share else "")
-    advice = f"; write {flag} {meant}".replace("  ", " ") if meant else ""
+    if share in _MEANT_AS_GPUS:
+        gpus = plain_number(share)
+        advice = f"; for {gpus} GPUs {_GPUS_INSTEAD_OF.get(flag, 'set gpus to')} {gpus}"
+    else:
+        meant = _meant(value if isinstance(value, str) else plain_number(share) if share else "")
+        advice = f"; write {flag} {meant}".replace("  ", " ") if meant else ""
     raise InvalidRequest("partial", value, ALLOWED_PARTIAL + advice, flag or "partial")
 
 

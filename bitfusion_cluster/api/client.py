@@ -106,9 +106,12 @@ class KubernetesApi:
         request = _Request("GET", path, timeout=(within, within), accept=accept)
         return _read(self._send(request), largest, within)
 
-    def create(self, path: str, body: Mapping[str, object], timeout: Timeout = TIMEOUT) -> dict[str, Any]:
-        """POST to a collection. Conflict when the name is taken."""
-        return self._answer_to(_Request("POST", path, None, body, JSON, timeout))
+    def create(
+        self, path: str, body: Mapping[str, object], timeout: Timeout = TIMEOUT, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """POST to a collection. Conflict when the name is taken. A dry run is admitted and not stored."""
+        query = {"dryRun": "All"} if dry_run else None
+        return self._answer_to(_Request("POST", path, query, body, JSON, timeout))
 
     def patch(
         self, path: str, operations: Sequence[Mapping[str, object]], timeout: Timeout = TIMEOUT

@@ -1,6 +1,12 @@
-"""Paths (URLs) in the Kubernetes API: Notebooks, pods and their owners, Events, Leases, Secrets, webhooks."""
+"""Paths (URLs) in the Kubernetes API: Notebooks, pods and their owners, Events, Leases, Secrets, webhooks.
+
+A name may be what a tenant wrote into a label or an owner reference, which no API server has looked at when
+admission does: each stays one segment, so that ``../../other/notebooks/x`` leads nowhere else.
+"""
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 NOTEBOOKS = "/apis/kubeflow.org/v1/notebooks"  # of all namespaces
 STATEFULSETS = "/apis/apps/v1/statefulsets"  # of all namespaces
@@ -12,40 +18,44 @@ RESOURCE_QUOTAS = "/api/v1/resourcequotas"  # of all namespaces
 
 
 def notebook_path(namespace: str, name: str) -> str:
-    """One Notebook."""
-    return f"/apis/kubeflow.org/v1/namespaces/{namespace}/notebooks/{name}"
+    """One Notebook, by a name that may be no Notebook's: nobody looks at those in an ownerReference."""
+    return f"/apis/kubeflow.org/v1/namespaces/{_segment(namespace)}/notebooks/{_segment(name)}"
 
 
 def statefulset_path(namespace: str, name: str) -> str:
     """One StatefulSet."""
-    return f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
+    return f"/apis/apps/v1/namespaces/{_segment(namespace)}/statefulsets/{_segment(name)}"
 
 
 def pod_path(namespace: str, name: str) -> str:
     """One pod."""
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 
 
 def events_path(namespace: str) -> str:
     """The Events of a namespace."""
-    return f"/api/v1/namespaces/{namespace}/events"
+    return f"/api/v1/namespaces/{_segment(namespace)}/events"
 
 
 def cron_job_path(namespace: str, name: str) -> str:
     """One CronJob."""
-    return f"/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}"
+    return f"/apis/batch/v1/namespaces/{_segment(namespace)}/cronjobs/{_segment(name)}"
 
 
 def leases_path(namespace: str) -> str:
     """The Leases of a namespace."""
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
 
 
 def secrets_path(namespace: str) -> str:
     """The Secrets of a namespace."""
-    return f"/api/v1/namespaces/{namespace}/secrets"
+    return f"/api/v1/namespaces/{_segment(namespace)}/secrets"
 
 
 def webhook_configuration_path(name: str) -> str:
     """One MutatingWebhookConfiguration, which belongs to no namespace."""
-    return f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}"
+    return f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{_segment(name)}"
+
+
+def _segment(name: str) -> str:
+    return quote(name, safe="", errors="replace")

@@ -21,6 +21,7 @@ import threading
 from datetime import datetime, timezone
 from pathlib import Path
 
+from bitfusion_client.one_line import words_of
 from bitfusion_cluster.certificates.authority import Pair, UnusableCertificate, doubts, expires
 
 CERTIFICATE_FILE = "tls.crt"
@@ -219,7 +220,7 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
         try:
             context.load_cert_chain(f"/proc/self/fd/{certificate}", f"/proc/self/fd/{key}", _no_password)
         except ssl.SSLError as error:
-            reason = error.reason or str(error)
+            reason = error.reason or words_of(error)
             if reason in MISMATCH:
                 raise UnusableCertificate("the key does not belong to the certificate") from None
             raise UnusableCertificate(f"the certificate or its key cannot be used ({reason})") from None

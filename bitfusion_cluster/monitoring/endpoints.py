@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
 
+from bitfusion_client.listening.crowd import TOO_MANY, TOO_SLOW
+from bitfusion_cluster.program.http_connections import FEW
 from bitfusion_cluster.program.http_service import HttpService, Response, Route, plain
 
 Conditions = Mapping[str, Callable[[], bool]]
@@ -35,4 +37,16 @@ class MonitoringServer(HttpService):
     """The plain listener. Made by the controller before anything else, so that a probe finds it."""
 
     def __init__(self, conditions: Conditions, registry: CollectorRegistry) -> None:
-        super().__init__({**health_routes(conditions), **metrics_route(registry)})
+        closed = Counter(
+            "bitfusion_monitoring_connections_closed",
+            "Connections to this port that were sent away: too_many, or too_slow to ask anything.",
+            ("reason",),
+            registry=registry,
+        )
+        for reason in (TOO_MANY, TOO_SLOW):
+            closed.labels(reason)
+        super().__init__(
+            {**health_routes(conditions), **metrics_route(registry)},
+            on_closed=lambda why: closed.labels(why).inc(),
+            most=FEW,
+        )

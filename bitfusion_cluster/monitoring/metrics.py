@@ -18,6 +18,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from bitfusion_client.listening.crowd import TOO_MANY, TOO_SLOW
 from bitfusion_client.version import VERSION
 
 # seconds; the apiserver gives a review 5 s, a usual one takes less than 1 ms
@@ -26,6 +27,7 @@ LOOKUP_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 
 UNCHANGED, PATCHED, REFUSED, FAILED = "unchanged", "patched", "refused", "failed"
 CACHED, LIVE, GONE = "cached", "live", "gone"  # look-ups; FAILED is one, too
+REACHED, UNREACHED, NOT_ASKED, NOT_KNOWN = "reached", "unreached", "not_asked", "not_known"  # self-checks
 LOOKUP_TIMEOUT, LOOKUP_NO_ANSWER = "timeout", "no_answer"
 LOOKUP_FORBIDDEN, LOOKUP_REFUSED = "forbidden", "refused"
 
@@ -91,6 +93,23 @@ class AdmissionMetrics:
             buckets=LOOKUP_BUCKETS,
         )
         self.in_flight = gauge("bitfusion_admission_in_flight", "Reviews being answered now.")
+        self.connections_closed = counter(
+            "bitfusion_admission_connections_closed",
+            "Connections to the webhooks' port that were sent away: too_many, or too_slow to ask anything.",
+            ("reason",),
+        )
+        for reason in (TOO_MANY, TOO_SLOW):  # there from the start, for queries that look for a change
+            self.connections_closed.labels(reason)
+        self.self_checks = counter(
+            "bitfusion_admission_self_checks",
+            "Dry runs by which the API server is made to ask the webhooks: reached, unreached (it could "
+            "not), not_asked (its webhook configuration has no self-check), not_known (it did not say).",
+            ("result",),
+        )
+        self.reachable = gauge(
+            "bitfusion_admission_reachable",
+            "1 while the API server reaches the webhooks, 0 while it does not, -1 before that is known.",
+        )
 
 
 class WatchMetrics:

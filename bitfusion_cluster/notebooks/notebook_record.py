@@ -35,11 +35,9 @@ from bitfusion_client.kubernetes.raw_objects import (
     pod_spec_of,
     text,
 )
-from bitfusion_client.pod.pod_contract import ANNOTATION_PATH
 
 OWN_LABELS = (LABEL_REQUESTED, LABEL_ADMISSION)
-# Besides those that are carried. The last one is for the injector, which asks for Notebooks.
-OWN_ANNOTATIONS = (ANNOTATION_PENDING, ANNOTATION_RUNNING, ANNOTATION_PATH)
+OWN_ANNOTATIONS = (ANNOTATION_PENDING, ANNOTATION_RUNNING)  # besides those that are carried
 
 # What a record keeps of what anybody may write: so much that a value which is too long is still too long for
 # those who read it.

@@ -1,7 +1,7 @@
 """The HTTP/1.1 server of admission (TLS) and monitoring (plain): fixed paths, limits, graceful shutdown.
 
-Straight on tornado's connections, without its web framework: a review costs half as much, and a body that
-is too large gets an answer instead of a cut connection.
+Straight on tornado's connections (`http_connections.py`), without its web framework: a review costs half as
+much, and a body that is too large gets an answer instead of a cut connection.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http.client import responses
 
-from tornado.httpserver import HTTPServer
 from tornado.httputil import (
     HTTPConnection,
     HTTPHeaders,
     HTTPMessageDelegate,
     HTTPOutputError,
-    HTTPServerConnectionDelegate,
     RequestStartLine,
     ResponseStartLine,
 )
 from tornado.iostream import StreamClosedError
 
+from bitfusion_client.listening.acceptor import BACKLOG
+from bitfusion_cluster.program.http_connections import MANY, Connection, HttpConnections, Most
 from bitfusion_cluster.program.program import port_not_opened
 
 MIB = 1 << 20
@@ -33,7 +33,6 @@ LARGEST_BODY = 7 * MIB  # an UPDATE's review carries the object twice; the apise
 LARGEST_IN_FLIGHT = 16 * MIB  # all bodies that are being received and answered; the apiserver's are far below
 LARGEST_DISCARDED = 64 * MIB  # read to its end to be able to say 413; beyond it the connection is cut
 REQUEST_SECONDS = 5.0  # for all of a request to arrive, and for its answer; the apiserver waits as long
-IDLE_SECONDS = 180.0  # longer than the apiserver keeps an idle connection (90 s): it closes, never we
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +69,11 @@ class Route:
     content_type: str = ""
 
 
-class HttpService(HTTPServerConnectionDelegate):
+class HttpService:
     """Serves `routes` (by path; the query is ignored). One asyncio loop; start and stop are called in it.
 
-    `on_problem` is told the status of every request that got no further than here.
+    `on_problem` is told the status of every request that got no further than here, `on_closed` why a
+    connection was sent away; `most` is how many there may be.
     """
 
     def __init__(
@@ -81,6 +81,8 @@ class HttpService(HTTPServerConnectionDelegate):
         routes: Mapping[str, Route],
         ssl_context: ssl.SSLContext | None = None,
         on_problem: Callable[[int], None] = lambda status: None,
+        on_closed: Callable[[str], None] = lambda why: None,
+        most: Most = MANY,
     ) -> None:
         self.routes = routes
         self.on_problem = on_problem
@@ -88,12 +90,12 @@ class HttpService(HTTPServerConnectionDelegate):
         self.held = 0  # bytes of the bodies in flight
         self.draining = False
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself only keeps weak references
-        self._server = HTTPServer(
-            self,
-            ssl_options=ssl_context,
-            idle_connection_timeout=IDLE_SECONDS,
-            max_body_size=LARGEST_DISCARDED,
-            max_header_size=64 * 1024,
+        self.connections = HttpConnections(
+            lambda connection, request: _Exchange(self, connection, request),
+            ssl_context,
+            LARGEST_DISCARDED,
+            most,
+            on_closed,
         )
 
     async def start(self, address: str, port: int) -> int:
@@ -106,9 +108,8 @@ class HttpService(HTTPServerConnectionDelegate):
         # Not tornado's bind_sockets: it leaves its socket open when the port is taken.
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         both = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()
-        listening = socket.create_server((address, port), family=family, backlog=128, dualstack_ipv6=both)
-        listening.setblocking(False)
-        self._server.add_socket(listening)
+        listening = socket.create_server((address, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        self.connections.listen(listening)
         bound: int = listening.getsockname()[1]
         return bound
 
@@ -126,7 +127,7 @@ class HttpService(HTTPServerConnectionDelegate):
     async def stop(self, grace_s: float) -> None:
         """Take no more connections, answer what has been asked, at most `grace_s` seconds, close the rest."""
         self.drain()
-        self._server.stop()
+        self.connections.stop_listening()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
         quiet = 0
@@ -134,7 +135,7 @@ class HttpService(HTTPServerConnectionDelegate):
         while quiet < 2 and loop.time() < deadline:
             await asyncio.sleep(0.02)
             quiet = 0 if self.in_flight else quiet + 1
-        await self._server.close_all_connections()
+        await self.connections.close()
 
     def start_task(self, work: Coroutine[object, object, None]) -> None:
         """Run one answer beside the others."""
@@ -142,19 +143,19 @@ class HttpService(HTTPServerConnectionDelegate):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
-        """Tornado's call at each request."""
-        return _Exchange(self, request_conn)
-
 
 class _Exchange(HTTPMessageDelegate):
     """One request and its answer."""
 
-    __slots__ = ("_answered", "_chunks", "_connection", "_handler", "_held", "_problem", "_service", "_timer")
+    __slots__ = (
+        *("_answered", "_chunks", "_connection", "_handler", "_held", "_problem", "_request", "_service"),
+        "_timer",
+    )
 
-    def __init__(self, service: HttpService, connection: HTTPConnection) -> None:
+    def __init__(self, service: HttpService, connection: Connection, request: HTTPConnection) -> None:
         self._service = service
         self._connection = connection
+        self._request = request
         self._handler: Callable[[bytes], Response | Awaitable[Response]] | None = None
         self._problem: Response | None = None
         self._chunks: list[bytes] = []
@@ -168,6 +169,7 @@ class _Exchange(HTTPMessageDelegate):
         """Find who answers; a request that nobody can answer is read to its end first."""
         assert isinstance(start_line, RequestStartLine)
         self._answered = False
+        self._service.connections.begins(self._connection)
         self._service.in_flight += 1
         self._timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._too_slow)
         path = start_line.path.partition("?")[0]
@@ -205,6 +207,7 @@ class _Exchange(HTTPMessageDelegate):
 
     def finish(self) -> None:
         """The request is complete: answer it, at once or in a task of its own."""
+        self._service.connections.served(self._connection)
         if self._problem is not None or self._handler is None:
             self._answer(self._problem or plain(500, "nobody answers"))
             return
@@ -242,12 +245,12 @@ class _Exchange(HTTPMessageDelegate):
         headers = HTTPHeaders(
             {"Content-Type": response.content_type, "Content-Length": str(len(response.body))}
         )
-        if self._service.draining:
+        if self._service.draining or self._service.connections.should_end(self._connection):
             headers["Connection"] = "close"
         start_line = ResponseStartLine("HTTP/1.1", response.code, responses[response.code])
         try:
-            self._connection.write_headers(start_line, headers, response.body)
-            self._connection.finish()
+            self._request.write_headers(start_line, headers, response.body)
+            self._request.finish()
         except (StreamClosedError, HTTPOutputError):
             pass  # gone meanwhile
         self._done()
@@ -255,6 +258,7 @@ class _Exchange(HTTPMessageDelegate):
     def _done(self) -> None:
         if not self._answered:
             self._answered = True
+            self._service.connections.kept(self._connection)
             self._service.in_flight -= 1
         if self._timer is not None:
             self._timer.cancel()

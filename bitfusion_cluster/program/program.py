@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
 from bitfusion_client.errors import BitfusionError, UsageError, WrongInput, WrongSetting
+from bitfusion_client.listening.many_files import allow_many_files
 from bitfusion_client.settings_table import GivenSettings, SettingsTable
 from bitfusion_client.structured_logs import configure_logging
 from bitfusion_client.version import VERSION
@@ -49,7 +50,8 @@ def port_not_opened(error: OSError, address: str, port: int, option: str) -> Can
 
 
 def begin(settings: ProgramSettings) -> None:
-    """Set up the log, and say which variables are no settings. The first call of a process."""
+    """Set up the log, say which variables are no settings, allow many files. The first call of a process."""
+    allow_many_files()
     configure_logging(settings.log_format, settings.log_level)
     for name in settings.ignored:
         log.warning("this variable is no setting and is ignored", extra={"variable": name})
@@ -101,7 +103,7 @@ class Program(Generic[S]):
         except ModuleNotFoundError as error:
             if str(error.name).startswith(OWN):
                 raise
-            cure = f"pip install 'kubeflow-bitfusion[{self.extra}]'"
+            cure = f"pip install '.[{self.extra}]', in a checkout of kubeflow-bitfusion"
             return self._told(UsageError(f"the Python module {error.name} is missing", cure), 2)
         return 0
 

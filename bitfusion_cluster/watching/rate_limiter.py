@@ -1,10 +1,14 @@
-"""A rate limiter for all requests of the reconciler: a token bucket that a 429 pauses for every worker."""
+"""A rate limiter for the requests of a program: a token bucket that a 429 pauses for every worker."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+
+from bitfusion_cluster.api.errors import ApiFailure, TooManyRequests
+
+LONGEST_PAUSE_S = 60.0  # that a server's Retry-After is believed
 
 
 class RateLimiter:
@@ -40,6 +44,11 @@ class RateLimiter:
         with self._lock:
             self._refill()
             self._left = min(self._left, -seconds * self._per_second)
+
+    def heed(self, error: ApiFailure) -> None:
+        """Pause for as long as a 429 says, or a second; nothing for other failures."""
+        if isinstance(error, TooManyRequests):
+            self.pause(min(error.retry_after or 1.0, LONGEST_PAUSE_S))
 
     def _refill(self) -> None:
         now = self._clock()

@@ -1,23 +1,27 @@
-"""The work queue of the reconciler: notebooks to look at, each once at a time, with retries and delays."""
+"""A work queue: keys to look at, each once at a time, with retries and delays, and turns by namespace."""
 
 from __future__ import annotations
 
 import heapq
+import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from bitfusion_cluster.watching.backoff import doubled_delay
 from bitfusion_cluster.watching.cache import Key
+from bitfusion_cluster.watching.turns import Turns
+
+log = logging.getLogger(__name__)
 
 
 class WorkQueue:
     """A de-duplicating queue for several workers, with exponential backoff for each key.
 
     A key is handed to one worker at a time; added again meanwhile, it comes once more afterwards. Of several
-    times given for one key the earliest counts. All methods may be called from any thread.
+    times given for one key the earliest counts. Of the keys that are ready namespaces take turns. All methods
+    may be called from any thread.
     """
 
     def __init__(
@@ -32,7 +36,7 @@ class WorkQueue:
         self._clock = clock
         self._chance = chance
         self._change = threading.Condition()
-        self._ready: deque[Key] = deque()
+        self._ready: Turns[Key] = Turns()
         self._waiting: set[Key] = set()  # the keys in `_ready`
         self._held: set[Key] = set()  # those that a worker has
         self._again: set[Key] = set()  # held, and to be looked at again
@@ -98,10 +102,15 @@ class WorkQueue:
                 self._make_ready(key)
 
     def work_off(self, handle: Callable[[Key], None]) -> None:
-        """Hand every key to `handle`, one after another, until the queue is closed. For a worker thread."""
+        """Hand every key to `handle`, one after another, until the queue is closed. For a worker thread.
+
+        What `handle` raises is a bug, which the log has: it must not hold up the other keys.
+        """
         while (key := self.get()) is not None:
             try:
                 handle(key)
+            except Exception:
+                log.exception("a key was left undone", extra={"namespace": key[0], "key": key[1]})
             finally:
                 self.done(key)
 
@@ -127,7 +136,7 @@ class WorkQueue:
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            self._ready.append(key)
+            self._ready.append(key[0], key)
             self._change.notify()
 
     def _wake(self, now: float) -> None:

@@ -80,6 +80,7 @@ class ReviewServer:
             },
             ssl_context,
             self._count_bad_request,
+            lambda why: metrics.connections_closed.labels(why).inc(),
         )
         metrics.in_flight.set_function(lambda: self._service.in_flight)
         self._bad_requests = metrics.bad_requests

@@ -18,11 +18,13 @@ from importlib.metadata import version
 from typing import Any
 
 from bitfusion_cluster.api.client import connect
+from bitfusion_cluster.leading.election import replica_identity
 from bitfusion_cluster.monitoring.endpoints import MonitoringServer
 from bitfusion_cluster.monitoring.metrics import AdmissionMetrics, new_registry
 from bitfusion_cluster.notebooks.owners import Owners
 from bitfusion_cluster.program.yaml_file import YamlFile
 from bitfusion_cluster.webhooks.review_server import ReviewServer
+from bitfusion_cluster.webhooks.self_check import CheckedProgram, SelfCheck
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings
 from bitfusion_cluster.webhooks.webhook_certificate import WebhookCertificate
 
@@ -41,9 +43,12 @@ class ServingProcess:
         settings: Of the process.
         program: Its name, in the labels of what it creates; its metric of the version is named after `info`.
         files: An administrator's, read now and again when they have changed.
+        unreached: What happens while the API server does not reach its webhooks, in a sentence.
 
     Attributes:
         admission: Answers reviews; the process's own class sets it, and `owners`, which it looks up with.
+        self_check: Its webhook is one of those that are answered.
+        replica: Under which name it stands for election, and tells Events.
         own_conditions: What must hold beside the certificate before this replica is sent reviews.
         leading: Whether this replica may write what one replica alone should; set by the process's own class.
         ending: Set at the first signal.
@@ -54,7 +59,12 @@ class ServingProcess:
     leading: Callable[[], bool]
 
     def __init__(
-        self, settings: ServingSettings, program: str, info: str, files: Sequence[YamlFile[Any]]
+        self,
+        settings: ServingSettings,
+        program: str,
+        info: str,
+        files: Sequence[YamlFile[Any]],
+        unreached: str,
     ) -> None:
         self._settings = settings
         self._files = files
@@ -73,6 +83,15 @@ class ServingProcess:
         )
         self.own_conditions: dict[str, Callable[[], bool]] = {}
         self.ending = threading.Event()
+        self.replica = replica_identity()
+        self.self_check = SelfCheck(
+            self.api,
+            CheckedProgram(settings.name, settings.namespace, program, unreached, settings.self_check_every),
+            lambda: all(holds() for holds in self.conditions.values()),
+            lambda: self.leading(),
+            self.metrics,
+            self.replica,
+        )
         self._signalled = asyncio.Event()
         self._hurried = asyncio.Event()
 
@@ -106,6 +125,7 @@ class ServingProcess:
         port = await self.admission.open(settings.bind, settings.port, "--port")
         self.begin_work()
         self.certificate.start(self.ending)
+        self.self_check.start(self.ending, port)
         files = asyncio.ensure_future(self._look_at_files())
         where = {"server": self.api.server, "port": port, "monitoring_port": monitoring_port}
         log.info("serving", extra={"version": version("kubeflow-bitfusion"), **where})
@@ -142,6 +162,7 @@ class ServingProcess:
         self.end_work(STOP_S)
         self.owners.close()
         self.certificate.join(1.0)
+        self.self_check.join(1.0)
 
     async def _look_at_files(self) -> None:
         """In a thread, as folders may be slow."""

@@ -43,6 +43,7 @@ class ServingSettings(ClusterSettings):
     client_authority: str | None = None
     webhook_configuration: str = ""
     drain: float = 5.0
+    self_check_every: float = 60.0
 
 
 def serving_table(
@@ -77,6 +78,13 @@ def serving_table(
                     "how long requests are still taken after SIGTERM, until every apiserver knows that this "
                     "replica leaves. Default: 5",
                     number(0, 10),
+                ),
+                Setting(
+                    "self_check_every",
+                    "SECONDS",
+                    "how often the apiserver is made to ask the webhooks, by a dry run, to see whether it "
+                    "reaches them; 0: never. Default: 60",
+                    number(0, 3600),
                 ),
             ),
             "certificates": _certificate_rows(what),

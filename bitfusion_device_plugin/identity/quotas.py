@@ -1,4 +1,4 @@
-"""What ResourceQuotas allow each namespace in units of the pool: a cache of those that say something."""
+"""What ResourceQuotas allow each namespace in units of the pool: a cache of those that say it, or try to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitfusion_client.kubernetes.names import QUOTA_UNITS
+from bitfusion_client.kubernetes.quota_keys import wrong_quota_keys
 from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
 from bitfusion_client.request.quantities import parse_quantity
 from bitfusion_cluster.watching.cache import Cache
@@ -15,11 +16,22 @@ from bitfusion_device_plugin.identity.limits import LARGEST_UNITS
 
 @dataclass(frozen=True, slots=True)
 class QuotaRecord:
-    """A quota of a namespace that counts all of its pods; `units` are at most `LARGEST_UNITS`."""
+    """A quota that counts units, or seems to.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        units: That all pods of the namespace may ask for together, at most `LARGEST_UNITS`; None: it says
+            nothing of that.
+        wrong_keys: By which it limits nothing, although they name Bitfusion's resources; the first few.
+        uid: The quota's.
+    """
 
     namespace: str
     name: str
-    units: int
+    units: int | None
+    wrong_keys: tuple[str, ...] = ()
+    uid: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -28,21 +40,27 @@ class QuotaRecord:
 
 
 def quota_record(data: Mapping[str, Any]) -> QuotaRecord | None:
-    """The record of a raw ResourceQuota; None for one that says nothing of all pods' units. Never raises.
+    """The record of a raw ResourceQuota; None for one that says nothing of Bitfusion. Never raises.
 
     One with scopes counts some pods only, such as those of a priority class: it is no limit of the namespace.
     What the administrator wrote counts, not the status, which follows it.
     """
     metadata, spec = metadata_of(data), mapping(data.get("spec"))
     namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
-    if not namespace or not name or spec.get("scopes") or spec.get("scopeSelector"):
+    hard, scoped = mapping(spec.get("hard")), spec.get("scopes") or spec.get("scopeSelector")
+    units, wrong = None if scoped else _units(hard), wrong_quota_keys(hard)
+    if not namespace or not name or (units is None and not wrong):
         return None
+    return QuotaRecord(namespace, name, units, wrong, text(metadata.get("uid")))
+
+
+def _units(hard: Mapping[str, Any]) -> int | None:
     try:
-        numerator, denominator = parse_quantity(mapping(spec.get("hard")).get(QUOTA_UNITS))
+        numerator, denominator = parse_quantity(hard.get(QUOTA_UNITS))
     except ValueError:
         return None
     # pods ask for whole units: half a one more lets none of them in
-    return QuotaRecord(namespace, name, min(max(numerator // denominator, 0), LARGEST_UNITS))
+    return min(max(numerator // denominator, 0), LARGEST_UNITS)
 
 
 class NamespaceQuotas:
@@ -50,18 +68,28 @@ class NamespaceQuotas:
 
     Args:
         changed: Called with a namespace whose quotas may allow something else now, in the watch's thread.
+        has_wrong_keys: Called with a quota that limits nothing by some of its keys, new or changed.
     """
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        changed: Callable[[str], None],
+        has_wrong_keys: Callable[[QuotaRecord], None] = lambda record: None,
+    ) -> None:
         self._changed = changed
+        self._has_wrong_keys = has_wrong_keys
         self.cache: Cache[QuotaRecord] = Cache(self._report)
 
     def units(self, namespace: str) -> int | None:
         """What all quotas of a namespace allow together: what the smallest does. None without one."""
         found = [self.cache.get(*key) for key in self.cache.known_keys() if key[0] == namespace]
-        return min((record.units for record in found if record is not None), default=None)
+        units = (None if record is None else record.units for record in found)
+        return min((one for one in units if one is not None), default=None)
 
     def _report(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
         record = new or old
-        if record is not None:
+        before, after = (None if one is None else one.units for one in (old, new))
+        if record is not None and before != after:
             self._changed(record.namespace)
+        if new is not None and new.wrong_keys and (old is None or old.wrong_keys != new.wrong_keys):
+            self._has_wrong_keys(new)

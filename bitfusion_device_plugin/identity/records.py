@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -39,6 +40,7 @@ ANNOTATION_EXPIRES = "bitfusion.io/identity-expires"
 
 KEYS = (SERVERS_KEY, TOKEN_KEY, CA_KEY)
 _LONGEST_VALUE = 64
+_is_token_id = re.compile("[0-9A-Za-z]{1,64}").fullmatch
 _MOST_LIMITS = 16
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -66,9 +68,10 @@ class SecretRecord:
         uid: Of the Secret.
         version: Its resourceVersion.
         is_ours: Whether this controller made it; all else is meaningless where it did not.
-        is_intact: Whether its data is what was written.
+        is_intact: Whether its data is what was written, and the token's id can be one.
         wanted: What it was made of, a fingerprint.
-        token_id: The token's.
+        token_id: The token's; empty where what stands there can be none. Whoever may write Secrets of the
+            namespace writes it, and it becomes a word of a command.
         renew_at: When another one is due, in seconds since the epoch; None: never.
         other_keys: Keys of its data that are none of ours.
     """
@@ -122,16 +125,18 @@ def secret_record(data: Mapping[str, Any], manager: str = DEFAULT_NAME) -> Secre
     found = mapping(data.get("data"))
     files = {key: _decoded(found.get(key)) for key in KEYS}
     others = tuple(sorted(key for key in found if isinstance(key, str) and key not in KEYS))
-    written = text(annotations.get(ANNOTATION_DATA))
+    written, token_id = text(annotations.get(ANNOTATION_DATA)), text(annotations.get(ANNOTATION_TOKEN))
+    is_id = _is_token_id(token_id) is not None
     return SecretRecord(
         uid,
         version,
         True,
         not others
+        and (is_id or not token_id)
         and None not in files.values()
         and written == data_hash({k: v or "" for k, v in files.items()}),
         text(annotations.get(ANNOTATION_WANTED)),
-        text(annotations.get(ANNOTATION_TOKEN)),
+        token_id if is_id else "",
         _time(text(annotations.get(ANNOTATION_RENEW))),
         others,
     )

@@ -76,10 +76,8 @@ class IssuerSource:
 
     def identity(self, namespace: str, limits: Limits, keep: str) -> Identity:
         """See `IdentitySource`."""
-        words = ["renew", namespace, "--json", "--lower", *(("--keep", keep) if keep else ())]
-        for kind in KINDS:
-            if kind in limits:
-                words += [f"--{kind}", plain_number(limits[kind])]
+        words = ["renew", namespace, "--json", "--lower", *((f"--keep={keep}",) if keep else ())]
+        words += [f"--{kind}={plain_number(limits[kind])}" for kind in KINDS if kind in limits]
         asked_at = self._clock()
         found = self._run(words)
         try:
@@ -116,7 +114,7 @@ class IssuerSource:
             raise NoIdentity("the answer of bitfusion-pool is no JSON") from None
 
     def _output(self, words: Sequence[str]) -> str:
-        command = [*self._command, "token", *words, "--issuer-files", self._folder]
+        command = [*self._command, "token", *words, f"--issuer-files={self._folder}"]
         try:
             done = subprocess.run(
                 command,

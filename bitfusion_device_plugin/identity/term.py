@@ -1,4 +1,4 @@
-"""One term of leadership: the watches of namespaces and quotas, the queue, the thread that works it off."""
+"""One term of leadership: watches of namespaces and quotas, a queue and its thread, who tells of quotas."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bitfusion_cluster.watching.cache import Cache
 from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity.keeper import EVERYTHING, Keeper, KeeperContext
+from bitfusion_device_plugin.identity.quota_teller import QuotaTeller
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, quota_record
 from bitfusion_device_plugin.identity.records import NamespaceRecord, namespace_record
 
@@ -25,20 +26,23 @@ class IdentityTerm(Term):
         super().__init__(context.api, watch_metrics, watch_limits, context.leading)
         self._queue = WorkQueue(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._namespaces: Cache[NamespaceRecord] = Cache(self._changed)
-        self._quotas = NamespaceQuotas(self._quota_changed)
+        self._quotas = NamespaceQuotas(self._quota_changed, lambda quota: self._quota_teller.seen(quota))
         self.watch(WatchedResource("namespaces", NAMESPACES, namespace_record), self._namespaces)
         self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas.cache)
         # Its leadership is the replica's: a token that was issued when the term ends is still written.
         self._keeper = Keeper(context, self._namespaces, self._quotas, self._queue)
+        self._quota_teller = QuotaTeller(context, self._quotas.cache, self.leading)
 
     def start(self) -> None:
         """Watch, and work once all namespaces and quotas are known; returns at once."""
         super().start()
         self.begin("identities", self._work)
+        self.begin("quotas", self._quota_teller.work)
 
     def wake_to_end(self) -> None:
         """See `Term`."""
         self._queue.close()
+        self._quota_teller.stop()
 
     def look_at_everything(self) -> None:
         """The pool's files have changed."""

@@ -65,6 +65,9 @@ def asks(pod: Pod) -> bool:
 def notebook_of(review: Review) -> str:
     """The name of the Notebook to be looked up for a pod; empty where none is needed.
 
+    The label says it that Kubeflow's controller gives its pods. The StatefulSet that owns the pod may be
+    called otherwise: Open Data Hub's are, for long names.
+
     None is for a pod that asks for nothing, that is no Notebook's, and that has been injected: it comes again
     after other webhooks, and must be answered the same.
     """
@@ -75,8 +78,7 @@ def notebook_of(review: Review) -> str:
     if any(each.get("name") == INIT_CONTAINER for each in init_containers_of(mapping(pod.get("spec")))):
         return ""
     owners = mappings(metadata_of(pod).get("ownerReferences"))
-    made = any(each.get("kind") == "StatefulSet" and each.get("name") == name for each in owners)
-    return name if made else ""
+    return name if any(each.get("kind") == "StatefulSet" for each in owners) else ""
 
 
 def annotations_taken_over(pod: Pod, notebook: Mapping[str, str] | None) -> Mapping[str, str] | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from bitfusion_client.gpu_pods.settings import PodSettings
 from bitfusion_cluster.leading.election import (
     Candidate,
     Election,
     LeaderCallbacks,
     LeaseTimes,
-    replica_identity,
 )
 from bitfusion_cluster.notebooks.image_rules import ImageRulesFile
 from bitfusion_cluster.notebooks.live_notebook import LiveNotebook
@@ -25,10 +25,12 @@ from bitfusion_cluster.webhooks.review_server import ReviewServer
 from bitfusion_cluster.webhooks.serving_process import ServingProcess
 from bitfusion_device_plugin.injector.gates import Gates
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule, parse_clients
-from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
+from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings, parse_pods
 from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
 from bitfusion_device_plugin.injector.settings import DEFAULT_NAME, Settings
 
+UNREACHED = "No pod that asks for GPUs can be made: the API server refuses it after 5 s."
 # client-go's: all that waits for a leader here is a caBundle that somebody has emptied
 LEASE = LeaseTimes(duration=15.0, renew_within=10.0, retry=2.0)
 
@@ -47,17 +49,23 @@ class Injector(ServingProcess):
             "--clients", settings.clients, "clients", parse_clients
         )
         self._images = ImageRulesFile(settings.images)
-        super().__init__(settings, DEFAULT_NAME, "bitfusion_injector_info", (self._clients, self._images))
+        self._pods: YamlFile[PodSettings] = YamlFile("--pods", settings.pods, "pod settings", parse_pods)
+        files = (self._clients, self._images, self._pods)
+        super().__init__(settings, DEFAULT_NAME, "bitfusion_injector_info", files, UNREACHED)
         self._own = settings
         self._gates = Gates(self.api, settings.gates, self.registry)
         self._in_force = self._read()
-        candidate = Candidate(settings.namespace, settings.name, replica_identity(), LEASE)
+        candidate = Candidate(settings.namespace, settings.name, self.replica, LEASE)
         self._election = Election(self.api, candidate, LeaderCallbacks(_nothing, _nothing))
-        self.leading = lambda: self._election.leading
+        # where nobody need lead, each replica tells what all see
+        self.leading = lambda: self._election.leading or not self.certificate.built_in
         self.owners = Owners(None, LiveNotebook(self.api), self.metrics)
         pods = PodsWebhook(lambda: self._in_force, self.owners)
         self.admission = ReviewServer(
-            (pods.webhook,), self.metrics, self.conditions, self.certificate.serving.context
+            (pods.webhook, self.self_check.webhook),
+            self.metrics,
+            self.conditions,
+            self.certificate.serving.context,
         )
 
     def begin_work(self) -> None:
@@ -72,7 +80,7 @@ class Injector(ServingProcess):
 
     def refresh(self) -> None:
         """See `ServingProcess`."""
-        changed = [part.refresh() for part in (self._clients, self._images, self._gates)]
+        changed = [part.refresh() for part in (self._clients, self._images, self._pods, self._gates)]
         if any(changed):
             self._in_force = self._read()
 
@@ -84,6 +92,9 @@ class Injector(ServingProcess):
             gpu_memory_mib=self._own.gpu_memory,
             volume_mib=self._own.volume_limit,
             gates=self._gates.on,
+            hides_node_gpus=self._own.node_gpus,
+            pods=self._pods.value,
+            near_gpus=GpuNodes(*self._own.gpu_nodes, self._own.gpu_taint),
         )
 
 

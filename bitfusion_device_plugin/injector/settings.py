@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,8 +16,14 @@ from bitfusion_device_plugin.injector.injection.injection_settings import STAND_
 
 DEFAULT_NAME = "bitfusion-injector"
 DEFAULT_WEBHOOKS = "bitfusion-pod-injection"
+# As the API has them: a prefix is a DNS name.
+_is_label = re.compile(
+    r"(?=.{1,317}\Z)([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+).fullmatch
+_is_value = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?").fullmatch
 LONGEST_IMAGE = 512  # characters of a reference
 ON, OFF = "on", "off"
+HIDDEN, VISIBLE = "hidden", "visible"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +38,10 @@ class Settings(ServingSettings):
     gpu_memory: int | None = None  # MiB
     volume_limit: int | None = None  # MiB
     gates: bool = False
+    node_gpus: bool = False  # hidden
+    pods: str | None = None
+    gpu_nodes: tuple[str, str] = ("", "")  # a label and its value
+    gpu_taint: str = ""
 
 
 def _image(text: str) -> str:
@@ -41,6 +52,23 @@ def _image(text: str) -> str:
 
 def _on_or_off(text: str) -> bool:
     return one_of(ON, OFF)(text) == ON
+
+
+def _hidden_or_visible(text: str) -> bool:
+    return one_of(HIDDEN, VISIBLE)(text) == HIDDEN
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not _is_label(name) or not (value == "" or _is_value(value)):
+        raise ValueError("must be a label, or label=value, as nodes have it")
+    return name, value
+
+
+def _taint(text: str) -> str:
+    if not _is_label(text):
+        raise ValueError("must be the key of a taint, as nodes have it")
+    return text
 
 
 def _mib(parse: Callable[[object], int]) -> Callable[[str], int]:
@@ -99,6 +127,35 @@ TABLE = serving_table(
         "for them. It has to run, or they wait for ever. Before Kubernetes 1.27 there are no gates, and "
         "none is written. Default: off",
         _on_or_off,
+    ),
+    Setting(
+        "node_gpus",
+        "WORD",
+        "hidden: containers that ask get NVIDIA_VISIBLE_DEVICES=void where they set no other value, so that "
+        "an image made for CUDA does not have the node's own cards where NVIDIA's runtime is the default "
+        "one. Default: visible",
+        _hidden_or_visible,
+    ),
+    Setting(
+        "pods",
+        "FILE",
+        "YAML settings of the pods that clients of the kind pods make: their sizes, resources, queues. Read "
+        "again when it changes. Default: whole GPUs of nvidia.com/gpu",
+        parse_text,
+    ),
+    Setting(
+        "gpu_nodes",
+        "LABEL",
+        "label, or label=value, of nodes with GPUs, such as nvidia.com/gpu.present=true: pods with a client "
+        "of the kind pods prefer them, so that a volume which one node at a time can mount is on the right "
+        "one. Default: none is preferred",
+        _label,
+    ),
+    Setting(
+        "gpu_taint",
+        "KEY",
+        "taint of nodes with GPUs, such as nvidia.com/gpu, that the same pods tolerate. Default: none",
+        _taint,
     ),
 )
 

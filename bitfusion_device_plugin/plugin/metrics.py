@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from bitfusion_client.listening.crowd import TOO_MANY, TOO_SLOW
 from bitfusion_client.version import VERSION
 from bitfusion_device_plugin.plugin.metric_text import Histogram, Metric, exposed
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer
@@ -44,11 +45,15 @@ class PluginMetrics:
         self.probes = counter("probes", "Times the pool was asked for its size, by result.", "result")
         self.probe_seconds = gauge("last_probe_seconds", "How long the last look at the pool took.")
         self.probe_time = gauge("last_answer_timestamp_seconds", "When the pool last answered, 0: never.")
+        self.connections_closed = counter(
+            "connections_closed", "Connections to this port that were sent away, by reason.", "reason"
+        )
         # Each is there from the start: what appears later is missed by a query that looks for a change.
         self.offered(UnitDevices())
         for metric, results in (
             (self.registrations, ("registered", "refused")),
             (self.probes, ("answered", "failed")),
+            (self.connections_closed, (TOO_MANY, TOO_SLOW)),
         ):
             for result in results:
                 metric.labels(result)

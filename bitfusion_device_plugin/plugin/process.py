@@ -13,7 +13,7 @@ from bitfusion_client.version import VERSION
 from bitfusion_cluster.program.program import begin, port_not_opened
 from bitfusion_device_plugin.plugin.device_service import DeviceService
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
-from bitfusion_device_plugin.plugin.monitoring import Monitoring
+from bitfusion_device_plugin.plugin.monitoring import monitoring
 from bitfusion_device_plugin.plugin.plugin_server import PluginServer
 from bitfusion_device_plugin.plugin.pool_probe import PoolAnswer, ask_pool
 from bitfusion_device_plugin.plugin.pool_size import PoolHealth
@@ -43,10 +43,10 @@ async def _run(settings: Settings) -> None:
     metrics = PluginMetrics()
     units = OfferedUnits()
     server = PluginServer(DeviceService(units, metrics), _registration(settings, metrics))
-    monitoring = Monitoring(server.not_ready, metrics.text)
+    shown = monitoring(server.not_ready, metrics)
     work = [_pool_watch(settings, units, metrics).run(), server.run()]
     try:
-        port = await monitoring.start(settings.bind, settings.monitoring_port)
+        port = await shown.start(settings.bind, settings.monitoring_port)
     except OSError as error:
         for coroutine in work:
             coroutine.close()
@@ -62,7 +62,7 @@ async def _run(settings: Settings) -> None:
         for task in (*tasks, stopping):
             task.cancel()
         await asyncio.wait([*tasks, stopping])
-        monitoring.stop()
+        shown.stop()
     for task in tasks:
         failure = None if task.cancelled() else task.exception()
         if failure is not None:

@@ -22,6 +22,7 @@ class QueueContext:
         replica: Reports Events.
         stuck_after_s: For how long no node is found for a pod before it is sent back, if others wait.
         leading: Asked before every write.
+        units_from_zero: The pool's size while there is no node that could offer units; 0: it is away then.
         clock: Monotonic seconds.
         now: Seconds since the epoch.
     """
@@ -32,5 +33,6 @@ class QueueContext:
     replica: str
     stuck_after_s: float
     leading: Callable[[], bool]
+    units_from_zero: int = 0
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time

@@ -2,8 +2,8 @@
 
 The order is strict: the first that waits is lifted when its units are free, and nobody overtakes it, so
 that a large notebook is not starved by small ones. Pods that can't be placed now whatever the others do are
-passed over: those larger than the whole pool, those that somebody else's gate holds, those that have been
-deleted, and those whose lift the API server refuses.
+passed over: those larger than the whole pool, those that somebody else's gate holds, and those whose lift the
+API server refuses.
 
 A gate is lifted in two steps. First a pod's units are *kept*: its condition says so, and from then on they
 count. Then the gate is removed. A leader that is cut off may have sent either and never know; what it may
@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bitfusion_device_plugin.queue import words
+from bitfusion_device_plugin.queue.lost_nodes import LostNode, lost_nodes
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
 from bitfusion_device_plugin.queue.words import Words
 
@@ -31,11 +32,13 @@ class Knowledge:
             count.
         stuck: Uids that no node has been found for as long as is allowed, and the seconds.
         refused: Uids whose lift the API server has refused several times, and its words.
+        not_ready: Nodes that are not ready, and since when, as their condition has it.
     """
 
     reserved: Collection[str] = ()
     stuck: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    not_ready: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,14 @@ class Decision:
 
     Attributes:
         take_back: Their units are kept, and do not fit.
-        lift: Their units are kept, or they ask for none: their gates are to be removed.
+        lift: Their units are kept: their gates are to be removed.
         keep: Their units are to be kept, and then their gates removed.
         send_back: To be deleted, so that they come back at the end of the queue.
-        waits: What the pods are told that stay at their gate, in the order of the queue, by uid; then those
-            whose units are taken back.
-        holders_up: Who holds up others and is not deleted, with what is said of it.
+        waits: What the pods are told that stay at their gate, by uid: in the order of the queue, then those
+            that do not stand in it, then those whose units are taken back.
+        holders_up: Who holds up others and is not deleted.
+        lost: Nodes that are not ready, whose pods have units.
+        on_lost: These pods.
         taken: Units that count, those of `lift` and `keep` among them.
         waiting: Pods that stay at their gate, whatever the reason.
     """
@@ -60,24 +65,25 @@ class Decision:
     send_back: tuple[QueuedPod, ...] = ()
     waits: Mapping[str, Words] = field(default_factory=dict)
     holders_up: tuple[QueuedPod, ...] = ()
+    lost: tuple[LostNode, ...] = ()
+    on_lost: tuple[QueuedPod, ...] = ()
     taken: int = 0
     waiting: int = 0
 
 
 def decide(pods: Iterable[QueuedPod], pool: int, known: Knowledge | None = None) -> Decision:
-    """The next step for all pods with units, as the cache has them, and a pool of so many units (0: away)."""
+    """The next step for pods that ask for units, as the cache has them, and a pool of so many (0: away)."""
     known = known or Knowledge()
     placed: list[QueuedPod] = []
     kept: list[QueuedPod] = []
     gated: list[QueuedPod] = []
-    idle: list[QueuedPod] = []
     for pod in pods:
         if pod.state in (PodState.LIFTED, PodState.BOUND):
             placed.append(pod)
         elif pod.state is PodState.KEPT or (pod.state is PodState.GATED and pod.uid in known.reserved):
             kept.append(pod)
         elif pod.state is PodState.GATED:
-            (gated if pod.units else idle).append(pod)
+            gated.append(pod)
     kept.sort(key=_order)
     gated.sort(key=_order)
     taken = sum(pod.units for pod in placed) + sum(pod.units for pod in kept)
@@ -85,8 +91,7 @@ def decide(pods: Iterable[QueuedPod], pool: int, known: Knowledge | None = None)
     unwanted = {pod.uid for pod in take_back}
     # What is taken back counts until the cache shows it, so nothing is lifted in the same step.
     lift = tuple(pod for pod in kept if pod.uid not in unwanted) if taken <= pool else ()
-    waits: dict[str, Words] = {}
-    queue = _in_line(gated, pool, known.refused, waits)
+    queue, aside = _in_line(gated, pool, known.refused)
     keep: list[QueuedPod] = []
     for pod in queue:
         if taken + pod.units > pool:
@@ -94,19 +99,27 @@ def decide(pods: Iterable[QueuedPod], pool: int, known: Knowledge | None = None)
         keep.append(pod)
         taken += pod.units
     waiting = queue[len(keep) :]
+    lost, on_lost = lost_nodes(placed, known.not_ready)
+    lost_words = words.lost(lost)
+    waits: dict[str, Words] = {}
     for position, pod in enumerate(waiting, 1):
-        waits[pod.uid] = words.waits(pod.units, taken, pool, position, len(waiting), waiting[0].units)
+        waits[pod.uid] = words.waits(
+            pod.units, taken, pool, position, len(waiting), waiting[0].units, lost_words
+        )
+    waits.update(aside)
     for pod in take_back:
         why = known.refused.get(pod.uid)
         waits[pod.uid] = words.waits_again(pod.units, taken, pool) if why is None else words.refused(why)
     send_back, holders_up = _stuck(placed, waiting, pool - taken, known.stuck) if pool else ((), ())
     return Decision(
         take_back=take_back,
-        lift=(*idle, *lift),
+        lift=lift,
         keep=tuple(keep),
         send_back=send_back,
         waits=waits,
         holders_up=holders_up,
+        lost=lost,
+        on_lost=on_lost,
         taken=taken,
         waiting=len(gated) - len(keep),
     )
@@ -120,34 +133,33 @@ def _not_kept_any_more(
     kept: Sequence[QueuedPod], excess: int, refused: Mapping[str, str]
 ) -> tuple[QueuedPod, ...]:
     """Those that will never be lifted, and from the end of the queue as many as are too many."""
-    chosen = [pod for pod in kept if pod.leaving or pod.uid in refused]
+    chosen = [pod for pod in kept if pod.uid in refused]
     excess -= sum(pod.units for pod in chosen)
     for pod in reversed(kept):
         if excess <= 0:
             break
-        if not pod.leaving and pod.uid not in refused:
+        if pod.uid not in refused:
             chosen.append(pod)
             excess -= pod.units
     return tuple(chosen)
 
 
 def _in_line(
-    gated: Iterable[QueuedPod], pool: int, refused: Mapping[str, str], waits: dict[str, Words]
-) -> list[QueuedPod]:
-    """Those that wait for units; the others are told why they don't."""
-    queue = []
+    gated: Iterable[QueuedPod], pool: int, refused: Mapping[str, str]
+) -> tuple[list[QueuedPod], dict[str, Words]]:
+    """Those that wait for units, and what the others are told, by uid."""
+    queue: list[QueuedPod] = []
+    aside: dict[str, Words] = {}
     for pod in gated:
-        if pod.leaving:
-            continue
         if pod.other_gates:
-            waits[pod.uid] = words.other_gates(pod.other_gates)
+            aside[pod.uid] = words.other_gates(pod.other_gates)
         elif pool and pod.units > pool:
-            waits[pod.uid] = words.too_large(pod.units, pool)
+            aside[pod.uid] = words.too_large(pod.units, pool)
         elif pod.uid in refused:
-            waits[pod.uid] = words.refused(refused[pod.uid])
+            aside[pod.uid] = words.refused(refused[pod.uid])
         else:
             queue.append(pod)
-    return queue
+    return queue, aside
 
 
 def _stuck(
@@ -161,11 +173,7 @@ def _stuck(
     if not waiting or not seconds:
         return (), ()
     placed = list(placed)
-    overdue = [
-        pod
-        for pod in placed
-        if pod.state is PodState.LIFTED and pod.no_node and pod.uid in seconds and not pod.leaving
-    ]
+    overdue = [pod for pod in placed if pod.state is PodState.LIFTED and pod.no_node and pod.uid in seconds]
     short = waiting[0].units - free - sum(pod.units for pod in placed if pod.leaving)
     chosen: list[QueuedPod] = []
     for pod in sorted(overdue, key=lambda pod: (-seconds[pod.uid], pod.order)):

@@ -24,12 +24,18 @@ class QueueMetrics:
         counter, gauge, histogram = kinds_on(registry)
         self.pool = gauge(
             "bitfusion_queue_pool_units",
-            "Units of the pool: the largest allocatable bitfusion.io/gpu of any node. 0: it is away.",
+            "Units of the pool: the largest allocatable bitfusion.io/gpu of any node, or --units where no "
+            "node could offer any. 0: it is away.",
         )
         self.taken = gauge(
             "bitfusion_queue_taken_units",
             "Units that are kept for pods at their gate, or held by pods without it, until they are gone or "
             "finished.",
+        )
+        self.lost = gauge(
+            "bitfusion_queue_lost_units",
+            "Those of taken_units that pods hold whose node is not ready: taken until somebody says that the "
+            "node is dead.",
         )
         self.waiting = gauge("bitfusion_queue_waiting_pods", "Pods that wait at their gate, for any reason.")
         self.unqueued = gauge(
@@ -65,7 +71,8 @@ class QueueMetrics:
 
     def clear(self) -> None:
         """What this replica saw holds no more: it does not lead."""
-        for gauge in (self.pool, self.taken, self.waiting, self.unqueued, self.protected, self.stuck):
+        units = self.pool, self.taken, self.lost
+        for gauge in (*units, self.waiting, self.unqueued, self.protected, self.stuck):
             gauge.set(0)
 
 

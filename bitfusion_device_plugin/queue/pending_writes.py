@@ -68,6 +68,10 @@ class PendingWrites:
         one = self._pending.get(pod.uid)
         return one is None or pod.resource_version not in one.versions or now >= one.not_before
 
+    def has_failed(self, pod: QueuedPod) -> bool:
+        """Whether a write to it has failed since its gate was lifted last, or ever."""
+        return pod.uid in self._failures
+
     def waits(self, now: float) -> bool:
         """Whether anything is to be looked at again soon."""
         return bool(self._pending) or any(now < one.until for one in self._refusals.values())

@@ -31,6 +31,7 @@ REMADE_KINDS = (
 DEFAULT_SCHEDULER = "default-scheduler"
 LONGEST_REFUSAL = 400  # characters of the scheduler's words that are kept
 LONGEST_TOLD = 1024  # of what our condition says, which tenants might write, too
+LONGEST_NAME = 254  # of a notebook, and one more: nobody looks at names in an ownerReference
 MOST_GATES = 5  # of somebody else's that are kept by name
 _UNPLACED = ("Unschedulable", "SchedulerError")
 
@@ -58,7 +59,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class QueuedPod:
-    """One pod that asks for units."""
+    """One pod that asks for units, or stands at our gate without asking for any."""
 
     namespace: str
     name: str
@@ -73,8 +74,10 @@ class QueuedPod:
     """Where our gate stands in ``spec.schedulingGates``; -1 if it does not."""
     other_gates: tuple[str, ...] = ()
     """The first `MOST_GATES` gates of others, and ``…`` for more."""
+    node: str = ""
+    """Where it is; empty while it has no node."""
     leaving: bool = False
-    """Whether somebody has deleted it already."""
+    """Whether somebody has deleted it already; always False without a node."""
     remade: bool = False
     """Whether its controller makes it anew after a deletion."""
     notebook: str = ""
@@ -101,11 +104,19 @@ class QueuedPod:
 
 
 def queued_pod(raw: Mapping[str, Any]) -> QueuedPod | None:
-    """The queue's view of a raw pod of any shape; None if it asks for no units and is not at our gate."""
+    """The queue's view of a raw pod of any shape; None if it asks for no units and is not at our gate.
+
+    None, too, for one that is being deleted and has no node: the API server binds it to none any more
+    (kube-apiserver, pkg/registry/core/pod/storage; a test sees it refused), so that it takes nothing and
+    waits for nothing, however long somebody's finalizer keeps it.
+    """
     units = units_of(raw)
-    if not units and not mapping(raw.get("spec")).get("schedulingGates"):
-        return None
     metadata, spec, status = metadata_of(raw), mapping(raw.get("spec")), mapping(raw.get("status"))
+    if not units and not spec.get("schedulingGates"):
+        return None
+    node, leaving = text(spec.get("nodeName")), is_being_deleted(raw)
+    if leaving and not node:
+        return None
     # Not by `mappings`: what is no object must keep its place, or the index would be wrong.
     gates = [text(mapping(gate).get("name")) for gate in _items(spec.get("schedulingGates"))]
     if not units and QUEUE_GATE not in gates:
@@ -124,13 +135,19 @@ def queued_pod(raw: Mapping[str, Any]) -> QueuedPod | None:
         state=state,
         gate_index=gates.index(QUEUE_GATE) if QUEUE_GATE in gates else -1,
         other_gates=_named(name for name in gates if name != QUEUE_GATE),
-        leaving=is_being_deleted(raw),
+        node=node,
+        leaving=leaving,
         remade=_is_remade(metadata),
-        notebook=text(mapping(notebook_owner(raw)).get("name")) or text(labels_of(raw).get("notebook-name")),
+        notebook=_notebook(raw),
         no_node=_no_node(spec, conditions) if state is PodState.LIFTED else "",
         conditions=len(conditions) if waits else 0,
         told=told,
     )
+
+
+def _notebook(raw: Mapping[str, Any]) -> str:
+    name = text(mapping(notebook_owner(raw)).get("name")) or text(labels_of(raw).get("notebook-name"))
+    return name[:LONGEST_NAME]
 
 
 def _named(gates: Iterable[str]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ class QueueProcess(LeadingProcess[QueueTerm]):
             self.replica,
             settings.stuck_after,
             leading=lambda: self.leading,
+            units_from_zero=settings.units,
         )
 
     def new_term(self) -> QueueTerm:

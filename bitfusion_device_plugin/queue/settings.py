@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitfusion_client.settings_table import Setting, SettingsTable, number
+from bitfusion_client.settings_table import Setting, SettingsTable, number, whole
 from bitfusion_cluster.program.common_settings import (
     MONITORING,
     ClusterSettings,
@@ -16,6 +16,8 @@ from bitfusion_cluster.program.common_settings import (
 from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.queue.words import DEFAULT_NAME
 
+LARGEST_UNITS = 100_000  # that a node offers
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ClusterSettings):
@@ -23,6 +25,7 @@ class Settings(ClusterSettings):
 
     name: str = DEFAULT_NAME
     stuck_after: float = 300.0
+    units: int = 0
 
 
 TABLE = SettingsTable(
@@ -40,6 +43,13 @@ TABLE = SettingsTable(
                 "a pod for which no node is found for so long goes to the end of the queue if others wait. "
                 "Default: 300",
                 number(1, 86400),
+            ),
+            Setting(
+                "units",
+                "N",
+                "go by so many units while no node is there that could offer any, so that an autoscaler sees "
+                "pods that need one: what a node will offer. Default: 0, pods wait at their gates then",
+                whole(0, LARGEST_UNITS),
             ),
         ),
         MONITORING: monitoring_rows(),

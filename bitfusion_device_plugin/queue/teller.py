@@ -2,15 +2,16 @@
 
 So no lift waits for a thousand sentences. What changes a reason is written first, in the order of the queue;
 what changes numbers only (everybody moves up by one) is written the more seldom the further back a pod is.
+Namespaces take turns, and so do conditions and announcements: nobody's thousands silence the others.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from bitfusion_cluster.api.errors import (
     ApiError,
@@ -26,6 +27,7 @@ from bitfusion_cluster.api.events import WARNING, event_count, event_renewal
 from bitfusion_cluster.api.paths import events_path, notebook_path, pod_path
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_cluster.watching.rate_limiter import RateLimiter
+from bitfusion_cluster.watching.turns import Turns, by_turns
 from bitfusion_device_plugin.queue import metrics as m
 from bitfusion_device_plugin.queue.context import TIMEOUT, QueueContext
 from bitfusion_device_plugin.queue.pod_patches import wait_patch
@@ -38,9 +40,8 @@ REFRESH_PER_PLACE_S = 0.5  # … and so much longer for each place behind it
 EVENT_AGAIN_S = 1800.0  # the API server forgets Events after an hour
 FAILED_S = 5.0  # until what failed is tried again
 LOOK_S = 1.0
-MOST_ANNOUNCED = 1000
+MOST_ANNOUNCED = 100  # of one namespace
 MOST_TRIES = 3  # to send an Event about a pod that does not wait
-LONGEST_PAUSE_S = 60.0
 
 # Not found: an Event that was there a moment ago. Or a namespace, whose pods are gone in a moment.
 _PASSING = (NotFound, ServerError, TooManyRequests, Unauthorized)
@@ -78,7 +79,7 @@ class Teller:
         self._change = threading.Condition()
         self._stopping = threading.Event()
         self._wanted: Mapping[str, Words] = {}
-        self._announced: deque[_Announced] = deque(maxlen=MOST_ANNOUNCED)
+        self._announced: Turns[_Announced] = Turns(MOST_ANNOUNCED)
         self._heard: dict[str, tuple[str, float]] = {}  # by uid, the last reason that was announced, and when
         self._said: dict[str, _Said] = {}
         self._abouts: dict[str, Mapping[str, str]] = {}
@@ -97,10 +98,8 @@ class Teller:
             reason, at = self._heard.get(pod.uid, ("", now))
             if reason == words.reason and now - at < EVENT_AGAIN_S:
                 return
-            if len(self._heard) > 2 * MOST_ANNOUNCED:
-                self._heard.clear()
             self._heard[pod.uid] = (words.reason, now)
-            self._announced.append(_Announced(pod, kind, words))
+            self._announced.append(pod.namespace, _Announced(pod, kind, words))
             self._change.notify()
 
     def stop(self) -> None:
@@ -122,34 +121,40 @@ class Teller:
                 self._stopping.wait(LOOK_S)
 
     def say_next(self) -> bool:
-        """Write what is most urgent; False if there is nothing to be said now."""
+        """Write what is most urgent, one announcement and then conditions; False if there is nothing now."""
         with self._change:
             announced = self._announced.popleft() if self._announced else None
-        if announced is not None:
-            if self._may_write() and not self._send(announced.pod, announced.kind, announced.words):
-                self._try_again(announced)
-            return True
+        if (
+            announced is not None
+            and self._may_write()
+            and not self._send(announced.pod, announced.kind, announced.words)
+        ):
+            self._try_again(announced)
         plan = self._plan()
         for pod, place in plan:
             with self._change:
                 words = self._wanted.get(pod.uid)
-                if self._announced:
-                    break
+                announcing = bool(self._announced)
             if words is not None and self._may_write():
                 self._tell(pod, words, place)
-        return bool(plan)
+            if announcing:
+                break
+        return announced is not None or bool(plan)
 
     def _try_again(self, announced: _Announced) -> None:
         if announced.tries < MOST_TRIES:
             with self._change:
-                self._announced.append(replace(announced, tries=announced.tries + 1))
+                self._announced.append(announced.pod.namespace, replace(announced, tries=announced.tries + 1))
 
     def _plan(self) -> list[tuple[QueuedPod, int]]:
         """Whom to tell now, the most urgent first, and their places: what can be written in a second."""
         now = self._context.clock()
+        pods = self._pods.records()
         with self._change:
             wanted = self._wanted
-        by_uid = {pod.uid: pod for pod in self._pods.records() if pod.state is PodState.GATED}
+            there = {pod.uid for pod in pods}
+            self._heard = {uid: heard for uid, heard in self._heard.items() if uid in there}
+        by_uid = {pod.uid: pod for pod in pods if pod.state is PodState.GATED}
         for known in (self._said, self._abouts):
             for uid in [uid for uid in known if uid not in by_uid]:
                 del known[uid]
@@ -169,7 +174,9 @@ class Teller:
                 told.message != words.message or (said.reason and now - said.event_at >= EVENT_AGAIN_S)
             ):
                 later.append((pod, place))
-        return (first + later)[: int(WRITES_PER_SECOND)]
+        # by namespace: who has something new comes first in each round
+        turns = by_turns(first + later, lambda planned: planned[0].namespace)
+        return list(islice(turns, int(WRITES_PER_SECOND)))
 
     def _tell(self, pod: QueuedPod, words: Words, place: int) -> None:
         """The Event where the reason is new, then the condition: who finds the condition need not ask."""
@@ -239,7 +246,6 @@ class Teller:
         return self._limiter.wait(self._stopping) and self._context.leading()
 
     def _failed(self, pod: QueuedPod, error: ApiFailure) -> None:
-        if isinstance(error, TooManyRequests):
-            self._limiter.pause(min(error.retry_after or 1.0, LONGEST_PAUSE_S))
+        self._limiter.heed(error)
         details = {"namespace": pod.namespace, "pod": pod.name, "error": str(error)}
         log.warning("not told", extra=details)

@@ -1,4 +1,4 @@
-"""One term of leadership: the watches of pods and nodes, the thread that decides, the thread that tells."""
+"""One term of leadership: watches of pods and nodes; threads that decide, tell, let go who asks nothing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
 from bitfusion_device_plugin.queue.context import QueueContext
+from bitfusion_device_plugin.queue.idle_pods import IdlePods
 from bitfusion_device_plugin.queue.leader import Caches, QueueLeader
 from bitfusion_device_plugin.queue.pod_states import FINISHED_PHASES, PodState, QueuedPod, queued_pod
 from bitfusion_device_plugin.queue.teller import Teller
@@ -45,17 +46,20 @@ class QueueTerm(Term):
         self.watch(WatchedResource("pods", PODS, queued_pod, UNFINISHED), self._pods)
         self.watch(WatchedResource("nodes", NODES, node_units), self._nodes)
         self._teller = Teller(context, self._pods)
+        self._idle = IdlePods(context, self._pods)
 
     def start(self) -> None:
         """Watch, and work once all pods and nodes are known; returns at once."""
         super().start()
         self.begin("queue", self._lead)
         self.begin("teller", self._teller.work)
+        self.begin("idle", self._idle.work)
 
     def wake_to_end(self) -> None:
         """See `Term`."""
         self._wake.set()
         self._teller.stop()
+        self._idle.stop()
 
     def retry_now(self) -> None:
         """See `Term`."""
@@ -107,7 +111,10 @@ class QueueTerm(Term):
         return gates
 
     def _pod_changed(self, old: QueuedPod | None, new: QueuedPod | None) -> None:
-        if _but_for_words(old) != _but_for_words(new):
+        if new is not None and not new.units:
+            self._idle.seen(new)
+        asks = any(pod is not None and pod.units for pod in (old, new))
+        if asks and _but_for_words(old) != _but_for_words(new):
             self._wake.set()
         if old is None or new is None or old.uid != new.uid:
             return

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bitfusion_client.kubernetes.lost_node import not_ready_since
 from bitfusion_client.kubernetes.names import RESOURCE_UNITS
 from bitfusion_client.kubernetes.pod_units import unit_count
-from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
+from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
 from bitfusion_device_plugin.queue.pod_states import PodState, QueuedPod
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUnits:
-    """A node that offers units."""
+    """A node that offers units, could offer some, or is not ready.
+
+    Attributes:
+        name: The node's.
+        units: That it offers; 0 while it is not ready, or the pool is away.
+        offers: Whether there is a pool behind it, which may be away.
+        not_ready_since: As its condition has it; None: it is ready.
+    """
 
     name: str
-    units: int
+    units: int = 0
+    offers: bool = True
+    not_ready_since: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -26,30 +37,39 @@ class NodeUnits:
 
 
 def node_units(raw: Mapping[str, Any]) -> NodeUnits | None:
-    """What a raw node of any shape offers; None if it offers nothing. Quantities such as ``5k`` are read.
+    """What a raw node of any shape offers; None if it is ready and has none. Quantities as ``5k`` are read.
 
     A node that is not ready offers nothing: it says for ever what it said last, which the pool may have been
-    long ago.
+    long ago. While the pool is away a kubelet shows all units in ``capacity`` and none in ``allocatable``.
     """
-    status = mapping(raw.get("status"))
-    for condition in mappings(status.get("conditions")):
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            return None
-    units = unit_count(mapping(status.get("allocatable")).get(RESOURCE_UNITS))
-    return NodeUnits(text(metadata_of(raw).get("name")), units) if units else None
+    status, name = mapping(raw.get("status")), text(metadata_of(raw).get("name"))
+    since = not_ready_since(raw)
+    if since is not None:
+        return NodeUnits(name, 0, False, since)
+    units, all_units = (
+        unit_count(mapping(status.get(field)).get(RESOURCE_UNITS)) for field in ("allocatable", "capacity")
+    )
+    return NodeUnits(name, units) if units or all_units else None
 
 
-def pool_size(nodes: Iterable[NodeUnits]) -> int:
+def pool_size(nodes: Iterable[NodeUnits], from_zero: int = 0) -> int:
     """Units of the whole pool: every node's device plugin reports all of it, so the largest is right.
 
     A node that has just seen the pool grow or lost its plugin reports another number for a while. 0: no node
     offers any, the pool or all device plugins are away.
+
+    Args:
+        nodes: All of which something is known.
+        from_zero: The size where no node is there that could offer any: nodes come when pods need them.
     """
-    return max((node.units for node in nodes), default=0)
+    offered = [node.units for node in nodes if node.offers]
+    return max(offered) if offered else from_zero
 
 
 Holder = tuple[str, str]  # namespace, notebook; the latter is empty for pods outside of notebooks
 MOST_HOLDERS = 2000
+MOST_OF_ONE = 100  # notebooks of one namespace: a label of its pods names them, and no quota counts names
+REST = "(others)"  # can be no notebook's name, as those are labels
 OTHERS: Holder = ("", "others")
 IDLE_S = 600.0  # after which a notebook that holds nothing may be forgotten: several scrapes long
 
@@ -62,10 +82,12 @@ class UnitAccounts:
     Args:
         most: Holders that are told apart. Beyond them those that have been idle for long are forgotten, and
             new ones count as `OTHERS`.
+        most_of_one: The same of one namespace, whose new ones then count as its `REST`.
     """
 
-    def __init__(self, most: int = MOST_HOLDERS) -> None:
+    def __init__(self, most: int = MOST_HOLDERS, most_of_one: int = MOST_OF_ONE) -> None:
         self._most = most
+        self._most_of_one = most_of_one
         self._at: float | None = None
         self._last_held: dict[Holder, float] = {}
         self.held: dict[Holder, int] = {}
@@ -79,12 +101,11 @@ class UnitAccounts:
         for holder, units in self.held.items():
             seconds[holder] = seconds.get(holder, 0.0) + units * passed
             self._last_held[holder] = now
-        if len(seconds) >= self._most:
-            self._forget_idle(seconds, now)
+        counts = self._forget_idle(seconds, now)
         held: dict[Holder, int] = {}
         for pod in pods:
             if pod.state in _COUNTS and pod.units:
-                holder = self._slot((pod.namespace, pod.notebook), seconds)
+                holder = self._slot((pod.namespace, pod.notebook), seconds, counts)
                 held[holder] = held.get(holder, 0) + pod.units
                 self._last_held[holder] = now
         self.held, self.seconds = held, seconds
@@ -94,13 +115,25 @@ class UnitAccounts:
         self._at = None
         self.held = {}
 
-    def _slot(self, holder: Holder, seconds: dict[Holder, float]) -> Holder:
+    def _slot(self, holder: Holder, seconds: dict[Holder, float], counts: Counter[str]) -> Holder:
+        if holder not in seconds and counts[holder[0]] >= self._most_of_one:
+            holder = holder[0], REST
+        if holder not in seconds and len(seconds) >= self._most - (OTHERS not in seconds):
+            holder = OTHERS
         if holder not in seconds:
-            if len(seconds) >= self._most - (OTHERS not in seconds):
-                holder = OTHERS
-            seconds.setdefault(holder, 0.0)
+            seconds[holder] = 0.0
+            counts[holder[0]] += 1
         return holder
 
-    def _forget_idle(self, seconds: dict[Holder, float], now: float) -> None:
-        for holder in [one for one, last in self._last_held.items() if now - last >= IDLE_S]:
+    def _forget_idle(self, seconds: dict[Holder, float], now: float) -> Counter[str]:
+        """Make room where there is none; how many are left of each namespace."""
+        counts = Counter(namespace for namespace, _ in seconds)
+        full = len(seconds) >= self._most
+        for holder in [
+            one
+            for one, last in self._last_held.items()
+            if now - last >= IDLE_S and (full or counts[one[0]] >= self._most_of_one)
+        ]:
             del self._last_held[holder], seconds[holder]
+            counts[holder[0]] -= 1
+        return counts

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bitfusion_client.kubernetes.lost_node import if_it_is_dead, not_ready_text
 from bitfusion_client.kubernetes.raw_objects import NOTEBOOK_KIND, metadata_of, text
 from bitfusion_client.one_line import one_line
 from bitfusion_cluster.api.events import Said, about, event_object
+from bitfusion_device_plugin.queue.lost_nodes import LostNode
 from bitfusion_device_plugin.queue.pod_states import QueuedPod
 
 DEFAULT_NAME = "bitfusion-queue"
@@ -20,6 +22,7 @@ DEFAULT_NAME = "bitfusion-queue"
 # Reasons of the condition `QUEUE_CONDITION`, and of Events behind `EVENT_PREFIX`: they change with the
 # meaning only, messages also with the numbers.
 WAITS = "WaitsForPool"
+WAITS_FOR_NODE = "WaitsForLostNode"
 POOL_AWAY = "PoolAway"
 TOO_LARGE = "LargerThanPool"
 OTHER_GATES = "OtherGates"
@@ -27,11 +30,13 @@ REFUSED = "LiftRefused"
 LIFTED = "Lifted"
 SENT_BACK = "SentBack"  # Events only
 HOLDS_UP = "HoldsUpOthers"  # Events only
+ON_LOST_NODE = "NodeLost"  # Events only
 EVENT_PREFIX = "Bitfusion"
 
 
 POOL = "the Bitfusion pool"
 _LONGEST = 400  # characters of somebody else's words
+_MOST_NODES = 3  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +47,52 @@ class Words:
     message: str
 
 
-def waits(units: int, taken: int, pool: int, position: int, waiting: int, first: int = 0) -> Words:
+def waits(
+    units: int, taken: int, pool: int, position: int, waiting: int, first: int = 0, lost: Lost | None = None
+) -> Words:
     """It stands in line for `units`; the first in line waits for `first`, which is told who could pass it."""
     place = f"position {position} of {waiting}"
     if not pool:
         away = "no node offers any: the pool is away, or its device plugin does not run"
         return Words(POOL_AWAY, f"Waits for {_units(units)} of {POOL}, and {away}; {place}.")
     order = f", whose first asks for {first}" if first and position > 1 and taken + units <= pool else ""
+    said = f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken"
+    if lost is None:
+        return Words(WAITS, f"{said}; {place} in the queue{order}.")
+    return Words(WAITS_FOR_NODE, f"{said}, {lost.units}; {place} in the queue{order}. {lost.cure}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Of units on nodes that are not ready: how many are where since when, and what frees them."""
+
+    units: str
+    cure: str
+
+
+def lost(nodes: Sequence[LostNode]) -> Lost | None:
+    """What those who wait are told of such nodes, the one with the most units first; None without any."""
+    if not nodes:
+        return None
+    told = [f"{node.units} on node {node.name}, {not_ready_text(node.since)}" for node in nodes[:_MOST_NODES]]
+    if len(nodes) > _MOST_NODES:
+        told.append(f"{sum(node.units for node in nodes[_MOST_NODES:])} on others like these")
+    dead = f"{nodes[0].name} is" if len(nodes) == 1 else f"such a node, as {nodes[0].name}, is"
+    return Lost(f"of them {'; '.join(told)}", f"If {dead} dead, {_administrator(nodes[0].name)}.")
+
+
+def on_lost_node(units: int, node: str, since: str) -> Words:
+    """It holds units on a node that is not ready."""
     return Words(
-        WAITS,
-        f"Waits for {_units(units)} of {POOL}: {taken} of {pool} are taken; {place} in the queue{order}.",
+        ON_LOST_NODE,
+        f"Its node {node} is {not_ready_text(since)}, and its {_units(units)} of {POOL} "
+        f"{'stays' if units == 1 else 'stay'} taken, as it may still run there. If the node is dead, "
+        f"{_administrator(node)}.",
     )
+
+
+def _administrator(node: str) -> str:
+    return f"an administrator frees them: {if_it_is_dead(node)}"
 
 
 def too_large(units: int, pool: int) -> Words:
@@ -67,7 +107,7 @@ def too_large(units: int, pool: int) -> Words:
 def other_gates(gates: Sequence[str]) -> Words:
     """Somebody else's gates hold it, too."""
     shown = one_line(", ".join(gates), _LONGEST)
-    return Words(OTHER_GATES, f"Is held by {shown}; then it takes its place in the queue for {POOL}.")
+    return Words(OTHER_GATES, f"Is held by {shown}; then it joins the queue for {POOL}.")
 
 
 def refused(why: str) -> Words:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
+from bitfusion_client.kubernetes.lost_node import not_ready_since
+from bitfusion_client.kubernetes.names import (
+    GROUP,
+    QUEUE_CONDITION,
+    QUEUE_GATE,
+    QUOTA_UNITS,
+    RESOURCE_UNITS,
+)
 from bitfusion_client.kubernetes.pod_units import unit_count, units_of
+from bitfusion_client.kubernetes.quota_keys import looks_like_a_quota_key, wrong_quota_keys
 from bitfusion_client.kubernetes.raw_objects import (
     is_being_deleted,
     labels_of,
@@ -21,9 +29,9 @@ from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK
 
 QUEUE_ACCOUNT = "bitfusion-queue"
 """The ServiceAccount of the program that lifts gates."""
-QUOTA_KEY = f"requests.{RESOURCE_UNITS}"
 
 RUNS, STARTS, ENDS = "runs", "starts", "ends"
+LOST = "node not ready"  # whether it runs nobody knows
 KEPT = "gets its units"  # the queue keeps them for it, and lifts its gate next
 GATED, OTHER_GATE, UNPLACED = "waits at its gate", "waits at another gate", "waits for a node"
 FINISHED_PHASES = ("Succeeded", "Failed")
@@ -32,12 +40,13 @@ READ = frozenset(
     (
         *("kind", "items", "metadata", "spec", "status", "name", "namespace", "labels", LABEL_NOTEBOOK),
         *("deletionTimestamp", "phase", "conditions", "type", "reason", "message", "nodeName"),
+        "lastTransitionTime",
         *("serviceAccountName", "schedulingGates", "containers", "initContainers", "restartPolicy"),
         *("resources", "limits", "requests", "overhead", RESOURCE_UNITS, "allocatable", "nodeInfo"),
-        *("kubeletVersion", "hard", "used", QUOTA_KEY, "scopes", "scopeSelector", "matchExpressions"),
+        *("kubeletVersion", "hard", "used", "scopes", "scopeSelector", "matchExpressions"),
     )
 )
-"""The keys that are looked at, here and in `pod_units`, wherever they stand."""
+"""The keys that are looked at, here and in `pod_units`, wherever they stand. And those of a quota."""
 
 _LONGEST_NAME = 253
 _LONGEST_REASON = 300
@@ -45,11 +54,19 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: the units that it offers, and the version of its kubelet, ``v1.34.4``."""
+    """A node.
+
+    Attributes:
+        name: Its name.
+        units: That it offers; 0 while it is not ready, as it says what it said last.
+        kubelet: The version of its kubelet, ``v1.34.4``.
+        not_ready_since: As its condition has it; None: it is ready.
+    """
 
     name: str
     units: int
     kubelet: str
+    not_ready_since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +78,7 @@ class AskingPod:
         name: Its name.
         notebook: The Notebook that it belongs to; empty for other pods.
         units: What it counts.
-        state: `RUNS`, `STARTS`, `ENDS`, `KEPT`, `GATED`, `OTHER_GATE` or `UNPLACED`.
+        state: `RUNS`, `STARTS`, `ENDS`, `LOST`, `KEPT`, `GATED`, `OTHER_GATE` or `UNPLACED`.
         node: Where it is; empty while it has no node.
         why: Why it waits, in the queue's or the scheduler's words; empty where nobody says.
         was_gated: Whether it has the queue's gate, or the queue has lifted it.
@@ -84,13 +101,23 @@ class AskingPod:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A ResourceQuota with units: used and allowed. `scoped`: it counts some pods of the namespace only."""
+    """A ResourceQuota that counts units, or seems to.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        used: Units that are used.
+        hard: Units that are allowed; None: it does not count them.
+        scoped: It counts some pods of the namespace only.
+        wrong_keys: By which it limits nothing, although they name Bitfusion's resources; the first few.
+    """
 
     namespace: str
     name: str
     used: int
-    hard: int
+    hard: int | None
     scoped: bool = False
+    wrong_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +160,8 @@ def cluster_objects(items: Iterable[object]) -> ClusterObjects:
                 pods.append(pod)
             elif _is_ready_queue(raw):
                 queues.append(f"{_name(raw, 'namespace')}/{_name(raw, 'name')}")
+    lost = {node.name for node in nodes if node.not_ready_since is not None}
+    pods = [replace(pod, state=LOST) if pod.node in lost else pod for pod in pods]
     return ClusterObjects(
         tuple(sorted(nodes, key=lambda node: node.name)),
         tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.notebook or pod.name, pod.name))),
@@ -148,17 +177,23 @@ def only_what_is_read(raw: dict[str, Any]) -> dict[str, Any]:
     Of a pod that leaves a fifth: environments, volumes and annotations of thousands of them would take more
     memory than the pool's pod has.
     """
-    return {key: value for key, value in raw.items() if key in READ}
+    return {key: value for key, value in raw.items() if key in READ or _may_count_units(key)}
+
+
+def _may_count_units(key: str) -> bool:
+    return GROUP in key and looks_like_a_quota_key(key)  # the first is quick
 
 
 def asking_pod(raw: Mapping[str, Any]) -> AskingPod | None:
-    """A raw pod of any shape; None if it counts no units, or has finished."""
+    """A raw pod of any shape; None if it counts no units: it has finished, or is deleted and gets no node."""
     units = units_of(raw)
     status = mapping(raw.get("status"))
     if not units or status.get("phase") in FINISHED_PHASES:
         return None
     spec = mapping(raw.get("spec"))
     node = one_line(text(spec.get("nodeName")), _LONGEST_NAME)
+    if not node and is_being_deleted(raw):
+        return None
     gates = [text(gate.get("name")) for gate in mappings(spec.get("schedulingGates"))]
     conditions = {text(one.get("type")): one for one in mappings(status.get("conditions"))}
     state, why = _state(raw, node, gates, conditions)
@@ -198,25 +233,25 @@ def _are_kept(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def _node(raw: Mapping[str, Any]) -> Node:
-    status = mapping(raw.get("status"))
-    return Node(
-        _name(raw, "name"),
-        unit_count(mapping(status.get("allocatable")).get(RESOURCE_UNITS)),
-        one_line(text(mapping(status.get("nodeInfo")).get("kubeletVersion")), _LONGEST_NAME),
-    )
+    status, since = mapping(raw.get("status")), not_ready_since(raw)
+    units = 0 if since is not None else unit_count(mapping(status.get("allocatable")).get(RESOURCE_UNITS))
+    kubelet = one_line(text(mapping(status.get("nodeInfo")).get("kubeletVersion")), _LONGEST_NAME)
+    return Node(_name(raw, "name"), units, kubelet, since)
 
 
 def _quota(raw: Mapping[str, Any]) -> Quota | None:
     spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
     hard = mapping(spec.get("hard"))
-    if QUOTA_KEY not in hard:
+    wrong = wrong_quota_keys(hard)
+    if QUOTA_UNITS not in hard and not wrong:
         return None
     return Quota(
         _name(raw, "namespace"),
         _name(raw, "name"),
-        unit_count(mapping(status.get("used")).get(QUOTA_KEY)),
-        unit_count(hard[QUOTA_KEY]),
+        unit_count(mapping(status.get("used")).get(QUOTA_UNITS)),
+        unit_count(hard[QUOTA_UNITS]) if QUOTA_UNITS in hard else None,
         bool(spec.get("scopes") or spec.get("scopeSelector")),
+        wrong,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bitfusion_device_plugin.units_report.cluster_objects import AskingPod, ClusterObjects
+from bitfusion_device_plugin.units_report.cluster_objects import LOST, AskingPod, ClusterObjects, Node
 from bitfusion_device_plugin.units_report.pool_holders import CUT, NOTHING, AtThePool, Holder, holders
 
 FIRST_WITH_GATES = (1, 27)
@@ -65,8 +65,18 @@ class ClusterReport:
 
     @property
     def without_units(self) -> list[str]:
-        """The names of the nodes that offer none."""
-        return [node.name for node in self.objects.nodes if not node.units]
+        """The names of the nodes that are ready and offer none."""
+        return [node.name for node in self.objects.nodes if not node.units and node.not_ready_since is None]
+
+    @property
+    def lost(self) -> list[tuple[Node, int]]:
+        """The nodes that are not ready and whose pods hold units, and how many; the most first."""
+        units: dict[str, int] = {}
+        for pod in self.objects.pods:
+            if pod.state == LOST:
+                units[pod.node] = units.get(pod.node, 0) + pod.units
+        found = [(node, units[node.name]) for node in self.objects.nodes if node.name in units]
+        return sorted(found, key=lambda one: -one[1])
 
     @property
     def taken(self) -> int:

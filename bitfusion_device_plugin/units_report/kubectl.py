@@ -128,7 +128,7 @@ def parse_list(found: bytes) -> list[object]:
         raise ClusterUnreadable("what kubectl printed is nested too deeply", again) from None
     except ValueError:  # UnicodeDecodeError, too
         raise ClusterUnreadable(
-            f"what kubectl printed is no JSON, or is cut off ({len(found):,} bytes)", again
+            f"what kubectl printed is no JSON, or is cut off ({len(found)} bytes)", again
         ) from None
     items = mapping(data).get("items")
     if not isinstance(items, list):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from bitfusion_client.clock_time import elapsed_text
+from bitfusion_client.kubernetes.lost_node import if_it_is_dead, not_ready_text
+from bitfusion_client.kubernetes.quota_keys import wrong_quota_text
 from bitfusion_client.text_table import box
 from bitfusion_device_plugin.units_report.cluster_objects import AskingPod, Quota
 from bitfusion_device_plugin.units_report.cluster_report import ClusterReport
+from bitfusion_device_plugin.units_report.pool_holders import AtThePool
 
 _MOST_REASONS = 20
 _MOST_NODES = 5
@@ -29,6 +33,13 @@ def report_text(report: ClusterReport) -> str:
 
 def _headline(report: ClusterReport) -> str:
     lines, objects, without = [_units(report)], report.objects, report.without_units
+    lost = report.lost
+    for node, units in lost[:_MOST_NODES]:
+        since = not_ready_text(node.not_ready_since or "")
+        lines.append(f"{units} of them on {node.name}, {since}; if it is dead: {if_it_is_dead(node.name)}")
+    if len(lost) > _MOST_NODES:
+        units = sum(units for _, units in lost[_MOST_NODES:])
+        lines.append(f"{units} of them on {len(lost) - _MOST_NODES} more nodes that are not ready")
     if report.waiting:
         lines.append(
             f"{_count(len(report.waiting), 'pod')} waiting at a gate for {report.waiting_units} units"
@@ -59,14 +70,23 @@ def _units(report: ClusterReport) -> str:
 
 
 def _pods(report: ClusterReport) -> str:
-    titles = ["Namespace", "Notebook", "Units", "State", "Node", "holds", "waiting"]
+    titles = ["Namespace", "Notebook", "Units", "State", "Node", "holds", "for", "idle", "waiting"]
     rows = []
     for pod, has in report.pods():
         row = [pod.namespace, pod.notebook or f"pod {pod.name}", str(pod.units), pod.state, pod.node]
         if has is not None:
-            row += [str(has.held) if has.leases else "", str(has.waiting) if has.waiting else ""]
+            row += [
+                str(has.held) if has.leases else "",
+                *_times(has),
+                str(has.waiting) if has.waiting else "",
+            ]
         rows.append(row)
-    return box(titles[: len(rows[0])], rows, frozenset((2, 5, 6)))
+    return box(titles[: len(rows[0])], rows, frozenset((2, 5, 6, 8)))
+
+
+def _times(has: AtThePool) -> tuple[str, str]:
+    """How long the holder has had its oldest lease, and for how long its kernel is idle."""
+    return "" if has.seconds is None else elapsed_text(has.seconds), has.idle_text()
 
 
 def _reasons(report: ClusterReport) -> str:
@@ -78,8 +98,21 @@ def _reasons(report: ClusterReport) -> str:
 
 
 def _quotas(report: ClusterReport) -> str:
-    rows = [(one.namespace, _quota_name(one), str(one.used), str(one.hard)) for one in report.objects.quotas]
-    return box(("Namespace", "Quota", "used", "of units"), rows, frozenset((2, 3))) if rows else ""
+    quotas = report.objects.quotas
+    rows = [
+        (one.namespace, _quota_name(one), str(one.used), str(one.hard))
+        for one in quotas
+        if one.hard is not None
+    ]
+    shown = box(("Namespace", "Quota", "used", "of units"), rows, frozenset((2, 3))) if rows else ""
+    wrong = [one for one in quotas if one.wrong_keys]
+    lines = [
+        f"Quota {one.namespace}/{one.name} {wrong_quota_text(one.wrong_keys)}\n"
+        for one in wrong[:_MOST_REASONS]
+    ]
+    if len(wrong) > _MOST_REASONS:
+        lines.append(f"and {len(wrong) - _MOST_REASONS} quotas more that limit nothing\n")
+    return "\n".join(part for part in (shown, "".join(lines)) if part)
 
 
 def _quota_name(quota: Quota) -> str:
@@ -97,11 +130,15 @@ def _unaccounted(report: ClusterReport) -> str:
         whose = f"of namespace {only}" if only else "of the pool"
         return f"Every lease {whose} is accounted for by a pod.\n{more}"
     rows = [
-        (one.holder.user, one.holder.place, str(one.at_pool.held), str(one.at_pool.leases), one.why)
+        (
+            *(one.holder.user, one.holder.place, str(one.at_pool.held), *_times(one.at_pool)),
+            *(str(one.at_pool.leases), one.why),
+        )
         for one in report.unaccounted
     ]
     title = "Holders that no pod accounts for:\n"
-    return title + box(("Holder", "Place", "holds", "leases", "why"), rows, frozenset((2, 3))) + more
+    titles = ("Holder", "Place", "holds", "for", "idle", "leases", "why")
+    return title + box(titles, rows, frozenset((2, 3, 5))) + more
 
 
 def _called(pod: AskingPod) -> str:
@@ -134,6 +171,10 @@ def report_json(report: ClusterReport) -> dict[str, Any]:
         "waiting_units": report.waiting_units,
         "nodes": len(objects.nodes),
         "nodes_without_units": report.without_units,
+        "lost": [
+            {"node": node.name, "units": units, "not_ready_since": node.not_ready_since}
+            for node, units in report.lost
+        ],
         "only_namespace": objects.only_namespace,
         "protected": None if objects.only_namespace else not report.unprotected,
         "unprotected": report.unprotected,

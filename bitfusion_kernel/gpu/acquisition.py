@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from bitfusion_client.command.client_lines import (
     BackInReach,
+    FatalError,
     Locked,
+    Note,
     OutOfReach,
+    PodEnded,
     PoolLost,
     Requesting,
     ServerLine,
@@ -24,6 +27,8 @@ from bitfusion_client.command.client_output import parse_line
 from bitfusion_client.command.exit_status import describe_exit
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
 from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_kernel.processes import deaths
+from bitfusion_kernel.processes.launcher import KERNEL_SPEAKS
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 if TYPE_CHECKING:
@@ -31,7 +36,15 @@ if TYPE_CHECKING:
     from bitfusion_kernel.gpu.pool_outage import PoolOutage
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
 
+BESIDE_LIMIT = 30.0
+"""Seconds that a kernel waits for another size while it holds what others may wait for."""
+
 LOG_LINES = 500
+MOST_NOTES = 5
+KERNEL_LINES = 50
+"""An interpreter that cannot start says 30."""
+LONGEST_LAST_OUTPUT = 300
+"""Characters of a kernel's last lines, as its error shows them: the end of a traceback."""
 
 TRY_AGAIN = "run the cell again; `%bitfusion log` shows the client's output."
 TRY_AGAIN_OR_CHECK = "run the cell again; `bitfusion-kernel doctor` in a terminal checks this kernel."
@@ -89,10 +102,14 @@ class Acquisition:
         self.number = number
         self.request = request
         self.asked_at = now
+        self.kept = ""
+        """What its kernel has and keeps while this waits for another size; empty if it has nothing."""
         self.launched_at: float | None = None
         self.log: deque[str] = deque(maxlen=LOG_LINES)
-        self.kernel_output: deque[str] = deque(maxlen=20)
+        self.kernel_output: deque[str] = deque(maxlen=KERNEL_LINES)
         """The last lines that the kernel wrote to its real stdout and stderr, past IPython."""
+        self._kernels_streams: set[str] = set()
+        """Those of stdout and stderr on which the kernel may have written."""
         self._last_was_clients = False
         self.queue: Waiting | None = None
         """Where it stands in the queue, as the client has said last; None while it has said nothing of it."""
@@ -100,8 +117,10 @@ class Acquisition:
         """In a pod: the wait for its budget, which comes before the one for the pool."""
         self.outage: PoolOutage | None = None
         """When its pool was out of reach last, or is so now; None if it never was."""
-        self.lost = ""
-        """What the client says of a pool that was out of reach for so long that it has ended the kernel."""
+        self.notes: list[str] = []
+        """What the client wants the person to know of the GPUs, until the first cell has said it."""
+        self.lost: PoolLost | PodEnded | None = None
+        """What the client says of the pool, or the pod, that it has lost, and with it the kernel."""
         self.kernel_connection: ConnectionInfo | None = None
         """Where the kernel will listen."""
         self.server: str | None = None
@@ -114,25 +133,38 @@ class Acquisition:
         self.launcher_pid: int | None = None
         """Likewise."""
         self.kernel_status: int | None = None
+        self.died_too_often = False
+        """Whether the kernel has died so often that its GPUs went back to the pool for that."""
         self.memory_ran_out: bool | None = None
         """Whether Linux has killed processes for want of memory since the kernel runs; None if unknown."""
         self.wrapper_status: int | None = None
 
-    def on_line(self, text: str, clock: float) -> bool:
+    def on_line(self, text: str, clock: float, stream: str = "stderr") -> bool:
         """One line of the wrapper's output, which came at `clock` seconds since the epoch.
 
         False if it is not the client's own (the kernel wrote it).
         """
+        if text.endswith(KERNEL_SPEAKS):
+            rest = text.removesuffix(KERNEL_SPEAKS)
+            is_clients = not rest or self.on_line(rest, clock, stream)
+            self._kernels_streams.add(stream)
+            self._last_was_clients = False
+            return is_clients
         if self.waits_for_pod and self._on_pod_line(text):
             return True
         line = parse_line(text)
-        if isinstance(line, Unknown) and self.launched_at is not None:
-            if not text.strip() and self._last_was_clients:
-                return True  # the client prints an empty line between its own
-            self._last_was_clients = False
-            if text.strip():
-                self.kernel_output.append(text.strip())
-            return False
+        if self.launched_at is not None or stream in self._kernels_streams:
+            if isinstance(line, Unknown):
+                if not text.strip() and self._last_was_clients:
+                    return True  # the client prints an empty line between its own
+                self._last_was_clients = False
+                if text.strip():
+                    self.kernel_output.append(text.rstrip())
+                return False
+            if type(line) is FatalError:  # of either
+                self.kernel_output.append(text.rstrip())
+                self.log.append(text)
+                return False
         self._last_was_clients = True
         if isinstance(line, Unknown):
             pass
@@ -140,10 +172,13 @@ class Acquisition:
             self.queue = line
         elif isinstance(line, Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
+        elif isinstance(line, Note):
+            self.notes = [*self.notes, line.note][:MOST_NOTES]
         elif isinstance(line, Locked):
             self.lock_file = line.lock_file
         elif isinstance(line, ServerLine):
-            self.server = f"{line.host}:{line.srs_port}"
+            # a node of a cluster has no port for this
+            self.server = f"{line.host}:{line.srs_port}" if line.srs_port else line.host
         elif isinstance(line, (OutOfReach, BackInReach)):
             from bitfusion_kernel.gpu import pool_outage  # few kernels ever need it
 
@@ -151,8 +186,8 @@ class Acquisition:
                 self.outage = pool_outage.noticed(line, self.outage, clock)
             else:
                 self.outage = pool_outage.over(line, self.outage, clock)
-        elif isinstance(line, PoolLost):
-            self.lost = line.problem
+        elif isinstance(line, (PoolLost, PodEnded)):
+            self.lost = line
         self.log.append(text)
         return True
 
@@ -184,6 +219,11 @@ class Acquisition:
         return self.pod_wait is not None and not self.pod_wait.over
 
     @property
+    def takes_what_is_left(self) -> bool:
+        """Whether it is what is left of the pod's budget, and no size."""
+        return self.pod_wait is not None and self.pod_wait.takes_what_is_left
+
+    @property
     def asked_for(self) -> str:
         """What is asked for, as text."""
         return self.request.describe() if self.pod_wait is None else self.pod_wait.describe(self.request)
@@ -195,14 +235,19 @@ class Acquisition:
 
     def why_it_ended(self, *, ran: bool = False) -> BitfusionError:
         """The error for the cell that waited, or that `ran`, once the wrapper is gone."""
-        if self.lost:
-            from bitfusion_client.errors import PoolLost as PoolLostError
+        if self.lost is not None:
+            from bitfusion_client import errors
 
-            return PoolLostError(self.request, self.lost)
+            if isinstance(self.lost, PodEnded):
+                return errors.PodLost.from_text(self.request, self.lost.problem)
+            return errors.PoolLost(self.request, self.lost.problem)
         if self.kernel_status is not None and (self.wrapper_status is None or self.wrapper_status >= 0):
-            output = f"; its last output: {self.kernel_output[-1]}" if self.kernel_output else ""
+            said = self._last_output(1 if ran else len(self.kernel_output))
+            output = f"; its last output: {said}" if said else ""
             reason, next_step = self._why_killed(self.kernel_status)
             answer = f"the kernel process {describe_exit(self.kernel_status)}{reason}{output}"
+            if self.died_too_often:
+                answer += f"; it has died {deaths.MOST} times within a minute, so its GPU is given back"
             return KernelDied("", answer, next_step if ran else TRY_AGAIN_OR_CHECK)
         if self.granted:
             last = next((line for line in reversed(self.log) if line.strip()), "")
@@ -216,6 +261,16 @@ class Acquisition:
         )
 
         return error_from_output(list(self.log), self.wrapper_status, self.request)
+
+    def _last_output(self, most: int) -> str:
+        """The kernel's last lines, at most so many: what one has said that ran may be of long ago."""
+        said = ""
+        for line in list(self.kernel_output)[::-1][:most]:
+            longer = f"{line.strip()} | {said}" if said else line.strip()
+            if said and len(longer) > LONGEST_LAST_OUTPUT:
+                break
+            said = longer
+        return said
 
     def _why_killed(self, status: int) -> tuple[str, str]:
         """What a SIGKILL that nobody here has sent means, and what to do; empty if nothing special."""

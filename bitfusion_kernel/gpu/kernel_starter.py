@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.request_note import RequestNote
     from bitfusion_kernel.pod.facts import Pod
+    from bitfusion_kernel.processes.messages import JoinedEvent, KernelCommand
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.arguments import ProxyArguments
     from bitfusion_kernel.settings.resolve import Settings
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
-PROXY_SOCKET_VARIABLE = "BITFUSION_KERNEL_SOCKET"
 FILES_PREFIX_VARIABLE = "BITFUSION_KERNEL_FILES_PREFIX"
-MAGIC_EXTENSION = "--InteractiveShellApp.extra_extensions=bitfusion_kernel.ipython_magic"
 
 
 class KernelStarter:
@@ -38,6 +37,7 @@ class KernelStarter:
         wrapped: The kernel to start.
         outer: The connection file that Jupyter wrote for the proxy.
         supervisor: Starts what is asked for.
+        told: What happened to the lease of a restart, if that must be said; else empty.
     """
 
     def __init__(
@@ -46,13 +46,24 @@ class KernelStarter:
         wrapped: WrappedKernel,
         outer: connection_file.ConnectionInfo,
         supervisor: SupervisorLink,
+        told: str = "",
     ) -> None:
+        self.told = [told] if told else []
+        """What the next cell that gets a GPU says, once."""
         self._arguments = arguments
         self._wrapped = wrapped
         self._outer = outer
+        self.file_name = os.path.basename(arguments.connection_file)
+        """Of the connection file that Jupyter wrote."""
         self._supervisor = supervisor
         self._settings: Settings | None = None
         self._number = 0
+        try:
+            self._folder = os.getcwd()
+        except OSError:
+            self._folder = ""  # gone already: as any kernel that starts there
+        self.beside: Acquisition | None = None
+        """What has come beside the GPUs that the kernel has had: the next start is on it."""
         self._chosen: GpuRequest | None = None
         self._note_is_read = False
         self.on_folder: Callable[[str], None] = lambda folder: None
@@ -106,10 +117,10 @@ class KernelStarter:
 
     @property
     def hints(self) -> list[str]:
-        """What is odd in the settings, though nothing is wrong: a line each."""
+        """What is odd in the settings, though nothing is wrong, or was at the restart: a line each."""
         from bitfusion_kernel.settings.unknown_variables import hints
 
-        return hints(os.environ)
+        return [*self.told, *hints(os.environ)]
 
     def check_acquire(self) -> None:
         """Whether anything but `%bitfusion acquire` may ask for a GPU.
@@ -215,56 +226,147 @@ class KernelStarter:
         return is_embedded_pool(configured, os.environ)
 
     def client_environment(self) -> dict[str, str]:
-        """The environment of the wrapper and of `bitfusion` commands: ours, with the client on PATH."""
-        environment = dict(os.environ)
-        folder = os.path.dirname(self.find_client().path)
-        path = environment.get("PATH") or os.defpath
-        if folder not in path.split(os.pathsep):
-            environment["PATH"] = path + os.pathsep + folder
+        """The environment of the wrapper and of `bitfusion` commands: ours, with what cells call on PATH."""
+        from bitfusion_client.command.find_client import ENVIRONMENT_NAME
+        from bitfusion_kernel.gpu.cell_path import cell_path
+
+        client = self.find_client()
+        environment = {**os.environ, **self._wrapped.env}
+        environment["PATH"] = cell_path(environment.get("PATH") or os.defpath, self._wrapped.argv[0], client)
+        if client.kind == "configured":
+            environment[ENVIRONMENT_NAME] = client.path  # what a config file says holds in cells, too
         environment.setdefault("BITFUSION_PYTHON", sys.executable)
         return environment
 
     def start(self) -> Acquisition:
         """Ask for a GPU and a kernel on it, where nothing runs; for the lifecycle. Raises BitfusionError."""
+        if self.beside is not None:
+            acquisition, self.beside = self.beside, None
+            self._supervisor.take()
+            return acquisition
+        return self._start(self.request, takes_what_is_left=self.takes_what_is_left)
+
+    def start_beside(self, request: GpuRequest, seconds: float) -> Acquisition:
+        """Ask for GPUs, for so long, while a kernel keeps what it has. Raises BitfusionError."""
+        return self._start(request, takes_what_is_left=False, beside=seconds)
+
+    def _start(self, request: GpuRequest, *, takes_what_is_left: bool, beside: float = 0.0) -> Acquisition:
         from bitfusion_client.command.command_line import run_command
-        from bitfusion_kernel.gpu.acquisition import Acquisition, FolderUnusable
-        from bitfusion_kernel.processes import launcher, private_folder
+        from bitfusion_kernel.gpu import kept_lease, own_name
+        from bitfusion_kernel.gpu.acquisition import Acquisition
+        from bitfusion_kernel.processes import launcher
         from bitfusion_kernel.processes.messages import StartCommand
 
-        request = self.request
         self.check_budget(request)
-        client = self.find_client()
         self._number += 1
+        kernel, connection = self._prepare_kernel(request)
+        client = self.find_client()
+        socket_path = os.path.join(self._supervisor.folder, f"launcher-{self._number}")
+        program = launcher.command(sys.executable, socket_path, kernel)
+        argv, held_file = run_command(client.path, request, program), ""
+        environment = self._kernel_environment()
+        acquisition = Acquisition(self._number, request, time.monotonic())
+        left = takes_what_is_left
+        if self.pod is not None:
+            from bitfusion_kernel.gpu.pod_wait import PodStart
+
+            notebook = own_name.notebook(os.environ)
+            start = PodStart(self.pod, request, notebook, os.environ, takes_what_is_left=left)
+            argv, held_file = start.command(argv, client.path, program), start.entry
+            acquisition.pod_wait = start.wait
+        note = kept_lease.note(request, in_pod=self.pod is not None, takes_what_is_left=left)
+        self._supervisor.start(
+            StartCommand(self._number, argv, environment, socket_path, held_file, self._folder, note, beside)
+        )
+        acquisition.kernel_connection = connection
+        return acquisition
+
+    def go_on_with(self, kept: JoinedEvent) -> tuple[Acquisition, bool]:
+        """What a restart has left: the lease or place in the queue, and whether it is still wanted.
+
+        If so a kernel is started on it, at once or when it is granted. It is not wanted if another size has
+        been chosen since, or if no kernel can be started; then it is being given back.
+        """
+        from bitfusion_client.errors import BitfusionError
+        from bitfusion_client.request.gpu_request import GpuRequest
+        from bitfusion_kernel.gpu import kept_lease
+        from bitfusion_kernel.gpu.acquisition import Acquisition
+
+        self._number = max(kept.number, kept.kernels)
+        wanted = not kept.stopping
+        try:
+            acquisition = kept_lease.acquisition(kept)
+        except ValueError:  # noted by a version with other rules
+            acquisition, wanted = Acquisition(kept.number, GpuRequest(), kept.asked_at), False
+            self.told.append("What this kernel held before its restart is given back: its size is not known.")
+        command = None
+        try:
+            if wanted:
+                command = self._next_kernel(acquisition)
+        except BitfusionError:
+            pass  # the first cell meets it again, and tells
+        if command is None:
+            self._supervisor.stop()
+            return acquisition, False
+        self._supervisor.run_kernel(command)
+        return acquisition, True
+
+    def kernel_after(self, acquisition: Acquisition | None) -> KernelCommand | None:
+        """What `go_on_with` of the next proxy will ask for after a restart; None where that is not known."""
+        from bitfusion_client.errors import BitfusionError
+
+        if acquisition is None or not acquisition.granted:
+            return None
+        try:
+            return self._next_kernel(acquisition)
+        except BitfusionError:
+            return None
+
+    def _next_kernel(self, acquisition: Acquisition) -> KernelCommand | None:
+        """Another kernel on what there is; None if another size is wanted by now. Raises BitfusionError."""
+        from bitfusion_kernel.processes.messages import KernelCommand
+
+        same = self.request.same_as(acquisition.request)
+        if not same or self.takes_what_is_left != acquisition.takes_what_is_left:
+            return None
+        self._number += 1
+        kernel, acquisition.kernel_connection = self._prepare_kernel(acquisition.request)
+        return KernelCommand(self._number, kernel, self._kernel_environment(), {}, self._folder)
+
+    def _prepare_kernel(self, request: GpuRequest) -> tuple[list[str], connection_file.ConnectionInfo]:
+        """A kernel's command line and where it will listen; its folders are there. Raises BitfusionError."""
+        from bitfusion_kernel.gpu import start_place
+        from bitfusion_kernel.gpu.acquisition import FolderUnusable
+        from bitfusion_kernel.processes import kernel_start, launcher, private_folder
+
+        needs = (sys.executable, launcher.LAUNCHER, kernel_start.FILE)
+        self._folder = start_place.enter(self._folder, request, needs)
         try:
             folder = self._supervisor.folder = private_folder.restore(self._supervisor.folder, os.environ)
-            path, connection = connection_file.write_private(folder, f"kernel-{self._number}", self._outer)
+            path, connection = connection_file.write_private(
+                folder, f"kernel-{self._number}", self.file_name, self._outer
+            )
             self.on_folder(folder)
         except OSError as error:
             where = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             raise FolderUnusable(request, where) from None
-        socket_path = os.path.join(folder, f"launcher-{self._number}")
-        options = list(self._arguments.kernel_options)
+        kernel = self._wrapped.command(path, self._arguments.kernel_options)
         if self._wrapped.language == "python":
-            options.append(MAGIC_EXTENSION)
-        program = launcher.command(sys.executable, socket_path, self._wrapped.command(path, options))
-        argv, held_file = run_command(client.path, request, program), ""
-        environment = self.client_environment()
-        environment.update(self._wrapped.env)
-        notebook = os.path.basename(environment.get("JPY_SESSION_NAME", ""))
-        environment.setdefault("BITFUSION_LABEL", notebook or "a Jupyter kernel")
-        acquisition = Acquisition(self._number, request, time.monotonic())
-        if self.pod is not None:
-            from bitfusion_kernel.gpu.pod_wait import PodStart
+            kernel = kernel_start.command(kernel)
+        return kernel, connection
 
-            left = self.takes_what_is_left
-            start = PodStart(self.pod, request, notebook, os.environ, takes_what_is_left=left)
-            argv, held_file = start.command(argv, client.path, program), start.entry
-            acquisition.pod_wait = start.wait
-        environment[PROXY_SOCKET_VARIABLE] = os.path.join(folder, "proxy")
+    def _kernel_environment(self) -> dict[str, str]:
+        from bitfusion_client.command.client_output import ALL_LINES_VARIABLE
+        from bitfusion_client.kernel_state import proxy_socket, states
+        from bitfusion_kernel.gpu import own_name
+
+        environment = self.client_environment()
+        own_name.leave_label(environment)
+        environment[ALL_LINES_VARIABLE] = "1"
+        environment[proxy_socket.SOCKET_VARIABLE] = os.path.join(self._supervisor.folder, proxy_socket.NAME)
+        environment[states.FILE_VARIABLE] = os.path.join(self._supervisor.folder, states.FILE_NAME)
         environment[FILES_PREFIX_VARIABLE] = self.files_prefix
-        self._supervisor.start(StartCommand(self._number, argv, environment, socket_path, held_file))
-        acquisition.kernel_connection = connection
-        return acquisition
+        return environment
 
     @property
     def files_prefix(self) -> str:
@@ -272,6 +374,9 @@ class KernelStarter:
 
         ipykernel puts the kernel's pid into this folder's name and JupyterLab keeps the name from its
         first `debugInfo`, which it asks before there is a kernel. So the proxy chooses the folder and the
-        kernel (through `ipython_magic`) uses it.
+        kernel (through `ipython_magic`) uses it. It bears the supervisor's pid, as a restart changes nothing
+        that the next kernel is started with.
         """
-        return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"ipykernel_{os.getpid()}")
+        return os.path.join(
+            os.environ.get("TMPDIR") or "/tmp", f"ipykernel_{self._supervisor.pid or os.getpid()}"
+        )

@@ -20,7 +20,7 @@ class PoolOutage(NamedTuple):
     """One time out of reach, with times in seconds since the epoch.
 
     Attributes:
-        pool: ``host:port``.
+        pool: ``host:port``; the name of a GPU pod, which has no port.
         reason: What `bitfusion run` has noticed.
         since: When it said so first.
         ends_at: When the kernel is ended unless the pool is back; None if the client did not say.
@@ -38,20 +38,26 @@ class PoolOutage(NamedTuple):
         """Whether the pool is out of reach still."""
         return self.back_at is None
 
+    @property
+    def what(self) -> str:
+        """What is out of reach."""
+        return "GPU pool" if ":" in self.pool else "GPU pod"
+
     def headline(self, now: float) -> str:
         """One sentence, for the display and for `%bitfusion`."""
         since = clock_time(self.since, now, seconds=True)
         if self.back_at is None:
-            return f"The GPU pool {self.pool} is out of reach since {since}: {self.reason}"
+            return f"The {self.what} {self.pool} is out of reach since {since}: {self.reason}"
         back = clock_time(self.back_at, now, seconds=True)
-        return f"The GPU pool {self.pool} was out of reach from {since} to {back}: nothing was lost"
+        return f"The {self.what} {self.pool} was out of reach from {since} to {back}: nothing was lost"
 
     def end(self, now: float) -> str:
         """When the kernel is ended; empty if it is not."""
         if self.back_at is not None or self.ends_at is None:
             return ""
         return (
-            f"This kernel is ended at {clock_time(self.ends_at, now, seconds=True)} unless the pool is back"
+            f"This kernel is ended at {clock_time(self.ends_at, now, seconds=True)} "
+            f"unless the {self.what.partition(' ')[2]} is back"
         )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitfusion_client.clock_time import elapsed_text
 from bitfusion_client.errors import WaitCancelled
-from bitfusion_kernel.gpu.waiting_notice import LIMIT_OF_CELLS, elapsed_text
+from bitfusion_kernel.gpu.waiting_notice import LIMIT_OF_CELLS
 
 if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
@@ -58,6 +59,6 @@ def _in_the_queue(acquisition: Acquisition) -> str:
     queue = acquisition.queue
     if acquisition.granted or queue is None:
         return ""
-    facts = [f"position {queue.queue_position} of {queue.queue_length}"]
-    facts += [f"held by {who}" for who in queue.held_by]
-    return f" ({'; '.join(facts)})"
+    facts = [queue.standing, *(f"held by {who}" for who in queue.held_by)]
+    told = "; ".join(filter(None, facts)) or queue.why
+    return f" ({told})" if told else ""

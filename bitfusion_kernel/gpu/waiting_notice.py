@@ -1,14 +1,14 @@
 """The text and HTML that a waiting cell shows: queue position, who holds the GPUs, elapsed time. Pure.
 
-JupyterLab drops its displays at a restart or a reload of the page, and nobody can clear them then: what was
-shown last stays, so it is worded to stay true.
+JupyterLab drops its displays at a restart or a reload of the page, and nobody can change or clear them then:
+what was shown last stays and is saved, so it says as of when it is true.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bitfusion_client.clock_time import clock_time
+from bitfusion_client.clock_time import clock_time, elapsed_text
 from bitfusion_kernel.gpu.notice_box import boxed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def render(
-    acquisition: Acquisition, seconds: float, asked_at: float, *, unattended: bool = False
+    acquisition: Acquisition, seconds: float, asked_at: float, now: float, *, unattended: bool = False
 ) -> dict[str, str]:
     """The display's data: a MIME bundle with `text/plain` and `text/html`.
 
@@ -24,16 +24,20 @@ def render(
         acquisition: The attempt to get GPUs.
         seconds: How long the cell has waited.
         asked_at: When the wait began, in seconds since the epoch.
+        now: The same clock now: a machine that slept has counted less as `seconds`.
         unattended: Whether nobody watches the cell, but perhaps a tool that limits its time.
     """
-    now = asked_at + seconds
+    as_of = f"as of {clock_time(now, now)}"
     if acquisition.granted:  # in the short time until the kernel answers
-        headline = f"Got {acquisition.asked_for} – starting the kernel · {elapsed_text(seconds)}"
+        headline = f"Got {acquisition.asked_for} – starting the kernel · {elapsed_text(seconds)} · {as_of}"
         return boxed(headline, [])
-    headline = (
-        f"Asked for {acquisition.asked_for} at {clock_time(asked_at, now)} · waited {elapsed_text(seconds)}"
-    )
+    from bitfusion_kernel.gpu.acquisition import BESIDE_LIMIT
+
+    asked = f"Asked for {acquisition.asked_for} at {clock_time(asked_at, now)}"
+    headline = f"{asked} · waited {elapsed_text(seconds)} · {as_of}"
     plain = _details(acquisition, now)
+    if acquisition.kept:
+        plain.append(f"This kernel keeps {acquisition.kept}, and tries for {BESIDE_LIMIT:.0f} s at most.")
     if acquisition.waits_for_pod:
         plain.append(_HOW_TO_GO_ON)
     html = [*plain, _HOW_TO_STOP.format(button=" (■)")]  # terminals have no such button
@@ -57,11 +61,14 @@ LIMIT_OF_CELLS = (
 
 def _details(acquisition: Acquisition, now: float) -> list[str]:
     queue, outage = acquisition.queue, acquisition.outage
-    place = "" if queue is None else f"osition {queue.queue_position} of {queue.queue_length}"
+    standing = "" if queue is None else queue.standing
     if acquisition.waits_for_pod:
-        lines = ["Notebooks of this pod hold its budget" + (place and f" · p{place} among those that wait")]
+        among = standing and f" · {standing} among those that wait"
+        lines = [f"Notebooks of this pod hold its budget{among}"]
+    elif standing:
+        lines = [f"{standing.capitalize()} in the queue"]
     else:
-        lines = [f"P{place} in the queue" if place else "The pool has not reported a position"]
+        lines = [] if queue is not None and queue.why else ["The pool has not reported a position"]
     if queue is not None:
         for title, names in (("Held by:", queue.held_by), ("Before you in the queue:", queue.before)):
             if names:
@@ -71,13 +78,3 @@ def _details(acquisition: Acquisition, now: float) -> list[str]:
     if outage is not None and outage.lasts:
         lines.append(outage.headline(now))
     return lines
-
-
-def elapsed_text(seconds: float) -> str:
-    """`7 s`, `2 min 05 s`, `1 h 02 min`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -14,6 +14,7 @@ from bitfusion_kernel.install.kernel_info import ask_kernel
 from bitfusion_kernel.install.spec_store import InstalledSpec
 from bitfusion_kernel.protocol.arguments import last_value
 from bitfusion_kernel.settings.resolve import current_settings
+from bitfusion_kernel.settings.table import BY_NAME
 from bitfusion_kernel.settings.unknown_variables import hints
 from bitfusion_kernel.wrapped_kernel import KERNEL_FILE, KERNEL_INFO_FILE
 
@@ -28,6 +29,7 @@ def check_kernelspec(spec: InstalledSpec) -> Iterator[Finding]:
         yield Finding(FAIL, subject, damage, again)
         return
     yield check_settings(spec, f"{subject} settings")
+    yield check_start(spec, f"{subject} start")
     yield check_cached_information(spec, f"{subject} ipykernel", again)
 
 
@@ -57,6 +59,18 @@ def check_settings(spec: InstalledSpec, subject: str) -> Finding:
     if odd:
         return Finding(WARN, subject, f"{found}; {' '.join(odd)}", "correct the variable, or remove it")
     return Finding(PASS, subject, found)
+
+
+def check_start(spec: InstalledSpec, subject: str) -> Finding:
+    """Whether the spec's own command answers Jupyter; it asks for no GPU meanwhile."""
+    argv = [word.replace("{resource_dir}", spec.folder) for word in spec.kernel["argv"]]
+    env = {**(spec.kernel.get("env") or {}), BY_NAME["acquire"].variable: "first_cell"}
+    try:
+        ask_kernel(argv, env)
+    except BitfusionError as error:
+        found = f"the kernel does not start: {error.answered}"
+        return Finding(FAIL, subject, found, f"install what is missing for {argv[0]}; Jupyter's log has more")
+    return Finding(PASS, subject, "the kernel's own command answers")
 
 
 def check_cached_information(spec: InstalledSpec, subject: str, again: str) -> Finding:

@@ -63,7 +63,8 @@ def install(
     _refuse_foreign(name, folder)
     wrapped = get_kernel_dict(python_arguments=["-Xfrozen_modules=off"])
     argv, env, language = wrapped["argv"], wrapped.get("env", {}), wrapped["language"]
-    files = WrappedKernel(argv, env, language, kernel_info=ask_kernel(argv, env)).files()
+    interrupt_mode = wrapped.get("interrupt_mode", "")
+    files = WrappedKernel(argv, env, language, ask_kernel(argv, env), interrupt_mode).files()
     files[kernelspec.KERNEL_JSON] = kernelspec.kernel_json(
         python=sys.executable,
         entry=ENTRY,
@@ -186,6 +187,7 @@ def _read(folder: str, name: str) -> dict[str, Any]:
 
 
 def _write(folder: str, name: str, content: dict[str, Any]) -> None:
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+    # `backslashreplace` writes a byte of a path that is no text as JSON does
+    with open(os.path.join(folder, name), "w", encoding="utf-8", errors="backslashreplace") as file:
         json.dump(content, file, indent=1, ensure_ascii=False)
         file.write("\n")

@@ -12,12 +12,14 @@ CELL_MAGIC = "%%bitfusion"
 
 QUESTIONS = frozenset(("status", "pool", "list_gpus", "health", "log", "help"))
 """The commands that change nothing."""
+OF_THE_WAIT = frozenset(("request", "cancel"))
+"""Those that change the wait for a GPU, or end it."""
 
 
-def changes_nothing(commands: list[str]) -> bool:
-    """Whether all lines of a cell, as `command_lines` returned them, only ask for something."""
+def needs_no_turn(commands: list[str]) -> bool:
+    """Whether all lines of a cell, as `command_lines` has them, are answered while another cell waits."""
     first_words = (line.split("#")[0].split()[:1] for line in commands)
-    return all(not words or words[0] in QUESTIONS for words in first_words)
+    return all(not words or words[0] in QUESTIONS | OF_THE_WAIT for words in first_words)
 
 
 def command_lines(code: str) -> list[str] | None:

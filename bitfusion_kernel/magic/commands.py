@@ -1,8 +1,8 @@
 """The `%bitfusion` subcommands: name, help text, arguments and answer of each.
 
 A new subcommand is one function here. The proxy calls `answer` for each line of a cell that holds only
-`%bitfusion` lines, and for each line that the IPython extension sends from any other cell; it knows the three
-kinds of answers, never a subcommand's name.
+`%bitfusion` lines, and for each line that the IPython extension sends from any other cell; it knows the kinds
+of answers, never a subcommand's name.
 """
 
 from __future__ import annotations
@@ -10,21 +10,44 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bitfusion_client.command.client_reports import parse_waiting
 from bitfusion_client.command.command_line import parse_options
 from bitfusion_client.errors import UsageError
+from bitfusion_client.kernel_state import states
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_kernel.magic import pod_budget, pool_table, status_text
+from bitfusion_kernel.magic import pod_budget, pool_table, resize_order, status_text
+from bitfusion_kernel.magic.bare_sizes import with_flags
 from bitfusion_kernel.magic.cell import CELL_MAGIC
 from bitfusion_kernel.magic.kernel_view import KernelView
 from bitfusion_kernel.settings.table import REQUEST_SETTINGS
 
+if TYPE_CHECKING:
+    from bitfusion_kernel.gpu.acquisition import Acquisition
+
+
+class NobodyToAsk(UsageError):
+    """The client of the cell answers no questions."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this would end the kernel and lose its variables, and nobody can be asked here",
+            "say that it is meant: add -y to the line.",
+        )
+
 
 class Text(NamedTuple):
-    """The answer is known."""
+    """The answer is known.
+
+    Attributes:
+        text: To print.
+        data: The same for programs, by MIME type; only a cell of its own leaves it in the notebook.
+    """
 
     text: str
+    data: dict[str, Any] | None = None
 
 
 class AwaitGpu(NamedTuple):
@@ -61,10 +84,42 @@ class AskClient(NamedTuple):
     """
 
     subcommand: str
-    conclude: Callable[[str | None], str]
+    conclude: Callable[[str | None], Text | AwaitGpu | GiveBack | Resize]
 
 
-Answer = Text | AwaitGpu | RunClient | AskClient
+class GiveBack(NamedTuple):
+    """The answer comes when the GPUs are back in the pool, which must be meant.
+
+    Attributes:
+        question: What is asked before, with what will be lost; empty where that has been confirmed.
+        done: The answer.
+        acquires: Whether GPUs are asked for at once again.
+        note: Called when it is meant, before; returns what is to be said of that, or nothing.
+    """
+
+    question: str
+    done: str
+    acquires: bool = False
+    note: Callable[[], str] = str
+
+
+class Resize(NamedTuple):
+    """The answer comes when the kernel has other GPUs in place of those that it has, or keeps these.
+
+    Attributes:
+        request: The other size.
+        kept: What it has, as text.
+        question: What is asked before, as above.
+        give_back: What follows when they have come; and all that is done in the middle of a cell.
+    """
+
+    request: GpuRequest
+    kept: str
+    question: str
+    give_back: GiveBack
+
+
+Answer = Text | AwaitGpu | RunClient | AskClient | GiveBack | Resize
 
 
 class Subcommand(NamedTuple):
@@ -76,8 +131,10 @@ class Subcommand(NamedTuple):
 
 
 HELP_OPTIONS = ("-h", "--help")
-RESET = "--reset"
+RESET, NOW = "--reset", "--now"
 """What `request` takes beside the options of `bitfusion run`."""
+SURE = ("-y", "--yes")
+"""What `release` and `request --now` take where nobody can be asked."""
 
 SUBCOMMANDS: dict[str, Subcommand] = {}
 DEFAULT = "status"
@@ -133,7 +190,7 @@ def _subcommand(
 
 @_subcommand("status", "what this kernel asks for, holds, and waits for (the default)")
 def _status(kernel: KernelView, words: list[str]) -> Answer:
-    return Text(status_text.render(kernel, time.monotonic(), time.time()))
+    return Text(status_text.render(kernel, time.monotonic(), time.time()), {states.MIME_TYPE: kernel.state})
 
 
 @_subcommand("acquire", "take the GPU now instead of with the first cell")
@@ -141,25 +198,79 @@ def _acquire(kernel: KernelView, words: list[str]) -> Answer:
     if kernel.running:
         return Text("This kernel has its GPU already.")
 
-    def what_was_got() -> str:
-        acquisition = kernel.acquisition
-        return status_text.render_lease(acquisition, time.monotonic()) if acquisition else ""
+    return AwaitGpu("The GPU is being asked for.", partial(what_was_got, kernel))
 
-    return AwaitGpu("The GPU is being asked for.", what_was_got)
+
+def what_was_got(kernel: KernelView) -> str:
+    """What is said of a lease that has come."""
+    acquisition = kernel.acquisition
+    return status_text.render_lease(acquisition, time.monotonic()) if acquisition else ""
+
+
+@_subcommand("cancel", "stop waiting for a GPU")
+def _cancel(kernel: KernelView, words: list[str]) -> Answer:
+    acquisition = kernel.acquisition
+    if kernel.cancel_resize():
+        return Text("This kernel waits no longer for another size.")
+    if acquisition is not None and not kernel.running and kernel.cancel_wait():
+        return Text(f"This kernel waits no longer for {acquisition.asked_for}.")
+    has = "has its GPU; %bitfusion release gives it back" if kernel.running else "waits for nothing"
+    return Text(f"This kernel {has}.")
+
+
+@_subcommand(
+    "release",
+    "give the GPU back and keep the notebook; -y: without a question",
+    takes_words=True,
+)
+def _release(kernel: KernelView, words: list[str]) -> Answer:
+    if not_known := [word for word in words if word not in SURE]:
+        raise UsageError(
+            f"can't read {' '.join(not_known)!r} in %bitfusion release",
+            "it takes nothing but -y, which gives the GPU back without a question.",
+        )
+    acquisition = kernel.acquisition
+    if acquisition is None:
+        return Text("This kernel holds no GPU.")
+    if not kernel.running:
+        return Text(f"This kernel waits for {acquisition.asked_for}; %bitfusion cancel ends that.")
+    done = "The next cell takes a GPU again, and begins with no variables."
+    return GiveBack(_what_is_lost(acquisition, words), f"{_given_back(acquisition)} {done}")
+
+
+def _what_is_lost(acquisition: Acquisition, words: list[str]) -> str:
+    if any(word in SURE for word in words):
+        return ""
+    return f"Give {acquisition.request.describe()} back? {_LOST}"
+
+
+def _given_back(acquisition: Acquisition) -> str:
+    return f"{acquisition.request.describe()} given back."
 
 
 @_subcommand(
     "request",
-    "show or change the size, in the options of `bitfusion run`: request -n 2 -p 0.5; --reset: as set",
+    "show or change the size: request 0.5, or as `bitfusion run` has it, request -n 2 -p 0.5; "
+    "--now: at once, --reset: as set",
     takes_words=True,
 )
 def _request(kernel: KernelView, words: list[str]) -> Answer:
-    if not words:
+    now, words = NOW in words, [word for word in words if word != NOW]
+    sure = [word for word in words if word in SURE]
+    words = [word for word in words if word not in SURE] if now else words
+    if not words and not now:
         return Text(f"The next start asks for {_next_request(kernel)}.")
-    if words == [RESET]:
-        return _reset_request(kernel)
+    if reset := words == [RESET]:
+        kernel.forget_request()
+        words = []
+    if not words and now and kernel.running and not kernel.takes_what_is_left:
+        return AskClient("list_gpus", partial(_resize, kernel, kernel.request, str, sure))
+    if not words:
+        said = ", as its settings say" if reset else ""
+        return _after_choice(kernel, f"{_next_request(kernel)}{said}.", now=now, sure=sure)
     before = kernel.request
-    request, rest = parse_options(words, base=before, units=True)
+    options = with_flags(words)
+    request, rest = parse_options(options, base=before, units=True)
     if rest:
         raise UsageError(
             f"can't read {' '.join(rest)!r} in %bitfusion request",
@@ -167,41 +278,98 @@ def _request(kernel: KernelView, words: list[str]) -> Answer:
         )
     kernel.check_request(request)
 
-    def conclude(list_gpus_output: str | None) -> str:
+    def conclude(list_gpus_output: str | None) -> Text | AwaitGpu | GiveBack | Resize:
         pool_table.check_satisfiable(request, list_gpus_output or "")
-        return _note(kernel, before, request)
+        if now and kernel.running:
+            return _resize(kernel, request, partial(_choose, kernel, request), sure, list_gpus_output)
+        trouble = _choose(kernel, request)
+        asked = f"{request.describe()}.{_kept_size(before, request, is_bare=options != words)}"
+        return _after_choice(kernel, asked, now=now, sure=sure, trouble=trouble)
 
     return AskClient("list_gpus", conclude)
 
 
-def _note(kernel: KernelView, before: GpuRequest, request: GpuRequest) -> str:
-    """Choose the request; returns what to say of it."""
-    trouble = ""
+def _resize(
+    kernel: KernelView,
+    request: GpuRequest,
+    note: Callable[[], str],
+    sure: list[str],
+    list_gpus_output: str | None,
+) -> Text | AwaitGpu | GiveBack | Resize:
+    """Other GPUs in place of those that the kernel has, which it keeps meanwhile if there may be room.
+
+    `note` has restarts ask for them; it returns what is to be said of that, or nothing.
+    """
+    held, wants, output = kernel.acquisition, request.describe(), list_gpus_output or ""
+    if held is None or not kernel.running:  # given back while the client was asked
+        return AwaitGpu(f"This kernel asks for {wants}.", partial(what_was_got, kernel))
+    has = held.request.describe()
+    if request.same_as(held.request):
+        return Text("\n".join(filter(None, (f"This kernel has {has} already.", note()))))
+    first = resize_order.gives_back_first(request, held, output, kernel.pod_budget)
+    if first:
+        question = f"Give {has} back and ask for {wants}? {_others_wait(len(parse_waiting(output)))}"
+    else:
+        question = f"Exchange {has} for {wants}? "
+    done = f"{has} given back. Asking for {wants}." if first else f"{has} given back."
+    give_back = GiveBack("" if sure else f"{question}{_LOST}", done, True, note)
+    return give_back if first else Resize(request, has, give_back.question, give_back)
+
+
+_LOST = "The variables of this notebook are lost. [y/N] "
+
+
+def _others_wait(count: int) -> str:
+    if not count:
+        return ""
+    return "Somebody else waits already. " if count == 1 else f"{count} others wait already. "
+
+
+def _choose(kernel: KernelView, request: GpuRequest) -> str:
+    """Choose the request; returns what is wrong with keeping it for a restart, or nothing."""
     try:
         kernel.choose_request(request)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        trouble = f"It could not be kept for a restart ({error.strerror}{where})."
-    asked = f"{request.describe()}.{_kept_size(before, request)}"
-    if kernel.acquisition is None:
-        return "\n".join(filter(None, (f"The next cell asks for {asked}", trouble)))
-    if trouble:
-        return f"Noted: {asked} This kernel keeps what it has.\n{trouble} {_BY_SETTINGS}"
-    return (
-        f"Noted: {asked} This kernel keeps what it has; restart it to get the new size.\n"
-        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
-    )
+        return f"It could not be kept for a restart ({error.strerror}{where})."
+    return ""
 
 
 _BY_SETTINGS = "Set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY instead, before it starts."
 
 
-def _reset_request(kernel: KernelView) -> Answer:
-    kernel.forget_request()
-    asked = f"{_next_request(kernel)}, as its settings say."
-    if kernel.acquisition is None:
-        return Text(f"The next cell asks for {asked}")
-    return Text(f"Noted: {asked} This kernel keeps what it has; restart it to get the new size.")
+def _after_choice(
+    kernel: KernelView, asked: str, *, now: bool, sure: list[str], trouble: str = ""
+) -> Text | AwaitGpu | GiveBack:
+    """What follows from another size: for the next cell, for one that waits, or at once.
+
+    Args:
+        kernel: The one that is meant.
+        asked: What is asked for from now on, as a sentence's end.
+        now: Whether the GPU that is held is given up for it.
+        sure: What confirms that.
+        trouble: Why a restart will not know the size; empty if it will.
+    """
+    acquisition = kernel.acquisition
+    if acquisition is None:
+        if now:
+            return AwaitGpu(f"This kernel asks for {asked}", partial(what_was_got, kernel))
+        return Text("\n".join(filter(None, (f"The next cell asks for {asked}", trouble))))
+    if not kernel.running and (now or not acquisition.granted):
+        kernel.ask_anew()
+        told = f"This kernel asks for {asked} It is a new request, at the end of the queue."
+        return Text("\n".join(filter(None, (told, trouble))))
+    if now and kernel.running:
+        return GiveBack(
+            _what_is_lost(acquisition, sure), f"{_given_back(acquisition)} Asking for {asked}", True
+        )
+    keeps = "This kernel keeps what it has"
+    if trouble:
+        return Text(f"Noted: {asked} {keeps}.\n{trouble} {_BY_SETTINGS}")
+    return Text(
+        f"Noted: {asked} {keeps}; restart it to get the new size, or use --now.\n"
+        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
+    )
 
 
 def _next_request(kernel: KernelView) -> str:
@@ -213,10 +381,15 @@ def _next_request(kernel: KernelView) -> str:
     )
 
 
-def _kept_size(before: GpuRequest, now: GpuRequest) -> str:
-    """Tells who asks for more GPUs only that he gets as much of each as before, not whole ones."""
+def _kept_size(before: GpuRequest, now: GpuRequest, *, is_bare: bool) -> str:
+    """Tells who asks for GPUs only that he gets as much of each as before, not whole ones.
+
+    Who has fewer of them in the client's own options knows.
+    """
     size, size_now = (GpuRequest(1, each.partial, each.memory_mib) for each in (before, now))
-    if now.gpus <= before.gpus or size != size_now or (size.partial in (None, 1) and size.memory_mib is None):
+    if now.gpus <= before.gpus and not is_bare:
+        return ""
+    if size != size_now or (size.partial in (None, 1) and size.memory_mib is None):
         return ""
     share = size.describe().partition(" × ")[2]
     return f" Of each GPU {share}, as before; -p 1 takes whole GPUs."
@@ -244,10 +417,17 @@ def _health(kernel: KernelView, words: list[str]) -> Answer:
     return RunClient("health")
 
 
-@_subcommand("log", "the lines that the `bitfusion run` of this kernel has printed")
+@_subcommand(
+    "log", "the lines that the `bitfusion run` of this kernel has printed, and the kernel's last ones"
+)
 def _log(kernel: KernelView, words: list[str]) -> Answer:
     acquisition = kernel.acquisition or kernel.last_acquisition
-    return Text("\n".join(acquisition.log) if acquisition else "No `bitfusion run` has been started yet.")
+    if acquisition is None:
+        return Text("No `bitfusion run` has been started yet.")
+    kernels = (
+        ["The kernel's own last lines:", *acquisition.kernel_output] if acquisition.kernel_output else []
+    )
+    return Text("\n".join([*acquisition.log, *kernels]))
 
 
 @_subcommand("help", "this list; with a command's name, what it takes", takes_words=True)
@@ -273,4 +453,9 @@ def request_options_help() -> list[str]:
         )
         for setting in REQUEST_SETTINGS
     ]
-    return [f"  {flags:<31} {text}" for flags, text in [*rows, (RESET, "what the settings say")]]
+    rows += [
+        (RESET, "what the settings say"),
+        (NOW, "exchange the GPU for that at once; the variables are lost"),
+        (", ".join(SURE), "with --now: without a question"),
+    ]
+    return [f"  {flags:<31} {text}" for flags, text in rows]

@@ -1,20 +1,25 @@
 """The IPython extension in the kernel: `%bitfusion` in cells that hold other code, too.
 
-The proxy adds it to the command line of a Python kernel. It sends each line to the proxy, which knows the
-subcommands (`commands`). A cell that holds only `%bitfusion` lines never gets here: the proxy answers it.
+`processes.kernel_start` has IPython load it. It sends each line to the proxy, which knows the subcommands
+(`commands`). A cell that holds only `%bitfusion` lines never gets here: the proxy answers it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from typing import Any
 
+from bitfusion_client.kernel_state import proxy_socket
+from bitfusion_kernel.magic import subshell_ids
+
 ANSWER_LIMIT = 10.0
 """Seconds until a proxy that does not answer is reported: it may ask the bitfusion client, for 5 s."""
+
+_environment: dict[str, str] = {}
+"""What the kernel was started with: a cell may empty `os.environ`."""
 
 
 def ask_proxy(words: str) -> dict[str, Any]:
@@ -25,9 +30,8 @@ def ask_proxy(words: str) -> dict[str, Any]:
         KeyError: This kernel was not started by a proxy.
         ValueError: The answer is not JSON.
     """
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_LIMIT)
-        connection.connect(os.environ["BITFUSION_KERNEL_SOCKET"])
+    path = os.environ.get(proxy_socket.SOCKET_VARIABLE) or _environment[proxy_socket.SOCKET_VARIABLE]
+    with proxy_socket.connect(path, ANSWER_LIMIT) as connection:
         connection.sendall(json.dumps({"words": words}).encode())
         chunks = []
         while chunk := connection.recv(65536):
@@ -59,7 +63,13 @@ def _run_client(path: str, subcommand: str) -> None:
     """Print what the bitfusion client says, if it lies where this kernel runs."""
     try:
         done = subprocess.run(
-            [path, subcommand], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            [path, subcommand],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            env=_environment | os.environ,
         )
     except OSError as error:
         alone = f"%bitfusion {subcommand} in a cell of its own runs beside the notebook."
@@ -100,7 +110,9 @@ def _complete(_: Any, event: Any) -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:
     """Called by IPython when the kernel starts."""
+    _environment.update(os.environ)
     ipython.register_magic_function(bitfusion, "line", "bitfusion")
     ipython.set_hook("complete_command", _complete, str_key="%bitfusion")
     _use_the_proxys_files_prefix()
+    subshell_ids.take_from_proxy(getattr(ipython, "kernel", None))
     _tell_of_simulated_gpus(ipython)

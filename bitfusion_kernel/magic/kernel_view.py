@@ -6,13 +6,20 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import Any, Protocol
 
     from bitfusion_client.command.find_client import FoundClient
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
     from bitfusion_kernel.pod.account import Standing
+
+    class GiveBackWhenIdle(Protocol):
+        """`acquires`: whether GPUs are asked for at once again."""
+
+        def __call__(self, *, acquires: bool) -> None:
+            """Remember it."""
 
     class Lifecycle(Protocol):
         """What is asked of `proxy.lifecycle.KernelLifecycle`."""
@@ -26,11 +33,37 @@ if TYPE_CHECKING:
 
 
 class KernelView:
-    """The kernel as a subcommand sees it. The proxy makes one for its command cells and its magic socket."""
+    """The kernel as a subcommand sees it. The proxy makes one for its command cells and its magic socket.
 
-    def __init__(self, starter: KernelStarter, lifecycle: Lifecycle) -> None:
+    `look` gives the state that is published; `on_choice` is called when another size has been chosen.
+    """
+
+    def __init__(
+        self,
+        starter: KernelStarter,
+        lifecycle: Lifecycle,
+        look: Callable[[], dict[str, Any]],
+        on_choice: Callable[[], None],
+    ) -> None:
         self._starter = starter
         self._lifecycle = lifecycle
+        self._look = look
+        self._on_choice = on_choice
+        self.cancel_wait: Callable[[], bool] = lambda: False
+        """End the wait for a GPU, if there is one; whether there was."""
+        self.give_back_when_idle: GiveBackWhenIdle = lambda *, acquires: None
+        """Give the GPUs back when the cell that runs is over."""
+        self.cancel_resize: Callable[[], bool] = lambda: False
+        """End the wait for another size, if there is one; whether there was."""
+        self.idle_status: Callable[[], str] = lambda: ""
+        """What an idle kernel does next, where its GPUs are given back after a time."""
+        self.ask_anew: Callable[[], None] = lambda: None
+        """Have what waits ask for the size that is chosen now."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What is published of it, as ``docs/kernel-state.schema.json`` says."""
+        return self._look()
 
     @property
     def running(self) -> bool:
@@ -79,11 +112,15 @@ class KernelView:
 
     def choose_request(self, request: GpuRequest) -> None:
         """Ask for `request` from the next start on. Raises WrongSetting, OSError, as its starter does."""
-        self._starter.choose(request)
+        try:
+            self._starter.choose(request)
+        finally:
+            self._on_choice()
 
     def forget_request(self) -> None:
         """Ask for what the settings say from the next start on."""
         self._starter.forget_choice()
+        self._on_choice()
 
     def find_client(self) -> FoundClient:
         """The `bitfusion` command that is used. Raises ClientNotFound, WrongSetting."""

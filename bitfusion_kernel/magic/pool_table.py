@@ -77,7 +77,7 @@ def _plain_row(server: ServerStatus, gpu: GpuStatus) -> str:
 
 
 def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
-    share = gpu.free_mib / gpu.total_mib if gpu.total_mib else 0.0
+    share = gpu.free_mib / gpu.total_mib if gpu.total_mib else float(not gpu.holders)
     return (
         f"<tr><td>{escape(server.address)}</td><td>{gpu.id} {escape(gpu.name)}</td>"
         '<td><div style="width:120px;height:10px;border:1px solid #8888;border-radius:3px">'
@@ -87,6 +87,8 @@ def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
 
 
 def _free(gpu: GpuStatus) -> str:
+    if not gpu.total_mib:  # GPUs of a cluster, whose memory nobody tells
+        return "held" if gpu.holders else "free"
     return f"{gpu.free_mib} of {gpu.total_mib} MiB"
 
 
@@ -98,18 +100,26 @@ def check_satisfiable(request: GpuRequest, list_gpus_output: str) -> None:
     Raises:
         NeverSatisfiable: Names what the servers have.
     """
-    servers = [server for server in parse_list_gpus(list_gpus_output) if server.gpus]
-    named = [server for server in servers if server.address in request.servers]
-    if len(named) == len(set(request.servers)) and named:
-        servers = named
-    elif request.servers:
-        return  # the list may know them under other names
-    if servers and not any(_could_give(server, request) for server in servers):
+    servers = servers_asked(request, list_gpus_output)
+    if servers and not any(could_give(server, request) for server in servers):
         raise NeverSatisfiable(request, f"the servers have: {_told(servers)}")
 
 
-def _could_give(server: ServerStatus, request: GpuRequest) -> bool:
-    enough = [gpu for gpu in server.gpus if gpu.total_mib >= request.memory_per_gpu(gpu.total_mib)]
+def servers_asked(request: GpuRequest, list_gpus_output: str) -> list[ServerStatus]:
+    """The servers that a request may be served by; none where the output does not tell."""
+    servers = [server for server in parse_list_gpus(list_gpus_output) if server.gpus]
+    if any(not gpu.total_mib for server in servers for gpu in server.gpus):
+        return []  # GPUs of a cluster, of which not all may be seen
+    named = [server for server in servers if server.address in request.servers]
+    if len(named) < len(set(request.servers)):
+        return []  # the list may know them under other names
+    return named or servers
+
+
+def could_give(server: ServerStatus, request: GpuRequest, *, of_free: bool = False) -> bool:
+    """Whether a server has the GPUs with their memory: at all, or `of_free` without what is held now."""
+    there = [(gpu.free_mib if of_free else gpu.total_mib, gpu.total_mib) for gpu in server.gpus]
+    enough = [mib for mib, total in there if mib >= request.memory_per_gpu(total)]
     return len(enough) >= request.gpus
 
 

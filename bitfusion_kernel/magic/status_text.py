@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bitfusion_client.clock_time import clock_time
+from bitfusion_client.clock_time import clock_time, elapsed_text
 from bitfusion_client.errors import BitfusionError
+from bitfusion_client.kernel_state import states
 from bitfusion_kernel.gpu import simulated
-from bitfusion_kernel.gpu.waiting_notice import elapsed_text
 from bitfusion_kernel.magic import pod_budget
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from bitfusion_kernel.magic.kernel_view import KernelView
 
 Rows = list[tuple[str, str]]
+
+IDLE_SHOWN_AFTER = 10.0
+"""Seconds; who asks at once after a cell does not ask for that."""
 
 
 def render(kernel: KernelView, now: float, clock: float) -> str:
@@ -41,9 +44,15 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
     acquisition = kernel.acquisition
     if acquisition is None:
         return [("Kernel", "no GPU; the next cell asks for one"), ("Request", _request(kernel))]
+    state = kernel.state
+    if state["state"] == states.RELEASING:
+        what = "its position in the queue" if state["lease"] is None else "its GPU"
+        return [("Kernel", f"gives back {what}"), ("Request", acquisition.asked_for)]
     if kernel.running:
         outage = _outage_rows(acquisition, clock)
-        return [("Kernel", _runs_on(acquisition)), *outage, *lease_rows(acquisition, now)]
+        rows = [("Kernel", _runs_on(acquisition)), *outage, *lease_rows(acquisition, now)]
+        idle = kernel.idle_status()
+        return [*rows, *([("Idle", idle)] if idle else _idle_rows(state["idle_since"], clock))]
     rows = [
         ("Kernel", "starting" if acquisition.granted else f"waiting for a GPU at {clock_time(clock, clock)}"),
         ("Request", acquisition.asked_for),
@@ -51,7 +60,8 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
     queue = acquisition.queue
     if queue is not None:
         which = "among the notebooks of this pod" if acquisition.waits_for_pod else "in the queue"
-        rows.append(("Position", f"{queue.queue_position} of {queue.queue_length} {which}"))
+        if queue.standing:
+            rows.append(("Position", f"{queue.queue_position} of {queue.queue_length} {which}"))
     if not acquisition.granted:
         if queue is not None:
             if not acquisition.waits_for_pod:  # else the rows about the pod name them
@@ -62,6 +72,13 @@ def _kernel_rows(kernel: KernelView, now: float, clock: float) -> Rows:
     waited = now - acquisition.asked_at
     rows.append(("Waited", f"{elapsed_text(waited)}, since {clock_time(clock - waited, clock)}"))
     return rows
+
+
+def _idle_rows(since: float | None, clock: float) -> Rows:
+    """Since when no code runs, once that is a while."""
+    if since is None or clock - since < IDLE_SHOWN_AFTER:
+        return []
+    return [("Idle for", f"{elapsed_text(clock - since)}, since {clock_time(since, clock)}")]
 
 
 def _pod_rows(kernel: KernelView, clock: float) -> Rows:

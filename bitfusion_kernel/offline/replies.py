@@ -8,7 +8,10 @@ that has an honest answer without a kernel is answered at once, and every other 
                     history, is_complete
     control         kernel_info, debug_request `debugInfo`               answered
     control         create_subshell, list_subshell, delete_subshell      answered
+    control         usage                                                answered, for the proxy itself
     control         any other debug_request                              held; a kernel is started for it
+    control         any other request                                    refused
+    shell           comm_msg, comm_close of a comm that nobody opened    busy and idle; they have no reply
     shell, control  everything else, as execute_request or comm_open     held
 
 The reply does not depend on the channel. `interrupt_request` and `shutdown_request` never come here: the
@@ -19,9 +22,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitfusion_kernel.offline.early_subshells import MOST, EarlySubshells
+
+if TYPE_CHECKING:
+    from bitfusion_kernel.offline.usage import Usage
 
 Json = dict[str, Any]
 
@@ -49,6 +55,7 @@ class OfflineReplies:
         self._kernel_options = kernel_options
         self._files_prefix = files_prefix
         self._subshells = subshells
+        self._usage: Usage | None = None
         features = kernel_info.get("supported_features")
         self._replies: dict[str, Callable[[Json], Json | None]] = {
             "kernel_info_request": lambda _: kernel_info,
@@ -58,6 +65,7 @@ class OfflineReplies:
             "history_request": self._history_reply,
             "is_complete_request": self._is_complete_reply,
             "debug_request": self._debug_reply,
+            "usage_request": self._usage_reply,
         }
         # else ipykernel leaves them without a reply
         if isinstance(features, list) and "kernel subshells" in features:
@@ -129,6 +137,13 @@ class OfflineReplies:
                 "copyToGlobals": True,
             },
         }
+
+    def _usage_reply(self, _: Json) -> Json:
+        if self._usage is None:
+            from bitfusion_kernel.offline.usage import Usage
+
+            self._usage = Usage()
+        return self._usage.reply()
 
     def _create_subshell_reply(self, _: Json) -> Json:
         subshell = self._subshells.create()

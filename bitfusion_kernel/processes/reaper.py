@@ -16,12 +16,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from itertools import pairwise
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_kernel.processes.process_watch import ProcessWatch, pids, stat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 ORPHANS_PATIENCE = 0.3
 """Seconds that what was killed with a wrapper has to end, to be reaped."""
@@ -43,14 +44,14 @@ def adopt_orphans() -> None:
         return
 
 
-def reap_ended(but: int | None = None) -> None:
-    """Reap every child that has ended, except `but`, whose status somebody else wants."""
+def reap_ended(but: Collection[int] = ()) -> None:
+    """Reap every child that has ended, except those whose status somebody else wants and asks for soon."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if ended is None or ended.si_pid == but:
+        if ended is None or ended.si_pid in but:
             return
         os.waitpid(ended.si_pid, 0)
 
@@ -81,14 +82,16 @@ def children() -> frozenset[int]:
 def end_strays(but: Iterable[int]) -> None:
     """Kill and reap all children but those named, with the groups they lead, and then what was theirs.
 
-    Called when a wrapper was killed and reaped, by a process that has adopted orphans since before.
+    Called when a kernel or wrapper has ended, by a process that has adopted orphans since before. Programs
+    with GPUs of their own (`bitfusion run`, in a session of its own) are nobody's strays.
     """
     deadline = time.monotonic() + STRAYS_PATIENCE
     known = frozenset(but)
     while (found := children() - known) and time.monotonic() < deadline:
-        for pid in found:
+        known |= {pid for pid in found if _has_its_own_gpus(pid)}
+        for pid in found - known:
             _kill(pid)
-        reap(found, deadline - time.monotonic())
+        reap(found - known, deadline - time.monotonic())
 
 
 def end_orphan(
@@ -129,6 +132,16 @@ def end_orphan(
     reap([child for child in family if child is not None], ORPHANS_PATIENCE)
     if kernel is None:
         end_strays(others)
+
+
+def _has_its_own_gpus(pid: int) -> bool:
+    """Whether it is a `bitfusion run`, under whatever interpreter."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(4096).split(b"\0")
+    except OSError:
+        return False
+    return any(os.path.basename(word) == b"bitfusion" and after == b"run" for word, after in pairwise(words))
 
 
 def _kill(child: int) -> None:

@@ -6,18 +6,21 @@ import os
 
 from bitfusion_kernel.processes.messages import OutputEvent
 
+Pipe = tuple[int, int]  # read end, write end
+
 _LONGEST_LINE = 8192
 
 
 class WrapperOutput:
-    """The read ends of the two pipes; `streams` has the name of the stream for each descriptor.
+    """The two pipes; `streams` has the name of the stream for each read end.
 
     The pipes are made before the fork and both proxy and supervisor hold the read ends, so the wrapper
     does not meet a broken pipe when either of them is killed. Only the supervisor reads.
     """
 
-    def __init__(self, stdout: int, stderr: int) -> None:
-        self.streams = {stdout: "stdout", stderr: "stderr"}
+    def __init__(self, stdout: Pipe, stderr: Pipe) -> None:
+        self.write_ends = stdout[1], stderr[1]
+        self.streams = {stdout[0]: "stdout", stderr[0]: "stderr"}
         self._partial = dict.fromkeys(self.streams, b"")
         for fd in self.streams:
             os.set_blocking(fd, False)

@@ -65,14 +65,16 @@ def read(path: str) -> ConnectionInfo:
     return info
 
 
-def write_private(folder: str, name: str, outer: ConnectionInfo) -> tuple[str, ConnectionInfo]:
+def write_private(folder: str, sockets: str, name: str, outer: ConnectionInfo) -> tuple[str, ConnectionInfo]:
     """Write the kernel's own connection file: ipc sockets in the proxy's private folder.
 
-    The key is the proxy's, because messages are relayed with the signature they came with.
+    The key is the proxy's, because messages are relayed with the signature they came with. The file bears the
+    name of Jupyter's: programs in cells read the kernel's id from it, to find their notebook.
 
     Args:
         folder: The private folder (mode 0700).
-        name: The first part of the names of file and sockets.
+        sockets: The first part of the names of the sockets. None has a dot, so no file is in their way.
+        name: Of the connection file that Jupyter wrote.
         outer: Where Jupyter talks to the proxy.
 
     Returns:
@@ -81,19 +83,31 @@ def write_private(folder: str, name: str, outer: ConnectionInfo) -> tuple[str, C
     Raises:
         OSError: The folder is gone, full or read-only; its `filename` is the folder.
     """
-    base = os.path.join(folder, name)
     fields: dict[str, Any] = {
         "transport": "ipc",
-        "ip": base,
+        "ip": os.path.join(folder, sockets),
         "key": outer.key.decode(),
         "signature_scheme": outer.signature_scheme,
         "kernel_name": outer.kernel_name,
     }
     fields.update({f"{channel}_port": number for number, channel in enumerate(CHANNELS, start=1)})
-    path = base + ".json"
+    path = os.path.join(folder, name if "." in name else f"{name}.json")
+    content = json.dumps(fields)
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(fields, file)
+        if not _is_written(path, content):
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+            ) as file:
+                file.write(content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, folder) from None
     return path, ConnectionInfo(fields)
+
+
+def _is_written(path: str, content: str) -> bool:
+    """Whether the proxy before a restart has written it: then the next kernel may be just reading it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read() == content
+    except (OSError, ValueError):
+        return False

@@ -99,19 +99,14 @@ class Wire:
 
     def read(self, frames: list[bytes]) -> Message:
         """Verify and parse one multipart message. Raises InvalidMessage."""
-        try:
-            split_at = frames.index(DELIMITER)
-        except ValueError:
-            raise InvalidMessage("no <IDS|MSG> delimiter") from None
-        if len(frames) < split_at + 6:
-            raise InvalidMessage("fewer than four parts")
+        split_at = delimiter_at(frames)
         signed = frames[split_at + 2 : split_at + 6]
         if not hmac.compare_digest(self.sign(signed), frames[split_at + 1] if self._key else b""):
             raise InvalidMessage("wrong signature")
         return Message(frames, split_at)
 
-    def header(self, msg_type: str) -> Json:
-        """A new header of this session."""
+    def header(self, msg_type: str, subshell: str | None = None) -> Json:
+        """A new header of this session; a request may be for a subshell."""
         self._count += 1
         now = time.time()
         date = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
@@ -122,6 +117,7 @@ class Wire:
             "session": self.session,
             "date": date,
             "version": PROTOCOL_VERSION,
+            **({} if subshell is None else {"subshell_id": subshell}),
         }
 
     def build(
@@ -132,6 +128,7 @@ class Wire:
         parent: Json | None = None,
         metadata: Json | None = None,
         identities: list[bytes] | None = None,
+        subshell: str | None = None,
     ) -> list[bytes]:
         """The frames of a new message.
 
@@ -141,10 +138,11 @@ class Wire:
             parent: The header of the request that it answers.
             metadata: Most messages have none.
             identities: The frames before the delimiter: to whom it goes, or the topic on iopub.
+            subshell: For which of the kernel's subshells a request is.
         """
         parts = [
             json.dumps(part, separators=(",", ":")).encode()
-            for part in (self.header(msg_type), parent or {}, metadata or {}, content)
+            for part in (self.header(msg_type, subshell), parent or {}, metadata or {}, content)
         ]
         return [*(identities or []), DELIMITER, self.sign(parts), *parts]
 
@@ -162,5 +160,21 @@ def is_type(frames: list[bytes], message_type: bytes) -> bool:
 
 
 def read_unchecked(frames: list[bytes]) -> Message:
-    """Parse a message of the kernel, without verifying it: its sockets lie in the proxy's private folder."""
-    return Message(frames, frames.index(DELIMITER))
+    """Parse a message of the kernel, without verifying it: its sockets lie in the proxy's private folder.
+
+    Raises:
+        InvalidMessage: It is damaged. Threads that share a socket of the kernel do that, an interrupt in the
+            middle of sending, a forked child.
+    """
+    return Message(frames, delimiter_at(frames))
+
+
+def delimiter_at(frames: list[bytes]) -> int:
+    """Where the delimiter is, before all parts of a message. Raises InvalidMessage."""
+    try:
+        split_at = frames.index(DELIMITER)
+    except ValueError:
+        raise InvalidMessage("no <IDS|MSG> delimiter") from None
+    if len(frames) < split_at + 6:
+        raise InvalidMessage("fewer than four parts")
+    return split_at

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from bitfusion_kernel.processes import reaper
 from bitfusion_kernel.processes.messages import (
     Event,
+    GrantedEvent,
     KernelExitedEvent,
     LaunchedEvent,
     OutputEvent,
     StartedEvent,
+    WorkingEvent,
     WrapperExitedEvent,
 )
 from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.processes.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
+    from bitfusion_kernel.proxy.give_back import GiveBack
+    from bitfusion_kernel.proxy.resize import Resize
 
 LAST_OUTPUT_DELAY = 0.3
 """Seconds the wrapper of a dead kernel has to end, for its exit message and status, before the cell fails."""
@@ -46,7 +50,8 @@ LAST_WORDS_DELAY = 3.0
 class KernelEvents:
     """Serves the supervisor's events, and the kernel's connection between them.
 
-    `tell_hints` says in the cell that has waited what is odd in the settings.
+    `tell_hints` says in the cell that has waited what is odd in the settings; `on_working` is told that the
+    kernel's processes compute.
     """
 
     def __init__(
@@ -61,7 +66,10 @@ class KernelEvents:
         display: WaitDisplay,
         outage_display: OutageDisplay,
         start_up: StartUpWait,
+        give_back: GiveBack,
+        resize: Resize,
         tell_hints: Callable[[QueuedRequest], None],
+        on_working: Callable[[], None],
     ) -> None:
         self._tell_hints = tell_hints
         self._loop = loop
@@ -74,14 +82,18 @@ class KernelEvents:
         self._display = display
         self._outage_display = outage_display
         self._start_up = start_up
-        self._wrapper_pid: int | None = None
+        self._give_back = give_back
+        self._resize = resize
+        self._wrapper_pid: int | None = supervisor.kept.pid or None
         self._oom_kills: OomKills | None = None
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartedEvent: self._on_started,
             OutputEvent: self._on_output,
+            GrantedEvent: resize.on_granted,
             LaunchedEvent: self._on_launched,
             KernelExitedEvent: self._on_kernel_exited,
             WrapperExitedEvent: self._on_wrapper_exited,
+            WorkingEvent: lambda _: on_working(),
         }
 
     def on_readable(self) -> None:
@@ -97,16 +109,23 @@ class KernelEvents:
     # -- before there is a kernel ------------------------------------------------------------------
 
     def _on_started(self, event: StartedEvent) -> None:
-        self._wrapper_pid = event.pid
+        if event.beside:
+            self._resize.on_started(event.pid)
+        else:
+            self._wrapper_pid = event.pid
+            self._resize.on_taken()
 
     def _on_output(self, event: OutputEvent) -> None:
         acquisition = self._lifecycle.acquisition
+        if event.beside:
+            self._resize.on_output(event, time.time())
+            return
         if acquisition is None:
             return
         queue, outage = acquisition.queue, acquisition.outage
-        if not acquisition.on_line(event.text, time.time()):
+        if not acquisition.on_line(event.text, time.time(), event.stream):
             write_line(event.text)  # what the kernel has printed past IPython
-        elif _position(acquisition.queue) != _position(queue):
+        elif _news(acquisition.queue) != _news(queue):
             self._display.refresh()
         elif acquisition.outage is not outage:
             self._display.refresh()
@@ -149,7 +168,13 @@ class KernelEvents:
 
     def _on_kernel_exited(self, event: KernelExitedEvent) -> None:
         self._lifecycle.kernel_exited(event.status)
-        if self._lifecycle.connected:
+        if self._lifecycle.acquisition is not None:
+            self._lifecycle.acquisition.died_too_often = event.last
+        if self._lifecycle.state is KernelState.SHUTTING_DOWN:
+            self._on_kernel_lost()
+        elif self._lifecycle.state in (KernelState.WAITING, KernelState.STARTING):
+            self._supervisor.stop()  # the cell that has waited is told, with the wrapper's end
+        elif self._lifecycle.connected:
             acquisition = self._lifecycle.acquisition
             outage = None if acquisition is None else acquisition.outage
             delay = LAST_WORDS_DELAY if outage is not None and outage.lasts else LAST_OUTPUT_DELAY
@@ -164,11 +189,16 @@ class KernelEvents:
     def _on_wrapper_exited(self, event: WrapperExitedEvent) -> None:
         acquisition = self._lifecycle.acquisition
         if acquisition is None or event.number != acquisition.number:
+            self._resize.on_exited(event)
             return
         self._wrapper_pid = None
         before = self._lifecycle.state
         self._lifecycle.wrapper_exited(event.status)
-        if before in CONNECTED:
+        if before is KernelState.RELEASING:
+            self._oom_kills = None
+            self._give_back.on_wrapper_exited()
+            self._scheduler.on_wait_over()
+        elif before in CONNECTED:
             self._report_kernel_lost(before)
         elif before is not KernelState.OVER:
             self._report_wait_over(None if before is KernelState.CANCELLING else acquisition.why_it_ended())
@@ -209,8 +239,11 @@ class KernelEvents:
             )
             granted = acquisition is not None and acquisition.granted
             reaper.end_orphan(self._wrapper_pid, *known, granted=granted)
+        if self._resize.wrapper_pid is not None:
+            reaper.end_orphan(self._resize.wrapper_pid, None, None, granted=False)
         self._lifecycle.end(1)
 
 
-def _position(queue: Waiting | None) -> int | None:
-    return None if queue is None else queue.queue_position
+def _news(queue: Waiting | None) -> int | str | None:
+    """What a person waits to hear of: the position, else the reason, where nobody knows a position."""
+    return None if queue is None else queue.queue_position or queue.why

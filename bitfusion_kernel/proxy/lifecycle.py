@@ -40,6 +40,9 @@ class KernelState(enum.Enum):
     SHUTTING_DOWN = "shutting down"
     """The kernel runs and has been sent a shutdown request: its end is no failure."""
 
+    RELEASING = "releasing"
+    """The GPUs are being given back; the kernel that ran on them ends, the proxy stays."""
+
     CANCELLING = "cancelling"
     """The wait was cancelled; its `bitfusion run` still has to end before another can be started."""
 
@@ -48,20 +51,21 @@ class KernelState(enum.Enum):
 
 
 TABLE = """
-state          request  launched  connected  cancel      relay_shutdown  wrapper_exited  kernel_lost
-NOT_REQUESTED  WAITING  =         error      error       error           =               error
-WAITING        =        STARTING  error      CANCELLING  error           NOT_REQUESTED   error
-STARTING       =        =         RUNNING    CANCELLING  error           NOT_REQUESTED   error
-RUNNING        =        =         error      error       SHUTTING_DOWN   OVER            OVER
-SHUTTING_DOWN  =        =         error      error       =               OVER            OVER
-CANCELLING     =        =         error      =           error           NOT_REQUESTED   error
-OVER           =        =         error      error       error           =               =
-"""
+state          request  go_on    launched  connected  cancel      release    relay_shutdown  wrapper_exited  kernel_lost
+NOT_REQUESTED  WAITING  WAITING  =         error      error       error      error           =               error
+WAITING        =        error    STARTING  error      CANCELLING  error      error           NOT_REQUESTED   error
+STARTING       =        error    =         RUNNING    CANCELLING  error      error           NOT_REQUESTED   error
+RUNNING        =        error    =         error      error       RELEASING  SHUTTING_DOWN   OVER            OVER
+SHUTTING_DOWN  =        error    =         error      error       error      =               OVER            OVER
+RELEASING      =        error    =         error      error       =          error           NOT_REQUESTED   error
+CANCELLING     =        error    =         error      =           error      error           NOT_REQUESTED   error
+OVER           =        error    =         error      error       error      error           =               =
+"""  # noqa: E501 - one row a line
 """The state after each event. `=`: the event changes nothing; `error`: it raises IllegalTransition.
 
-`kernel_exited` changes no state: the wrapper's end follows, or `kernel_lost` where it stays away. `end` leads
-from every state to OVER; the first exit status stands. A request that fails (no client, a wrong setting)
-raises its error and leaves NOT_REQUESTED.
+`kernel_exited` changes no state: `kernel_lost` follows, or the wrapper's end. `end` leads from every state to
+OVER; the first exit status stands. A request that fails (no client, a wrong setting) raises its error and
+leaves NOT_REQUESTED. A lease that a restart has kept is WAITING until its next kernel is launched.
 """
 
 CONNECTED = (KernelState.RUNNING, KernelState.SHUTTING_DOWN)
@@ -96,13 +100,27 @@ class KernelLifecycle:
         self._start = start
         self._check = check
         self._early_error: BitfusionError | None = None
-        self._state = KernelState.NOT_REQUESTED
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change of the state."""
+        self._state_now = KernelState.NOT_REQUESTED
+        self.kernel_died = False
+        """Whether a kernel that ran has ended by itself: a restarter will want its lease."""
         self.acquisition: Acquisition | None = None
         """The `bitfusion run` that waits or runs now; None only in NOT_REQUESTED, and in OVER after it."""
         self.last_acquisition: Acquisition | None = None
         """The one before, for its log."""
         self.exit_status: int | None = None
         """The proxy's exit status, once the state is OVER."""
+
+    @property
+    def _state(self) -> KernelState:
+        return self._state_now
+
+    @_state.setter
+    def _state(self, state: KernelState) -> None:
+        changes, self._state_now = state is not self._state_now, state
+        if changes:
+            self.on_change()
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -157,6 +175,13 @@ class KernelLifecycle:
         self.acquisition = self._start()
         self._state = self._after("request")
 
+    def go_on(self, acquisition: Acquisition, *, wanted: bool) -> None:
+        """A restart has kept this lease or place in the queue; unless `wanted` it is being given back."""
+        self._state = self._after("go_on")
+        self.acquisition = acquisition
+        if not wanted:
+            self.cancel()
+
     def request_early(self) -> None:
         """The same before anybody waits for it (`acquire = start`): an error is kept for `request`."""
         from bitfusion_client.errors import BitfusionError
@@ -184,6 +209,10 @@ class KernelLifecycle:
         """The wait ends because the user has interrupted it."""
         self._state = self._after("cancel")
 
+    def release(self) -> None:
+        """The GPUs go back to the pool; whatever ran on them ends."""
+        self._state = self._after("release")
+
     def relay_shutdown(self) -> None:
         """A shutdown request goes to the kernel, which answers it and ends."""
         self._state = self._after("relay_shutdown")
@@ -210,8 +239,8 @@ class KernelLifecycle:
         if self._after("kernel_lost") is self._state:
             return
         assert self.acquisition is not None
-        expected = self._state is KernelState.SHUTTING_DOWN or self.acquisition.kernel_status == 0
-        self.end(0 if expected else 1)
+        self.kernel_died = self._state is not KernelState.SHUTTING_DOWN
+        self.end(1 if self.kernel_died and self.acquisition.kernel_status != 0 else 0)
 
     def end(self, exit_status: int) -> None:
         """The proxy ends: shutdown without a kernel, a signal, Jupyter or the supervisor are gone."""

@@ -1,29 +1,39 @@
-"""The socket on which the `%bitfusion` magic of a running kernel asks the proxy.
+"""The socket on which other processes of this user ask the proxy: `%bitfusion`, and who shows states.
 
-One JSON line in, one JSON line out. The question is {"words": "request -n 2"}. The answer is {"text": …} to
-print, {"bundle": …} to display, {"error": …} to print on stderr, or {"client": "list_gpus", "path": …}: the
-kernel then runs the bitfusion client and prints what it says. The socket lies in the proxy's 0700 folder; the
-peer's user is checked all the same.
+One JSON line in. {"words": "request -n 2"} is a line of the magic's. The answer is {"text": …} to print,
+{"bundle": …} to display, {"error": …} to print on stderr, or {"client": "list_gpus", "path": …}: the kernel
+then runs the bitfusion client and prints what it says. {"state": "now"} is answered with the kernel's state,
+{"state": "changes"} with a line at each change of it, beginning with the one now
+(`bitfusion_client.kernel_state`).
+
+The socket lies in the proxy's 0700 folder. A second one has the same path as its name alone (`unix(7)`,
+abstract): it is there when the folder was removed, for kernels of this machine. The peer's user is checked on
+both.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bitfusion_client.kernel_state.proxy_socket import NAME, is_ours
 from bitfusion_kernel.proxy.event_loop import EventLoop
+from bitfusion_kernel.proxy.peer import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bitfusion_kernel.magic.commands import AwaitGpu, GiveBack, Resize, Text
     from bitfusion_kernel.magic.kernel_view import KernelView
     from bitfusion_kernel.proxy.cells.client_command import ClientCommand, RunClientCommand
+    from bitfusion_kernel.proxy.state_board import StateBoard
 
-NAME = "proxy"
-_LONGEST_QUESTION = 65536
+MOST_PEERS = 64
+"""Connections at a time."""
+
+MOST_WATCHERS = 16
+"""Of them such as are told each change of the state."""
 
 
 class MagicSocket:
@@ -33,14 +43,20 @@ class MagicSocket:
         loop: Watches the socket.
         kernel: The kernel as commands see it.
         run_client: Starts the bitfusion client.
+        board: The kernel's state.
     """
 
-    def __init__(self, loop: EventLoop, kernel: KernelView, run_client: RunClientCommand) -> None:
+    def __init__(
+        self, loop: EventLoop, kernel: KernelView, run_client: RunClientCommand, board: StateBoard
+    ) -> None:
         self._run_client = run_client
-        self._asking: dict[ClientCommand, socket.socket] = {}
+        self._board = board
+        self._asking: dict[ClientCommand, Peer] = {}
+        self._peers: set[Peer] = set()
+        self._watchers: set[Peer] = set()
         self._loop = loop
         self._kernel = kernel
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
         self._path = ""
 
     def listen_in(self, folder: str) -> None:
@@ -53,67 +69,113 @@ class MagicSocket:
         if self._path == path and os.path.exists(path):
             return
         self._stop_listening()
+        try:
+            self._listen(path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, folder) from None
+        self._path = path
+        try:
+            self._listen("\0" + path)
+        except OSError:
+            return  # somebody has taken the name, or this sandbox has none
+
+    def _listen(self, address: str) -> None:
         listener = socket.socket(socket.AF_UNIX)
         try:
-            listener.bind(path)
-        except OSError as error:
+            if os.path.lexists(address):  # of the proxy before this one, which was killed
+                os.unlink(address)
+            listener.bind(address)
+        except OSError:
             listener.close()
-            raise OSError(error.errno, error.strerror, folder) from None
-        listener.listen(4)
+            raise
+        listener.listen(MOST_PEERS)
         listener.setblocking(False)
-        self._listener, self._path = listener, path
-        self._loop.on(listener.fileno(), self._on_connection)
+        self._listeners.append(listener)
+        self._loop.on(listener.fileno(), lambda: self._on_connection(listener))
 
-    def _on_connection(self) -> None:
-        assert self._listener is not None
+    def _on_connection(self, listener: socket.socket) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, _ = listener.accept()
         except OSError:
             return
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        if struct.unpack("3i", peer)[1] not in (os.getuid(), 0):
-            connection.close()
-            return
-        connection.settimeout(1.0)  # the magic sends its line at once; a slower peer is not the magic
-        try:
-            self._answer(connection, json.loads(connection.recv(_LONGEST_QUESTION)))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        if is_ours(connection) and len(self._peers) < MOST_PEERS:
+            self._peers.add(Peer(self._loop, connection, self._on_question, self._forget))
+        else:
             connection.close()
 
-    def _answer(self, connection: socket.socket, question: dict[str, object]) -> None:
+    def _forget(self, peer: Peer) -> None:
+        self._peers.discard(peer)
+        self._watchers.discard(peer)
+        self._board.forget(peer)
+
+    def _on_question(self, peer: Peer, question: dict[str, Any]) -> None:
+        words, state = question.get("words"), question.get("state")
+        if isinstance(words, str):
+            self._answer(peer, words)
+        elif state == "now":
+            peer.tell(self._board.look())
+        elif state == "changes":
+            self._add_watcher(peer)
+        else:
+            peer.end()
+
+    def _add_watcher(self, peer: Peer) -> None:
+        if len(self._watchers) >= MOST_WATCHERS:
+            peer.tell({"error": f"this kernel's state is watched by {MOST_WATCHERS} processes already"})
+            return
+        self._watchers.add(peer)
+        self._board.watch(peer, lambda state: peer.tell(state, last=False))
+
+    def _answer(self, peer: Peer, words: str) -> None:
         from bitfusion_client.errors import BitfusionError
         from bitfusion_kernel.magic import commands
 
-        words = question["words"]
-        if not isinstance(words, str):
-            raise TypeError
         try:
             answer = commands.answer(words, self._kernel)
             path = self._kernel.find_client().path if isinstance(answer, commands.RunClient) else ""
         except BitfusionError as error:
-            _send(connection, {"error": error.user_message})
+            peer.tell({"error": error.user_message})
             return
         if isinstance(answer, commands.AskClient):
             conclude = answer.conclude
-            self._hear_client(connection, answer.subcommand, lambda output: {"text": conclude(output)})
+            self._hear_client(peer, answer.subcommand, lambda output: self._told(conclude(output)))
         elif isinstance(answer, commands.RunClient):
             # What is shown as it comes, or as the client's own words where it fails, the kernel runs itself.
             render, by_itself = answer.render, {"client": answer.subcommand, "path": path}
             if render is None:
-                _send(connection, by_itself)
+                peer.tell(by_itself)
                 return
             self._hear_client(
-                connection,
+                peer,
                 answer.subcommand,
                 lambda output: by_itself if output is None else {"bundle": render(output)},
             )
         else:
-            text = answer.meanwhile if isinstance(answer, commands.AwaitGpu) else answer.text
-            _send(connection, {"text": text})
+            try:
+                told = self._told(answer)
+            except BitfusionError as error:
+                told = {"error": error.user_message}
+            peer.tell(told)
+
+    def _told(self, answer: Text | AwaitGpu | GiveBack | Resize) -> dict[str, object]:
+        """The answer for a line in a cell that runs, which nobody can be asked about. Raises NobodyToAsk."""
+        from bitfusion_kernel.magic import commands
+
+        if isinstance(answer, commands.Text):
+            return {"text": answer.text}
+        if isinstance(answer, commands.AwaitGpu):
+            return {"text": answer.meanwhile}
+        if isinstance(answer, commands.Resize):
+            answer = answer.give_back  # first, as nobody could be told that nothing came
+        if answer.question:
+            raise commands.NobodyToAsk
+        trouble = answer.note()
+        self._kernel.give_back_when_idle(acquires=answer.acquires)
+        return {"text": "\n".join(filter(None, (f"When this cell is over: {answer.done}", trouble)))}
 
     def _hear_client(
         self,
-        connection: socket.socket,
+        peer: Peer,
         subcommand: str,
         conclude: Callable[[str | None], Mapping[str, object]],
     ) -> None:
@@ -123,9 +185,9 @@ class MagicSocket:
 
         def tell(output: str | None) -> None:
             try:
-                _send(connection, conclude(output))
+                peer.tell(conclude(output))
             except BitfusionError as error:
-                _send(connection, {"error": error.user_message})
+                peer.tell({"error": error.user_message})
 
         def on_end(client: ClientCommand, status: int | None) -> None:
             del self._asking[client]
@@ -136,26 +198,20 @@ class MagicSocket:
         except BitfusionError:
             tell(None)
         else:
-            self._asking[client] = connection
+            peer.rest()
+            self._asking[client] = peer
 
     def close(self) -> None:
-        """Stop accepting; end the clients that are being asked."""
-        for client, connection in self._asking.items():
+        """Stop accepting; end the clients that are being asked, and every connection."""
+        for client in self._asking:
             client.end()
-            connection.close()
+        for peer in list(self._peers):
+            peer.end()
         self._stop_listening()
 
     def _stop_listening(self) -> None:
-        listener, self._listener, self._path = self._listener, None, ""
-        if listener is not None:
+        self._path = ""
+        while self._listeners:
+            listener = self._listeners.pop()
             self._loop.off(listener.fileno())
             listener.close()
-
-
-def _send(connection: socket.socket, answer: Mapping[str, object]) -> None:
-    """Answer, unless the peer has left."""
-    with connection:
-        try:
-            connection.sendall(json.dumps(answer).encode() + b"\n")
-        except OSError:
-            return

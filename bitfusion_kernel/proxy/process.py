@@ -10,8 +10,8 @@ import os
 import sys
 
 from bitfusion_kernel.gpu.kernel_starter import KernelStarter
-from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.supervisor_link import start_supervisor
+from bitfusion_kernel.processes import predecessor
+from bitfusion_kernel.processes.predecessor import AnotherProxy
 from bitfusion_kernel.protocol import connection_file
 from bitfusion_kernel.protocol.arguments import ProxyArguments, split_arguments
 from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
@@ -32,14 +32,10 @@ def main(argv: list[str]) -> None:
     except ValueError as error:
         print(f"bitfusion_kernel: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    try:
-        folder = private_folder.create(os.environ)
-    except OSError:
-        folder = ""  # the first cell tries again, and tells
     status = 1
     try:
-        status = _run(arguments, info, folder)
-    except connection_file.CannotListen as error:
+        status = _run(arguments, info)
+    except (connection_file.CannotListen, AnotherProxy) as error:
         print(f"bitfusion_kernel: {error}", file=sys.stderr)
     except Exception:
         sys.excepthook(*sys.exc_info())  # for Jupyter's log; os._exit would swallow it
@@ -51,13 +47,18 @@ def main(argv: list[str]) -> None:
             os._exit(status)  # threads in zmq.proxy have no other end
 
 
-def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo, folder: str) -> int:
+def _run(arguments: ProxyArguments, info: connection_file.ConnectionInfo) -> int:
     wrapped = WrappedKernel.load(arguments.value("spec"))
-    supervisor = start_supervisor(folder)
+    supervisor, told = predecessor.supervisor(info.key)
+    if told:
+        print(f"bitfusion_kernel: {told}", file=sys.stderr)
     try:
-        starter = KernelStarter(arguments, wrapped, info, supervisor)
+        starter = KernelStarter(arguments, wrapped, info, supervisor, told)
         lifecycle = KernelLifecycle(starter.start, starter.check_acquire)
-        if starter.acquire_at_start:
+        if supervisor.kept.number:
+            acquisition, wanted = starter.go_on_with(supervisor.kept)
+            lifecycle.go_on(acquisition, wanted=wanted)
+        elif starter.acquire_at_start:
             lifecycle.request_early()
         from bitfusion_kernel.proxy.proxy import Proxy
 

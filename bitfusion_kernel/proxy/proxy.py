@@ -11,17 +11,19 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import zmq
 
+from bitfusion_client.kernel_state import proxy_socket, states
+from bitfusion_kernel.gpu import own_name
 from bitfusion_kernel.gpu.simulated import with_banner_line
 from bitfusion_kernel.magic.kernel_view import KernelView
 from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.processes.process_watch import ProcessWatch, started_at
-from bitfusion_kernel.protocol.wire import Wire
+from bitfusion_kernel.protocol.wire import Wire, is_type
 from bitfusion_kernel.proxy import late_imports
 from bitfusion_kernel.proxy.cells.cell_replies import CellReplies
 from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
@@ -34,24 +36,32 @@ from bitfusion_kernel.proxy.jupyter.publisher import Publisher
 from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
 from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
+from bitfusion_kernel.proxy.requests.signals import Signals
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
+from bitfusion_kernel.proxy.state_board import StateBoard
 
 if TYPE_CHECKING:
+    from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
     from bitfusion_kernel.proxy.cells.client_command import ClientCommand, OnEnd, OnOutput
     from bitfusion_kernel.proxy.cells.command_cell import CommandCell, CommandScheduler
+    from bitfusion_kernel.proxy.cells.question import Questions
+    from bitfusion_kernel.proxy.give_back import GiveBack
+    from bitfusion_kernel.proxy.idle_watch import IdleWatch
     from bitfusion_kernel.proxy.kernel_events import KernelEvents
+    from bitfusion_kernel.proxy.kernel_state import Asked
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
     from bitfusion_kernel.proxy.magic_socket import MagicSocket
+    from bitfusion_kernel.proxy.resize import Resize
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 RELEASE_LIMIT = 2.0
 """Seconds the proxy waits at its end for the wrapper to give the GPU back; the supervisor continues."""
 
-OUTPUT_DRAIN = 0.03
-"""Seconds for the output relay to pass on what the proxy published last."""
+KEPT_FOR_RESTART = 30.0
+"""Seconds that the supervisor keeps lease or place for the proxy that follows in a restart."""
 
 PARENT_POLL = 1.0
 """Seconds between looks at Jupyter's process where there are no pidfds."""
@@ -85,7 +95,10 @@ class Proxy:
         self._in_kernel = RequestsInKernel()
         self._commands = RunningCommands()
         self._display = WaitDisplay(self._loop, lifecycle, self._publisher)
-        self._kernel_view = KernelView(starter, lifecycle)
+        self._jupyter_gone = False
+        self._idle: IdleWatch | None = None
+        self._worked: Acquisition | None = None  # the last one on which a cell has finished
+        self._when_idle: Callable[[], None] | None = None
 
     # -- its life --------------------------------------------------------------------------------
 
@@ -97,40 +110,67 @@ class Proxy:
         self._publisher.status("starting")
         self._shell.watch()
         self._control.watch()
+        self._signals.watch()
         self._loop.on(self._sockets.stdin, self._on_stdin)
         self._loop.on(self._sockets.iopub, self._publisher.welcome_subscriber)
+        _ = self._board  # which listens to the lifecycle; from here on through us
+        self._lifecycle.on_change = self._on_state
+        self._kernel_view.cancel_wait = lambda: self._control.cancel_wait("cancelled")
+        self._kernel_view.cancel_resize = lambda: self._resize.cancel("cancelled")
+        self._kernel_view.ask_anew = self._control.ask_anew
+        self._kernel_view.give_back_when_idle = self._give_back_when_idle
         self._supervisor.on_backlog = self._watch_supervisor
         self._watch_supervisor()
         self._link.deliver_to(
-            shell=self._shell.on_kernel_replies, control=self._control.relay_replies, stdin=self._relay_stdin
+            shell=self._shell.on_kernel_replies,
+            control=self._control.relay_replies,
+            stdin=self._relay_stdin,
+            reconnected=self._scheduler.ask_all,
         )
-        _watch_parent(self._loop, self._on_jupyter_gone)
+        _watch_jupyter(self._loop, self._on_jupyter_gone)
         late_imports.begin(self._loop)
-        self._starter.on_folder = self._magic_socket.listen_in
-        with contextlib.suppress(OSError):  # told by the cell that asks for a kernel
-            self._magic_socket.listen_in(self._supervisor.folder)
+        self._starter.on_folder = self._use_folder
+        if folder := self._supervisor.folder:
+            with contextlib.suppress(OSError):  # told by the cell that asks for a kernel
+                self._use_folder(folder)
         gc.freeze()  # what has been imported stays; collections need not look at it
         gc.enable()
         self._loop.run(until=lambda: self._lifecycle.over)
         self._close()
         return self._lifecycle.exit_status or 0
 
+    def _use_folder(self, folder: str) -> None:
+        if self._starter.file_name != states.FILE_NAME:  # that would be the kernel's connection file
+            self._board.write_in(folder)
+        self._magic_socket.listen_in(folder)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether what there is is kept for the next proxy."""
+        return (self._lifecycle.kernel_died or self._control.restart_follows) and not self._jupyter_gone
+
     def _close(self) -> None:
+        self._board.close()
         self._magic_socket.close()
         if self._control.shut_down_for_good:
             self._starter.forget_choice()
-        self._supervisor.stop()
-        if self._link.relays_output:
-            time.sleep(OUTPUT_DRAIN)
+        keeps = self._keeps
+        if not keeps:
+            self._supervisor.stop()
         acquisition = self._lifecycle.acquisition
-        runs = acquisition is not None and acquisition.wrapper_status is None
-        self._supervisor.await_release(RELEASE_LIMIT if runs else 0)
-        self._sockets.close()
+        running = None if acquisition is None or acquisition.wrapper_status is not None else acquisition
+        self._supervisor.stays = keeps and running is not None and not running.died_too_often
+        self._supervisor.await_release(RELEASE_LIMIT if running is not None and not keeps else 0)
         self._link.close()
+        self._sockets.close()
         self._publisher.close()
         self._context.term()
 
-    def _on_jupyter_gone(self) -> None:
+    def _on_jupyter_gone(self, why: str) -> None:
+        from bitfusion_kernel.proxy.jupyter.jupyter_log import write_line
+
+        write_line(f"bitfusion_kernel: the kernel ends, because {why}.")
+        self._jupyter_gone = True
         self._starter.forget_choice()
         self._lifecycle.end(1)
 
@@ -146,8 +186,14 @@ class Proxy:
 
     def _on_stdin(self) -> None:
         for message in self._stdin_channel.receive():
-            if self._lifecycle.connected:
+            if not self._questions.take(message) and self._lifecycle.connected:
                 self._link.send_stdin(message.frames)
+
+    @cached_property
+    def _questions(self) -> Questions:
+        from bitfusion_kernel.proxy.cells.question import Questions
+
+        return Questions(self._stdin_channel, self._wire)
 
     def _relay_stdin(self, requests: Iterator[list[bytes]]) -> None:
         for frames in requests:
@@ -186,16 +232,31 @@ class Proxy:
             self._loop,
             self._lifecycle,
             self._offline,
-            self._subshells,
             self._in_kernel,
             self._commands,
             self._display,
             self._scheduler,
             self._link,
             stop_wrapper=self._supervisor.stop,
+            keep_for_restart=self._keep_for_restart,
+            signal_kernel=self._supervisor.signal,
+            interrupt_by_message=self._wrapped.interrupt_mode == "message",
             interrupts_expected=lambda: self._shell.seen,
             started_at=started_at,
             why_given_up=lambda: self._start_up.why_given_up(self._display),
+        )
+
+    def _keep_for_restart(self) -> None:
+        self._supervisor.park(KEPT_FOR_RESTART, self._starter.kernel_after(self._lifecycle.acquisition))
+
+    @cached_property
+    def _signals(self) -> Signals:
+        return Signals(
+            self._loop,
+            self._lifecycle,
+            self._scheduler,
+            interrupt=self._control.interrupt,
+            signal_kernel=self._supervisor.signal,
         )
 
     # -- cells -----------------------------------------------------------------------------------
@@ -219,16 +280,45 @@ class Proxy:
             self._commands,
             self._replies,
             self._display,
-            self._subshells,
             silent_wait=lambda: self._starter.silent_wait,
-            send_to_kernel=lambda frames: self._link.send_shell(self._subshells.to_kernel(frames)),
+            send_to_kernel=self._link.send_shell,
+            ask_kernel=self._ask_kernel,
+            on_cell_over=self._on_cell_over,
             make_command_cell=self._make_command_cell,
         )
+
+    def _on_cell_over(self) -> None:
+        if self._worked is not self._lifecycle.acquisition:
+            self._worked = self._lifecycle.acquisition
+            self._supervisor.worked()
+        if self._when_idle is not None and not self._in_kernel.shells:
+            begin, self._when_idle = self._when_idle, None
+            begin()
+
+    def _give_back_when_idle(self, *, acquires: bool) -> None:
+        def on_done() -> None:
+            if acquires:
+                self._lifecycle.request_early()
+
+        self._when_idle = lambda: self._give_back.begin(on_done)
+
+    def _ask_kernel(self, subshell: str | None) -> str | None:
+        frames = self._wire.build("kernel_info_request", {}, subshell=subshell)
+        return self._wire.read(frames).id if self._link.send_shell(frames) else None
 
     def _make_command_cell(self, cell: QueuedRequest, scheduler: CommandScheduler) -> CommandCell:
         from bitfusion_kernel.proxy.cells.command_cell import CommandCell
 
-        return CommandCell(cell, scheduler, self._kernel_view, self._publisher, self._run_client)
+        return CommandCell(
+            cell,
+            scheduler,
+            self._kernel_view,
+            self._publisher,
+            self._run_client,
+            self._give_back,
+            self._resize,
+            self._questions,
+        )
 
     def _run_client(self, subcommand: str, on_output: OnOutput, on_end: OnEnd, limit: float) -> ClientCommand:
         from bitfusion_kernel.proxy.cells.client_command import ClientCommand
@@ -240,13 +330,41 @@ class Proxy:
     def _magic_socket(self) -> MagicSocket:
         from bitfusion_kernel.proxy.magic_socket import MagicSocket
 
-        return MagicSocket(self._loop, self._kernel_view, self._run_client)
+        return MagicSocket(self._loop, self._kernel_view, self._run_client, self._board)
+
+    # -- its state as others see it ----------------------------------------------------------------
+
+    @cached_property
+    def _kernel_view(self) -> KernelView:
+        return KernelView(self._starter, self._lifecycle, self._board.look, self._board.touch)
+
+    @cached_property
+    def _board(self) -> StateBoard:
+        return StateBoard(
+            self._loop,
+            self._lifecycle,
+            self._in_kernel,
+            self._asked_next,
+            lambda: self._keeps,
+            own_name.notebook(os.environ),
+            proxy_socket.kernel_id(self._starter.file_name),
+        )
+
+    def _asked_next(self) -> Asked | None:
+        from bitfusion_client.errors import BitfusionError
+        from bitfusion_kernel.proxy.kernel_state import Asked
+
+        try:
+            request, left = self._starter.request, self._starter.takes_what_is_left
+        except BitfusionError:
+            return None  # the first cell tells what is wrong
+        return Asked(request, left, f"what is left of {request.describe()}" if left else "")
 
     # -- the kernel's side -----------------------------------------------------------------------
 
     @cached_property
     def _link(self) -> KernelLink:
-        return KernelLink(self._context, self._loop, self._wire, self._sockets.iopub, self._publisher)
+        return KernelLink(self._loop, self._wire, self._sockets.iopub, self._publisher, self._subshells)
 
     @cached_property
     def _kernel_events(self) -> KernelEvents:
@@ -266,41 +384,127 @@ class Proxy:
             self._display,
             OutageDisplay(self._publisher, self._in_kernel),
             self._start_up,
+            self._give_back,
+            self._resize,
             self._tell_hints,
+            on_working=lambda: self._touched("PROCESSES"),
         )
 
+    @cached_property
+    def _give_back(self) -> GiveBack:
+        from bitfusion_kernel.proxy.give_back import GiveBack
+
+        made = GiveBack(
+            self._loop,
+            self._lifecycle,
+            self._link,
+            self._in_kernel,
+            self._replies,
+            self._publisher,
+            self._control,
+            self._supervisor.stop,
+            self._starter.told.append,
+        )
+        self._control.on_own_reply = made.on_control_reply
+        return made
+
+    @cached_property
+    def _resize(self) -> Resize:
+        from bitfusion_kernel.proxy.resize import Resize
+
+        return Resize(self._loop, self._supervisor, self._starter, self._publisher)
+
+    # -- a kernel that does nothing ------------------------------------------------------------------
+
+    def _on_state(self) -> None:
+        self._board.touch()
+        if self._lifecycle.connected is (self._idle is not None):
+            return
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+            self._in_kernel.on_change = self._board.on_work
+        elif after := self._starter.settings.idle_release:
+            self._watch_idle(after)
+
+    def _watch_idle(self, after: float) -> None:
+        from bitfusion_kernel.proxy.idle_watch import IdleWatch
+
+        self._idle = idle = IdleWatch(
+            after,
+            self._loop,
+            self._in_kernel,
+            self._link,
+            self._publisher,
+            self._give_back,
+            self._supervisor.watch,
+        )
+
+        def on_change() -> None:
+            self._board.on_work()
+            idle.on_cells()
+
+        def on_message(frames: list[bytes]) -> None:
+            if is_type(frames, b"comm_msg") or is_type(frames, b"comm_open"):
+                self._touched("COMM")
+
+        self._in_kernel.on_change = on_change
+        self._shell.on_message = on_message
+        self._shell.on_commands = lambda: self._touched("CELL")
+        self._kernel_view.idle_status = lambda: "" if self._idle is None else self._idle.status
+
+    def _touched(self, work: str) -> None:
+        if self._idle is not None:
+            self._idle.touched(work)
+
     def _tell_hints(self, cell: QueuedRequest) -> None:
-        for line in self._starter.hints:
+        acquisition = self._lifecycle.acquisition
+        notes = [] if acquisition is None else acquisition.notes
+        for line in [*self._starter.hints, *notes]:
             self._replies.announce(cell)
             self._publisher.stream(f"{line}\n", cell.message.header, "stderr")
+        self._starter.told.clear()
+        notes.clear()
 
     def _on_supervisor(self) -> None:
         self._supervisor.flush()
         self._watch_supervisor()
         self._kernel_events.on_readable()
+        self._board.touch()
 
     def _watch_supervisor(self) -> None:
         link = self._supervisor
         self._loop.on(link.fileno(), self._on_supervisor, writable=link.wants_write)
 
 
-def _watch_parent(loop: EventLoop, on_death: Callable[[], None]) -> None:
-    """Have `on_death` called when Jupyter's process is gone."""
-    starter = os.environ.get("JPY_PARENT_PID")
-    if not starter:
+def _watch_jupyter(loop: EventLoop, on_death: Callable[[str], None]) -> None:
+    """Have `on_death` called with what is gone when Jupyter's process is."""
+    jupyter = os.environ.get("JPY_PARENT_PID", "")
+    if not jupyter:
         return  # started by hand, as ipykernel sees it
-    parent = ProcessWatch(os.getppid())
-    # Jupyter may have died before this line: then the parent is already another process.
-    if starter.isdigit() and int(starter) != parent.pid and not ProcessWatch(int(starter)).alive:
-        on_death()
+    parent = os.getppid()
+    watched: list[int] | None = [parent]
+    if jupyter.isdecimal() and int(jupyter) != parent:
+        from bitfusion_kernel.proxy.jupyter.starters import PidSpace, starters
+
+        watched = starters(int(jupyter), parent, PidSpace())
+    if watched is None:
+        on_death(f"process {jupyter}, Jupyter's, is gone")
         return
-    if parent.fd is not None:
-        loop.on(parent.fd, on_death)
+    for pid in watched:
+        _watch_process(
+            loop, ProcessWatch(pid), partial(on_death, f"process {pid}, which started it, is gone")
+        )
+
+
+def _watch_process(loop: EventLoop, process: ProcessWatch, on_death: Callable[[], None]) -> None:
+    if process.fd is not None:
+        loop.on(process.fd, on_death)
         return
 
     def look() -> None:
-        if parent.alive:
-            loop.set_timer("parent", time.monotonic() + PARENT_POLL, look)
+        if process.alive:
+            loop.set_timer(f"process {process.pid}", time.monotonic() + PARENT_POLL, look)
         else:
             on_death()
 

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 class Settings:
     """What is in force. `sources` tells for each setting that was given where its value was read.
 
-    `pod` is None outside pods with an injected client.
+    `idle_release` is in seconds, 0 if it is off. `pod` is None outside pods with an injected client.
     """
 
     request: GpuRequest
     acquire: str
     client: str | None
     silent_wait: float
+    idle_release: float
     locked: tuple[str, ...]
     sources: Mapping[str, str]
     pod: Pod | None = None
@@ -122,6 +123,7 @@ def resolve(
         acquire=str(_value(given, "acquire")),
         client=str(given["client"].value) if "client" in given else None,
         silent_wait=float(str(_value(given, "silent_wait"))),
+        idle_release=float(str(_value(given, "idle_release"))),
         locked=locked,
         sources={name: item.source for name, item in given.items()},
         pod=pod,
@@ -176,7 +178,8 @@ def _value(given: Mapping[str, Given], name: str) -> object:
     """The value of a setting that is not a part of the request."""
     if name in given:
         return given[name].value
-    return {"acquire": DEFAULT_ACQUIRE, "silent_wait": DEFAULT_SILENT_WAIT}.get(name)
+    defaults = {"acquire": DEFAULT_ACQUIRE, "silent_wait": DEFAULT_SILENT_WAIT, "idle_release": 0.0}
+    return defaults.get(name)
 
 
 def _lock_text(request: GpuRequest, name: str, note: str = "") -> str:

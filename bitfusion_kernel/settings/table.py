@@ -126,6 +126,11 @@ SETTINGS = (
         "seconds that silent requests (start-up code of VS Code) wait for the kernel",
     ),
     Setting(
+        *("idle_release", values.idle_release, (str, float), "20m", "off"),
+        "must be a duration of at least one minute, like 20m or 1h30m (or 90: seconds), or off",
+        "after how long without work a kernel's GPU is given back; its variables are lost",
+    ),
+    Setting(
         *("locked", _setting_names, (list,), '["gpus", "partial"]', "nothing"),
         "must be a list of names of settings",
         "settings that neither environment nor `%bitfusion request` may change",

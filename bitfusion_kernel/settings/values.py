@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 
+from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.request.gpu_request import GpuRequest
 
 ACQUIRE = ("first_cell", "start", "start_and_wait", "manual")
 """When GPUs are asked for."""
+
+SHORTEST_IDLE_RELEASE = 60.0
+"""Seconds: a warning needs half of it to be read and acted on, and work is looked for every few seconds."""
 
 
 def gpus(value: object) -> int:
@@ -79,6 +83,20 @@ def seconds(value: object) -> float:
     """A time that may be 0."""
     number = _number(value)
     if not 0 <= number < 1e9:
+        raise ValueError
+    return number
+
+
+def idle_release(value: object) -> float:
+    """The time without work after which the GPU is given back, in seconds; 0 if it never is."""
+    from bitfusion_client.request.durations import parse_duration
+
+    text = value.strip().lower() if isinstance(value, str) else value
+    try:
+        number = 0.0 if text == "off" else parse_duration(text) if isinstance(text, str) else _number(text)
+    except InvalidRequest:
+        raise ValueError from None  # it speaks of `timeout`
+    if number and not SHORTEST_IDLE_RELEASE <= number < 1e9:
         raise ValueError
     return number
 

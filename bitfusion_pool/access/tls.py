@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 
 from bitfusion_client.errors import PoolUnreadable
+from bitfusion_client.one_line import words_of
 
 SERVICE_CERTIFICATE = "certificates/server.pem"  # in the pool's folder, as `certificate_files` makes it
 # OpenSSL's numbers of what can be wrong with a certificate, X509_V_ERR_… of openssl/x509_vfy.h
@@ -61,5 +62,10 @@ def handshake_problem(error: ssl.SSLError, host: str) -> str:
         return f"the certificate is not for {host}; servers.conf must name what the certificate is for"
     if code in (_SELF_SIGNED, _SELF_SIGNED_CHAIN, _NO_ISSUER, _UNVERIFIED):
         return f"the certificate of {host} is not signed by the ca.crt of this client"
-    reason = (error.reason or str(error)).replace("_", " ").lower()
-    return f"no TLS connection with {host}: {reason}"
+    return f"no TLS connection with {host}: {tls_reason(error)}"
+
+
+def tls_reason(error: OSError) -> str:
+    """Why TLS with somebody has failed, in words; OpenSSL's own are names: ``WRONG_VERSION_NUMBER``."""
+    reason = getattr(error, "reason", None)
+    return (reason.replace("_", " ") if reason and isinstance(reason, str) else words_of(error)).lower()

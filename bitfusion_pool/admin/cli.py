@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+from bitfusion_client.any_bytes import print_any_bytes
 from bitfusion_client.errors import BitfusionError, ClientFailed, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.certificate_command import add_certificate_parser, run_certificate
@@ -27,6 +28,7 @@ ASK_KUBECTL = ""  # --kubernetes without a file
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (by default the process's); returns the exit status."""
     words = sys.argv[1:] if args is None else list(args)
+    print_any_bytes()
     options = _parser(words).parse_args(words)
     environ = dict(os.environ)
     if options.dir:

@@ -41,7 +41,9 @@ def become_report(options: argparse.Namespace, environ: Mapping[str, str]) -> No
     words += ["--json"] if options.json else []
     root = os.path.dirname(os.path.dirname(os.path.abspath(bitfusion_pool.__file__)))
     if not os.path.exists(f"{root}/{REPORT}"):
-        raise ClientFailed("", f"{root}/{REPORT} is missing", f"pip install {PACKAGE} has it")
+        raise ClientFailed(
+            "", f"{root}/{REPORT} is missing", f"a whole {PACKAGE} has it: pip install . in a checkout"
+        )
     # -I: no folder that the caller stands in or names for others decides what is imported
     os.execv(sys.executable, [sys.executable, "-I", f"{root}/{REPORT}", *words, *_pool(environ)])
 

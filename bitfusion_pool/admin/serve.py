@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from bitfusion_client.errors import BitfusionError, WrongInput
+from bitfusion_client.errors import BitfusionError, ClientFailed, WrongInput
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ def serve(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from bitfusion_pool.service.settings import read_settings
 
     if options.print_unit:
-        from bitfusion_pool.service.systemd_unit import unit_text
-
-        file = os.path.abspath(options.settings) if options.settings else None
-        sys.stdout.write(unit_text(sys.executable, file))
-        return 0
+        return _print_unit(options.settings)
     try:
         settings = read_settings(vars(options), environ, options.settings)
         from bitfusion_client.structured_logs import configure_logging
@@ -49,6 +45,21 @@ def serve(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return _told(error, WRONG_INPUT)
     except BitfusionError as error:
         return _told(error, 1)
+    return 0
+
+
+def _print_unit(settings: str | None) -> int:
+    """Print the unit, unless its account could not read the Python that it starts."""
+    import bitfusion_pool.service.process  # noqa: F401  # what the service imports is looked at
+    from bitfusion_pool.service.account_access import check_account
+    from bitfusion_pool.service.systemd_unit import ACCOUNT, unit_text
+
+    try:
+        check_account(ACCOUNT)
+    except ClientFailed as error:
+        print(f"Error: {error}. What to do: {error.next_step}", file=sys.stderr)
+        return 1
+    sys.stdout.write(unit_text(sys.executable, os.path.abspath(settings) if settings else None))
     return 0
 
 

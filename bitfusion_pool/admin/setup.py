@@ -11,6 +11,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.admin.status import status_text
 from bitfusion_pool.client.pools.pool_choice import OWN, VARIABLE, choose_pool
 from bitfusion_pool.inventory.configuration import MAX_BYTES, parse_configuration, wrong_configuration
+from bitfusion_pool.inventory.servers import default_name
 from bitfusion_pool.ledger.entries import REMOTE, RESERVED, Entry
 from bitfusion_pool.ledger.files.complaints import unreadable
 from bitfusion_pool.ledger.files.lease_lock import count_held_locks
@@ -109,7 +110,7 @@ def simulate(environ: Mapping[str, str], servers: int, gpus: int, memory_mib: in
         ClientFailed: A value is out of range, or the user's commands use a service's pool.
         PoolUnreadable: A file cannot be written.
     """
-    text = "\n".join(_server_table(number, servers, gpus, memory_mib, name) for number in range(servers))
+    text = "\n".join(_server_table(number, gpus, memory_mib, name) for number in range(servers))
     try:
         parse_configuration(text)
     except ValueError as error:
@@ -210,10 +211,9 @@ def _read_configuration(path: str) -> str:
     return text
 
 
-def _server_table(number: int, servers: int, gpus: int, memory_mib: int, name: str) -> str:
-    server = "local" if servers == 1 else f"server{number + 1}"
+def _server_table(number: int, gpus: int, memory_mib: int, name: str) -> str:
     return (
-        f'[[servers]]\nname = "{server}"\naddress = "127.0.0.{number + 1}"\nport = 56001\n\n'
+        f'[[servers]]\nname = "{default_name(number)}"\naddress = "127.0.0.{number + 1}"\nport = 56001\n\n'
         f"[[servers.devices]]\nname = {json.dumps(name)}\n"
         f"memory_mib = {memory_mib}\ncount = {gpus}\n"
     )

@@ -1,6 +1,6 @@
 """`bitfusion-pool shell`: a program, or the user's shell, that finds the pool's own `bitfusion` command.
 
-Kernels find it by themselves; on the PATH of everybody it would hide a real client.
+For machines with a real client, to which the `bitfusion` that pip installs gives way.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bitfusion_client.clock_time import elapsed_text
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.text_table import bar, box
 from bitfusion_client.version import PACKAGE
-from bitfusion_pool.ledger.entries import RESERVED, Entry, short_duration, size_text
+from bitfusion_pool.ledger.entries import RESERVED, Entry, size_text
 
 if TYPE_CHECKING:
     from bitfusion_pool.inventory.servers import Device, Server
@@ -40,12 +41,12 @@ def _gpus(snapshot: Snapshot) -> str:
             used = device.memory_mib - free
             rows.append(
                 (
-                    f"{server.name} {server.key}",
+                    server.shown_name,
                     str(device.number),
                     device.shown_name,
                     bar(used, device.memory_mib),
-                    f"{used:,}",
-                    f"{device.memory_mib:,}",
+                    str(used),
+                    str(device.memory_mib),
                     *_busy(snapshot, server, device),
                 )
             )
@@ -66,16 +67,19 @@ def _held(snapshot: Snapshot) -> str:
     rows = [
         (
             entry.holder.user,
-            entry.holder.label,
+            _who(entry),
             size_text(entry.request),
             _where(entry),
-            short_duration(int(snapshot.taken_at - (entry.granted_at or snapshot.taken_at))),
+            elapsed_text(snapshot.taken_at - (entry.granted_at or snapshot.taken_at)),
+            *_kernel(snapshot, entry),
             _until(entry, snapshot.seconds_left(entry)),
             entry.entry_id,
         )
         for entry in snapshot.held
     ]
-    return box(("User", "Held by", "Request", "GPUs", "for", "until", "Lease"), rows, frozenset((4,)))
+    kernel = ("Kernel",) if _says_kernel(snapshot) else ()
+    titles = ("User", "Held by", "Request", "GPUs", "for", *kernel, "until", "Lease")
+    return box(titles, rows, frozenset((4,)))
 
 
 def _waiting(snapshot: Snapshot) -> str:
@@ -83,14 +87,31 @@ def _waiting(snapshot: Snapshot) -> str:
         (
             str(position),
             entry.holder.user,
-            entry.holder.label,
+            _who(entry),
             size_text(entry.request),
-            short_duration(int(snapshot.taken_at - entry.requested_at)),
+            elapsed_text(snapshot.taken_at - entry.requested_at),
             entry.entry_id,
         )
         for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
     ]
     return box(("Position", "User", "Waiting", "Request", "for", "Id"), rows, frozenset((0, 4)))
+
+
+def _who(entry: Entry) -> str:
+    """The label, and the kernel's notebook where that is not in it."""
+    notebook = entry.activity.notebook if entry.activity is not None else ""
+    return f"{entry.holder.label}: {notebook}" if notebook not in entry.holder.label else entry.holder.label
+
+
+def _says_kernel(snapshot: Snapshot) -> bool:
+    """Whether there is a column of kernels: where one of those that hold says what it does."""
+    return any(entry.activity is not None for entry in snapshot.held)
+
+
+def _kernel(snapshot: Snapshot, entry: Entry) -> tuple[str, ...]:
+    if not _says_kernel(snapshot):
+        return ()
+    return ("not known" if entry.activity is None else entry.activity.text(snapshot.taken_at),)
 
 
 def _where(entry: Entry) -> str:
@@ -101,4 +122,4 @@ def _where(entry: Entry) -> str:
 def _until(entry: Entry, left: float | None) -> str:
     if entry.kind != RESERVED or left is None:
         return "it ends"
-    return f"{short_duration(int(left))} unused" if left > 0 else "client ends"
+    return f"{elapsed_text(left)} unused" if left > 0 else "client ends"

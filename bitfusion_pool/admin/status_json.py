@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_pool.inventory.servers import Device, Server
     from bitfusion_pool.ledger.entries import Entry
     from bitfusion_pool.ledger.snapshot import Snapshot
@@ -20,7 +21,9 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
     `folder` is the service's place where a service showed the pool (`of_service`), and `software` the version
     that it runs, empty where it doesn't say so. Of a lease or a request `gpus_held` counts two halves as 1;
     `of_token` tells whether `user` is the name of a token, and `namespace`, `notebook` and `claims` which
-    notebook of a cluster its client is: see `HolderPlace`. The report of `status --kubernetes` reads these.
+    notebook of a cluster its client is: see `HolderPlace`. `kernel` is what the kernel under it does, null
+    where that is not known (see `kernel_state.activity`); its `idle_since` is null unless it is idle.
+    The report of `status --kubernetes` reads these.
     """
     sizes = device_sizes(snapshot.servers)
     return {
@@ -31,7 +34,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         "servers": [_server(snapshot, server) for server in snapshot.servers],
         "leases": [_entry(snapshot, entry, sizes) for entry in snapshot.held],
         "waiting": [
-            {**_entry(snapshot, entry, sizes), "place": position}
+            {**_entry(snapshot, entry, sizes), "position": position}
             for entry, position in zip(snapshot.waiting, snapshot.positions, strict=True)
         ],
         "left_out": snapshot.left_out,
@@ -96,4 +99,20 @@ def _entry(snapshot: Snapshot, entry: Entry, sizes: Mapping[tuple[str, int], int
         ],
         "gpus_held": gpus_held(entry, sizes),
         "lock_file_missing": entry.entry_id in snapshot.without_lock_file,
+        "kernel": None if entry.activity is None else _kernel(snapshot, entry.activity),
+    }
+
+
+def _kernel(snapshot: Snapshot, activity: KernelActivity) -> dict[str, Any]:
+    def ago(time: float) -> float:
+        return max(0.0, round(snapshot.taken_at - time, 1))
+
+    idle_since = activity.idle_since
+    return {
+        "state": activity.state,
+        "since": activity.since,
+        "seconds": ago(activity.since),
+        "idle_since": idle_since,
+        "idle_seconds": None if idle_since is None else ago(idle_since),
+        "notebook": activity.notebook,
     }

@@ -51,7 +51,7 @@ def write_allocation(allocation: Allocation, path: str = "") -> str:
             except FileExistsError:
                 continue
     try:
-        os.write(fd, text.encode())
+        os.write(fd, text.encode(errors="surrogateescape"))
     finally:
         os.close(fd)
     return path
@@ -60,9 +60,11 @@ def write_allocation(allocation: Allocation, path: str = "") -> str:
 def allocation_folder() -> str:
     """Where allocation files are written without `-f FILE`.
 
-    A container whose root is read-only may have no `/tmp` to write in, but always shared memory.
+    A TMPDIR that is gone, as a job's scratch folder may be, is passed over, as by Python's `tempfile`. A
+    container whose root is read-only may have no `/tmp` to write in, but always shared memory.
     """
-    named = os.environ.get("TMPDIR")
+    named = os.environ.get("TMPDIR", "")
+    named = named if os.path.isdir(named) else ""
     if named or os.access("/tmp", os.W_OK) or not os.access(_SHARED_MEMORY, os.W_OK):
         return named or "/tmp"
     return _SHARED_MEMORY
@@ -75,7 +77,7 @@ def read_allocation(path: str) -> Allocation:
         OSError: The file cannot be read, or is not this user's.
         ValueError: The file names no lease.
     """
-    with open(open_own(path, os.O_RDONLY), encoding="utf-8") as file:
+    with open(open_own(path, os.O_RDONLY), encoding="utf-8", errors="surrogateescape") as file:
         lines = file.read(_MAX_BYTES).splitlines()
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if "lease" not in fields:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from bitfusion_client.command.command_line import HelpWanted
+from bitfusion_client.command.log_output import VERSION, LogOutput, write_text
 from bitfusion_client.errors import BitfusionError, InvalidRequest, TokenExpired, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.log_output import VERSION, LogOutput, write_text
 from bitfusion_pool.client.signals import Interrupted, raise_on_signals
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from bitfusion_pool.inventory.servers import (
     DEFAULT_MEMORY_MIB,
     Device,
     Server,
+    default_name,
     simulated_devices,
     stable_uuid,
 )
@@ -161,7 +162,7 @@ def _server(position: int, table: object) -> Server:
         raise ValueError(f"{place}: address must not contain blanks, ; or ,: {address!r}")
     if port > 65535 or fields.get("dispatcher_port", 1) > 65535:
         raise ValueError(f"{place}: ports go up to 65535")
-    name = fields.get("name", "local" if position == 0 else f"server{position}")
+    name = fields.get("name", default_name(position))
     devices: tuple[Device, ...] = ()
     for number, group in enumerate(fields.get("devices", [])):
         values = _checked(f"{place}.devices[{number}]", group, _DEVICE_FIELDS)

@@ -33,11 +33,15 @@ def gpu_variables(leased: Sequence[tuple[Device, int]], environ: Mapping[str, st
     folders = [folder for folder in path.split(os.pathsep) if folder != SIMULATED_COMMANDS]
     if all(device.simulated for device, _ in leased):
         return {"CUDA_VISIBLE_DEVICES": "", "PATH": os.pathsep.join([SIMULATED_COMMANDS, *folders])}
-    from bitfusion_pool.inventory.nvidia.memory_limits import limit_variables
+    from bitfusion_client.gpu_memory.limits import fraction_variables, framework_fraction, hook_variables
 
+    limits = fraction_variables(
+        [framework_fraction(memory_mib, device.memory_mib) for device, memory_mib in leased], environ
+    )
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device, _ in leased),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **limit_variables(leased, environ),
+        **limits,
+        **hook_variables({**environ, **limits}),
         **({"PATH": os.pathsep.join(folders)} if "PATH" in environ else {}),
     }

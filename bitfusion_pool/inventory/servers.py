@@ -50,6 +50,17 @@ class Server:
     driver_version: str = "460.73.01"
 
     @property
+    def has_default_name(self) -> bool:
+        """Whether nobody has chosen its name; ``local`` is that of an earlier version."""
+        return self.name == "local" or (self.name.startswith("server") and self.name[6:].isdigit())
+
+    @property
+    def shown_name(self) -> str:
+        """What people read: its key, after a name that somebody has chosen."""
+        is_chosen = not self.has_default_name and self.name != self.address
+        return f"{self.name} {self.key}" if is_chosen else self.key
+
+    @property
     def key(self) -> str:
         """``address:port``, which identifies the server in the ledger, in requests and in log lines."""
         return f"{self.address}:{self.port}"
@@ -95,7 +106,14 @@ def stable_uuid(*words: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def default_name(position: int) -> str:
+    """The name of the server at this position, counted as the client's own lines do: from 0."""
+    return f"server{position}"
+
+
 def default_servers() -> tuple[Server, ...]:
     """The servers of a pool without a configuration: one on this machine, with two simulated GPUs."""
     devices = simulated_devices(2, DEFAULT_MEMORY_MIB, DEFAULT_DEVICE_NAME)
-    return (Server("local", "127.0.0.1", 56001, devices, uuid=stable_uuid("local", "127.0.0.1:56001")),)
+    return (
+        Server(default_name(0), "127.0.0.1", 56001, devices, uuid=stable_uuid("local", "127.0.0.1:56001")),
+    )

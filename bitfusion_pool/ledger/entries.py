@@ -6,6 +6,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.request.gpu_request import GpuRequest
 
 if TYPE_CHECKING:
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_pool.inventory.placement import Share
 
 # the states of an entry
@@ -43,7 +44,8 @@ class Entry:
 
     `number` increases over the life of the ledger and is the order of the queue. `servers` are the keys of
     the servers that could serve the request. Times are in seconds since the epoch, but `expires_at` by
-    `liveness.clock`; it is None where the lease lock alone decides.
+    `liveness.clock`; it is None where the lease lock alone decides. `activity` is what the kernel under it
+    does; None where that is not known, or was not asked.
     """
 
     number: int
@@ -57,6 +59,7 @@ class Entry:
     granted_at: float | None
     expires_at: float | None
     shares: tuple[Share, ...] = ()
+    activity: KernelActivity | None = None
 
     def summary(self, now: float) -> str:
         """How others see this entry: ``root: digits.ipynb (1 GPU × 50 %, since 14:03)``."""
@@ -70,13 +73,3 @@ def size_text(request: GpuRequest) -> str:
     """The size without filters and servers: ``1 GPU × 50 %``."""
     partial = None if request.partial == 1 else request.partial
     return GpuRequest(request.gpus, partial, request.memory_mib).describe()
-
-
-def short_duration(seconds: int) -> str:
-    """Whole seconds for people: 32s, 4m5s, 3h2m; a negative number is 0s."""
-    seconds = max(0, seconds)
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m{seconds % 60}s"
-    return f"{seconds // 3600}h{seconds % 3600 // 60}m"

@@ -21,6 +21,8 @@ from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.ledger.queue.grants import Queue, servers_for
 from bitfusion_pool.ledger.queue.queue_order import is_fair, set_order, stored_order
 from bitfusion_pool.ledger.storage.database import (
+    BUSY_S,
+    be_patient,
     open_database,
     open_folder,
     read_meta,
@@ -31,9 +33,11 @@ from bitfusion_pool.ledger.storage.entry_table import (
     all_entries,
     entries_of_user,
     insert_entry,
+    read_activities,
     read_entry,
     read_state,
     set_expiry,
+    write_activity,
 )
 from bitfusion_pool.ledger.storage.sqlite import sqlite3
 from bitfusion_pool.ledger.storage.stored_inventory import StoredInventory
@@ -42,6 +46,7 @@ from bitfusion_pool.ledger.storage.transaction import Transaction, TranslatedErr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
     from bitfusion_pool.inventory.servers import Server
@@ -162,6 +167,25 @@ class Ledger:
         """Let a reservation end with the last who uses it; it cannot be renewed any more."""
         with self._translated_errors(), self._transaction():
             set_expiry(self._db, entry_id, 0.0)
+
+    def note_activity(self, entry_id: str, activity: KernelActivity, patience_s: float = BUSY_S) -> None:
+        """Note what the kernel of an entry does, for whoever looks at the pool; nothing if the entry is gone.
+
+        Called when that changes, by the command that holds or waits, in a service by its session.
+        `patience_s` is how long others may keep the ledger locked meanwhile.
+        """
+        with self._translated_errors():
+            be_patient(self._db, patience_s)
+            try:
+                with self._transaction():
+                    write_activity(self._db, entry_id, activity)
+            finally:
+                be_patient(self._db)
+
+    def activities(self) -> dict[str, KernelActivity]:
+        """What is known of the kernels of entries, by the entries' ids."""
+        with self._translated_errors():
+            return read_activities(self._db)
 
     def reap(self) -> int:
         """Remove the entries of dead holders and waiters; returns how many. Cheap if there are none."""
@@ -342,7 +366,7 @@ class Ledger:
     def queue_position(self, entry: Entry, inside: str = "") -> QueuePosition:
         """The position of a waiting entry, and the entries ahead of it.
 
-        `inside` is the id of the lease under which the waiting command itself runs.
+        `inside`: see `QueuePosition`.
         """
         with self._translated_errors():
             return self._queue.position(entry, inside)

@@ -56,7 +56,7 @@ def wait_for_turn(
         timeout: Seconds from now, None for the default.
         on_position: Called at once, when the position or the entries ahead change, and every ten seconds. An
             exception that it raises ends the wait.
-        inside: The id of the lease under which the waiting command itself runs; "" if it runs under none.
+        inside: See `QueuePosition`.
 
     Returns:
         The entry as it is once it holds GPUs.

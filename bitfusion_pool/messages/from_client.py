@@ -10,6 +10,7 @@
 `Renew`    `Renewed`, or `Refused` with the code `lease_over`
 `End`      `Released`, or `Refused`
 `Alive`    `Alive`
+`Report`   nothing, whatever becomes of it
 =========  ====================================================================
 
 Who shows an issuer's token may say `Alive` and these, one at a time, and nobody else may:
@@ -83,7 +84,8 @@ class Acquire(Message):
         label: For people: the notebook or the program.
         pid: For people: as the client sees it.
         host: For people: where the client runs. Both count only over the network.
-        inside: The id of the lease under which the client itself runs; "" if it runs under none.
+        inside: The ids of the leases under which the client itself runs, separated by blanks, the innermost
+            last; "" if it runs under none.
         wait: Whether it may wait for its turn.
     """
 
@@ -152,6 +154,30 @@ class Alive(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Report(Message):
+    """Says what the kernel under an own lease or request does; see `kernel_state.activity`.
+
+    A service before this message passes over it. Times are told as ages: clocks of machines differ.
+
+    Attributes:
+        lease: The lease, or the request that waits.
+        secret: Of that.
+        state: What it does; empty: not known any more.
+        for_s: Since so many seconds.
+        idle_s: For so long it has computed nothing; -1: it is not idle.
+        notebook: Which document it is of, for people.
+    """
+
+    TYPE = "report"
+    lease: str
+    secret: str
+    state: str = ""
+    for_s: float = 0.0
+    idle_s: float = -1.0
+    notebook: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class IssueToken(Message):
     """Asks for a token for a name below the issuer's.
 
@@ -197,7 +223,7 @@ class ListTokens(Message):
 
 FROM_ISSUERS = (IssueToken, RevokeToken, ListTokens)
 MESSAGES: tuple[type[Message], ...] = (
-    *(Hello, Look, Acquire, Cancel, Release, Resume, Renew, End, Alive),
+    *(Hello, Look, Acquire, Cancel, Release, Resume, Renew, End, Alive, Report),
     *FROM_ISSUERS,
 )
 _LINES = lines_of(MESSAGES)

@@ -98,6 +98,7 @@ class Waiting(Message):
 
     `text` is the waiting line, all that the commands read of the place. `position` 1 is next, `length` is how
     many compete for the same servers: clients of an earlier version take no message without both.
+    `blocked` says what it waits for in vain, in which case its client may prefer not to wait; mostly empty.
     `entry` and `secret` name the request: `Resume` comes back to its place after a lost connection (on a unix
     socket, where a connection ends with its client, only after that of the service).
     """
@@ -108,6 +109,7 @@ class Waiting(Message):
     text: str
     entry: str = ""
     secret: str = ""
+    blocked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeVar
 
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_pool.inventory.nvidia.device_use import UsedDevice
 
     T = TypeVar("T")
@@ -144,8 +145,8 @@ def request_from_json(value: object) -> GpuRequest:
 
 
 def entry_to_json(entry: Entry) -> dict[str, object]:
-    """An entry of the ledger with its holder. It contains no secret."""
-    return {
+    """An entry of the ledger with its holder. It contains no secret; `activity` only where that is known."""
+    fields: dict[str, object] = {
         "number": entry.number,
         "id": entry.entry_id,
         "state": entry.state,
@@ -158,6 +159,11 @@ def entry_to_json(entry: Entry) -> dict[str, object]:
         "expires_at": entry.expires_at,
         "shares": shares_to_json(entry.shares),
     }
+    if entry.activity is not None:
+        from bitfusion_client.kernel_state.activity import activity_to_json
+
+        fields["activity"] = activity_to_json(entry.activity)
+    return fields
 
 
 def entry_from_json(value: object) -> Entry:
@@ -182,6 +188,7 @@ def entry_from_json(value: object) -> Entry:
         _number_or_none(fields.get("granted_at")),
         _number_or_none(fields.get("expires_at")),
         shares_from_json(fields.get("shares")),
+        _activity(fields.get("activity")),
     )
 
 
@@ -216,6 +223,16 @@ def _object(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise WrongValue("must be an object")
     return value
+
+
+def _activity(value: object) -> KernelActivity | None:
+    """What a kernel does; None also where a later version says what this one does not know."""
+    if value is None:
+        return None
+    from bitfusion_client.kernel_state.activity import UNKNOWN, activity_from_json
+
+    activity = activity_from_json(value)
+    return None if activity == UNKNOWN else activity
 
 
 def _number_or_none(value: object) -> float | None:

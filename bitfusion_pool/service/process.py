@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 import socket
 from collections.abc import Mapping
 from functools import partial
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
+from bitfusion_client.listening.many_files import allow_many_files
 from bitfusion_pool.access.tls import SERVICE_CERTIFICATE
 from bitfusion_pool.ledger.adoption import adopt_requests
 from bitfusion_pool.ledger.entries import HELD, PROCESS, REMOTE, Entry
@@ -24,7 +24,7 @@ from bitfusion_pool.ledger.storage.database import open_folder
 from bitfusion_pool.service.configuration_watch import ConfigurationWatch, check_size
 from bitfusion_pool.service.connections.admission import Admission, LocalAdmission, PoolTokens, TokenAdmission
 from bitfusion_pool.service.connections.client_connection import ClientConnection
-from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
+from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Stranger, Strangers
 from bitfusion_pool.service.connections.listener import Listener
 from bitfusion_pool.service.connections.message_turns import MessageTurns
 from bitfusion_pool.service.connections.peer import Peer
@@ -45,6 +45,7 @@ from bitfusion_pool.service.leases.limits import UserLimits
 from bitfusion_pool.service.leases.operations import LeaseTimes, PoolOperations
 from bitfusion_pool.service.leases.remote_leases import QueuedRequest, RemoteLeases
 from bitfusion_pool.service.monitoring.metrics import Metrics
+from bitfusion_pool.service.monitoring.metrics_port import serve_metrics
 from bitfusion_pool.service.monitoring.pool_census import states_of_pool
 from bitfusion_pool.service.refusal import RefusalLog
 from bitfusion_pool.service.sessions.entry_watch import EntryWatch
@@ -68,7 +69,7 @@ def serve(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
     """
     environ = {**environ, FOLDER_VARIABLE: settings.dir}
     os.umask(0o077)
-    _allow_many_files()
+    allow_many_files()
     folder = open_folder(settings.dir, environ)
     lock = _lock_folder(folder)
     try:
@@ -182,10 +183,10 @@ class Service:
         life = LifeByLock(self.operations, self.lease_watch, self._kept_requests)
         self._begin(LocalStream(connected), LocalAdmission(peer, self._counts), life, None)
 
-    def _connected_from_elsewhere(self, stream: TlsStream, address: str) -> None:
-        admission = TokenAdmission(address, self._strangers, self._tokens, self._counts)
+    def _connected_from_elsewhere(self, stream: TlsStream, stranger: Stranger) -> None:
+        admission = TokenAdmission(stranger, self._strangers, self._tokens, self._counts)
         life = LifeByWords(self.operations, self.remote_leases, self._metrics, self._loop, stream.announced)
-        self._begin(stream, admission, life, self._issuing)
+        stranger.send_away = self._begin(stream, admission, life, self._issuing).make_room
 
     def _begin(
         self,
@@ -193,7 +194,7 @@ class Service:
         admission: Admission,
         life: LeaseLife,
         issuing: TokenIssuing | None,
-    ) -> None:
+    ) -> Session:
         connection = ClientConnection(stream, self._loop, lambda it: self._turns.add(session.known_as, it))
         session = Session(
             connection,
@@ -214,6 +215,7 @@ class Service:
         self._sessions.add(session)
         self._metrics.connections.set(len(self._sessions))
         connection.start()
+        return session
 
     def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
@@ -267,12 +269,6 @@ async def _serve(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _allow_many_files() -> None:
-    # each connection and each request that waits has a descriptor
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def _lock_folder(folder: str) -> int:
     try:
         return take_service_lock(folder)
@@ -287,18 +283,17 @@ def _metrics(settings: ServiceSettings) -> Metrics:
     if not port:
         return Metrics()
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client import CollectorRegistry
     except ImportError:
         raise ClientFailed(
             "",
-            "metrics_port needs prometheus-client, which is not installed: "
-            "pip install 'kubeflow-bitfusion[service]'",
+            "metrics_port needs prometheus-client, which is not installed: pip install prometheus-client",
         ) from None
     registry = CollectorRegistry()
     metrics = Metrics(registry, settings.metrics_holders)
     try:
-        start_http_server(port, address, registry)
+        serve_metrics(address, port, registry, metrics)
     except OSError as error:
-        why = error.strerror or str(error)
+        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's words repeat the address
         raise ClientFailed("", f"cannot serve metrics at {address} port {port}: {why}") from None
     return metrics

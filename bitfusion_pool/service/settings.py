@@ -160,7 +160,8 @@ _ROWS = (
     Setting(
         "connections_per_address",
         "N",
-        "how many connections of one other machine may have shown no token yet. Default: 256",
+        "how many connections of one other machine may have shown no token yet; one more ends the oldest of "
+        "them. Default: 256",
         _BOUND,
     ),
     Setting(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+ACCOUNT = "bitfusion-pool"
+"""The system account as which the service runs."""
 _UNIT = """\
 # Written by `bitfusion-pool serve --print-unit`.
 [Unit]
@@ -13,7 +15,7 @@ After=network.target systemd-modules-load.service nvidia-persistenced.service
 
 [Service]
 Type=exec
-User=bitfusion-pool
+User={account}
 # Where nothing else has made the device files of NVIDIA's driver, for eight cards at most. It runs as root,
 # because NoNewPrivileges keeps the driver's library from starting it; without the driver it is not there.
 ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c 255 -c 0 -c 1 -c 2 -c 3 -c 4 -c 5 -c 6 -c 7
@@ -66,4 +68,4 @@ def unit_text(python: str, settings: str | None) -> str:
     if settings:
         command += ["--settings", settings]
     words = (shlex.quote(word).replace("%", "%%").replace("$", "$$") for word in command)
-    return _UNIT.format(command=" ".join(words))
+    return _UNIT.format(account=ACCOUNT, command=" ".join(words))

@@ -1,4 +1,4 @@
-"""`kubeflow-bitfusion form`: from ``sizes.yaml`` to Kubeflow's notebook form."""
+"""`kubeflow-bitfusion form`: sizes and images for Kubeflow's notebook form."""
 
 from __future__ import annotations
 
@@ -17,23 +17,30 @@ from bitfusion_client.kubernetes.client_images import (
 from bitfusion_client.kubernetes.names import GROUP
 from jupyter_ext.spawner import kustomize
 from jupyter_ext.spawner.command_output import STDOUT, add_command, columns, deliver, print_file
-from jupyter_ext.spawner.form_config import FormGpus, form_gpus, gpus_part, replace_gpus
+from jupyter_ext.spawner.form_config import NUMBERS, FormGpus, form_gpus, gpus_part, replace_gpus
+from jupyter_ext.spawner.form_images import add_image
+from jupyter_ext.spawner.gpu_pod_rules import add_pods_option, advice
 from jupyter_ext.spawner.hook_bundle import hook_file
+from jupyter_ext.spawner.preset_options import check_image
 from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
 from jupyter_ext.spawner.written_files import without_mark
 from jupyter_ext.spawner.yaml_document import Document, parse_document, read_document
+from jupyter_ext.spawner.yaml_edit import Edited
 
 DESCRIPTION = """\
 GPU sizes for Kubeflow's notebook form. Reads a short list of sizes and writes the `gpus` part of
 spawner_ui_config.yaml, your whole file with only that part replaced (--config), or a folder for kustomize
-(--kustomize). With --hook also, or only, the hook by which the form writes Bitfusion's annotations itself,
-where no admission webhook may be installed."""
+(--kustomize). With --image the file's list of images gets one more, unless it has it. With --hook also, or
+only, the hook by which the form writes Bitfusion's annotations itself, where no admission webhook may be
+installed."""
 
 EXAMPLES = """\
 examples:
   kubeflow-bitfusion form --example > sizes.yaml
   kubeflow-bitfusion form sizes.yaml
+  kubeflow-bitfusion form sizes.yaml --pods pods.yaml
   kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --output new.yaml
+  kubeflow-bitfusion form --image registry.example.com/team/notebook:1.0 --config spawner_ui_config.yaml
   kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --kubeflow 1.10 --kustomize bitfusion
   kubeflow-bitfusion form --hook --images images.yaml --output bitfusion_form_hook.py"""
 
@@ -44,6 +51,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("sizes", nargs="?", metavar="sizes.yaml", help="your list of sizes")
     parser.add_argument("--example", action="store_true", help="print a list to start with, and stop")
     parser.add_argument("--config", metavar="FILE", help="your spawner_ui_config.yaml as it is now")
+    parser.add_argument(
+        "--image", metavar="IMAGE", help="a notebook image with the Bitfusion kernel, for the list in FILE"
+    )
+    add_pods_option(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--output", metavar="FILE", default=STDOUT, help="where to write the one file (default: -, stdout)"
@@ -80,12 +91,10 @@ def run(options: argparse.Namespace) -> int:
         print_file(example())
         return 0
     _check(options)
-    sizes = form = config = hook = None
-    if options.sizes:
-        existing = _existing(options.config) if options.config else None
-        sizes = parse_sizes(read_document(options.sizes))
-        form = form_gpus(sizes, existing)
-        config = gpus_part(form) if existing is None else replace_gpus(existing, form)
+    config = hook = None
+    told: list[str] = []
+    if options.sizes or options.image is not None:
+        config, told = _config(options)
     if options.hook:
         hook = hook_file(_rules(options.images, options.clients))
     if options.kustomize:
@@ -96,8 +105,30 @@ def run(options: argparse.Namespace) -> int:
         }
     else:
         files = {options.output: config if config is not None else hook or ""}
-    told = [*summary(sizes, form), *sizes.advice()] if sizes is not None and form is not None else []
     return deliver(files, options.force, told)
+
+
+def _config(options: argparse.Namespace) -> tuple[str, list[str]]:
+    """The form's file as it will be, or its `gpus` alone, and what is told of it."""
+    existing = _existing(options.config) if options.config else None
+    changes: list[Edited] = []
+    told: list[str] = []
+    if options.sizes:
+        sizes = parse_sizes(read_document(options.sizes))
+        form = form_gpus(sizes, existing)
+        told = [*summary(sizes, form), *advice(sizes, options.pods, NUMBERS)]
+        if existing is None:
+            return gpus_part(form), told
+        changes.append(replace_gpus(existing, form))
+        existing = parse_document(changes[-1].text, existing.source)
+    if options.image is not None and existing is not None:
+        image = add_image(existing, options.image)
+        changes.append(image.edited)
+        told = [*image.told, *([""] if told else []), *told]
+    aliases = [alias for change in changes for alias in change.aliases]
+    if aliases:
+        told += ["", f"Written out, so that nothing else in the file changes: {', '.join(aliases)}."]
+    return changes[-1].text, told
 
 
 def summary(sizes: SizeList, form: FormGpus) -> list[str]:
@@ -124,10 +155,17 @@ def summary(sizes: SizeList, form: FormGpus) -> list[str]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if not options.sizes and not options.hook:
-        raise UsageError("give a list of sizes, or --hook; --example prints a list to start with")
-    if options.config and not options.sizes:
-        raise UsageError("--config needs a list of sizes")
+    of_form = options.sizes or options.image is not None
+    if not of_form and not options.hook:
+        raise UsageError("give a list of sizes, --image or --hook; --example prints a list to start with")
+    if options.config and not of_form:
+        raise UsageError("--config needs a list of sizes, or --image")
+    if options.pods is not None and not options.sizes:
+        raise UsageError("--pods needs a list of sizes, which is checked against it")
+    if options.image is not None:
+        check_image(options.image)
+        if not options.config:
+            raise UsageError("--image needs --config FILE: the form's list of images is in it")
     if options.images and not options.hook:
         raise UsageError("--images is for --hook; the admission webhook has a list of its own")
     if options.kustomize:
@@ -141,8 +179,8 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError("--base is for Kubeflow up to 1.7; later ones get a component, which has none")
     elif options.kubeflow or options.base:
         raise UsageError("--kubeflow and --base are for --kustomize")
-    elif options.hook and options.sizes:
-        raise UsageError("--hook beside a list of sizes makes two files: choose a folder with --kustomize")
+    elif options.hook and of_form:
+        raise UsageError("--hook beside sizes or --image makes two files: choose a folder with --kustomize")
 
 
 def _version(text: str) -> str:

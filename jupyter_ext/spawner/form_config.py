@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bitfusion_client.kubernetes.names import GROUP
 from jupyter_ext.spawner.sizes import SizeList, as_read
 from jupyter_ext.spawner.wrong_file import WrongFile
-from jupyter_ext.spawner.yaml_document import Document, child, parse_document, written_from
-
-if TYPE_CHECKING:
-    import yaml
+from jupyter_ext.spawner.yaml_document import Document, written_from
+from jupyter_ext.spawner.yaml_edit import CannotEdit, Edited, json_text, put
 
 NUMBERS = (1, 2, 4, 8)  # of the form's page, which has none beside them but "none"
 NO_NUMBER = "none"
@@ -31,7 +28,8 @@ ALLOWED_GPUS = (
 )
 ALLOWED_NUMBER = "must be 1, 2, 4 or 8, the numbers the form has; any other one can be the size's own number"
 ALLOWED_BLOCK = (
-    "is written in a way that cannot be replaced safely (braces, an anchor or an alias); write it as a block"
+    "is written in a way in which a change of it would change something else; write it without anchors, "
+    "aliases and merges (<<)"
 )
 
 
@@ -86,30 +84,23 @@ def gpus_part(form: FormGpus) -> str:
     return "\n".join([f"{ROOT}:", *_block(form, "  ")]) + "\n"
 
 
-def replace_gpus(existing: Document, form: FormGpus) -> str:
+def replace_gpus(existing: Document, form: FormGpus) -> Edited:
     """The text of `existing` with only its `gpus` replaced, or added at the end of the form's defaults.
 
     Comments, order and line ends elsewhere stay as they are. Raises WrongFile where that cannot be done.
     """
-    import yaml
+    try:
+        return put(existing, (ROOT, "gpus"), form.data(), _block(form, ""))
+    except CannotEdit:
+        raise WrongFile(existing.source, "gpus", None, ALLOWED_BLOCK) from None
 
-    text = existing.text
-    found = child(existing.node, ROOT)
-    root = found[1] if found else None
-    if not isinstance(root, yaml.MappingNode) or root.flow_style or not root.value:
-        raise WrongFile(existing.source, ROOT, None, ALLOWED_BLOCK)
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    indent = " " * root.value[0][0].start_mark.column
-    pair = child(root, "gpus")
-    block = line_end.join(_block(form, indent))
-    if pair is not None:
-        start = pair[0].start_mark.index
-        result = text[:start] + block[len(indent) :] + text[_content_end(text, pair[1], start) :]
-    else:
-        end = _content_end(text, root, 0)
-        result = text[:end] + line_end + block + text[end:]
-    _check_result(existing, result, form)
-    return result
+
+def form_defaults(existing: Document) -> dict[str, object]:
+    """What the form's file says of its fields, by their names. Raises WrongFile: it is another file."""
+    data = existing.data
+    if isinstance(data, dict) and isinstance(data.get(ROOT), dict):
+        return dict(data[ROOT])
+    raise WrongFile(existing.source, "", None, f"has no {ROOT}, so it is not the form's configuration")
 
 
 def _block(form: FormGpus, indent: str) -> list[str]:
@@ -119,61 +110,18 @@ def _block(form: FormGpus, indent: str) -> list[str]:
         f"  readOnly: {json.dumps(form.read_only)}",
         "  value:",
         "    # what is preselected; users pick number × vendor",
-        f"    num: {_quoted(form.num)}",
-        f"    vendor: {_quoted(form.vendor)}",
+        f"    num: {json_text(form.num)}",
+        f"    vendor: {json_text(form.vendor)}",
         "    vendors:" + ("" if form.vendors else " []"),
     ]
     for vendor in form.vendors:
         for place, (name, value) in enumerate(vendor.items()):
-            lines.append(f"    {'  ' if place else '- '}{_key(name)}: {_quoted(value)}")
+            lines.append(f"    {'  ' if place else '- '}{_key(name)}: {json_text(value)}")
     return [indent + line for line in lines]
 
 
-def _quoted(value: object) -> str:
-    # JSON is YAML; letters that are not printable must be escaped in both
-    return json.dumps(value, ensure_ascii=isinstance(value, str) and not value.isprintable())
-
-
 def _key(name: str) -> str:
-    return name if name.isidentifier() else _quoted(name)
-
-
-def _content_end(text: str, node: yaml.Node, start: int) -> int:
-    """The position after the last word of a node and of a comment in the same line.
-
-    A block's own end mark lies at the next entry, behind comments that belong to that one.
-    """
-    import yaml
-
-    end = start
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, yaml.CollectionNode) and item.value and not item.flow_style:
-            last = item.value[-1]
-            waiting += last if isinstance(last, tuple) else (last,)
-        else:
-            end = max(end, item.end_mark.index)
-    end = len(text[:end].rstrip())
-    line_end = len(text)
-    for mark in ("\r\n", "\n"):
-        place = text.find(mark, end)
-        line_end = place if place >= 0 and place < line_end else line_end
-    rest = text[end:line_end].strip()
-    return line_end if not rest or rest.startswith("#") else end
-
-
-def _check_result(existing: Document, result: str, form: FormGpus) -> None:
-    """Read back: everything else must be as before. Catches anchors, aliases, braces."""
-    wanted = existing.data
-    assert isinstance(wanted, dict)
-    wanted = {**wanted, ROOT: {**wanted[ROOT], "gpus": form.data()}}
-    try:
-        same = parse_document(result, existing.source).data == wanted
-    except WrongFile:
-        same = False
-    if not same:
-        raise WrongFile(existing.source, "gpus", None, ALLOWED_BLOCK)
+    return name if name.isidentifier() else json_text(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +135,8 @@ class _ExistingGpus:
 
 
 def _existing_gpus(existing: Document) -> _ExistingGpus:
-    data = existing.data
-    if not isinstance(data, dict) or not isinstance(data.get(ROOT), dict):
-        raise WrongFile(existing.source, "", None, f"has no {ROOT}, so it is not the form's configuration")
-    gpus = _mapping(existing, data[ROOT].get("gpus", {}), "gpus")
-    value = _mapping(existing, gpus.get("value", {}), "gpus", "value")
+    gpus = as_mapping(existing, form_defaults(existing).get("gpus"), "gpus")
+    value = as_mapping(existing, gpus.get("value"), "gpus", "value")
     vendors = value.get("vendors") or []
     if not isinstance(vendors, list):
         place = f"gpus.value.vendors (line {existing.line(ROOT, 'gpus', 'value', 'vendors')}):"
@@ -204,7 +149,10 @@ def _existing_gpus(existing: Document) -> _ExistingGpus:
     )
 
 
-def _mapping(existing: Document, value: object, *path: str) -> dict[str, object]:
+def as_mapping(existing: Document, value: object, *path: str) -> dict[str, object]:
+    """The value at this place under the form's defaults, {} if there is none. Raises WrongFile for others."""
+    if value is None:
+        return {}
     if isinstance(value, dict):
         return value
     place = f"{'.'.join(path)} (line {existing.line(ROOT, *path)}):"

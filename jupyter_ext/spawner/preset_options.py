@@ -8,6 +8,7 @@ import re
 from bitfusion_client.errors import UsageError
 from bitfusion_client.kubernetes.client_images import LONGEST_REFERENCE
 from jupyter_ext.spawner.command_output import STDOUT
+from jupyter_ext.spawner.gpu_pod_rules import add_pods_option
 from jupyter_ext.spawner.presets import NUMBERS, parse_numbers
 
 NO_LIST = "give a list of sizes; `kubeflow-bitfusion form --example` prints a list to start with"
@@ -31,6 +32,7 @@ def add_preset_options(parser: argparse.ArgumentParser) -> None:
         default=NUMBERS,
         help=f"the numbers of GPUs to choose from (default: {','.join(map(str, NUMBERS))})",
     )
+    add_pods_option(parser)
     parser.add_argument(
         "--output", metavar="FILE", default=STDOUT, help="where to write (default: -, stdout)"
     )
@@ -43,8 +45,13 @@ def check_preset_options(options: argparse.Namespace) -> None:
         raise UsageError(NO_LIST)
     if not options.image:
         raise UsageError(NO_IMAGE)
-    if not _is_image(options.image):
-        raise UsageError(f"{ALLOWED_IMAGE}: {options.image[:60]!r}")
+    check_image(options.image)
+
+
+def check_image(image: str) -> None:
+    """Raises UsageError: it is no reference of an image, such as one whose $REGISTRY is not set."""
+    if not _is_image(image):
+        raise UsageError(f"{ALLOWED_IMAGE}: {image[:60]!r}")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

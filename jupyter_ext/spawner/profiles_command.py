@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from jupyter_ext.spawner.command_output import add_command, columns, deliver
+from jupyter_ext.spawner.gpu_pod_rules import advice
 from jupyter_ext.spawner.kubespawner_profiles import helm_values, hub_configuration, profile_list
 from jupyter_ext.spawner.preset_options import add_preset_options, check_preset_options
 from jupyter_ext.spawner.presets import WITHOUT_GPUS, Preset, presets, says_number
@@ -41,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
     sizes = parse_sizes(read_document(options.sizes))
     profiles = profile_list(sizes, options.image, options.numbers, options.any_number)
     write = hub_configuration if options.python else helm_values
-    told = [*summary(presets(sizes, options.numbers), options.any_number), *sizes.advice()]
+    told = [
+        *summary(presets(sizes, options.numbers), options.any_number),
+        *advice(sizes, options.pods, options.numbers),
+    ]
     return deliver({options.output: write(profiles, sizes.source)}, options.force, told)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from bitfusion_client.errors import UsageError
 from bitfusion_client.request.quantities import parse_quantity
 from jupyter_ext.spawner.command_output import add_command, columns, deliver
+from jupyter_ext.spawner.gpu_pod_rules import advice
 from jupyter_ext.spawner.preset_options import add_preset_options, check_preset_options
 from jupyter_ext.spawner.presets import WITHOUT_GPUS, WITHOUT_GPUS_ID, Preset, presets
 from jupyter_ext.spawner.sizes import parse_sizes
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     requests = {name: value for name in ("cpu", "memory") if (value := getattr(options, name))}
     title = options.title.strip()
     kind = workspace_kind(sizes, options.image, options.numbers, options.name, title, requests)
-    told = [*summary(presets(sizes, options.numbers)), *sizes.advice()]
+    told = [*summary(presets(sizes, options.numbers)), *advice(sizes, options.pods, options.numbers)]
     return deliver({options.output: kind_text(kind, sizes.source)}, options.force, told)
 
 

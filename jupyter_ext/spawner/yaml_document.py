@@ -25,7 +25,7 @@ class NoYaml(BitfusionError):
     """PyYAML is not installed."""
 
     headline = "PyYAML is missing, which reads and checks these files."
-    next_step = "pip install 'kubeflow-bitfusion[form]'"
+    next_step = "pip install PyYAML"
 
 
 class Document:
@@ -106,10 +106,28 @@ def child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node
 
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
         return node.value[step], node.value[step]
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+    # Of one that is merged (<<) and the mapping's own, which comes later, its own counts.
+    for key, value in reversed(node.value) if isinstance(node, yaml.MappingNode) else ():
         if isinstance(key, yaml.ScalarNode) and key.value == step:
             return key, value
     return None
+
+
+def nodes(root: yaml.Node) -> Iterator[yaml.Node]:
+    """All nodes, those with aliases once."""
+    import yaml
+
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [part for pair in node.value for part in pair]
 
 
 def yaml_text(value: object) -> str:
@@ -131,7 +149,7 @@ def _repeated_keys(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
     """Keys that a mapping has twice: YAML forbids them, PyYAML silently takes the last."""
     import yaml
 
-    for node in _nodes(root):
+    for node in nodes(root):
         names = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
@@ -160,27 +178,10 @@ def _merged(root: yaml.Node) -> int:
             counted[id(mapping)] = found
         return counted[id(mapping)]
 
-    for node in _nodes(root):
+    for node in nodes(root):
         if isinstance(node, yaml.MappingNode):
             entries(node)
     return sum(counted.values())
-
-
-def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
-    """All nodes, those with aliases once."""
-    import yaml
-
-    waiting, seen = [root], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [part for pair in node.value for part in pair]
 
 
 def _line_of(text: str, mark: yaml.Mark | None) -> str | None:

@@ -61,6 +61,7 @@ class PatchTemplate:
     Its first operation tests that there are no replicas, or, where no pod has started, the resourceVersion.
     """
 
+    name: str
     operations: tuple[Operation, ...]
 
 
@@ -79,6 +80,8 @@ class RetryPod:
 
     Kubeflow's controller takes the annotation away again; that makes the StatefulSet try once more.
     """
+
+    name: str
 
 
 Action = Said | PatchNotebook | PatchTemplate | DeletePod | RetryPod
@@ -160,15 +163,10 @@ def decide(assessment: Assessment, pod: PodRecord | None) -> list[Action]:
                 pending = pending_change(
                     changes.request, assessment.template, current, statefulset.containers
                 )
-            events = _events_of_change(noted, pending, changes, statefulset)
+            events = _events_of_change(noted, pending, changes)
     operations = _notebook_operations(notebook, changes, pending)
     patches: list[Action] = [PatchNotebook(operations)] if operations else []
     return [*events, *patches, *healing]
-
-
-def pod_name(notebook: NotebookRecord) -> str:
-    """The only pod that a notebook's StatefulSet has; the StatefulSet has the Notebook's name."""
-    return f"{notebook.name}-0"
 
 
 def _healed_annotations(notebook: NotebookRecord, changes: NotebookChanges) -> dict[str, str]:
@@ -226,14 +224,13 @@ def _template_patch(
     current = statefulset.annotations if statefulset.has_annotations else None
     removed = [name for name in statefulset.annotations if name not in wanted]
     operations = map_patch(TEMPLATE_ANNOTATIONS, current, wanted, removed)
-    return [PatchTemplate((test, *operations))] if operations else []
+    return [PatchTemplate(statefulset.name, (test, *operations))] if operations else []
 
 
 def _events_of_change(
     noted: PendingChange | None,
     pending: PendingChange | None,
     changes: NotebookChanges,
-    statefulset: StatefulSetRecord,
 ) -> list[Action]:
     if pending is not None:
         return [] if noted is not None and noted.text == pending.text else [change_pending(pending.text)]
@@ -242,7 +239,7 @@ def _events_of_change(
     size = describe(changes.request)
     if noted.running_size == size_text(changes.request):
         return [change_withdrawn(size)]
-    return [change_applied(size, statefulset.replicas >= 1)]
+    return [change_applied(size)]
 
 
 def _notebook_operations(

@@ -36,10 +36,15 @@ def change_pending(text: str) -> Said:
     )
 
 
-def change_applied(size: str, running: bool) -> Said:
-    """`size` is what the notebook has: ``1 GPU × 50 %``, or ``no GPU``."""
-    when = "This notebook now has" if running else "From its next start on this notebook has"
-    return Said(NORMAL, APPLIED, f"{when} {size} of Bitfusion.")
+def change_applied(size: str) -> Said:
+    """`size` is what the notebook has: ``1 GPU × 50 %``, or ``no GPU``.
+
+    True of one that runs and of one that is stopped: it may be started while this is told, and two wordings
+    would be two Events.
+    """
+    return Said(
+        NORMAL, APPLIED, f"The change is made: this notebook starts with {size} of Bitfusion from now on."
+    )
 
 
 def change_withdrawn(size: str) -> Said:

@@ -28,8 +28,9 @@ from notebook_controller_patch.reconcile.events import (
 from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
 from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal, quota_refusal
 from notebook_controller_patch.reconcile.quota_waits import QuotaRecord, QuotaWaits
-from notebook_controller_patch.reconcile.records import OptedOutNamespace, StatefulSetRecord
+from notebook_controller_patch.reconcile.records import OptedOutNamespace
 from notebook_controller_patch.reconcile.refused_pods import RefusedPods, absences, injector_was_away
+from notebook_controller_patch.reconcile.statefulset_cache import StatefulSetCache
 from notebook_controller_patch.reconcile.write_throttler import WriteThrottler
 from notebook_controller_patch.reconcile.writer import Writer
 
@@ -41,7 +42,7 @@ class Caches:
     """What the reconciler reads: Notebooks, their StatefulSets, namespaces that are left alone, quotas."""
 
     notebooks: Cache[NotebookRecord]
-    statefulsets: Cache[StatefulSetRecord]
+    statefulsets: StatefulSetCache
     opted_out: Cache[OptedOutNamespace]
     quotas: Cache[QuotaRecord]
 
@@ -91,7 +92,7 @@ class Reconciler:
         except ApiFailure as error:
             log.warning("events of refused pods not read", extra={"error": str(error)})
             return
-        found = absences(refusals, returns, datetime.now(timezone.utc))
+        found = absences(refusals, returns, datetime.now(timezone.utc), self._statefulsets.owner_of)
         self._refused_pods.learn({key: when for key, when in found.items() if self._notebooks.get(*key)})
 
     def quota_changed(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
@@ -112,7 +113,8 @@ class Reconciler:
             self._forget_pod(key)
             return []
         try:
-            assessment = assess(notebook, self._statefulsets.get(*notebook.key), self._rules())
+            own = self._statefulsets.of_notebook(*notebook.key, notebook.uid)
+            assessment = assess(notebook, own, self._rules())
             actions = self._decide(assessment)
         except InvalidRequest as error:
             self._forget_pod(key)
@@ -127,7 +129,9 @@ class Reconciler:
     def _decide(self, assessment: Assessment | None) -> list[Action]:
         if assessment is None:
             return []
-        pod = self._writer.read_pod(assessment.notebook) if assessment.needs_pod else None
+        pod = None
+        if assessment.statefulset is not None and assessment.needs_pod:
+            pod = self._writer.read_pod(assessment.statefulset)
         return decide(assessment, pod)
 
     def _look_after_pod(self, notebook: NotebookRecord, assessment: Assessment | None) -> list[Action]:
@@ -138,14 +142,15 @@ class Reconciler:
         elif not assessment.lacks_pod:
             return self._welcome_pod(notebook, assessment.statefulset.has_pods)
         elif pods.to_be_asked(key):
-            refusals = self._writer.read_refusals(notebook)
+            refusals = self._writer.read_refusals(assessment.statefulset)
+            retry = RetryPod(assessment.statefulset.name)
             if injector_was_away(refusals):
                 self._quota_waits.forget(key)
-                return self._try_again(notebook)
+                return self._try_again(notebook, retry)
             pods.for_another_reason(key)
             found = quota_refusal(refusals)
             if found is not None:
-                return self._wait_for_quota(notebook, found)
+                return self._wait_for_quota(notebook, found, retry)
             self._quota_waits.forget(key)
         return []
 
@@ -153,13 +158,15 @@ class Reconciler:
         self._refused_pods.forget(key)
         self._quota_waits.forget(key)
 
-    def _wait_for_quota(self, notebook: NotebookRecord, refusal: QuotaRefusal) -> list[Action]:
+    def _wait_for_quota(
+        self, notebook: NotebookRecord, refusal: QuotaRefusal, retry: RetryPod
+    ) -> list[Action]:
         waits, key = self._quota_waits, notebook.key
         actions: list[Action] = []
         if waits.to_be_told(key, refusal):
             actions.append(quota_exceeded(notebook.namespace, refusal))
         if waits.refused(key, refusal):
-            actions.append(RetryPod())
+            actions.append(retry)
         for action in actions:
             self._writer.perform(action, notebook)
             if isinstance(action, Said):
@@ -176,8 +183,8 @@ class Reconciler:
         self._quota_waits.forget(notebook.key)
         return actions
 
-    def _try_again(self, notebook: NotebookRecord) -> list[Action]:
-        actions: list[Action] = [RetryPod()] if self._refused_pods.refused(notebook.key) else []
+    def _try_again(self, notebook: NotebookRecord, retry: RetryPod) -> list[Action]:
+        actions: list[Action] = [retry] if self._refused_pods.refused(notebook.key) else []
         since = self._refused_pods.refused_since(notebook.key)
         if since is not None:
             actions.insert(0, injector_away(since))

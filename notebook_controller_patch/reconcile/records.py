@@ -32,6 +32,9 @@ from bitfusion_client.kubernetes.raw_objects import (
 from bitfusion_client.pod.pod_contract import ANNOTATION_STATUS, STATUS_INJECTED
 from bitfusion_cluster.notebooks.notebook_record import ContainerRecord, asking_containers, own_annotations
 
+KEPT_REFERENCE = 254
+"""Characters of a name or uid in an ownerReference, at which nobody looks: one more than a name can have."""
+
 
 @dataclass(frozen=True, slots=True)
 class StatefulSetRecord:
@@ -64,6 +67,16 @@ class StatefulSetRecord:
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return self.namespace, self.name
+
+    @property
+    def owner_key(self) -> tuple[str, str]:
+        """Namespace and name of the Notebook."""
+        return self.namespace, self.owner_name
+
+    @property
+    def pod_name(self) -> str:
+        """The only pod that it has."""
+        return f"{self.name}-0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +129,8 @@ def statefulset_record(data: Mapping[str, Any]) -> StatefulSetRecord | None:
         name=name,
         uid=uid,
         resource_version=text(metadata.get("resourceVersion")),
-        owner_name=text(owner.get("name")),
-        owner_uid=text(owner.get("uid")),
+        owner_name=text(owner.get("name"))[:KEPT_REFERENCE],
+        owner_uid=text(owner.get("uid"))[:KEPT_REFERENCE],
         replicas=whole_number(mapping(data.get("spec")).get("replicas"), 1),  # absent means 1
         ready=whole_number(status.get("readyReplicas"), 0) > 0,
         revising=_is_revising(status),

@@ -2,7 +2,8 @@
 
 A StatefulSet whose pod was refused tries again by itself, but after some minutes of an outage a minute or
 more passes between two tries. A touch of one of its annotations makes it try at once. Of many notebooks one
-is tried every few seconds; once its pod has been made, the others are.
+is tried every few seconds, by turns of their namespaces: one may have many that never get a pod, whatever
+they say why. Once a pod has been made, all the others are tried.
 
 Called by the reconciler's workers, which share one object; it locks for itself and makes no request.
 """
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from math import inf
 from typing import Any
 
 from bitfusion_client.kubernetes.names import PODS_WEBHOOK
@@ -21,7 +23,7 @@ from bitfusion_cluster.api.events import event_time
 from bitfusion_cluster.watching.cache import Key
 
 FIRST_LOOK_S = 1.0  # after a StatefulSet without a pod was seen: it is usually being made
-TRY_S = 4.0  # between two tries of the one notebook that is tried
+TRY_S = 4.0  # between two tries, each of one notebook
 LONGEST_LOOK_S = 60.0  # between two looks at a notebook that nobody tries
 RECENT_S = 600.0  # after which a new leader does not tell any more what was before it
 
@@ -36,7 +38,10 @@ def injector_was_away(events: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def absences(
-    refusals: Sequence[Mapping[str, Any]], returns: Sequence[Mapping[str, Any]], now: datetime
+    refusals: Sequence[Mapping[str, Any]],
+    returns: Sequence[Mapping[str, Any]],
+    now: datetime,
+    owner_of: Callable[[Key], Key],
 ) -> dict[Key, datetime]:
     """The notebooks whose pods were refused of late for the injector's absence, and when last.
 
@@ -46,10 +51,11 @@ def absences(
         refusals: Events about pods that StatefulSets could not make, of any namespace.
         returns: Our Events that tell a notebook of the injector's return; what was told is left out.
         now: In UTC.
+        owner_of: The Notebook of a StatefulSet, by their keys.
     """
     newest: dict[Key, Mapping[str, Any]] = {}
     for event in sorted(refusals, key=event_time):
-        newest[_key(event)] = event
+        newest[owner_of(_key(event))] = event
     told = {_key(event): event_time(event) for event in sorted(returns, key=event_time)}
     found = {}
     for key, event in newest.items():
@@ -97,8 +103,10 @@ class RefusedPods:
         self._now = now
         self._lock = threading.Lock()
         self._since: dict[Key, float] = {}  # without a pod, and not known to be refused
-        # for the injector's absence, and when that was noticed; the first one is tried
+        # for the injector's absence, and when that was noticed
         self._refused: dict[Key, datetime] = {}
+        self._next_try = -inf
+        self._last_try: dict[Key, float] = {}  # of a notebook, and of a namespace as ``(namespace, "")``
         self._tried: set[Key] = set()  # since the injector seems to be back
         self._back = False
 
@@ -127,11 +135,30 @@ class RefusedPods:
             self._refused.setdefault(key, datetime.fromtimestamp(int(self._now()), timezone.utc))
             if self._back and key in self._tried:
                 self._back = False  # away again
-            first = next(iter(self._refused)) == key
             if self._back:
                 self._tried.add(key)
-            self._look_later(key, TRY_S if first or self._back else LONGEST_LOOK_S)
-            return first or self._back
+                self._look_later(key, TRY_S)
+                return True
+            return self._is_tried_now(key)
+
+    def _is_tried_now(self, key: Key) -> bool:
+        """Whether it is its turn, and time for one; or another's that was not looked at."""
+        now = self._clock()
+        is_tried = self._next_try <= now - (0.0 if key == self._whose_turn() else TRY_S)
+        if is_tried:
+            self._next_try = now + TRY_S
+            self._last_try[key] = self._last_try[key[0], ""] = now
+        self._look_later(key, LONGEST_LOOK_S)
+        self._look_at_next()
+        return is_tried
+
+    def _look_at_next(self) -> None:
+        self._look_later(self._whose_turn(), max(0.0, self._next_try - self._clock()))
+
+    def _whose_turn(self) -> Key:
+        """Of the namespace of which one was tried longest ago, the one that was; `_refused` is not empty."""
+        last = self._last_try
+        return min(self._refused, key=lambda key: (last.get((key[0], ""), -inf), last.get(key, -inf)))
 
     def for_another_reason(self, key: Key) -> None:
         """It has no pod, and not for the injector's absence. It is queued for later."""
@@ -156,7 +183,7 @@ class RefusedPods:
         with self._lock:
             self._since.pop(key, None)
             if self._drop(key) and self._refused:
-                self._look_later(next(iter(self._refused)), 0.0)
+                self._look_at_next()
 
     def _settled(self, key: Key) -> None:
         """The injector has answered for this one: all the others are tried at once."""
@@ -173,4 +200,7 @@ class RefusedPods:
             return False
         del self._refused[key]
         self._tried.discard(key)
+        self._last_try.pop(key, None)
+        if not self._refused:
+            self._last_try.clear()
         return True

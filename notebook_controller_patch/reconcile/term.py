@@ -19,6 +19,7 @@ from notebook_controller_patch.reconcile.records import (
     opted_out_namespace,
     statefulset_record,
 )
+from notebook_controller_patch.reconcile.statefulset_cache import StatefulSetCache
 from notebook_controller_patch.reconcile.writer import Writer
 
 ADMITTED_S = 2.0  # the rest of a write that admission has answered: other webhooks, etcd
@@ -36,7 +37,7 @@ class ReconcileTerm(Term):
         self._context = context
         self._notebooks = notebooks
         self._queue = WorkQueue()
-        self._statefulsets: Cache[StatefulSetRecord] = Cache(self._statefulset_changed)
+        self._statefulsets = StatefulSetCache(self._statefulset_changed)
         self._opted_out: Cache[OptedOutNamespace] = Cache(self._namespace_changed)
         self._quotas: Cache[QuotaRecord] = Cache(self._quota_changed)
         self.watch(WatchedResource("statefulsets", STATEFULSETS, statefulset_record), self._statefulsets)
@@ -79,7 +80,7 @@ class ReconcileTerm(Term):
     def _statefulset_changed(self, old: StatefulSetRecord | None, new: StatefulSetRecord | None) -> None:
         record = new or old
         if record is not None:
-            self.wake((record.namespace, record.owner_name))
+            self.wake(record.owner_key)
 
     def _quota_changed(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
         self._reconciler.quota_changed(old, new)

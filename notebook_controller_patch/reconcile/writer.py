@@ -38,11 +38,10 @@ from notebook_controller_patch.reconcile.decisions import (
     PatchNotebook,
     PatchTemplate,
     RetryPod,
-    pod_name,
 )
 from notebook_controller_patch.reconcile.events import INJECTOR_BACK, event_body
 from notebook_controller_patch.reconcile.metrics import CONFLICT, DONE, ERROR
-from notebook_controller_patch.reconcile.records import PodRecord, pod_record
+from notebook_controller_patch.reconcile.records import PodRecord, StatefulSetRecord, pod_record
 
 REQUESTS_PER_SECOND = 15.0  # of the reconciler; watches and the Lease not counted
 # A write passes through admission: two webhooks that don't answer cost 5 s each.
@@ -90,20 +89,19 @@ class Writer:
         """Hold back the requests of all workers: the server said 429."""
         self._limiter.pause(seconds)
 
-    def read_pod(self, notebook: NotebookRecord) -> PodRecord | None:
+    def read_pod(self, statefulset: StatefulSetRecord) -> PodRecord | None:
         """The notebook's pod, None if there is none. Raises ApiFailure, NotLeading."""
         self._wait_for_turn()
+        path = pod_path(statefulset.namespace, statefulset.pod_name)
         try:
-            return pod_record(
-                self._api.get(pod_path(notebook.namespace, pod_name(notebook)), timeout=TIMEOUT)
-            )
+            return pod_record(self._api.get(path, timeout=TIMEOUT))
         except NotFound:
             return None
 
-    def read_refusals(self, notebook: NotebookRecord) -> list[Mapping[str, Any]]:
-        """The Events about pods that its StatefulSet could not make. Raises ApiFailure, NotLeading."""
-        about = {"kind": "StatefulSet", "name": notebook.name}
-        return self._events(events_path(notebook.namespace), about, NOT_CREATED, MOST_EVENTS)
+    def read_refusals(self, statefulset: StatefulSetRecord) -> list[Mapping[str, Any]]:
+        """The Events about pods that it could not make. Raises ApiFailure, NotLeading."""
+        about = {"kind": "StatefulSet", "name": statefulset.name}
+        return self._events(events_path(statefulset.namespace), about, NOT_CREATED, MOST_EVENTS)
 
     def read_all_refusals(self) -> list[Mapping[str, Any]]:
         """The same of all namespaces. Raises ApiFailure, NotLeading."""
@@ -130,7 +128,7 @@ class Writer:
             elif isinstance(action, DeletePod):
                 self._delete(action, notebook)
             elif isinstance(action, RetryPod):
-                self._touch(notebook)
+                self._touch(action, notebook)
             else:
                 self._patch(action, notebook)
         except ApiFailure as error:
@@ -142,14 +140,14 @@ class Writer:
         if isinstance(action, PatchNotebook):
             path, message = notebook_path(*notebook.key), "notebook healed"
         else:
-            path, message = statefulset_path(*notebook.key), "template healed"
+            path, message = statefulset_path(notebook.namespace, action.name), "template healed"
         self._api.patch(path, action.operations, timeout=TIMEOUT)
         log.info(message, extra={**_fields(notebook), "keys": _patched_keys(action)})
 
-    def _touch(self, notebook: NotebookRecord) -> None:
+    def _touch(self, action: RetryPod, notebook: NotebookRecord) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         body = {"metadata": {"annotations": {ANNOTATION_RETRY: now}}}
-        self._api.merge(statefulset_path(*notebook.key), body, timeout=TIMEOUT)
+        self._api.merge(statefulset_path(notebook.namespace, action.name), body, timeout=TIMEOUT)
         log.info("refused pod tried again", extra=_fields(notebook))
 
     def _delete(self, action: DeletePod, notebook: NotebookRecord) -> None:

@@ -11,11 +11,13 @@ from bitfusion_client.request.gpu_request import GpuRequest
 
 _PRINTABLE = st.characters(min_codepoint=32, max_codepoint=0x2FFF, blacklist_categories=("C", "Z"))
 _SOME_BLANK = st.one_of(_PRINTABLE, st.just(" "))
-FILTER_KEYS = st.text(_PRINTABLE.filter(lambda letter: letter != "="), min_size=1, max_size=12)
+FILTER_KEYS = st.text(_PRINTABLE.filter(lambda letter: letter != "="), min_size=1, max_size=12).filter(
+    lambda key: key[0] != "-"
+)
 FILTERS = st.tuples(FILTER_KEYS, st.text(_SOME_BLANK, min_size=1, max_size=12))
 SERVERS = st.builds(
     lambda host, port: f"{host}:{port}",
-    st.text("abcdefghijkl0123456789.-", min_size=1, max_size=12),
+    st.text("abcdefghijkl0123456789.-", min_size=1, max_size=12).filter(lambda host: host[0] != "-"),
     st.integers(1, 65535),
 )
 PARTIALS = st.floats(0, 1, exclude_min=True, allow_subnormal=True)

@@ -13,12 +13,19 @@ from bitfusion_client.kubernetes.carried_annotations import (
 )
 
 MANAGEMENT, OS, VERSION = "auto-management/bitfusion", "bitfusion-client/os", "bitfusion-client/version"
-FILTER, REQUEST = "bitfusion-client/filter", "bitfusion.io/request"
-RIGHT = {MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454", FILTER: "a=b", REQUEST: "-n 1"}
+FILTER, REQUEST, PATH = "bitfusion-client/filter", "bitfusion.io/request", "bitfusion.io/path"
+GPU_IMAGE = "bitfusion.io/gpu-image"
+RIGHT = {
+    **{MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454", FILTER: "a=b", REQUEST: "-n 1"},
+    PATH: "none",
+    GPU_IMAGE: "registry.example.com:5000/team/cuda@sha256:" + "0" * 64,
+}
 WRAPS = (
     "must be injection or none; this would run the notebook server itself on the GPUs, which it would hold "
     "until the notebook is stopped"
 )
+NO_IMAGE = "must be an image without blanks, at most 512 characters"
+NO_PATH = "must be none, for no command in /usr/local/bin, or be left out"
 WORD = (
     "must be letters, digits, dots, - or _, at most 63; leave the annotation out to have the client chosen "
     "by the image"
@@ -61,6 +68,9 @@ def test_absent_annotations_are_none() -> None:
         (FILTER, "f" * 1024),
         (REQUEST, "nonsense"),  # its words are for whoever parses it
         (REQUEST, "r" * 4096),
+        (PATH, ""),
+        (GPU_IMAGE, ""),
+        (GPU_IMAGE, "i" * 512),
     ],
 )
 def test_values_that_are_allowed(name: str, value: str) -> None:
@@ -74,12 +84,17 @@ def test_values_that_are_allowed(name: str, value: str) -> None:
         *((MANAGEMENT, word, word, WRAPS) for word in ("all", "ALL", "y", "yes", "true", "On")),
         (MANAGEMENT, "", "", "must be injection or none"),
         (MANAGEMENT, "Injection", "Injection", "must be injection or none"),
+        *((PATH, word, word, NO_PATH) for word in ("/usr/bin", "None", "true")),
         (OS, "", "", WORD),
         (OS, "ubuntu 22", "ubuntu 22", WORD),
         (OS, "a" * 64, "a" * 59 + "…", WORD),
         (VERSION, "../../x", "../../x", WORD),
         (VERSION, "..", "..", WORD),
         (VERSION, "４５４", "４５４", WORD),
+        (GPU_IMAGE, "two words", "two words", NO_IMAGE),
+        (GPU_IMAGE, "i" * 513, "i" * 59 + "…", NO_IMAGE),
+        (GPU_IMAGE, "ｉmage", "ｉmage", NO_IMAGE),
+        (GPU_IMAGE, 7, "7", "must be text"),
         (FILTER, "f" * 1025, "f" * 59 + "…", "must be at most 1024 characters"),
         (REQUEST, "r" * 262_144, "r" * 59 + "…", "must be at most 4096 characters"),
         (VERSION, 454, "454", "must be text"),

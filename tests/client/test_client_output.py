@@ -107,7 +107,7 @@ def test_every_line_of_2_5_0() -> None:
             ("RunningCommand", "python -c 'print(1)' on 1", 2),
         ),
         (
-            "[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 9; held by root: digits.ipynb "
+            "[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: position 3 of 9; held by root: digits.ipynb "
             "(1 GPU × 50 %, since 14:03); held by 3 more; before you ada: held by.ipynb (2 GPUs, since 14:05)"
             "; before you 1 more; why: order",
             (
@@ -124,7 +124,12 @@ def test_every_line_of_2_5_0() -> None:
             "configuration saved to '/tmp/bitfusion1'",
             ("Locked", 2, 1e-05, "/tmp/bitfusion1"),
         ),
-        ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: place 3 of 3", ("Waiting", 3, 3, (), (), "")),
+        ("[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: position 3 of 3", ("Waiting", 3, 3, (), (), "")),
+        (
+            "[INFO] 2021-03-27T04:26:40Z Waiting for GPUs: why: 2 of 3 nodes have no free GPU",
+            ("Waiting", None, None, (), (), "2 of 3 nodes have no free GPU"),
+        ),
+        ("[WARN] 2021-03-27T04:26:40Z Note: shared; so", ("Note", "shared; so")),
         ("Token expired at: 2022-09-03 00:00", ("TokenExpiredLine", "2022-09-03 00:00")),
         ("Error: what: ever", ("FatalError", "what: ever")),
         ("Server List: a:1;b:2", ("ServerList", ("a:1", "b:2"))),
@@ -243,25 +248,24 @@ def _shown(names: list[str], count: int) -> tuple[str, ...]:
 
 
 @given(
-    st.integers(1, 999),
-    st.integers(1, 999),
+    st.tuples(st.integers(1, 999), st.integers(1, 999)) | st.just((None, None)),
     st.lists(NAMES, max_size=8),
     st.lists(NAMES, max_size=8),
     st.integers(0, 3),
-    st.just("") | NAMES,
+    NAMES,
 )
 def test_the_waiting_line_reads_back(
-    position: int, length: int, held_by: list[str], before: list[str], more: int, why: str
+    place: tuple[int | None, int | None], held_by: list[str], before: list[str], more: int, why: str
 ) -> None:
-    text = format_waiting(position, length, held_by, len(held_by) + more, before, len(before) + more, why)
+    text = format_waiting(*place, held_by, len(held_by) + more, before, len(before) + more, why)
     line = parse_line("[INFO] 2021-03-27T04:26:40Z " + text)
     holders, waiters = _shown(held_by, len(held_by) + more), _shown(before, len(before) + more)
-    assert without_text(line) == ("Waiting", position, length, holders, waiters, why)
+    assert without_text(line) == ("Waiting", *place, holders, waiters, why)
 
 
 def test_names_cannot_break_the_waiting_line() -> None:
     assert format_waiting(1, 1, ["a; why: b\nError: c"]) == (
-        "Waiting for GPUs: place 1 of 1; held by a, why: b Error: c"
+        "Waiting for GPUs: position 1 of 1; held by a, why: b Error: c"
     )
 
 

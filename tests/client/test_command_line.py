@@ -15,9 +15,9 @@ from bitfusion_client.command.command_line import (
     field_of,
     format_options,
     parse_options,
+    parse_program,
     parse_request_text,
     run_command,
-    split_program,
     split_words,
 )
 from bitfusion_client.errors import InvalidRequest, UsageError
@@ -84,6 +84,14 @@ def test_read(line: str, request_: GpuRequest, rest: int) -> None:
             'Invalid value "8" for -m: give either a share (-p) or an amount of memory (-m), not both',
         ),
         ("-n 1 --filter x", 'Invalid value "x" for --filter: must be key=value, the key without spaces'),
+        (
+            "-n 1 --filter --gpus=2",
+            'Invalid value "--gpus=2" for --filter: must not begin with -, as an option of a command does',
+        ),
+        (
+            "-n 1 --server_list -x:1",
+            'Invalid value "-x:1" for --server_list: must not begin with -, as an option of a command does',
+        ),
         ("-n 1 --filter =x", 'Invalid value "=x" for --filter: must be key=value, the key without spaces'),
         (
             "-n 1 --server_list ;",
@@ -241,7 +249,7 @@ def test_a_single_word_reaches_the_program_whole() -> None:
     command = run_command("bitfusion", GpuRequest(), ["/home/a b/train"])
     program = command[command.index("--") + 1 :]
     assert program == ["/usr/bin/env", "/home/a b/train"]
-    assert split_program(program) == program
+    assert parse_program(program) == program
 
 
 @pytest.mark.parametrize("program", [[], [""]])
@@ -252,12 +260,13 @@ def test_nothing_to_run(program: list[str]) -> None:
 
 
 def test_the_one_string_form() -> None:
-    assert split_program(["python x.py --batch='2'"]) == ["python", "x.py", "--batch=2"]
-    assert split_program(["python", "x y"]) == ["python", "x y"]
-    assert split_program([]) == []
-    assert split_program([""]) == []
+    assert parse_program(["python x.py --batch='2'"]) == ["python", "x.py", "--batch=2"]
+    assert parse_program(["python", "x y"]) == ["python", "x y"]
+    for nothing in ([], [""], ["  "]):
+        with pytest.raises(UsageError, match="no program to run"):
+            parse_program(nothing)
     with pytest.raises(UsageError):
-        split_program(["python '"])
+        parse_program(["python '"])
 
 
 def test_fields_of_options() -> None:

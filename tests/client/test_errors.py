@@ -9,6 +9,7 @@ import re
 import pytest
 
 from bitfusion_client import errors
+from bitfusion_client.command.client_failure import error_from_output
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.request.gpu_request import GpuRequest
 
@@ -18,6 +19,7 @@ GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
         errors.NeverSatisfiable,
         errors.NoGpusAvailable,
         errors.OverLimit,
+        errors.PodRefused,
         errors.WaitTimedOut,
         errors.WaitCancelled,
     },
@@ -26,9 +28,10 @@ GROUPS: dict[type[BitfusionError], set[type[BitfusionError]]] = {
         errors.ServersUnreachable,
         errors.TokenExpired,
         errors.PoolUnreadable,
+        errors.ClusterUnusable,
     },
     errors.InvalidRequest: {errors.WrongKey},
-    errors.ProcessDied: {errors.WrapperDied, errors.KernelDied, errors.PoolLost},
+    errors.ProcessDied: {errors.WrapperDied, errors.KernelDied, errors.PoolLost, errors.PodLost},
     BitfusionError: {errors.ClientFailed},
 }
 KINDS = sorted({BitfusionError}.union(*GROUPS.values()), key=lambda kind: kind.__name__)
@@ -84,6 +87,21 @@ MESSAGES = {
         "words of the pool",
         "end something of yours first; `%bitfusion pool` shows who holds what.",
     ),
+    "PodRefused": (
+        "The cluster cannot run a pod with a GPU for this.",
+        "words of the pool",
+        "ask your administrator; `%bitfusion log` shows all that the cluster has said.",
+    ),
+    "ClusterUnusable": (
+        "The cluster cannot be asked for a GPU.",
+        "words of the pool",
+        "try again; `%bitfusion health` shows what is wrong.",
+    ),
+    "PodLost": (
+        "The pod in which this kernel ran has ended, and its GPUs are gone.",
+        "words of the pool",
+        RESTART,
+    ),
     "PoolUnreadable": (
         "The embedded GPU pool cannot be used.",
         "words of the pool",
@@ -123,12 +141,24 @@ def test_every_error_has_its_group_and_stands_in_the_tree_of_the_docstring() -> 
     defined = {
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BitfusionError)
     }
-    assert defined == {BitfusionError, *GROUPS, *KINDS}
+    assert defined - {errors.PrintedError} == {BitfusionError, *GROUPS, *KINDS}
     for group, kinds in GROUPS.items():
         assert {kind.__base__ for kind in kinds} == {group}
     assert errors.__doc__ is not None
     drawn = re.findall(r"^ {4}[│├└─ ]*(\w+)", errors.__doc__, re.MULTILINE)
-    assert sorted(drawn) == sorted(kind.__name__ for kind in defined)
+    assert sorted(drawn) == sorted(kind.__name__ for kind in defined - {errors.PrintedError})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [errors.OverLimit, errors.PodRefused, errors.ClusterUnusable, errors.PoolUnreadable, errors.PodLost],
+)
+def test_what_the_command_prints_is_read_as_the_same_error(kind: type[errors.PrintedError]) -> None:
+    beginning = "" if kind.BEGINNING else "pool ledger "
+    printed = kind("1 GPU", f"{beginning}quota gpus is full", "ask for less")
+    read = error_from_output([f"Error: {printed}"], 1)
+    assert type(read) is kind
+    assert (read.answered, read.next_step) == (printed.answered, "ask for less")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

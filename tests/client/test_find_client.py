@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+import bitfusion_pool
 from bitfusion_client.command.find_client import FoundClient, find_client
 from bitfusion_client.errors import ClientNotFound
 
@@ -22,11 +24,22 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def command(path: Path, mode: int = 0o755) -> str:
+def command(path: Path, mode: int = 0o755, text: str = "") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
+    path.write_text(f"#!/bin/sh\n{text}")
     path.chmod(mode)
     return str(path)
+
+
+def embedded_command(machine: Path) -> str:
+    """The stand-in, as its first lines show it."""
+    text = Path(bitfusion_pool.__file__).with_name("bin").joinpath("bitfusion").read_text()
+    return command(machine / "site/bitfusion_pool/bin/bitfusion", text=text)
+
+
+def installed_command(path: Path) -> str:
+    """What pip makes of `[project.scripts]`."""
+    return command(path, text="from bitfusion_pool.client.installed_command import main\nmain()\n")
 
 
 def found_in(machine: Path, explicit: str | None = None, **environ: str) -> FoundClient:
@@ -37,7 +50,7 @@ def found_in(machine: Path, explicit: str | None = None, **environ: str) -> Foun
 
 
 def test_the_order(machine: Path) -> None:
-    embedded = command(machine / "site/bitfusion_pool/bin/bitfusion")
+    embedded = embedded_command(machine)
     assert found_in(machine) == FoundClient(embedded, "embedded", True)
     package = command(machine / "opt/bitfusion/bin/bitfusion")
     assert found_in(machine) == FoundClient(package, "injected", False)
@@ -54,11 +67,54 @@ def test_the_order(machine: Path) -> None:
 
 
 def test_the_embedded_command_is_recognised_on_path(machine: Path) -> None:
-    embedded = command(machine / "site/bitfusion_pool/bin/bitfusion")
+    embedded = embedded_command(machine)
     assert found_in(machine, PATH=os.path.dirname(embedded)) == FoundClient(embedded, "embedded", True)
     (machine / "bin").mkdir()
     (machine / "bin/bitfusion").symlink_to(embedded)
     assert found_in(machine) == FoundClient(str(machine / "bin/bitfusion"), "embedded", True)
+
+
+def test_the_embedded_command_is_known_by_what_is_in_it_not_by_its_path(machine: Path) -> None:
+    embedded = embedded_command(machine)
+    (machine / "bin").mkdir()
+    copy = str(shutil.copy(embedded, machine / "bin/bitfusion"))
+    assert found_in(machine) == FoundClient(copy, "embedded", True)
+    real = command(machine / "mine/bitfusion_pool/bin/bitfusion")
+    assert found_in(machine, PATH=os.path.dirname(real)) == FoundClient(real, "path", False)
+
+
+@pytest.mark.parametrize("explicit", [None, "bitfusion"])
+def test_what_pip_installs_is_no_client(machine: Path, explicit: str | None) -> None:
+    """It starts another one, perhaps this very one."""
+    embedded = embedded_command(machine)
+    kind = "configured" if explicit else "embedded"
+    installed_command(machine / "venv/bin/bitfusion")
+    installed_command(machine / "other venv/bin/bitfusion")
+    (machine / "home/bin").mkdir(parents=True)
+    (machine / "home/bin/bitfusion").symlink_to(machine / "venv/bin/bitfusion")
+    path = f"{machine}/home/bin:{machine}/venv/bin::.:{machine}/other venv/bin"
+    assert found_in(machine, explicit, PATH=path) == FoundClient(embedded, kind, True)
+    real = command(machine / "usr/bin/bitfusion")
+    found = found_in(machine, explicit, PATH=f"{path}:{machine}/usr/bin")
+    assert found == FoundClient(real, "configured" if explicit else "path", False)
+
+
+def test_who_configures_what_pip_installs_means_the_stand_in(machine: Path) -> None:
+    embedded = embedded_command(machine)
+    command(machine / "bin/bitfusion")
+    installed = installed_command(machine / "venv/bin/bitfusion")
+    for given in ({"explicit": installed}, {"BITFUSION_CLIENT": installed}):
+        assert found_in(machine, **given) == FoundClient(embedded, "configured", True)
+
+
+def test_a_client_that_nobody_may_read_is_one(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = command(machine / "bin/bitfusion", 0o111)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert found_in(machine) == FoundClient(real, "path", False)
 
 
 def test_the_checkout_needs_no_import_path(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_the_annotation_alone_is_a_request_and_a_filter_alone_is_none() -> None:
             "bitfusion.io/request",
             "-n 1 -p 2",
             'Invalid value "-n 1 -p 2" for bitfusion.io/request: '
-            '-p "2" must be greater than 0.0 and at most 1.0; write -p 0.02',
+            '-p "2" must be greater than 0.0 and at most 1.0; for 2 GPUs write -n 2',
         ),
         (
             "bitfusion.io/request",

@@ -14,6 +14,7 @@ from tests.support.notebooks import bare_notebook, container
 
 AMOUNT = "bitfusion.io/gpu-amount"
 HALF = "bitfusion.io/gpu-50"
+UNITS = "bitfusion.io/gpu"
 REQUEST = "bitfusion.io/request"
 TWO_ASK = 'and "nb" asks for GPUs, too; only one container of a notebook may'
 
@@ -96,6 +97,21 @@ def test_what_a_notebook_cannot_ask_for(object_: Any, message: str) -> None:
         assert caught.value.user_message == message
 
 
+@pytest.mark.parametrize("none", ["0", 0, "0m", "0e3", "0Ki"])
+def test_no_units_are_nothing_wherever_they_stand(none: Any) -> None:
+    units = {UNITS: none}
+    alone = {"name": "nb", "resources": {"limits": units, "requests": units}}
+    asks = {"name": "nb", "resources": {"limits": {**units, HALF: "1"}, "requests": {**units, HALF: "1"}}}
+    others = [container("side", units), {"name": "mesh", "resources": {"requests": units}}]
+    assert notebook_request(bare_notebook(alone, *others, init_containers=others)) is None
+    assert notebook_request(bare_notebook(asks, *others, init_containers=others)) == GpuRequest(partial=0.5)
+
+
+def test_some_units_are_nobodys_request() -> None:
+    with pytest.raises(InvalidRequest, match="is what the cluster counts by"):
+        notebook_request(bare_notebook(container(limits={UNITS: "1m"})))
+
+
 def test_a_request_without_end_is_not_read() -> None:
     with pytest.raises(InvalidRequest) as caught:
         notebook_request(bare_notebook(container(), annotations={REQUEST: "-n 1 " * 50_000}))
@@ -114,5 +130,5 @@ def test_the_image_is_that_of_the_container_that_asks_or_of_the_notebooks_own() 
 
 
 def test_a_size_in_the_limits() -> None:
-    assert has_size(bare_notebook(container(limits={"cpu": "1", HALF: "0"})))
+    assert has_size(bare_notebook(container(limits={"cpu": "1", HALF: "x"})))
     assert not has_size(bare_notebook(container(limits={"cpu": "1"})))

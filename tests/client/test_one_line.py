@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.one_line import LONGEST_LINE, one_line, shown_value
+from bitfusion_client.one_line import LONGEST_LINE, one_line, shown_value, words_of
 
 
 @given(st.text())
@@ -31,3 +32,18 @@ def test_values_of_any_type_are_shown() -> None:
     assert shown_value({"a": [None, "ü\x1b"], "b": True}) == '{"a": [null, "ü\\u001b"], "b": true}'
     assert shown_value({"a": {1}}) == "{'a': {1}}"  # nothing that YAML could have said
     assert shown_value([10**6000]) == "a number far too large"
+
+
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        (OSError(111, "Connection refused"), "Connection refused"),
+        (ConnectionResetError(), "connection reset error"),
+        (TimeoutError(), "timeout error"),
+        (TimeoutError("no handshake within 5 seconds"), "no handshake within 5 seconds"),
+        (ValueError("wrong"), "wrong"),
+        ("a text", "a text"),
+    ],
+)
+def test_why_something_failed_is_never_empty(why: object, words: str) -> None:
+    assert words_of(why) == words

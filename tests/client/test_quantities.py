@@ -13,6 +13,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.one_line import shown_value
 from bitfusion_client.request.quantities import (
     format_mib,
+    is_zero,
     parse_gpu_memory,
     parse_memory,
     parse_quantity,
@@ -85,6 +86,30 @@ def test_quantities(text: Any, value: Any) -> None:
 def test_what_is_no_quantity(text: Any) -> None:
     with pytest.raises(ValueError, match=r"quantity|suffix|exponent|digits"):
         parse_quantity(text)
+
+
+@given(
+    st.sampled_from(["", "+", "-"]),
+    st.sampled_from(["0", "00", "0.", ".0", "0.000", "000.0"]),
+    st.sampled_from(
+        ["", *"numkMGTPE", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-3", "e+0", "e31", "e-999"]
+    ),
+)
+def test_zero_is_zero_in_whatever_spelling(sign: str, digits: str, suffix: str) -> None:
+    assert is_zero(sign + digits + suffix)
+    assert not is_zero(f"{sign}{digits.replace('0', '1')}{suffix}")
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -0.0])
+def test_zero_is_zero_as_a_number(value: float) -> None:
+    assert is_zero(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "x", "0x0", " 0", "0 ", "0KB", "e3", "-", ".", False, None, [], {}, "٠"]
+)
+def test_what_is_no_quantity_is_not_zero(value: object) -> None:
+    assert not is_zero(value)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from bitfusion_client.kubernetes.raw_objects import (
     text,
     whole_number,
 )
+from bitfusion_client.request.quantities import is_zero
 from tests.support.notebooks import container, form_notebook, notebook_stateful_set
 
 JSON = st.recursive(
@@ -61,6 +62,9 @@ def test_sizes_are_sorted_and_other_limits_are_left_out() -> None:
     limits = {"cpu": "1", "bitfusion.io/gpu-b": "2", "bitfusion.io/gpu": "50", "bitfusion.io/gpu-a": 1}
     assert list(size_limits_of(container("nb", limits))) == ["bitfusion.io/gpu-a", "bitfusion.io/gpu-b"]
     assert not asks_for_gpus(container("nb", {"cpu": "1", "bitfusion.io/gpu": "50"}))
+    for none in ("0", 0, "0m", "0e3", "0Ki"):
+        assert not asks_for_gpus(container("nb", {"bitfusion.io/gpu-50": none}))
+        assert asks_for_gpus(container("nb", {"bitfusion.io/gpu-50": none, "bitfusion.io/gpu-x": "1"}))
 
 
 def test_the_template_of_a_stateful_set_is_read() -> None:
@@ -107,4 +111,4 @@ def test_objects_of_any_shape_raise_nothing(value: Any) -> None:
     for read in (metadata_of, annotations_of, labels_of, is_being_deleted, notebook_owner, pod_template_of):
         read(data)
     for one in (*containers_of(pod_spec_of(data)), *init_containers_of(pod_spec_of(data)), data):
-        assert asks_for_gpus(one) is bool(size_limits_of(one))
+        assert asks_for_gpus(one) is any(not is_zero(value) for value in size_limits_of(one).values())

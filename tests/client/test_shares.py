@@ -36,7 +36,7 @@ def test_read(given_: Any, share: float) -> None:
         ("33.3%", "0.333"),
         ("0.5%", "0.005"),
         ("100%", "1"),
-        ("2", "0.02"),
+        ("10", "0.1"),
         ("1/2", "0.5"),
         ("1/3", "0.3333"),
     ],
@@ -47,6 +47,24 @@ def test_a_share_in_another_spelling_is_told_in_ours(given_: Any, meant: str) ->
             parse_share(given_, spelled)
         assert caught.value.allowed == f"{ALLOWED}; write {written}"
     assert parse_share(meant)
+
+
+@pytest.mark.parametrize(
+    ("flag", "instead"),
+    [
+        ("-p", "write -n 2"),
+        ("--partial", "write --num_gpus 2"),
+        ("--share", "write --gpus 2"),
+        ("", "set gpus to 2"),
+    ],
+)
+@pytest.mark.parametrize("given_", ["2", " 2.0 ", 2, 2.0])
+def test_a_share_that_counts_gpus_is_told_how_these_are_asked_for(
+    given_: Any, flag: str, instead: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_share(given_, flag)
+    assert caught.value.allowed == f"{ALLOWED}; for 2 GPUs {instead}"
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from bitfusion_client import structured_logs
 from bitfusion_client.structured_logs import configure_logging
 
 
@@ -24,6 +26,20 @@ def root_as_before() -> Iterator[None]:
 
 
 log = logging.getLogger("notebook_controller_patch.tested")
+
+
+def test_handshakes_that_fail_fill_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = io.StringIO(), [100.0]
+    monkeypatch.setattr(structured_logs._SELDOM, "until", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    configure_logging("json", "info", stream)
+    for moment in range(100):
+        now[0] = 100 + moment / 10
+        logging.getLogger("tornado.general").warning("SSL Error on %d", moment)
+    assert len(stream.getvalue().splitlines()) == 1
+    now[0] = 110.0
+    logging.getLogger("tornado.general").warning("SSL Error")
+    assert len(stream.getvalue().splitlines()) == 2
 
 
 def test_one_event_is_one_line_of_json() -> None:

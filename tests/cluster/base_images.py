@@ -8,18 +8,22 @@ with the versions of Jupyter that the release has, on Debian's Python.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from tests.cluster.containerfile import ContainerfileError
 from tests.cluster.debian_packages import bootstrap
-from tests.cluster.image_builder import build
-from tests.cluster.image_files import BuiltImage, key_of, make_layer
+from tests.cluster.image_builder import BuildFailed, build, build_layer, kept, key_of
+from tests.cluster.image_files import DEFAULT_PATH, BuiltImage
 
-_GENERATION = 1
 _SUITE = "bookworm"
+_DEBIAN = f'FROM scratch\nADD root.tar /\nCOPY empty /\nENV PATH={DEFAULT_PATH}\nCMD ["bash"]\n'
+# Nothing of this machine stays: name servers, the archive's address; nor devices.
+_CLEAN = (
+    "--skip=output/dev",
+    '--customize-hook=cd "$1"/etc && rm -f resolv.conf hostname machine-id apt/sources.list',
+    '--customize-hook=cd "$1"/etc && touch resolv.conf hostname machine-id apt/sources.list',
+    '--customize-hook=cd "$1" && find var/lib/apt/lists var/cache/apt var/log tmp -mindepth 1 -delete',
+)
 _NOTEBOOKS = Path(__file__).with_name("notebook_base")
 
 _PYTHON = ("python3", "python3-venv", "python3-pip", "ca-certificates")
@@ -40,10 +44,7 @@ PYTHON_IMAGE = "docker.io/library/python:3.11-slim-bookworm"
 
 
 def base_image(name: str, say: Say = print) -> BuiltImage:
-    """What stands for this image.
-
-    Raises ContainerfileError for one that nothing stands for; BuildFailed, PackagesUnavailable.
-    """
+    """What stands for this image. Raises BuildFailed, also for one that nothing stands for."""
     for pattern, packages in _DEBIANS.items():
         if re.fullmatch(pattern, name):
             return _debian(name, packages, say)
@@ -53,9 +54,7 @@ def base_image(name: str, say: Say = print) -> BuiltImage:
         arguments = {"KUBEFLOW": notebook["release"], "MORE": more}
         return notebook_base(name, arguments, say)
     known = "python:3.10 to 3.15, debian:bookworm, Kubeflow's jupyter and jupyter-tensorflow of "
-    raise ContainerfileError(
-        f"nothing stands for the image {name} here; known are {known}{' and '.join(_RELEASES)}"
-    )
+    raise BuildFailed(f"nothing stands for the image {name} here; known are {known}{' and '.join(_RELEASES)}")
 
 
 def notebook_base(name: str, arguments: Mapping[str, str], say: Say = print) -> BuiltImage:
@@ -66,24 +65,14 @@ def notebook_base(name: str, arguments: Mapping[str, str], say: Say = print) -> 
 
 
 def _debian(name: str, packages: tuple[str, ...], say: Say) -> BuiltImage:
-    def make(files: Path) -> None:
+    def make() -> str:
         say(f"images: a Debian that stands for {name}, with {', '.join(packages)} …")
-        bootstrap(_SUITE, packages, files, "--variant=minbase")
-        _clean(files)
+        return build_layer(lambda folder: _bootstrap(packages, folder), _DEBIAN, name)
 
-    layer = make_layer(key_of(_GENERATION, _SUITE, packages), make)
-    config: dict[str, Any] = {"Env": [f"PATH={BuiltImage('', (), {}).environment['PATH']}"], "Cmd": ["bash"]}
-    return BuiltImage(name, (layer,), config)
+    return kept(name, key_of(_DEBIAN, _SUITE, packages, _CLEAN), make)
 
 
-def _clean(files: Path) -> None:
-    """Nothing of this machine stays: name servers, the archive's address, devices."""
-    for name in ("etc/resolv.conf", "etc/hostname", "etc/machine-id", "etc/apt/sources.list"):
-        (files / name).unlink(missing_ok=True)
-        (files / name).touch()
-    for name in ("dev", "var/lib/apt/lists", "var/cache/apt", "var/log", "tmp"):
-        for path in (files / name).iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+def _bootstrap(packages: tuple[str, ...], folder: Path) -> None:
+    """Fill the folder that `_DEBIAN` is built from."""
+    (folder / "empty" / "dev").mkdir(parents=True)
+    bootstrap(_SUITE, packages, folder / "root.tar", "--variant=minbase", *_CLEAN)

@@ -28,6 +28,15 @@ VERSION = "1.34.4"
 """The Kubernetes that `modules/go.mod` requires."""
 
 
+_MODULES = Path(__file__).parent / "modules"
+_STAMP = "k8s.io/component-base/version"
+# Without these the components call themselves v0.0.0-master.
+_LDFLAGS = (
+    f"-s -w -X {_STAMP}.gitVersion=v{VERSION}"
+    f" -X {_STAMP}.gitMajor={VERSION.split('.')[0]} -X {_STAMP}.gitMinor={VERSION.split('.')[1]}"
+)
+
+
 @dataclass(frozen=True)
 class Parts:
     """Components that are built together and kept in one folder, and how long that takes."""
@@ -38,6 +47,17 @@ class Parts:
     """On the machine that tests.support.machine compares with, which has two CPUs and was idle."""
     first_share: float
     """Of the whole time the part of the first component, also on a busy machine."""
+    title: str = f"Kubernetes {VERSION}"
+    modules: Path = _MODULES
+    """The folder of go.mod and go.sum."""
+    ldflags: str = _LDFLAGS
+    copied: tuple[str, str] | None = None
+    """A module, and a folder of its source that is kept beside the executables under its last name."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Of `go build`."""
+        return ("-trimpath", "-ldflags", self.ldflags)
 
 
 CONTROL_PLANE = Parts(
@@ -59,14 +79,19 @@ NODE = Parts(
     first_share=0.85,
 )
 
-_STAMP = "k8s.io/component-base/version"
-# Without these the components call themselves v0.0.0-master.
-_LDFLAGS = (
-    f"-s -w -X {_STAMP}.gitVersion=v{VERSION}"
-    f" -X {_STAMP}.gitMajor={VERSION.split('.')[0]} -X {_STAMP}.gitMinor={VERSION.split('.')[1]}"
+KUEUE_VERSION = "0.17.0"
+"""The Kueue that `modules/kueue/go.mod` requires."""
+KUEUE = Parts(
+    {"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
+    build_s=180.0,
+    first_share=1.0,
+    title=f"Kueue {KUEUE_VERSION}",
+    modules=_MODULES / "kueue",
+    # It makes its server's certificate in /visibility, in no setting: in the folder where it runs then.
+    ldflags="-s -w -X sigs.k8s.io/kueue/pkg/visibility.certDir=visibility",
+    copied=("sigs.k8s.io/kueue", "config"),
 )
-_FLAGS = ("-trimpath", "-ldflags", _LDFLAGS)
-_SOURCE = Path(__file__).parent / "modules"
+
 # The first Go that fetches the toolchain which go.mod asks for by itself.
 _OLDEST_GO = (1, 21)
 _SECONDS_BETWEEN_LINES = 30.0
@@ -108,8 +133,8 @@ def build_hash(parts: Parts = CONTROL_PLANE) -> str:
     """Names a build: any change of the pinned modules, the flags or the machine's kind gives another."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
-        digest.update((_SOURCE / name).read_bytes())
-    digest.update(repr((parts.packages, _FLAGS, platform.system(), platform.machine())).encode())
+        digest.update((parts.modules / name).read_bytes())
+    digest.update(repr((parts.packages, parts.flags, platform.system(), platform.machine())).encode())
     return digest.hexdigest()[:16]
 
 
@@ -176,17 +201,20 @@ def _build(cache: Path, parts: Parts, say: Say) -> Binaries:
     watcher = Guardian(folder)
     try:
         say(
-            f"cluster: building Kubernetes {VERSION} from Go modules, once: "
-            f"{len(parts.packages)} components, "
+            f"cluster: building {parts.title} from Go modules, once: "
+            f"{len(parts.packages)} component{'s' * (len(parts.packages) > 1)}, "
             f"{in_minutes(expected_build_s(parts))} on this machine, as busy as it is now, "
             "and the download of the modules"
         )
         for number, (name, package) in enumerate(parts.packages.items(), 1):
-            took = _build_one(name, package, folder, f"({number} of {len(parts.packages)})", watcher, say)
-            if number == 1:
+            place = f"({number} of {len(parts.packages)})"
+            took = _build_one(name, package, folder, place, watcher, say, parts)
+            if number == 1 and len(parts.packages) > 1:
                 rest = took * (1 - parts.first_share) / parts.first_share
                 others = len(parts.packages) - 1
                 say(f"cluster: the other {others} take{'s' * (others == 1)} {in_minutes(rest)}")
+        if parts.copied is not None:
+            _copy(*parts.copied, folder, parts)
         folder.chmod(0o755)
         folder.rename(cache / build_hash(parts))
     finally:
@@ -206,22 +234,19 @@ def in_minutes(seconds: float) -> str:
     return "a minute at most" if minutes < 1 else f"about {minutes} minute{'s' if minutes > 1 else ''}"
 
 
-def _build_one(name: str, package: str, folder: Path, place: str, watcher: Guardian, say: Say) -> float:
+def _build_one(
+    name: str, package: str, folder: Path, place: str, watcher: Guardian, say: Say, parts: Parts
+) -> float:
     """The seconds it took."""
     go = find_go()
     assert go is not None
-    # Nothing of the caller's own settings may change what is built.
-    environment = {
-        key: value for key, value in os.environ.items() if key not in ("GOFLAGS", "GOOS", "GOARCH")
-    }
-    environment |= {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
-    command = [go, "build", *_FLAGS, "-o", str(folder / name), package]
+    command = [go, "build", *parts.flags, "-o", str(folder / name), package]
     began = told = time.monotonic()
     say(f"cluster: {name} {place} …")
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            command, cwd=_SOURCE, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            start_new_session=True,
+            command, cwd=parts.modules, env=_environment(), stdin=subprocess.DEVNULL, stdout=output,
+            stderr=output, start_new_session=True,
         )  # fmt: skip
         watcher.add(process.pid)
         try:
@@ -245,6 +270,27 @@ def _build_one(name: str, package: str, folder: Path, place: str, watcher: Guard
     took = time.monotonic() - began
     say(f"cluster: {name} {place} built in {took:.0f} s")
     return took
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the caller's own settings may change what is built."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("GOFLAGS", "GOOS", "GOARCH")}
+    return kept | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+
+
+def _copy(module: str, source: str, folder: Path, parts: Parts) -> None:
+    go = find_go()
+    assert go is not None
+    command = [go, "list", "-m", "-f", "{{.Dir}}", module]
+    listed = subprocess.run(
+        command, cwd=parts.modules, env=_environment(), capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        raise ClusterUnavailable(f"no test cluster: {' '.join(command)}: {listed.stderr.strip()}")
+    kept = folder / Path(source).name
+    shutil.copytree(Path(listed.stdout.strip()) / source, kept)
+    for each in (kept, *kept.rglob("*")):  # Go's own copies may not be changed, nor removed
+        each.chmod(0o755 if each.is_dir() else 0o644)
 
 
 def _go_version(go: str) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ of a box lie below one folder in each hierarchy, which `end` or the cluster's gu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -30,6 +31,8 @@ NODE_MARK = "BITFUSION_TEST_NODE"
 _CGROUPS = Path("/sys/fs/cgroup")
 _PREFIX = "bft-node"
 _LIMIT_S = 30.0
+BOXES = "10.213.0.0/16"
+"""The addresses of all boxes of this machine."""
 
 
 def cgroup_roots() -> list[Path]:
@@ -59,7 +62,7 @@ class Subnet:
                 break
             reservation.close()
         else:
-            raise ComponentFailed("no network of 10.213.0.0/16 is free for a node of the test cluster")
+            raise ComponentFailed(f"no network of {BOXES} is free for a node of the test cluster")
         base = f"10.213.{number}"
         self.host = f"{base}.1"
         """The machine, as the node and its pods reach it."""
@@ -142,11 +145,50 @@ class Box:
             timeout=scaled(_LIMIT_S),
         ).stdout  # fmt: skip
 
+    def cut_off(self) -> None:
+        """This machine drops from now on what goes to its pods and comes from them."""
+        for rule in self._cuts:
+            self._net("rule", "add", *rule)
+
+    def mend(self) -> None:
+        """It passes it on again."""
+        self._forget(self._cuts)
+
+    def _pass_on(self) -> None:
+        """Let its pods reach those of other boxes, and nothing outside of this machine.
+
+        Where nobody may write here, each box is alone, as all are on a machine that passes nothing on.
+        """
+        with contextlib.suppress(OSError):
+            Path(f"/proc/sys/net/ipv4/conf/{self.subnet.link}/forwarding").write_text("1")
+            for rule in self._ways:
+                self._net("rule", "add", *rule)
+
+    def _forget(self, rules: Sequence[Sequence[str]]) -> None:
+        """Those of a run that was killed, too."""
+        for rule in rules:
+            with contextlib.suppress(ComponentFailed):
+                while True:
+                    self._net("rule", "delete", *rule)
+
+    @property
+    def _cuts(self) -> list[tuple[str, ...]]:
+        return [(way, self.subnet.pods, "blackhole", "priority", "10") for way in ("from", "to")]
+
+    @property
+    def _ways(self) -> list[tuple[str, ...]]:
+        link = ("iif", self.subnet.link)
+        return [
+            (*link, "to", BOXES, "lookup", "main", "priority", "20"),
+            (*link, "unreachable", "priority", "21"),
+        ]
+
     def end(self) -> list[str]:
         """End all that runs in it and remove its cgroups; returns what is left of it nevertheless."""
         if self.relay is not None:
             self.relay.kill()
         self._first.kill()
+        self._forget([*self._cuts, *self._ways])
         try:
             wait_until(lambda: not self.leftovers(remove=True), limit_s=_LIMIT_S)
         except AssertionError:
@@ -161,6 +203,7 @@ class Box:
 
     def _wire(self) -> None:
         subnet, pid = self.subnet, str(self.first_pid)
+        self._forget([*self._cuts, *self._ways])
         self._net("link", "add", subnet.link, "type", "veth", "peer", "name", "eth0", "netns", pid)
         self._net("address", "add", f"{subnet.host}/30", "dev", subnet.link)
         self._net("link", "set", subnet.link, "up")
@@ -172,6 +215,7 @@ class Box:
         self._net("link", "set", "eth0", "up", prefix=inside)
         self._net("route", "add", "default", "via", subnet.host, prefix=inside)
         self._net("route", "add", subnet.pods, "via", subnet.node)
+        self._pass_on()
 
     def _net(self, *arguments: str, prefix: Sequence[str] = ()) -> None:
         done = subprocess.run(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.binaries import Binaries
 from tests.cluster.components import Component, ComponentFailed, Guardian, marked_processes
-from tests.cluster.keys import SERVICE_NETWORK, Keys, write_keys, write_kubeconfig
+from tests.cluster.keys import FRONT_PROXY, SERVICE_NETWORK, Keys, write_keys, write_kubeconfig
 from tests.cluster.node_stub import NodeStub, translated
 from tests.cluster.notebook_controller import INFORMER_DELAY_S, Kubeflow, NotebookController
 from tests.support.machine import scaled
@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 
 _CRD = Path(__file__).parent / "notebook_crd.yaml"
 _START_ATTEMPTS = 3
+
+AGGREGATION = (
+    f"--requestheader-client-ca-file={FRONT_PROXY}-ca.crt",
+    f"--requestheader-allowed-names={FRONT_PROXY}",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-username-headers=X-Remote-User",
+    f"--proxy-client-cert-file={FRONT_PROXY}.crt",
+    f"--proxy-client-key-file={FRONT_PROXY}.key",
+)
+"""Options of an apiserver that has others behind it, by APIServices; files of the cluster's folder."""
 
 
 class LeftBehind(Exception):
@@ -197,10 +208,11 @@ class Cluster:
         kubeflow: Kubeflow,
         namespace: str | None = None,
         informer_delay_s: float = INFORMER_DELAY_S,
+        generates_names: bool = False,
     ) -> NotebookController:
         """Our stub of Kubeflow's notebook controller, for `with`; of all namespaces when none is given."""
         client = ApiClient(self.server, self.ca, self.token, "notebook-controller")
-        return NotebookController(client, kubeflow, namespace, informer_delay_s)
+        return NotebookController(client, kubeflow, namespace, informer_delay_s, generates_names)
 
     def node_stub(
         self,

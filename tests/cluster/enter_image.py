@@ -14,7 +14,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tarfile
 from typing import Any
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -37,12 +36,7 @@ def main() -> None:
         _mount("-o", "remount,ro", root)
     os.chroot(root)
     os.chdir("/")
-    if spec["pack"] is not None:
-        _pack(spec["pack"])
-    elif spec["unpack"] is not None:
-        _unpack(spec["unpack"])
-    else:
-        _become(spec)
+    _become(spec)
 
 
 def _mount(*words: str) -> None:
@@ -85,7 +79,7 @@ def _mount_machine(root: str, spec: dict[str, Any]) -> None:
                 os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
         if os.path.lexists(target):
             _mount("--bind", source, target)
-        elif not spec["optional_binds"]:
+        else:
             raise SystemExit(f"the image has no {place} to mount something at")
     for place in spec["tmpfs"]:
         _mount("-t", "tmpfs", "-o", "mode=1777,size=512m", "tmpfs", root + place)
@@ -96,29 +90,10 @@ def _loopback_up() -> None:
         fcntl.ioctl(plug, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
 
 
-def _pack(paths: list[str]) -> None:
-    """Write what lies at these paths to stdout, each under its last name; a folder's content under `.`."""
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        for path in paths:
-            if not os.path.lexists(path):
-                raise SystemExit(f"there is no {path}")
-            tar.add(path, "." if os.path.isdir(path) else os.path.basename(path))
-
-
-def _unpack(folder: str) -> None:
-    """Put what comes on stdin below a folder, which is made where it is missing."""
-    os.makedirs(folder, exist_ok=True)
-    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as tar:
-        for entry in tar:
-            path = os.path.join(folder, entry.name)
-            if entry.isdir() and os.path.isdir(path):
-                continue  # keeps its owner and mode, as docker's COPY does
-            tar.extract(entry, folder, numeric_owner=True)
-
-
 def _become(spec: dict[str, Any]) -> None:
     user, group, home = _identity(spec["user"])
     environment = {"HOME": home, **spec["env"]}
+    os.makedirs(spec["cwd"] or "/", exist_ok=True)  # as a runtime does for a WORKDIR that no RUN has needed
     os.setgroups([])
     os.setgid(group)
     os.setuid(user)

@@ -2,7 +2,8 @@
 
 The tests that run it are `test_docs_kubeflow` (an API server, pods on paper), `test_guide_on_a_node` (a real
 node) and that of `bitfusion-identity`. What a reader has and a test has not is bridged by small programs on
-PATH: `docker`, pip and `kubeflow-bitfusion`, which check what they are given.
+PATH: `docker`, and Python with `kubeflow-bitfusion`, which check what they are given. With the machine's own
+Python a reader makes an environment, and installs and calls what the guide says.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from tests.cluster.cluster import Cluster
 from tests.support.machine import scaled
@@ -38,12 +41,16 @@ FORM, UNITS, NOTEBOOK, CELL = "5. The form", "6. Units", "7. A notebook", "8. Th
 VMWARE = "With VMware's product"
 WAITING, NO_QUEUE = "Waiting for units", "Without the queue again"
 ACCESS = "Who may use the pool"
+ARCHITECTURES, PASSWORD = "Nodes of several architectures", "A registry that wants a password"
 REMOVE, REMOVE_TRIAL = "Remove", "What was there to try things out"
 
 _DOCKER = """\
 #!/bin/bash
 set -eu
 echo "docker $*" >> "$BRIDGE/docker.log"
+if [ "$1 $2 ${3-} ${5-}" = "buildx build --platform --push" ]; then
+    set -- build "${@:6}"
+fi
 case "$1" in
 build)
     [ "$2 $4 ${@: -1}" = "-f -t ." ]
@@ -57,22 +64,35 @@ esac
 _PYTHON = """\
 #!/bin/bash
 set -eu
-[ "$*" = "-m pip wheel --no-deps --wheel-dir dist ." ]
-mkdir -p dist && touch dist/kubeflow_bitfusion-0.1.0-py3-none-any.whl
-"""
-_PIP = """\
-#!/bin/bash
-[ "$*" = "install .[form]" ]
+case "$*" in
+"-m venv "*) mkdir -p "$3/bin" && touch "$3/bin/activate" ;;
+"-m pip install .[form]") ;;
+"-m pip wheel --no-deps --wheel-dir dist .")
+    mkdir -p dist && touch dist/kubeflow_bitfusion-0.1.0-py3-none-any.whl
+    ;;
+*) exit 1 ;;
+esac
 """
 _KUBECTL = """\
 #!/bin/bash
 # Waits last as long as this machine needs.
 exec {kubectl} "${{@/#--timeout=2m/--timeout={limit_s}s}}"
 """
+BASH = ("bash",)
+_OF_A_CHECKOUT = (
+    *("requirements", "bitfusion_client", "bitfusion_pods", "bitfusion_pool", "bitfusion_device_plugin"),
+)
+_OF_PIP = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "REQUESTS_CA")
+_KEPT = re.compile(r"^(?:[A-Z]+=(?!\$\()|[a-z]+\(\) \{|\. ).*\n", re.MULTILINE)
+"""What a shell still knows in later blocks; what a command prints is asked for once, where it stands."""
+_FILE = re.compile(r"# (my-[\w-]+/[\w-]+\.yaml)\n")
 
 
 class Block(NamedTuple):
-    """A block of commands under a heading, and what the guide says they print; None if it does not say."""
+    """A block of commands under a heading, and what the guide says they print; None if it does not say.
+
+    One of YAML that begins with a file's name is a part of that file, as it then reads.
+    """
 
     heading: str
     commands: str
@@ -100,7 +120,9 @@ def blocks(*headings: str, page: Path = GUIDE) -> list[Block]:
             heading = match[1]
             continue
         if match[2] == "yaml":
-            continue  # files, which tests of their own give to whom they are for
+            if _FILE.match(match[3]):
+                found.append(Block(heading, match[3], None, "yaml"))
+            continue  # other files: tests of their own give them to whom they are for
         assert match[2] in ("sh", "python", "text"), f"a block of kind {match[2]!r} under {heading}"
         if match[2] == "text":
             assert pending is not None, f"an output without commands under {heading}"
@@ -129,29 +151,49 @@ def table(heading: str) -> list[list[str]]:
 class Reader:
     """Runs blocks in a folder that has what a checkout has, as a cluster admin."""
 
-    def __init__(self, cluster: Cluster, folder: Path, limit_s: float = 60) -> None:
-        """A block may take `limit_s` on a calm machine."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        limit_s: float = 60,
+        shell: Sequence[str] = BASH,
+        own_python: bool = False,
+    ) -> None:
+        """A cluster's kubeconfig, and a new folder for the checkout and the programs that bridge.
+
+        Args:
+            cluster: Whose admin the reader is.
+            folder: Where the reader's files lie.
+            limit_s: How long a block may take on a calm machine.
+            shell: The command of a bash or zsh.
+            own_python: The machine's own Python is used, and pip asks the package index.
+        """
         self.limit_s = limit_s
+        self.words = shell
         self.folder = folder / "checkout"
         self.bridge = folder / "bridge"
         self.folder.mkdir()
         self.bridge.mkdir()
         shutil.copytree(ROOT / "manifests", self.folder / "manifests")
-        for name in ("requirements", "bitfusion_client", "bitfusion_pool", "bitfusion_device_plugin"):
-            (self.folder / name).symlink_to(ROOT / name)
+        if own_python:
+            skipped = shutil.ignore_patterns(".*", "build", "dist", "tests", "manifests", "__pycache__")
+            shutil.copytree(ROOT, self.folder, ignore=skipped, dirs_exist_ok=True)
+        else:
+            for name in _OF_A_CHECKOUT:
+                (self.folder / name).symlink_to(ROOT / name)
         form = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
         kubectl = shlex.quote(str(cluster.binaries.path("kubectl")))
         for name, text in (
             ("docker", _DOCKER),
-            ("python3", _PYTHON),
-            ("pip", _PIP),
             ("kubectl", _KUBECTL.format(kubectl=kubectl, limit_s=round(scaled(120)))),
+            ("python3", _PYTHON),
             ("kubeflow-bitfusion", f'#!/bin/sh\nPYTHONPATH={ROOT} exec {shlex.join(form)} "$@"\n'),
-        ):
+        )[: 2 if own_python else 4]:
             (self.bridge / name).write_text(text)
             (self.bridge / name).chmod(0o755)
+        passed = ("BITFUSION_TEST", *(_OF_PIP if own_python else ()))
         self.environment = {
-            **{name: value for name, value in os.environ.items() if name.startswith("BITFUSION_TEST")},
+            **{name: value for name, value in os.environ.items() if name.upper().startswith(passed)},
             "PATH": f"{self.bridge}:/usr/bin:/bin",
             "HOME": str(self.folder),
             "KUBECONFIG": str(cluster.kubeconfig),
@@ -170,7 +212,9 @@ class Reader:
                 self.run(block)
 
     def run(self, block: Block) -> str:
-        """Run one and compare what it prints, which is returned."""
+        """Run one and compare what it prints, which is returned. Of YAML, edit the file that it names."""
+        if block.language == "yaml":
+            return self._edit(block.commands)
         assert block.language == "sh"
         refused = block.printed is not None and block.printed.startswith("The request is invalid")
         done = self.shell(block.commands)
@@ -182,14 +226,23 @@ class Reader:
         assert (done.returncode != 0) == refused, f"under {block.heading}:\n{block.commands}{done.stdout}"
         if block.printed is not None:
             assert matches(block.printed, done.stdout), f"expected:\n{block.printed}\nprinted:\n{done.stdout}"
-        # What a command prints is asked for once, where it stands.
-        self.variables += "".join(re.findall(r"^[A-Z]+=(?!\$\().*\n", block.commands, re.MULTILINE))
+        self.variables += "".join(_KEPT.findall(block.commands))
         return done.stdout
+
+    def _edit(self, part: str) -> str:
+        """As a person with an editor does: the parts of these names then read so, or a whole list."""
+        named = _FILE.match(part)
+        assert named is not None
+        file, new = self.folder / named[1], yaml.safe_load(part)
+        if isinstance(new, dict):
+            new = {**yaml.safe_load(file.read_text()), **new}
+        file.write_text(yaml.safe_dump(new, sort_keys=False))
+        return ""
 
     def shell(self, commands: str) -> subprocess.CompletedProcess[str]:
         """Run commands with the variables that blocks have set, whatever becomes of them."""
         return subprocess.run(
-            ["bash", "-eu", "-o", "pipefail", "-c", self.variables + commands],
+            [*self.words, "-eu", "-o", "pipefail", "-c", self.variables + commands],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -100,7 +100,7 @@ def bring_images(node: Node, reader: Reader) -> None:
     new = False
     for each in reader.pushed():
         image = _built(each, reader.folder)
-        new = node.import_image(image.for_a_node(), image.name) or new
+        new = node.import_image(image, image.name) or new
         node.ctr("images", "tag", "--force", full_name(image.name), full_name(each.name))
     if new:
         node.keep_images()

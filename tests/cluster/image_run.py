@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.image_files import BuiltImage, Entry, empty_layer
+from tests.cluster.image_files import BuiltImage, Entry
 from tests.support.machine import scaled
 from tests.support.place import MARK
 from tests.support.waiting import wait_until
@@ -114,10 +114,8 @@ def _entry(
         os.mkdir(folder)
     mark = {MARK: os.environ[MARK]} if MARK in os.environ else {}
     whole: dict[str, Any] = {"user": image.config.get("User", ""), "cwd": image.config.get("WorkingDir", "/")}
-    # once each: an image from scratch begins with the empty one, and overlayfs takes no folder twice
-    layers = dict.fromkeys((empty_layer(), *image.layers))
     return Entry(
-        layers=[str(layer.files) for layer in layers],
+        layers=[str(layer) for layer in image.layers],
         argv=list(argv) or image.command,
         env={**image.environment, **mark, **env},
         **{**folders, **whole, **more},

@@ -67,26 +67,18 @@ class Image:
         """Changes with anything in it, hexadecimal."""
         return hashlib.sha256(_json(self.config())).hexdigest()
 
-
-def write_archive(path: Path, images: Mapping[str, Image]) -> None:
-    """Write one archive of these images, by names such as ``kubeflow-bitfusion/client:0.1.0``."""
-    written: set[str] = set()
-    manifest = []
-    with tarfile.open(path, "w") as archive:
-        for name, image in images.items():
-            config = f"{image.digest}.json"
-            if config not in written:
-                _add(archive, config, _json(image.config()))
-                written.add(config)
-            layers = []
-            for layer in image.layers:
-                layers.append(f"{layer.digest}/layer.tar")
-                if layers[-1] not in written:
-                    archive.add(layer.file, layers[-1], filter=_nobodys)
-                    written.add(layers[-1])
-            repository = name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-            manifest.append({"Config": config, "RepoTags": [repository], "Layers": layers})
-        _add(archive, "manifest.json", _json(manifest))
+    def write_archive(self, path: Path, name: str) -> None:
+        """Write an archive of it under a name such as ``kubeflow-bitfusion/client:0.1.0``."""
+        config = f"{self.digest}.json"
+        layers = {f"{layer.digest}/layer.tar": layer.file for layer in self.layers}  # the same one once
+        names = [f"{layer.digest}/layer.tar" for layer in self.layers]
+        repository = name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+        with tarfile.open(path, "w") as archive:
+            _add(archive, config, _json(self.config()))
+            for stored, file in layers.items():
+                archive.add(file, stored, filter=_nobodys)
+            manifest = {"Config": config, "RepoTags": [repository], "Layers": names}
+            _add(archive, "manifest.json", _json([manifest]))
 
 
 def layer_of_files(files: Mapping[str, tuple[bytes, int]], cache: Path) -> Layer:

@@ -60,7 +60,7 @@ def installed(node: Node, done: Done = lambda step: None) -> Iterator[Installati
         new = False
         for name in IMAGES:
             image = project_image(name, say=lambda line: None)
-            new = node.import_image(image.for_a_node(), image.name) or new
+            new = node.import_image(image, image.name) or new
         if new:
             node.keep_images()
         done("images built and imported into the node")

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+FRONT_PROXY = "front-proxy"
+"""``front-proxy.crt``, ``.key`` and ``-ca.crt``: what the apiserver shows to the API servers behind it."""
 SERVICE_NETWORK = "10.96.0.0/16"
 SERVICE_ADDRESS = "10.96.0.1"
 """Of the Service `kubernetes`, told to every pod in KUBERNETES_SERVICE_HOST."""
@@ -65,6 +67,11 @@ def write_keys(folder: Path, advertised: str, nodes: Sequence[str] = ()) -> Keys
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     _write(keys.service_account_public, public)
+    front_authority_key, front_authority = _authority()
+    front_key, front = _client(front_authority_key, front_authority, FRONT_PROXY)
+    _write(folder / f"{FRONT_PROXY}-ca.crt", front_authority.public_bytes(serialization.Encoding.PEM))
+    _write(folder / f"{FRONT_PROXY}.crt", front.public_bytes(serialization.Encoding.PEM))
+    _write(folder / f"{FRONT_PROXY}.key", _private(front_key))
     # Read by the apiserver at its start only.
     lines = [f'{admin},admin,admin,"system:masters"']
     for name, token in keys.node_tokens.items():
@@ -112,21 +119,38 @@ def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
 def _server(
     authority_key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, addresses: list[str]
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
     names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
     # The first address of the Service range is the Service `kubernetes`.
     names.append(x509.IPAddress(ipaddress.ip_address(SERVICE_ADDRESS)))
     names += [x509.DNSName(each) for each in ("localhost", "kubernetes", "kubernetes.default.svc")]
+    return _issued(authority_key, authority, "kube-apiserver", ExtendedKeyUsageOID.SERVER_AUTH, names)
+
+
+def _client(
+    authority_key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, user: str
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    return _issued(authority_key, authority, user, ExtendedKeyUsageOID.CLIENT_AUTH, [])
+
+
+def _issued(
+    authority_key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    common_name: str,
+    usage: x509.ObjectIdentifier,
+    names: list[x509.GeneralName],
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = (
-        _builder(name, authority.subject, key)
+        _builder(subject, authority.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
         )
     )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return key, builder.sign(authority_key, hashes.SHA256())
 
 

@@ -96,7 +96,11 @@ class KindPods:
             "type": "Container",
             "default": {"cpu": "1", "memory": "256Mi"},
             "defaultRequest": {"cpu": "10m", "memory": "32Mi"},
-            "max": {"cpu": "2", "memory": "1Gi"},
+            "max": {
+                "cpu": "2",
+                "memory": "1Gi",
+                "bitfusion.io/gpu": "400",
+            },  # which becomes everyone's default
         }
         for kind, name, spec in (
             ("resourcequotas", "quota", {"hard": hard}),

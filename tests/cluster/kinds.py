@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.cluster.base_images import PYTHON_IMAGE, base_image
 from tests.cluster.image_builder import build
-from tests.cluster.images import Image
+from tests.cluster.image_files import BuiltImage
 from tests.cluster.installation import NOTEBOOK_IMAGE
 from tests.cluster.node import SMALL
 from tests.cluster.pods import SECURITY
@@ -53,17 +53,16 @@ _CONTAINERFILES = {
 """By name: what is added to an image with Python, some bytes each."""
 
 
-def kind_images() -> dict[str, Image]:
-    """The images that the kinds need besides the project's own, by name, as a node takes them."""
+def kind_images() -> list[BuiltImage]:
+    """The images that the kinds need besides the project's own."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in _FILES.items():
             (Path(folder) / name).write_text(content)
-        found = {}
+        found = []
         for name, lines in _CONTAINERFILES.items():
             file = Path(folder) / f"Containerfile.{name}"
             file.write_text(f"FROM {PYTHON_IMAGE}\n{lines}\n")
-            image = build(file, Path(folder), _image(name), base_image, say=lambda line: None)
-            found[image.name] = image.for_a_node()
+            found.append(build(file, Path(folder), _image(name), base_image, say=lambda line: None))
         return found
 
 

@@ -15,7 +15,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.cluster import kept_images
@@ -24,7 +24,8 @@ from tests.cluster.box import Box, cgroup_roots
 from tests.cluster.cluster import Cluster, LeftBehind, fetch
 from tests.cluster.components import Component, ComponentFailed
 from tests.cluster.debian_packages import packages_folder, unpacked, why_no_packages
-from tests.cluster.images import Image, small_image, write_archive
+from tests.cluster.image_files import BuiltImage
+from tests.cluster.images import Image, small_image
 from tests.cluster.keys import SERVICE_ADDRESS, write_kubeconfig
 from tests.cluster.made_once import user_cache
 from tests.cluster.units import UnitsWithoutPool
@@ -194,6 +195,17 @@ class Node:
         """The network device of this machine that leads to it."""
         return self._box.subnet.link
 
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Nothing from or to its pods arrives, and nobody is told; neither from it to the apiserver."""
+        self._box.cut_off()
+        self.relay.freeze()
+        try:
+            yield
+        finally:
+            self.relay.thaw()
+            self._box.mend()
+
     def cgroups(self) -> list[Path]:
         """The folders that hold the cgroups of its containers."""
         return self._box.cgroups()
@@ -211,30 +223,22 @@ class Node:
         """What exists of it on this machine; a line for each process, cgroup, mount and network device."""
         return self._box.leftovers()
 
-    def import_image(self, image: Image, name: str) -> bool:
+    def import_image(self, image: Image | BuiltImage, name: str) -> bool:
         """Make the image known to containerd under this name; false if it was, from a run before.
 
         Pods ask for it with imagePullPolicy Never or IfNotPresent.
         """
-        return self.import_images({name: image})
-
-    def import_images(self, images: Mapping[str, Image]) -> bool:
-        """The same for several by name; layers that they share are written and read once."""
-        marks = {name: f"{_DIGEST_LABEL}={image.digest}" for name, image in images.items()}
+        mark = f"{_DIGEST_LABEL}={image.digest}"
         known = {line.split(maxsplit=1)[0]: line for line in self.ctr("images", "list").splitlines()}
-        new = {
-            name: image for name, image in images.items() if marks[name] not in known.get(full_name(name), "")
-        }
-        if not new:
+        if mark in known.get(full_name(name), ""):
             return False
-        archive = self.folder / f"{next(iter(new.values())).digest}.tar"
+        archive = self.folder / f"{image.digest}.tar"
         try:
-            write_archive(archive, new)
+            image.write_archive(archive, full_name(name))
             self.import_archive(archive)
         finally:
             archive.unlink(missing_ok=True)
-        for name in new:
-            self.ctr("images", "label", full_name(name), marks[name])
+        self.ctr("images", "label", full_name(name), mark)
         return True
 
     def keep_images(self) -> None:

@@ -10,6 +10,8 @@ were measured with the real binaries. What matters to others:
   set and `template.spec` replaced by one without the API's defaults, so that it always differs;
   `template.metadata` is never looked at;
 * a Notebook that is being deleted is left alone;
+* Open Data Hub's has the API server make a name for the StatefulSet of a long one, and finds it by its owner
+  (opendatahub-io/kubeflow, the same file);
 * Notebooks are read from an informer's cache, which is a bit behind; StatefulSets are read live here, so that
   a test's figures do not depend on conflicts that the real ones have and try again.
 """
@@ -31,6 +33,8 @@ Kubeflow = Literal["1.7", "1.8"]
 
 STOPPED = "kubeflow-resource-stopped"
 _NEVER_COPIED = ("kubectl", "notebook")
+LONGEST_OWN_NAME = 52
+"""Beyond it Open Data Hub's StatefulSets are not called as their Notebook."""
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.005, 5.0
 INFORMER_DELAY_S = 0.02
 """How much later than the apiserver's watch the cache has an event, unless a test says otherwise."""
@@ -82,7 +86,12 @@ def copy_stateful_set_fields(wanted: Object, found: Object) -> bool:
 class NotebookController:
     """Reconciles the Notebooks of one namespace, or of all, until it is stopped. A context manager.
 
-    `informer_delay_s`: how far its cache of Notebooks is behind.
+    Args:
+        client: The apiserver's.
+        kubeflow: Which generation.
+        namespace: Whose Notebooks; None for all.
+        informer_delay_s: How far its cache of Notebooks is behind.
+        generates_names: Whether it is Open Data Hub's.
     """
 
     def __init__(
@@ -91,8 +100,10 @@ class NotebookController:
         kubeflow: Kubeflow,
         namespace: str | None = None,
         informer_delay_s: float = INFORMER_DELAY_S,
+        generates_names: bool = False,
     ) -> None:
         self.kubeflow = kubeflow
+        self.generates_names = generates_names
         self.reconciles = 0
         self.creates = 0
         """StatefulSets created."""
@@ -149,18 +160,33 @@ class NotebookController:
         self.reconciles += 1
         path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
         wanted = stateful_set_of(notebook, self.kubeflow)
+        if self.generates_names and len(name) > LONGEST_OWN_NAME:
+            wanted["metadata"]["generateName"] = "nb-"
+            del wanted["metadata"]["name"]
+        found = self._found(path, wanted)
+        if found is None:
+            found = self._client.create(path, wanted)
+            self.creates += 1
+        elif copy_stateful_set_fields(wanted, found):
+            found = self._client.put(f"{path}/{found['metadata']['name']}", found)
+            self.puts += 1
+        self._tell_status(notebook, found)
+
+    def _found(self, path: str, wanted: Object) -> Object | None:
+        """The StatefulSet that is there: of its name, or, where it has none yet, of its owner."""
+        name = wanted["metadata"].get("name")
+        if name is None:
+            (owner,) = wanted["metadata"]["ownerReferences"]
+            for each in self._client.get(path)["items"]:
+                if any(one["uid"] == owner["uid"] for one in each["metadata"].get("ownerReferences") or ()):
+                    return {"apiVersion": "apps/v1", "kind": "StatefulSet", **each}
+            return None
         try:
-            found = self._client.get(f"{path}/{name}")
+            return self._client.get(f"{path}/{name}")
         except Refused as refused:
             if refused.status != 404:
                 raise
-            found = self._client.create(path, wanted)
-            self.creates += 1
-        else:
-            if copy_stateful_set_fields(wanted, found):
-                found = self._client.put(f"{path}/{name}", found)
-                self.puts += 1
-        self._tell_status(notebook, found)
+            return None
 
     def _tell_status(self, notebook: Object, stateful_set: Object) -> None:
         ready = (stateful_set.get("status") or {}).get("readyReplicas", 0)

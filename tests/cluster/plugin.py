@@ -1,4 +1,4 @@
-"""The fixtures `cluster`, `node` and `two_nodes`: a real Kubernetes, and ones in which pods really run.
+"""The fixtures `cluster`, `node`, `two_nodes`, `kueue`: a real Kubernetes, and ones in which pods really run.
 
 Each is started once a test process, lazily, for every test that names it. Under pytest-xdist one worker in
 three has a cluster, as tests on it wait most of their time, and runs whole files: what a file's fixtures
@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster.binaries import (
     CONTROL_PLANE,
+    KUEUE,
     NODE,
     Binaries,
     ClusterUnavailable,
@@ -28,6 +29,7 @@ from tests.cluster.binaries import (
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
+    from tests.cluster.kueue import Kueue
     from tests.cluster.node import Node
 
 _built_key = pytest.StashKey[dict[str, Binaries]]()
@@ -37,8 +39,13 @@ _lines_key = pytest.StashKey[list[str]]()
 
 
 def needs_cluster(item: pytest.Item) -> bool:
-    """Whether the test, or a fixture of it, uses the fixture `cluster`."""
-    return "cluster" in getattr(item, "fixturenames", ())
+    """Whether the test, or a fixture of it, uses the fixture `cluster`, or `kueue`."""
+    return "cluster" in getattr(item, "fixturenames", ()) or needs_kueue(item)
+
+
+def needs_kueue(item: pytest.Item) -> bool:
+    """Whether the test, or a fixture of it, uses the fixture `kueue`."""
+    return "kueue" in getattr(item, "fixturenames", ())
 
 
 def needs_node(item: pytest.Item) -> bool:
@@ -80,6 +87,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         _prepare(config, "cluster", CONTROL_PLANE)
     if node:
         _prepare(config, "node", NODE)
+    if any(needs_kueue(item) for item in session.items):
+        _prepare(config, "kueue", KUEUE)
 
 
 def _prepare(config: pytest.Config, fixture: str, parts: Parts) -> None:
@@ -87,8 +96,10 @@ def _prepare(config: pytest.Config, fixture: str, parts: Parts) -> None:
     from tests.cluster.node import prepare_packages, why_no_node
 
     reason = why_unavailable(parts)
+    if fixture != "cluster":
+        reason = config.stash[_failed_key].get("cluster") or reason
     if fixture == "node":
-        reason = config.stash[_failed_key].get("cluster") or reason or why_no_node()
+        reason = reason or why_no_node()
     if reason is not None:
         config.stash[_failed_key][fixture] = reason
         return
@@ -190,6 +201,20 @@ def two_nodes(pytestconfig: pytest.Config) -> Iterator[list[Node]]:
 
     built = pytestconfig.stash[_built_key]
     with cluster_with_nodes(built["cluster"], built["node"], ["n2"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kueue(pytestconfig: pytest.Config) -> Iterator[Kueue]:
+    """A real Kueue in a cluster of its own (`kueue.cluster`), for the tests of one file.
+
+    Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
+    """
+    _leave_out_without(pytestconfig, "kueue")
+    from tests.cluster.kueue import kueue_on
+
+    built = pytestconfig.stash[_built_key]
+    with kueue_on(built["cluster"], built["kueue"]) as running:
         yield running
 
 

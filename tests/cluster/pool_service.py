@@ -11,14 +11,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import bitfusion_pool
 from tests.cluster.cluster import Cluster
 from tests.cluster.components import clean_environment
 from tests.support.machine import scaled
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
+CLIENT = str(Path(bitfusion_pool.__file__).parent / "bin" / "bitfusion")
 ISSUER = "cluster"
 """The name of the token from which a cluster gets those of its namespaces."""
 
@@ -30,6 +35,7 @@ class PoolService:
         """`address` is this machine's, as pods know it; `options` go to `serve` beside the test's."""
         self.address = f"{address}:{free_port()}"
         self._environment = clean_environment(cluster.folder)
+        self._socket = str(cluster.folder / "pool.socket")
         # A socket's path is short; the ledger's folder is the service's own.
         self.folder = cluster.folder / "pool"
         self.folder.mkdir(mode=0o700)
@@ -38,7 +44,7 @@ class PoolService:
             "bitfusion-pool",
             [
                 *(_COMMAND, "--dir", str(self.folder), "serve", "--gpus", "simulated"),
-                *("--listen", self.address, "--socket", str(cluster.folder / "pool.socket"), *options),
+                *("--listen", self.address, "--socket", self._socket, *options),
             ],
             self._answers,
         )
@@ -69,6 +75,22 @@ class PoolService:
     def leases(self) -> list[dict[str, Any]]:
         """Who holds what."""
         return list(self.status()["leases"])
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A program on this machine holds a GPU while this lasts."""
+        holder = subprocess.Popen(
+            [CLIENT, "run", "-n", "1", "--", "sleep", "3600"],
+            env=self._environment | {"BITFUSION_POOL": self._socket, "BITFUSION_LABEL": "a program"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            wait_until(self.leases, "the program's GPU", 20)
+            yield
+        finally:
+            os.killpg(holder.pid, signal.SIGKILL)
+            holder.wait()
 
     def issuer_files(self, folder: Path) -> Path:
         """The three files of a token that issues others, as a cluster's administrator is given them."""

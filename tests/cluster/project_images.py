@@ -35,21 +35,30 @@ def project_image(
 
     `arguments` are those of `docker build --build-arg`. An image that was built before takes a second.
     """
+    file = IMAGES / name / "Containerfile"
     with tempfile.TemporaryDirectory() as folder:
-        context = Path(folder)
-        for path in ROOT.iterdir():
-            if path.name not in ("build", "dist"):
-                (context / path.name).symlink_to(path)
-        (context / "dist").mkdir()
-        shutil.copy(project_wheel(), context / "dist")
+        for line in Path(f"{file}.dockerignore").read_text().splitlines():
+            if line.startswith("!"):
+                _send(line[1:], Path(folder))
         return build(
-            IMAGES / name / "Containerfile",
-            context,
+            file,
+            Path(folder),
             f"kubeflow-bitfusion/{name}:{VERSION}",
             lambda base: base_image(base, say),
             arguments,
             say,
         )
+
+
+def _send(pattern: str, context: Path) -> None:
+    root = project_wheel().parents[1] if pattern.startswith("dist/") else ROOT
+    for path in root.glob(pattern):
+        place = context / path.relative_to(root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            shutil.copytree(path, place, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(path, place)
 
 
 def project_wheel() -> Path:
@@ -60,11 +69,12 @@ def project_wheel() -> Path:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
 
     def make(folder: Path) -> None:
+        # under dist/, where a build looks for it
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-        subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True)
+        subprocess.run([*command, "--wheel-dir", str(folder / "dist"), str(ROOT)], check=True)
 
-    folder = made_once(user_cache() / "images" / "wheels" / digest.hexdigest()[:20], make)
-    (wheel,) = folder.glob("*.whl")
+    folder = made_once(user_cache() / "images" / "wheel" / digest.hexdigest()[:20], make)
+    (wheel,) = folder.glob("dist/*.whl")
     return wheel
 
 

@@ -48,7 +48,8 @@ def _table(reader: Reader) -> None:
     both = reader.run(in_the_pod)
     assert "Units of the pool: 200, 50 taken by pods, 150 free\nNot protected against overselling:\n" in both
     (row,) = (line for line in both.splitlines() if pod in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")][-2:] == ["50", ""]
+    held, for_so_long, _, waiting = [cell.strip() for cell in row.strip("│").split("│")][-4:]
+    assert (held, for_so_long.endswith(" s"), waiting) == ("50", True, "")
     assert "Every lease of the pool is accounted for by a pod.\n" in both
 
 

@@ -61,10 +61,6 @@ class JupyterServer(NotebookServer):
         """Put a notebook where its user has it."""
         self.ask("PUT", f"/api/contents/{path}", {"type": "notebook", "format": "json", "content": notebook})
 
-    def upload_text(self, path: str, text: str) -> None:
-        """Put a text file beside it."""
-        self.ask("PUT", f"/api/contents/{path}", {"type": "file", "format": "text", "content": text})
-
     def open(self, path: str, kernel_name: str) -> ServedKernel:
         """Open a notebook with a kernel, as JupyterLab does: a session."""
         name = Path(path).name

@@ -17,7 +17,7 @@ from tests.cluster.binaries import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.components import marked_processes
 from tests.cluster.guardian import start_time
-from tests.cluster.images import small_image, write_archive
+from tests.cluster.images import small_image
 from tests.cluster.node import Node
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -76,6 +76,7 @@ def test_up_gives_a_cluster_in_which_notebooks_run_and_down_ends_exactly_it(
     assert cluster.apiserver.running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("victim", ["holder", "guardian"])
 def test_a_killed_holder_or_guardian_leaves_nothing_behind(
     running: State, state_file: Path, victim: str
@@ -90,6 +91,7 @@ def test_a_killed_holder_or_guardian_leaves_nothing_behind(
     assert not marked_processes(Path(running.folder))
 
 
+@pytest.mark.long
 def test_status_tells_what_is_missing_and_up_starts_anew(
     running: State, state_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +178,7 @@ def test_up_with_a_node_runs_pods_of_imported_images(
     assert last == f"export KUBECONFIG={state.kubeconfig}"
 
     archive = tmp_path / "image.tar"
-    write_archive(archive, {"example/mine:1": small_image(node.busybox, tmp_path / "layers")})
+    small_image(node.busybox, tmp_path / "layers").write_archive(archive, "example/mine:1")
     assert main(["import", str(archive), "--state", file]) == 0
     kubectl = [str(binaries().path("kubectl")), "--kubeconfig", state.kubeconfig]
     run = ["run", "p", "--image=example/mine:1", "--image-pull-policy=Never"]

@@ -238,6 +238,7 @@ def test_with_the_binaries_at_hand_no_go_is_needed(tmp_path: Path, monkeypatch: 
     assert binaries().told == "binaries from the cache"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ci", "result", "line"),
     [

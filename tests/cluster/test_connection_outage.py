@@ -28,6 +28,7 @@ def is_healed(room: Room, name: str) -> bool:
     return notes(room, name) == CLIENT
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_connections_are_cut_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
     room = Room(cluster)

@@ -13,13 +13,13 @@ import tests.cluster.debian_packages
 from tests.cluster.debian_packages import PackagesUnavailable, packages_folder, unpacked
 from tests.support.machine import scaled
 
-# `update` and `download NAME…`: notes its calls, and lays a file of each name into its folder.
+# `update`, `download NAME…`, `install NAME…`: notes its calls, lays a file of each name into its folder.
 FAKE_APT = """#!/bin/sh
 echo "$PWD $@" >> "%s"
-while [ "$1" != update ] && [ "$1" != download ]; do shift; done
+while [ "$1" != update ] && [ "$1" != download ] && [ "$1" != install ]; do shift; done
 [ "$1" = update ] && { sleep 0.1; %s; }
 shift
-for name; do echo "$name" > "$name.deb"; done
+for name; do [ "${name#-}" = "$name" ] && echo "$name" > "$name.deb"; done
 """
 # `-x DEB FOLDER`
 FAKE_DPKG = """#!/bin/sh
@@ -59,6 +59,18 @@ def test_packages_are_fetched_once_into_a_folder_of_their_own(
     own = re.findall(r"-oDir::(?:State|State::status|Cache)=(\S+)", update)
     assert len(own) == 3
     assert all(path.startswith(str(folder.parent)) for path in own), "the machine's apt is left alone"
+
+
+def test_they_come_with_what_they_need_and_this_machine_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = fake_apt(tmp_path, monkeypatch)
+    folder = unpacked(["buildah"], whole=True)
+    assert [path.name for path in (folder / "usr/bin").iterdir()] == ["buildah"]
+    _, fetch = calls.read_text().splitlines()
+    assert fetch.endswith(" install --download-only --no-install-recommends --yes buildah")
+    assert "-oDir::State::status=" not in fetch, "what is installed counts"
+    assert unpacked(["buildah"]) != folder
 
 
 def test_two_who_want_them_at_once_fetch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

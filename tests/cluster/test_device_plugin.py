@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # images are built wh
 @pytest.fixture
 def pool(node: Node) -> Iterator[PoolService]:
     image = project_image("notebook-controller", say=lambda line: None)
-    if node.import_image(image.for_a_node(), image.name):
+    if node.import_image(image, image.name):
         node.keep_images()
     with PoolService(node.cluster, node.host_address) as found:
         yield found

@@ -31,7 +31,7 @@ CAPTION = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_pictures_show_what_is_printed(cluster: Cluster, tmp_path: Path) -> None:
     with ExitStack() as around:

@@ -1,5 +1,7 @@
 """docs/kubeflow.md from zero to the first GPU cell, and with VMware's product: every command, on a real node.
 
+Once in bash, and once in zsh by a reader who has nothing but this machine's own Python, as Debian has it.
+
 `docker` is not run: what it is told to build is built from the same Containerfiles (`guide_cluster`, which
 says what else is played). VMware's client is one of the test's, in a package and an image as the guide has
 them made.
@@ -9,13 +11,14 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from tests.cluster.guide import (
+    BASH,
     CELL,
     FORM,
     IMAGES,
@@ -41,6 +44,7 @@ from tests.cluster.guide_cluster import bring_images, kubeflow, ours, pool_has_a
 from tests.cluster.node import Node
 from tests.cluster.seeing_guide import see_that_the_pool_is_protected, see_who_holds_what
 from tests.cluster.served_notebook import JupyterServer, ServedKernel
+from tests.cluster.zsh import zsh
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # images are built when they never were
@@ -50,10 +54,16 @@ NOT_WORKING = "When it does not work"
 
 
 @pytest.fixture
-def reader(node: Node, tmp_path: Path) -> Iterator[Reader]:
+def shell(request: pytest.FixtureRequest) -> Sequence[str]:
+    """The command of the reader's shell; a test may ask for zsh, with which Python is the machine's own."""
+    return zsh() if getattr(request, "param", "bash") == "zsh" else BASH
+
+
+@pytest.fixture
+def reader(node: Node, tmp_path: Path, shell: Sequence[str]) -> Iterator[Reader]:
     """On a cluster with Kubeflow and nothing of ours, the images built and brought."""
     with kubeflow(node, tmp_path):
-        found = Reader(node.cluster, tmp_path, limit_s=300)
+        found = Reader(node.cluster, tmp_path, limit_s=300, shell=shell, own_python=shell != BASH)
         found.follow(IMAGES)
         bring_images(node, found)
         yield found
@@ -77,6 +87,7 @@ def run_cell(kernel: ServedKernel, block: Block) -> None:
     assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{printed}"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"], indirect=True)
 def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tmp_path: Path) -> None:
     cluster = node.cluster
     with volume(cluster, tmp_path / "volume"), pool_has_a_name(cluster):
@@ -103,7 +114,7 @@ def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tm
 
 def waits_for_units(reader: Reader) -> None:
     """What the table says of a notebook that was made before a node offers units."""
-    create, *_ = blocks(NOTEBOOK)[0].commands.splitlines()
+    create, _ = blocks(NOTEBOOK)[0].commands.split("\nuntil ", 1)
     reader.shell(create)
     (row,) = (each for each in table(NOT_WORKING) if each[0] == "the pod stays *Pending*")
     wait_until(
@@ -159,7 +170,8 @@ def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> Non
     printed = reader.run(look)
     for line in ("a client of the test\n", *FILES.values()):
         assert line in printed
-    reader.run(blocks(WAITING)[0])
+    for block in blocks(WAITING)[:2]:
+        reader.run(block)
     reader.follow(NO_QUEUE)
     wait_until(
         lambda: not [name for name in ours(node.cluster) if "bitfusion-queue" in name],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.images import Image, Layer, layer_of_files, write_archive
+from tests.cluster.images import Image, Layer, layer_of_files
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_an_archive_holds_the_configuration_each_layer_once_and_the_list(
         workdir="/srv",
         ports=[8888],
     )
-    write_archive(tmp_path / "image.tar", {"example/told": image})
+    image.write_archive(tmp_path / "image.tar", "example/told")
     with tarfile.open(tmp_path / "image.tar") as archive:
         files = {each.name: archive.extractfile(each) for each in archive.getmembers()}
         (listed,) = json.load(files["manifest.json"] or pytest.fail("no file"))
@@ -60,27 +60,6 @@ def test_any_change_gives_another_digest(layer: Layer, change: dict[str, object]
     image = Image([layer])
     assert image.digest == Image([layer]).digest
     assert replace(image, **change).digest != image.digest  # type: ignore[arg-type]  # one of its fields
-
-
-def test_images_in_one_archive_share_what_is_the_same(tmp_path: Path, layer: Layer) -> None:
-    own = layer_of_files({"etc/told": (b"x", 0o644)}, tmp_path / "layers")
-    images = {"example/one:1": Image([layer]), "example/two:1": Image([layer, own])}
-    write_archive(tmp_path / "images.tar", {**images, "example/again:1": Image([layer])})
-    with tarfile.open(tmp_path / "images.tar") as archive:
-        names = archive.getnames()
-        listed = json.load(archive.extractfile("manifest.json") or pytest.fail("no list"))
-    assert sorted(names) == sorted(
-        [
-            *(f"{each.digest}.json" for each in images.values()),
-            *(f"{each.digest}/layer.tar" for each in (layer, own)),
-            "manifest.json",
-        ]
-    )
-    assert [(each["RepoTags"], len(each["Layers"])) for each in listed] == [
-        (["example/one:1"], 1),
-        (["example/two:1"], 2),
-        (["example/again:1"], 1),
-    ]
 
 
 def test_a_layer_of_the_same_files_is_the_same_file(tmp_path: Path, layer: Layer) -> None:

@@ -56,6 +56,7 @@ def test_the_leader_is_killed(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_the_only_replica_is_killed_and_comes_back(cluster: Cluster) -> None:
     room = Room(cluster)
     with our_controller(cluster) as ours:
@@ -71,6 +72,7 @@ def test_the_only_replica_is_killed_and_comes_back(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_the_leader_is_told_to_end(cluster: Cluster) -> None:
     room = Room(cluster)
     with our_controller(cluster) as first:

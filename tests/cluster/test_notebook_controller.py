@@ -25,6 +25,7 @@ from tests.support.notebooks import bare_notebook, container
 from tests.support.waiting import wait_until, wait_until_settled
 
 GENERATIONS: list[Kubeflow] = ["1.7", "1.8"]
+ON_THE_CLUSTER = [pytest.param("1.7", marks=pytest.mark.long), "1.8"]
 OURS = "auto-management/bitfusion"
 
 
@@ -120,7 +121,7 @@ def room(cluster: Cluster) -> Room:
     return Room(cluster)
 
 
-@pytest.fixture(params=GENERATIONS)
+@pytest.fixture(params=ON_THE_CLUSTER)
 def controller(request: pytest.FixtureRequest, room: Room) -> Iterator[NotebookController]:
     """Each generation, with a node that lets pods run."""
     with (
@@ -194,7 +195,7 @@ def test_another_ones_change_of_the_pod_spec_is_reverted_and_rolls_the_pod(
     assert [each["name"] for each in container["env"]] == ["NB_PREFIX"]
 
 
-@pytest.mark.parametrize("kubeflow", GENERATIONS)
+@pytest.mark.parametrize("kubeflow", ON_THE_CLUSTER)
 def test_it_knows_notebooks_as_they_were_a_moment_ago(room: Room, kubeflow: Kubeflow) -> None:
     """So does the real one: a watch brings it what is new, later than whoever asks the apiserver."""
     with room.cluster.notebook_controller(kubeflow, room.namespace, informer_delay_s=scaled(2)) as late:
@@ -233,6 +234,7 @@ def test_a_notebook_in_deletion_is_left_alone_and_its_objects_go(
     assert room.pod() is None
 
 
+@pytest.mark.long
 def test_it_goes_on_after_the_apiserver_was_killed(controller: NotebookController, room: Room) -> None:
     room.create()
     room.wait_running()

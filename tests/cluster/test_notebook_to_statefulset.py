@@ -49,7 +49,9 @@ def ours(cluster: Cluster) -> Iterator[OurController]:
         yield running
 
 
-@pytest.fixture(params=["1.7", "1.8"], ids=["up to 1.7", "since 1.8"])
+@pytest.fixture(
+    params=[pytest.param("1.7", id="up to 1.7", marks=pytest.mark.long), pytest.param("1.8", id="since 1.8")]
+)
 def kubeflow(request: pytest.FixtureRequest) -> Kubeflow:
     generation: Kubeflow = request.param
     return generation

@@ -147,6 +147,7 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
         assert used(room) == 350
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_notebooks_larger_than_their_quota_start_when_they_do_as_they_are_told(
     cluster: Cluster, injector: Installation

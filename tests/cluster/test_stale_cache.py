@@ -159,6 +159,7 @@ def test_what_cannot_be_looked_up_is_what_the_cache_knows_and_is_healed(setting:
         assert setting.scale("refused", 0)["bitfusion-client/os"] == "centos8"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("setting", [LONGEST_LOOKUP], indirect=True, ids=["as it is"])
 def test_an_apiserver_that_is_silent_is_waited_for_half_a_second(setting: Setting) -> None:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("kubeflow", ["1.7", "1.8"])
+@pytest.mark.parametrize("kubeflow", [pytest.param("1.7", marks=pytest.mark.long), "1.8"])
 def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
     room = Room(cluster)
     with (
@@ -112,7 +112,8 @@ def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
         assert template(room, "changes") == {**CLIENT, REQUEST: "-n 1 -p 0.5"}
         assert len(room.revisions("changes") - revisions) == 1
         wait_until(
-            lambda: told(room, "changes") == ["BitfusionChangeApplied", "BitfusionChangePending"], limit_s=10
+            lambda: told(room, "changes") == ["BitfusionChangeApplied", "BitfusionChangePending"],
+            lambda: told(room, "changes"),
         )
         wait_until(lambda: PENDING not in notes(room, "changes"), limit_s=10)
 

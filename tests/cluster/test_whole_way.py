@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from bitfusion_client.text_table import box
-from tests.cluster.installation import Installation, Notebook, User
+from tests.bitfusion_device_plugin.injector.pods import container, named, pod
+from tests.bitfusion_device_plugin.injector.webhooks import COLLECTOR, applied, katib_collected, recommended
+from tests.cluster.api_client import Object
+from tests.cluster.installation import NOTEBOOK_IMAGE, Installation, Notebook, User
 from tests.cluster.kind_pods import KindPods, look_at_all
 from tests.cluster.kinds import KINDS, kind_images
 from tests.cluster.node import SMALL
@@ -21,7 +26,9 @@ from tests.cluster.other_webhooks import (
     pod_webhook,
     sidecar_injected,
 )
+from tests.cluster.pods import SECURITY
 from tests.cluster.served_notebook import ServedKernel
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]  # images are built when they never were
@@ -125,6 +132,34 @@ def test_a_running_kernel_outlives_a_restart_of_the_pools_service(
     wait_returned(user)
 
 
+def test_an_idle_notebook_gives_its_gpu_to_one_of_another_namespace_and_waits_for_it_afterwards(
+    installation: Installation, user: User
+) -> None:
+    whole, pool = {"bitfusion.io/gpu-amount": "1"}, installation.pool
+    idle_soon = [{"name": "BITFUSION_IDLE_RELEASE", "value": "1m"}]
+    with ExitStack() as stack:
+        other_user = stack.enter_context(installation.user())
+        notebooks = [user.notebook("idle", whole, env=idle_soon), other_user.notebook("other", whole)]
+        idle, other = (opened(notebook) for notebook in notebooks)
+        stack.enter_context(pool.held())  # units of two GPUs are given out, and the pool has one left
+        assert run(idle, "x = 41") == [""]
+        began = time.monotonic()
+        cells = stack.enter_context(ThreadPoolExecutor(2))
+        learned = cells.submit(run, other, TRAINS)
+        wait_until(lambda: pool.status()["waiting"], "the other notebook's wait", 60)
+        wait_until(lambda: [each["kernel"]["state"] for each in user.leases()] == ["idle"], user.leases, 15)
+        assert learned.result(scaled(150)) == ["learned True\n"]
+        assert time.monotonic() - began > 50
+        assert user.leases() == []
+        again = cells.submit(run, idle, "print('x' in globals())")
+        wait_until(lambda: pool.status()["waiting"], "the idle notebook's wait", 60)
+        other.end()
+        (told,) = again.result(scaled(60))
+        assert "This notebook gave its GPU back at " in told
+        assert told.endswith("False\n")
+        assert len(user.leases()) == 1
+
+
 def test_an_eviction_gives_everything_back(installation: Installation, user: User) -> None:
     notebook = user.notebook("mine", {"bitfusion.io/gpu-amount": "1"})
     run(opened(notebook), "x = 1")
@@ -154,12 +189,72 @@ def test_a_pod_that_ends_without_grace_gives_everything_back(installation: Insta
     assert wait_returned(user) < 100
 
 
+def collected(made: Object) -> Object:
+    """As Katib's webhook leaves a trial's pod, and the Vertical Pod Autoscaler's behind it."""
+    made = applied(made, [katib_collected, recommended])
+    collector = named(made["spec"]["containers"], COLLECTOR)
+    collector |= {"image": SMALL, "command": ["/bin/busybox", "sleep", "1000"], "securityContext": SECURITY}
+    return made
+
+
+def test_a_trial_of_katib_holds_its_size_once_and_its_end_is_seen(
+    installation: Installation, user: User
+) -> None:
+    """Two GPUs, all that there are: a wrapping within the wrapping would wait for ever."""
+    cluster, namespace = installation.cluster, user.namespace
+    line = """python3 -c 'import time; print("accuracy=0.9", flush=True); time.sleep(10)'"""
+    asking = container(
+        {"bitfusion.io/gpu-amount": "2"},
+        "training-container",
+        NOTEBOOK_IMAGE,
+        command=["sh", "-c"],
+        args=[line],
+        securityContext=SECURITY,
+    )
+    trial = pod(asking, annotations={"auto-management/bitfusion": "all"}, restartPolicy="Never", volumes=[])
+    trial["spec"]["terminationGracePeriodSeconds"] = 1
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with pod_webhook(cluster, "katib.kubeflow.org", namespace, collected) as asked:
+
+        def called() -> bool:
+            cluster.client.create(path, trial, dryRun="All")
+            return bool(asked)
+
+        wait_until(called, "Katib's webhook is called", 20)
+        made = cluster.client.create(path, trial)
+    assert named(made["spec"]["containers"], "training-container")["resources"]["limits"] == {
+        **{"cpu": "50m", "memory": "128Mi"},
+        "bitfusion.io/gpu": "200",
+    }
+    assert made["spec"]["initContainers"][0]["resources"]["limits"] == {"cpu": "50m", "memory": "128Mi"}
+    name = made["metadata"]["name"]
+
+    def told() -> str:
+        done = cluster.try_kubectl("-n", namespace, "describe", "pod", name)
+        return done.stdout + done.stderr
+
+    wait_until(lambda: len(user.leases()) == 1, told, 120)
+    (lease,) = user.leases()
+    assert len(lease["devices"]) == 2
+
+    def seen() -> str:
+        command = ("sh", "-c", "cat /var/log/katib/metrics.log /var/log/katib/*.pid")
+        done = cluster.try_kubectl("-n", namespace, "exec", name, "-c", COLLECTOR, "--", *command)
+        return done.stdout
+
+    wait_until(lambda: seen().endswith("completed\n"), lambda: seen() + told(), 60)
+    assert "accuracy=0.9\n" in seen()
+    wait_returned(user)
+    cluster.client.delete(f"{path}/{name}")
+
+
 def test_kinds_of_containers_and_images(
     installation: Installation, user: User, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a namespace with a quota and default limits; the table of docs/injector.md."""
     began = time.monotonic()
-    installation.node.import_images(kind_images())
+    for image in kind_images():
+        installation.node.import_image(image, image.name)
     imported = time.monotonic()
     pods = KindPods(user, KINDS)
     pods.limit_namespace()

@@ -23,6 +23,20 @@ def waiting_cell(client: Client, code: str = "print('never')") -> Cell:
     return cell
 
 
+def releasing_cell(client: Client) -> Cell:
+    """A cell that has the GPU given back, which has begun."""
+    cell = client.send("%bitfusion release -y")
+    client.pump(lambda: "busy" in cell.kinds, 10, "the beginning", lambda: cell.seen)
+    return cell
+
+
+def resizing_cell(client: Client, size: str) -> Cell:
+    """A cell that waits for another size while its kernel keeps what it has."""
+    cell = client.send(f"%bitfusion request {size} --now -y")
+    client.pump(lambda: notices(cell), 10, "the wait in the cell", lambda: cell.seen)
+    return cell
+
+
 def wait_for_death(client: Client, cell: Cell, limit_s: float | Deadline) -> None:
     """Until the cell shows why its kernel died; a dead kernel replies to nothing."""
     client.pump(lambda: cell.of("error"), limit_s, "the reason of the death", lambda: cell.kinds)

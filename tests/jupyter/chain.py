@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol
 
-from tests.jupyter.embedded_pool import Pool
 from tests.support.processes import Process, processes_with
 from tests.support.waiting import Deadline, wait_until
 
@@ -13,7 +13,15 @@ WAITING = {"proxy", "supervisor", "wrapper"}
 """No launcher and no kernel run without a GPU."""
 
 
-def chain(pool: Pool, parent: int, holder: int | None = None) -> dict[str, Process]:
+class Marked(Protocol):
+    """A pool of the test's own, or whatever else is named in the environment of all its processes."""
+
+    @property
+    def mark(self) -> str:
+        """The variable with its value."""
+
+
+def chain(pool: Marked, parent: int, holder: int | None = None) -> dict[str, Process]:
     """The processes of the only kernel on this pool, by role.
 
     Args:
@@ -24,14 +32,14 @@ def chain(pool: Pool, parent: int, holder: int | None = None) -> dict[str, Proce
     """
     roles: dict[str, Process] = {}
     for process in sorted(chain_processes(pool, parent, holder)):
-        role = _role(process.command)
+        role = role_of(process.command)
         if role == "proxy" and process.parent != parent:
             role = "supervisor"
         roles.setdefault(role, process)
     return roles
 
 
-def chain_processes(pool: Pool, parent: int, holder: int | None = None) -> list[Process]:
+def chain_processes(pool: Marked, parent: int, holder: int | None = None) -> list[Process]:
     """All processes that use this pool, but for the kernel's parent and somebody else's session."""
     return [
         process
@@ -40,8 +48,14 @@ def chain_processes(pool: Pool, parent: int, holder: int | None = None) -> list[
     ]
 
 
+def wrappers(pool: Marked, holder: int | None = None) -> set[int]:
+    """Those of all kernels on this pool, also one that asks for another size beside the first."""
+    found = chain_processes(pool, 0, holder)
+    return {process.pid for process in found if role_of(process.command) == "wrapper"}
+
+
 def wait_for_no_process(
-    pool: Pool,
+    pool: Marked,
     limit_s: float | Deadline,
     parent: int = 0,
     holder: int | None = None,
@@ -63,19 +77,19 @@ def wait_for_no_process(
 
     wait_until(
         lambda: not left(),
-        lambda: "the end of " + ", ".join(f"{_role(each.command)} {each}" for each in left()),
+        lambda: "the end of " + ", ".join(f"{role_of(each.command)} {each}" for each in left()),
         limit_s,
     )
 
 
-def _role(command: str) -> str:
+def role_of(command: str) -> str:
     """`proxy` (the supervisor, its fork, looks the same), `wrapper`, `launcher`, `kernel`, or `other`."""
     before, kernel, _ = command.partition("ipykernel_launcher")
-    if kernel and "launcher.py" not in command:
+    if kernel and "/launcher.py" not in command:
         return "wrapper" if "bitfusion" in before and " run " in command else "kernel"
     if "/bitfusion run " in command or " bitfusion run " in command:
         return "wrapper"
-    if "launcher.py" in command:
+    if "/launcher.py" in command:
         return "launcher"
     if "bitfusion_kernel/__main__.py" in command:
         return "proxy"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.jupyter.browser.chromium import chromium_path
+from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.embedded_pool import Pool
+from tests.jupyter.jupyter_server import Server
 from tests.jupyter.live_kernel import LiveKernel
 from tests.support.machine import scaled
 
@@ -21,7 +23,11 @@ FIRST_CELL = "bitfusion"
 START = "bitfusion-start"
 HALF = "bitfusion-half"
 
-OURS = [pytest.param(FIRST_CELL, id="first_cell"), pytest.param(START, id="start")]
+OURS = [
+    pytest.param(FIRST_CELL, id="first_cell"),
+    pytest.param(START, id="start", marks=pytest.mark.long),
+]
+"""Those that start with their GPU do the same with less between: with the long tests."""
 ALL = [pytest.param(PLAIN, id="plain"), *OURS]
 
 SPECS = {
@@ -82,6 +88,15 @@ def launch(request: pytest.FixtureRequest, pool: Pool) -> Iterator[Launch]:
     yield start
     for kernel in started:
         kernel.stop()
+
+
+@pytest.fixture
+def server(kernelspecs: Path, pool: Pool, tmp_path: Path) -> Iterator[Server]:
+    """A real Jupyter server, whose restarter watches; nothing stays behind when it has stopped."""
+    server = Server(tmp_path)
+    yield server
+    server.stop()
+    wait_for_no_process(pool, 6)
 
 
 @pytest.fixture(params=ALL)

@@ -85,11 +85,11 @@ class Pool:
             env=os.environ | self.environment | {"BITFUSION_LABEL": label},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
         try:
-            wait_until(is_there, what)
+            wait_until(is_there, lambda: f"{what}; {_told(holder)}")
             yield holder
         finally:
             self.end(holder)
@@ -99,9 +99,18 @@ class Pool:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(holder.pid, signal.SIGKILL)
         holder.wait(scaled(10))
+        if holder.stderr is not None:
+            holder.stderr.close()
 
     def wait_until_free(self, limit_s: float | Deadline) -> None:
         wait_until(lambda: not self.leases(), lambda: f"the end of {self.leases()}", limit_s)
 
     def wait_until_nobody_waits(self, limit_s: float | Deadline) -> None:
         wait_until(lambda: not self.waiting(), lambda: f"the end of {self.waiting()}", limit_s)
+
+
+def _told(holder: subprocess.Popen[bytes]) -> str:
+    """What became of it, and what it has said so far."""
+    assert holder.stderr is not None
+    os.set_blocking(holder.stderr.fileno(), False)
+    return f"its process: {holder.poll()}, {(holder.stderr.read() or b'').decode()}"

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,20 @@ from typing import Any
 
 import pytest
 
+from bitfusion_kernel.processes.supervisor import KEPT_FOR_RESTARTER
+from tests.jupyter.chain import chain, chain_processes, wait_for_no_process
 from tests.jupyter.client import Client, channels_of
+from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.live_kernel import without_pytest
 from tests.support.machine import scaled
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.processes import Process
+from tests.support.waiting import Deadline, wait_until
+
+RESTART_S = 5.0  # the restarter looks every 3 s
+
+SURELY_KEPT_S = KEPT_FOR_RESTARTER - 0.5
+"""A new proxy that is seen so soon after a kill joins in time; on a busy machine it may come too late."""
 
 # They would take half of the server's start, and have no part in what becomes of kernels.
 _NO_EXTENSIONS = dict.fromkeys(
@@ -108,6 +118,7 @@ class Server(ServerProcess):
     """A Jupyter server without JupyterLab; its kernels are reached through their connection files."""
 
     def __init__(self, folder: Path, under: Callable[[list[str]], list[str]] = list) -> None:
+        self.root = folder
         self.runtime = folder / "runtime"
         self.clients: list[Client] = []
         super().__init__(
@@ -160,3 +171,34 @@ class Server(ServerProcess):
         for client in self.clients:
             client.close()
         super().stop()
+
+
+class Kernels:
+    """The only kernel that a server runs at a time, as its processes."""
+
+    def __init__(self, server: Server, pool: Pool, holder: int | None = None) -> None:
+        self._of = (pool, server.process.pid, holder)
+        self._killed_at = 0.0
+
+    def roles(self) -> dict[str, Process]:
+        return chain(*self._of)
+
+    def pids(self) -> set[int]:
+        return {process.pid for process in chain_processes(*self._of)}
+
+    def wait_for_the_end_of(self, pids: set[int], limit: float | Deadline) -> None:
+        pool, server, holder = self._of
+        wait_for_no_process(pool, limit, server, holder, among=pids)
+
+    def wait_for_no_process(self, limit: float | Deadline) -> None:
+        pool, server, holder = self._of
+        wait_for_no_process(pool, limit, server, holder)
+
+    def kill(self, victim: Process) -> None:
+        self._killed_at = time.monotonic()
+        os.kill(victim.pid, signal.SIGKILL)
+
+    def wait_for_the_restarted_one(self, old: Process) -> bool:
+        """Whether it is there so soon after `kill` that it surely goes on with what there was."""
+        wait_until(lambda: self.roles().get("proxy", old).pid != old.pid, "the restarted kernel", RESTART_S)
+        return time.monotonic() - self._killed_at < SURELY_KEPT_S

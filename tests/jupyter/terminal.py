@@ -70,16 +70,16 @@ class Console:
         """Type a cell of one line at the prompt that stands last."""
         self.type(line + "\r")
 
-    def wait_for(self, words: str, limit_s: float = 20) -> str:
-        """Until the words are printed behind those of the call before; what was printed up to them."""
+    def wait_for(self, *words: str, limit_s: float = 20) -> str:
+        """Until all these are printed, in any order, behind what the call before returned; what that is."""
 
         def found() -> bool:
-            return words in self.text[self._read_up_to :]
+            return all(each in self.text[self._read_up_to :] for each in words)
 
         wait_until(found, lambda: f"{words!r} in the console:\n{self.text}", limit_s)
-        begin = self._read_up_to
-        self._read_up_to = self.text.index(words, begin) + len(words)
-        return self.text[begin : self._read_up_to]
+        begin, text = self._read_up_to, self.text
+        self._read_up_to = max(text.index(each, begin) + len(each) for each in words)
+        return text[begin : self._read_up_to]
 
     def close(self) -> None:
         """End it as a person does at the prompt; by force if it does not end."""

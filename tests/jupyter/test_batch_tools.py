@@ -23,13 +23,16 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("kernelspecs")
 
+PAPERMILL_AND_OTHERS = [
+    pytest.param(tool, marks=[] if tool == "papermill" else pytest.mark.long) for tool in TOOLS
+]
 SHOW_SHARE = (
     "import json, os\nprint([d['memory_mib'] for d in json.loads(os.environ['BITFUSION_POOL_DEVICES'])])"
 )
 
 
 @pytest.mark.parametrize("kernel", OURS)
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", PAPERMILL_AND_OTHERS)
 def test_size_comes_from_the_environment(pool: Pool, tmp_path: Path, tool: str, kernel: str) -> None:
     run = ToolRun(tool, kernel, tmp_path, SHOW_SHARE, "print('end')", BITFUSION_PARTIAL="0.25")
     text = run.finish(45)
@@ -40,7 +43,7 @@ def test_size_comes_from_the_environment(pool: Pool, tmp_path: Path, tool: str, 
     wait_for_no_process(pool, 3)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", PAPERMILL_AND_OTHERS)
 def test_saved_notebook_holds_no_trace_of_a_wait(pool: Pool, tmp_path: Path, tool: str) -> None:
     with pool.held():
         run = ToolRun(tool, FIRST_CELL, tmp_path, "x = 1", "print(x)\n'result'")
@@ -68,7 +71,7 @@ def test_a_wait_that_nbclient_ends_leaves_why_and_no_display(pool: Pool, interru
     wait_for_no_process(pool, 5)
 
 
-@pytest.mark.parametrize("tool", ["papermill", "nbconvert"])
+@pytest.mark.parametrize("tool", ["papermill", pytest.param("nbconvert", marks=pytest.mark.long)])
 def test_error_of_the_pool_is_the_tools_error(pool: Pool, tmp_path: Path, tool: str) -> None:
     run = ToolRun(tool, FIRST_CELL, tmp_path, "print('never')", BITFUSION_GPUS="3")
     text = run.finish(45)
@@ -81,7 +84,7 @@ def test_error_of_the_pool_is_the_tools_error(pool: Pool, tmp_path: Path, tool: 
 COUNTS_THE_WAIT = "With BITFUSION_ACQUIRE=start_and_wait the limit for the kernel's start counts it instead."
 
 
-@pytest.mark.parametrize("tool", ["papermill", "nbconvert"])
+@pytest.mark.parametrize("tool", ["papermill", pytest.param("nbconvert", marks=pytest.mark.long)])
 def test_end_of_a_cells_limit_while_it_waits_is_explained(pool: Pool, tmp_path: Path, tool: str) -> None:
     limit = math.ceil(scaled(2))
     with pool.held("boss.ipynb") as holder:
@@ -99,7 +102,8 @@ def test_end_of_a_cells_limit_while_it_waits_is_explained(pool: Pool, tmp_path: 
         assert "the limit for the kernel's start counts the wait instead." in shown["traceback"][-1]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.long
+@pytest.mark.parametrize("tool", PAPERMILL_AND_OTHERS)
 def test_wait_in_the_kernels_start_leaves_a_cell_its_whole_limit(
     pool: Pool, tmp_path: Path, tool: str
 ) -> None:
@@ -118,7 +122,8 @@ def test_wait_in_the_kernels_start_leaves_a_cell_its_whole_limit(
     assert "shut down" not in text
 
 
-@pytest.mark.parametrize("tool", ["papermill", "jupyter execute"])
+@pytest.mark.long
+@pytest.mark.parametrize("tool", ["papermill", pytest.param("jupyter execute", marks=pytest.mark.long)])
 def test_end_of_the_starts_limit_while_it_waits_is_explained(pool: Pool, tmp_path: Path, tool: str) -> None:
     limit = math.ceil(scaled(2))
     given = limits(tool, cell=600, start=limit)
@@ -146,6 +151,7 @@ def test_end_of_the_pools_limit_in_the_kernels_start_fails_the_first_cell(pool: 
     assert "No GPU became free in time." in text
 
 
+@pytest.mark.long
 def test_cell_that_a_tool_interrupts_at_its_limit_says_what_counts_the_wait(
     pool: Pool, tmp_path: Path
 ) -> None:

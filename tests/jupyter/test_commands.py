@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.jupyter.cells import notice_texts, waiting_cell
@@ -85,7 +90,7 @@ def test_a_size_that_was_asked_for_survives_the_restart(
     kernel.run("1")
     said = text_of(kernel.run("%bitfusion request -p 0.25"))
     assert said.splitlines() == [
-        "Noted: 1 GPU × 25 %. This kernel keeps what it has; restart it to get the new size.",
+        "Noted: 1 GPU × 25 %. This kernel keeps what it has; restart it to get the new size, or use --now.",
         "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it.",
     ]
     for _ in range(2):
@@ -176,7 +181,7 @@ def test_commands_in_their_place_among_other_cells(launch: Launch, pool: Pool, c
     kernel.client.finish_all(*cells)
     assert [cell.status for cell in cells] == ["ok"] * 5
     assert [cell.count for cell in cells] == [1, 1, 2, 2, 3], "a command repeats the number before it"
-    begins = [cell.seen_at[0] for cell in cells]
+    begins = [round(cell.seen_at[0], 1) for cell in cells]  # what two processes say crosses by microseconds
     assert begins == sorted(begins)
 
 
@@ -205,7 +210,7 @@ def test_tab_completes_commands_and_options_before_and_with_a_kernel(
     kernel = launch(FIRST_CELL)
     if started:
         kernel.run("1")
-    for code, wanted in (("%bitfusion re", "request"), ("x = 1\n%bitfusion request --par", "--partial")):
+    for code, wanted in (("%bitfusion req", "request"), ("x = 1\n%bitfusion request --par", "--partial")):
         reply = kernel.client.request("complete_request", {"code": code, "cursor_pos": len(code)})
         assert reply["matches"] == [wanted]
         assert code[reply["cursor_start"] : reply["cursor_end"]] == code.split()[-1]
@@ -251,3 +256,68 @@ def test_client_command_works_in_cells(launch: Launch, pool: Pool) -> None:
     cell = kernel.run("!bitfusion run -n 1 -p 0.5 -- python3 -c 'print(\"ran beside\")'")
     assert "ran beside" in cell.stream()
     assert len(pool.leases()) == 1
+
+
+SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def folders_of(path: str) -> list[str]:
+    """Without the one in front that has nothing but the `nvidia-smi` of simulated GPUs."""
+    return [folder for folder in path.split(":") if not folder.endswith("/simulated_bin")]
+
+
+def test_cells_find_the_commands_and_the_notebooks_python_without_an_activated_environment(
+    launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", SYSTEM)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    kernel = launch(HALF)
+    assert f"{MEMORY_MIB // 2} MiB / {MEMORY_MIB} MiB" in kernel.run("!bitfusion list_gpus").stream()
+    assert "Nobody waits" not in kernel.run("!bitfusion-pool status").stream()
+    assert f"{MEMORY_MIB // 2} │" in kernel.run("!bitfusion-pool status").stream()
+    shown = kernel.run("!bitfusion run -n 1 -p 0.5 -- python3 -c 'import sys; print(sys.prefix)'").stream()
+    assert sys.prefix in shown.split()
+    folder = os.path.dirname(sys.executable)
+    found = kernel.run("import os; print(os.environ['PATH'], os.environ.get('VIRTUAL_ENV'))").stream().split()
+    assert (folders_of(found[0])[0], found[1]) == (folder, "None")
+
+
+def test_an_activated_environment_keeps_its_path(
+    launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.path.dirname(sys.executable)
+    activated = f"/opt/mine/bin:{folder}:{SYSTEM}"
+    monkeypatch.setenv("PATH", activated)
+    monkeypatch.setenv("VIRTUAL_ENV", "/opt/mine")
+    cell = "import os; print(os.environ['PATH'], os.environ['VIRTUAL_ENV'])"
+    plain = launch("python3").run(cell).stream()
+    assert plain.split() == [activated, "/opt/mine"]
+    path, environment = launch(HALF).run(cell).stream().split()
+    wanted = folders_of(activated)
+    assert (folders_of(path)[: len(wanted)], environment) == (wanted, "/opt/mine")
+
+
+def test_a_command_in_a_cell_does_not_wait_for_what_its_own_notebook_holds(
+    launch: Launch, pool: Pool
+) -> None:
+    kernel = launch(FIRST_CELL)
+    kernel.run("1")
+    shown = kernel.run("!bitfusion run -n 1 -- true; echo status $?").stream()
+    assert "status 1" in shown
+    assert "holds 1 GPU itself and keeps it while this command waits, so it would wait in vain" in shown
+    assert "What to do: run the program itself, without `bitfusion`" in " ".join(shown.split())
+    assert len(pool.leases()) == 1
+
+
+def test_the_magic_works_when_a_logout_or_a_cell_has_taken_its_surroundings_away(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """`$XDG_RUNTIME_DIR` is removed when the user's last login ends."""
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    kernel = launch(FIRST_CELL, env=os.environ | {"XDG_RUNTIME_DIR": str(runtime)})
+    assert text_of(kernel.run("pass\n%bitfusion")).startswith("Kernel ")
+    shutil.rmtree(runtime)
+    kernel.run("import os; os.environ.clear()")
+    for command, word in (("", "Kernel "), ("pool", "held by"), ("list_gpus", "127.0.0.1:56001")):
+        assert word in text_of(kernel.run(f"pass\n%bitfusion {command}"))

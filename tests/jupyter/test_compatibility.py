@@ -43,6 +43,7 @@ SETTINGS = {
     "acquire": ("start", "start"),
     "client": ("/usr/bin/bitfusion", "/usr/bin/bitfusion"),
     "silent_wait": ("7", 7.0),
+    "idle_release": ("20m", 1200.0),
 }
 """The documented settings, each with a value as it is written and as it is meant."""
 
@@ -165,12 +166,14 @@ def test_a_variable_and_an_option_set_each_setting(name: str) -> None:
         ("timeout", "1h30m", 5400),
         ("timeout", "90", 90),
         ("silent_wait", "2.5", 2.5),
+        ("idle_release", "off", 0.0),
+        ("idle_release", "1h30m", 5400.0),
     ],
 )
 def test_each_spelling_of_a_value_keeps_its_meaning(name: str, written: str, meant: object) -> None:
     settings = current_settings([], {f"BITFUSION_{name.upper()}": written})
     field = MEANT_BY.get(name, name)
-    assert getattr(settings.request if name != "silent_wait" else settings, field) == meant
+    assert getattr(settings.request if hasattr(settings.request, field) else settings, field) == meant
 
 
 def test_what_a_kernel_was_asked_for_before_an_update_holds_after_its_restart(tmp_path: Path) -> None:
@@ -211,7 +214,8 @@ def test_a_launcher_of_today_serves_the_supervisor_of_a_kernel_that_ran_before_t
         assert isinstance(launched["environment"], dict)
         lines.write('{"type": "stop"}\n')
         lines.flush()
-        assert json.loads(lines.readline()) == {"type": "kernel_exited", "status": -9}
+        exited = json.loads(lines.readline())  # fields may be added
+        assert (exited["type"], exited["status"]) == ("kernel_exited", -9)
         launcher.wait(scaled(10))
 
 
@@ -240,7 +244,8 @@ def test_the_command_is_also_a_module() -> None:
 def test_the_console_scripts_have_their_names_and_something_to_call() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     section = project.partition("[project.scripts]\n")[2].partition("\n\n")[0]
-    scripts = dict(line.replace('"', "").split(" = ") for line in section.splitlines())
+    lines = [line for line in section.splitlines() if not line.startswith("#")]
+    scripts = dict(line.replace('"', "").split(" = ") for line in lines)
     assert scripts.keys() >= {
         "bitfusion-kernel",
         "bitfusion-notebook-controller",

@@ -18,7 +18,7 @@ HOW_TO_STOP = "To stop waiting, interrupt the kernel. The notebook is not lost.\
 @pytest.fixture
 def console(kernelspecs: Path, pool: Pool, tmp_path: Path) -> Iterator[Console]:
     made = Console(FIRST_CELL, tmp_path)
-    made.wait_for("In [1]: ", 60)
+    made.wait_for("In [1]: ", limit_s=60)
     yield made
     made.close()
     wait_for_no_process(pool, 5)
@@ -33,7 +33,7 @@ def run_and_wait(console: Console, line: str) -> str:
     for _ in range(4):
         console.run(line)
         try:
-            return console.wait_for(HOW_TO_STOP, 3)
+            return console.wait_for(HOW_TO_STOP, limit_s=3)
         except AssertionError:
             console.type(CTRL_C)
             console.wait_for("WaitCancelled")

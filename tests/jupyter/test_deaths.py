@@ -94,7 +94,9 @@ def test_every_death_is_one_for_nbclient(pool: Pool, code: str, name: str, words
 
 
 @pytest.mark.usefixtures("kernelspecs")
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    "tool", [pytest.param(tool, marks=[pytest.mark.long] * (tool != "papermill")) for tool in TOOLS]
+)
 def test_batch_tools_say_that_the_kernel_died(pool: Pool, tmp_path: Path, tool: str) -> None:
     run = ToolRun(tool, FIRST_CELL, tmp_path, KILL, "print('never')")
     text = run.finish(45)

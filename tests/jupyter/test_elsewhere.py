@@ -61,9 +61,10 @@ def shut_down(kernel: LiveKernel, pool: Pool) -> None:
 
 
 def restart(kernel: LiveKernel, pool: Pool) -> None:
-    pid = kernel.run("import os; os.getpid()").result
+    lease = kernel.run("import os; os.environ['BITFUSION_POOL_LEASE']").result
     kernel.restart()
-    assert kernel.run("import os; os.getpid()").result == pid
+    assert kernel.run("'os' in globals()").result == "False"
+    assert kernel.run("import os; os.environ['BITFUSION_POOL_LEASE']").result == lease
     kernel.stop()
 
 

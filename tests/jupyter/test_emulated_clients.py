@@ -19,7 +19,13 @@ OTHER_THAN_BY_DEFAULT = [
 ]
 
 
-@pytest.mark.parametrize("setting", OTHER_THAN_BY_DEFAULT)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(setting, marks=[pytest.mark.long] * (number % 3 > 0))
+        for number, setting in enumerate(OTHER_THAN_BY_DEFAULT)
+    ],
+)
 def test_a_cell_runs_and_the_gpu_is_given_back(launch: Launch, pool: Pool, setting: str) -> None:
     pool.write(gpus=1, manners=setting)
     kernel = launch(FIRST_CELL)

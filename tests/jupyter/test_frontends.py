@@ -335,3 +335,21 @@ def test_nothing_but_a_cell_takes_a_gpu(launch: Launch, pool: Pool, name: str) -
 def test_start_takes_the_gpu_before_any_cell(launch: Launch, pool: Pool) -> None:
     launch(START).connect()
     wait_until(lambda: len(pool.leases()) == 1, "the lease", 5)
+
+
+def test_a_resource_panel_and_a_variable_inspector_of_an_open_notebook_are_answered_and_take_no_gpu(
+    launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """jupyter-resource-usage on control; the inspector's code is not silent, but outside the history."""
+    monkeypatch.setenv("BITFUSION_SILENT_WAIT", "1")
+    shown = []
+    for name in (PLAIN, FIRST_CELL):
+        client = launch(name).connect()
+        shown.append(client.request("usage_request", channel="control"))
+        inspector = client.send("x = 1", store_history=False, stop_on_error=False, allow_stdin=True)
+        assert client.finish(inspector).status == "ok"
+    plain, ours = shown
+    assert set(plain) - set(ours) <= {"host_cpu_percent"}, "ipykernel leaves it out of its first reply, too"
+    assert set(plain["host_virtual_memory"]) <= set(ours["host_virtual_memory"])
+    assert pool.leases() == []
+    assert client.run("x").result == "1", "it is run when the kernel has come"

@@ -87,7 +87,34 @@ def test_the_cell_of_the_second_waits_for_the_first_notebook_and_runs_when_that_
 
 
 @pytest.mark.long
-def test_a_restart_gives_the_budget_to_the_notebook_that_waits_and_waits_for_it_in_turn(
+def test_another_size_counts_beside_the_old_one_and_alone_afterwards(
+    launch: Launch, pool: Pool, pod: FakePod
+) -> None:
+    pool.write(gpus=2)
+    kernel = notebook(launch, "mine.ipynb", HALF)
+    kernel.run("x = 1")
+    smaller = kernel.run("%bitfusion request -p 0.25 --now -y").stream()
+    assert "1 GPU × 50 % given back.\n" in smaller
+    assert pod.held() == [GpuRequest(1, 0.25)]
+    whole = kernel.run("%bitfusion request -p 1 --now -y").stream()
+    assert "1 GPU × 25 % given back. Asking for 1 GPU" in whole, (
+        "the pool has room for both, the budget has not"
+    )
+    assert pod.held() == [GpuRequest(1, 1.0)]
+    assert kernel.run("print('x' in globals())").stream() == "False\n"
+    kernel.run("%bitfusion request -p 0.5 --now -y")
+    other = notebook(launch, "other.ipynb", HALF)
+    other.run("1")
+    cell = kernel.run("%bitfusion request -n 2 -p 1 --now -y")
+    assert cell.error["ename"] == "OverBudget"
+    assert len(pod.held()) == 2
+    kernel.stop()
+    other.stop()
+    assert pod.entries() == []
+
+
+@pytest.mark.long
+def test_a_restart_keeps_the_budget_and_a_release_gives_it_to_the_notebook_that_waits(
     launch: Launch, pool: Pool, pod: FakePod
 ) -> None:
     first = notebook(launch, "first.ipynb")
@@ -97,6 +124,9 @@ def test_a_restart_gives_the_budget_to_the_notebook_that_waits_and_waits_for_it_
     waiting = second.client.send("print('second')")
     wait_for_notice(second.client, waiting, "  first.ipynb (1 GPU, since ")
     first.restart()
+    assert first.run("6 * 7").result == "42"
+    assert waiting.reply is None
+    first.run("%bitfusion release -y")
     second.client.finish(waiting, 10)
     assert waiting.stream() == "second\n"
     again = first.client.send("print('first')")

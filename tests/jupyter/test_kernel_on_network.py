@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from bitfusion_pool.access.client_files import client_text, servers_text
 from bitfusion_pool.access.token_rules import TokenLimits
 from bitfusion_pool.messages.from_service import Granted
 from tests.jupyter.conftest import FIRST_CELL
+from tests.jupyter.embedded_pool import CLIENT
 from tests.jupyter.live_kernel import LiveKernel
 from tests.pool.network.cutting_proxy import CuttingProxy
 from tests.pool.service.tls_client import HOST, NetworkService, half
@@ -51,11 +54,11 @@ def place(
         for name in ("BITFUSION_POOL_DIR", "BITFUSION_POOL_CONFIG", "BITFUSION_POOL"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("HOME", str(home))
-        kernel = LiveKernel(FIRST_CELL)
+        place = Place(service, network, LiveKernel(FIRST_CELL))
         try:
-            yield Place(service, network, kernel)
+            yield place
         finally:
-            kernel.stop()
+            place.kernel.stop()
             service.end()
             shutil.rmtree(base)
 
@@ -72,7 +75,12 @@ def test_a_cell_takes_its_gpu_over_the_network_and_outlives_a_cut(place: Place) 
     assert place.kernel.run("print(x + 1)").stream() == "42\n"
     place.service.end(signal.SIGKILL)
     place.service.start()
-    wait_until(lambda: place.service.entries() == [before], lambda: place.service.entries(), LIMIT_S)
+    same = [(before.entry_id, before.granted_at)]  # what its kernel does may have changed
+    wait_until(
+        lambda: [(one.entry_id, one.granted_at) for one in place.service.entries()] == same,
+        lambda: place.service.entries(),
+        LIMIT_S,
+    )
     assert place.kernel.run("print(x + 2)").stream() == "43\n"
     place.kernel.stop()
     place.service.until_entries(0)
@@ -113,3 +121,41 @@ def test_a_service_that_is_gone_for_ever_ends_the_kernel_and_its_cell_says_why(p
     client.pump(lambda: cell.of("error"), LIMIT_S, "the reason", lambda: cell.seen)
     assert cell.error["ename"] == "PoolLost"
     assert f"pool {place.network.address} was out of reach for" in cell.error_text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["TLS", "socket"])
+def test_restarts_keep_the_lease_of_a_service_and_a_release_gives_it_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "socket":
+        monkeypatch.setenv("BITFUSION_POOL", place.service.socket)
+        place.kernel.stop()
+        place.kernel = LiveKernel(FIRST_CELL)
+    kernel, got = place.kernel, Path.home() / "got"
+    kernel.run("%bitfusion request -n 2")
+    kernel.run("x = 1")
+    (before,) = place.service.entries()
+    waiter = subprocess.Popen(
+        [CLIENT, "run", "-n", "2", "--", "touch", str(got)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: len(place.service.entries()) == 2, "the other in the queue", LIMIT_S)
+        for now in (False, True, False, True, False):
+            kernel.restart(now=now)
+            assert kernel.run("'x' in globals()").result == "False"
+            assert place.service.entries()[0].entry_id == before.entry_id
+        os.kill(kernel.pid, signal.SIGKILL)
+        kernel.wait_for_end(5)
+        kernel.restart(now=True)
+        assert kernel.run("6 * 7").result == "42"
+        assert place.service.entries()[0].entry_id == before.entry_id
+        assert not got.exists()
+        assert kernel.run("%bitfusion release -y").status == "ok"
+        wait_until(got.exists, "the other's turn", LIMIT_S)
+    finally:
+        waiter.terminate()
+        waiter.wait(scaled(10))

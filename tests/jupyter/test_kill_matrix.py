@@ -10,13 +10,22 @@ import signal
 
 import pytest
 
-from tests.jupyter.cells import notices, running_cell, wait_for_death, waiting_cell
-from tests.jupyter.chain import WHOLE, chain, wait_for_no_process
+from tests.jupyter.cells import (
+    notices,
+    releasing_cell,
+    resizing_cell,
+    running_cell,
+    wait_for_death,
+    waiting_cell,
+)
+from tests.jupyter.chain import WHOLE, chain, wait_for_no_process, wrappers
 from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS, OURS, Launch
 from tests.jupyter.embedded_pool import Pool
 from tests.support.waiting import Deadline
 
 LIMIT_S = 2.0
+LIMITS_S = {"kernel": 5.5, "proxy": 5.5}
+"""Of what may be restarted: it is kept for 4 s, as the process that would do that lives."""
 
 
 @pytest.mark.rounds
@@ -29,7 +38,7 @@ def test_killed_while_waiting(launch: Launch, pool: Pool, name: str, victim: str
             kernel = launch(name)
             cell = waiting_cell(kernel.client)
             os.kill(chain(pool, os.getpid(), holder.pid)[victim].pid, signal.SIGKILL)
-            deadline = Deadline(LIMIT_S)
+            deadline = Deadline(LIMITS_S.get(victim, LIMIT_S))
             if victim == "wrapper":
                 # nothing was held or lost: the cell is told, and the kernel lives to try again
                 kernel.client.finish(cell, deadline)
@@ -55,7 +64,7 @@ def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim:
         victims = chain(pool, os.getpid())
         assert victims.keys() >= WHOLE
         os.kill(victims[victim].pid, signal.SIGKILL)
-        deadline = Deadline(LIMIT_S)
+        deadline = Deadline(LIMITS_S.get(victim, LIMIT_S))
         if victim in ("wrapper", "kernel"):
             wait_for_death(kernel.client, cell, deadline)
             assert "SIGKILL" in cell.error_text
@@ -65,6 +74,76 @@ def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim:
         kernel.stop()
 
 
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", ["supervisor", "wrapper", "launcher"])
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_killed_between_two_kernels(launch: Launch, pool: Pool, name: str, victim: str) -> None:
+    """While the lease is kept for a restart: then it is lost, and the next kernel takes a GPU anew."""
+    kernel = launch(name)
+    for _ in range(KILL_ROUNDS):
+        kernel.run("x = 1")
+        victims = chain(pool, os.getpid())
+        kernel.manager.shutdown_kernel(restart=True)
+        assert len(pool.leases()) == 1
+        os.kill(victims[victim].pid, signal.SIGKILL)
+        wait_for_no_process(pool, LIMIT_S)
+        assert pool.leases() == []
+        kernel.restart()
+        assert kernel.run("print('x' in globals())").stream() == "False\n"
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", sorted(WHOLE))
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_killed_while_it_gives_back(launch: Launch, pool: Pool, name: str, victim: str) -> None:
+    for _ in range(KILL_ROUNDS):
+        kernel = launch(name)
+        kernel.run("x = 1")
+        victims = chain(pool, os.getpid())
+        os.kill(victims["kernel"].pid, signal.SIGSTOP)  # it does not say at once what comms there are
+        cell = releasing_cell(kernel.client)
+        os.kill(victims[victim].pid, signal.SIGKILL)
+        deadline = Deadline(LIMITS_S.get(victim, LIMIT_S))
+        if victim in ("kernel", "wrapper", "launcher"):
+            kernel.client.finish(cell, deadline)
+            assert "1 GPU given back." in cell.stream()
+            pool.wait_until_free(deadline)
+            assert kernel.run("print('x' in globals())").stream() == "False\n"
+            kernel.stop()
+            deadline = Deadline(LIMIT_S)
+        wait_for_no_process(pool, deadline)
+        assert pool.leases() == []
+        kernel.stop()
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", [*sorted(WHOLE), "beside"])
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_killed_while_another_size_is_asked_for(launch: Launch, pool: Pool, victim: str) -> None:
+    pool.write(gpus=2)
+    with pool.held() as holder:
+        for _ in range(KILL_ROUNDS):
+            kernel = launch(FIRST_CELL)
+            kernel.run("x = 1")
+            victims = chain(pool, os.getpid(), holder.pid)
+            cell = resizing_cell(kernel.client, "-n 2")
+            beside = wrappers(pool, holder.pid) - {victims["wrapper"].pid}
+            os.kill(beside.pop() if victim == "beside" else victims[victim].pid, signal.SIGKILL)
+            deadline = Deadline(LIMITS_S.get(victim, LIMIT_S))
+            if victim == "beside":
+                kernel.client.finish(cell, deadline)
+                assert "SIGKILL" in cell.error_text
+                assert kernel.run("print('x' in globals())").stream() == "True\n"
+                kernel.stop()
+                deadline = Deadline(LIMIT_S)
+            wait_for_no_process(pool, deadline, holder=holder.pid)
+            assert pool.waiting() == []
+            assert len(pool.leases()) == 1, "the holder's"
+            kernel.stop()
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_kernel_that_leaves_by_itself_says_its_exit_code(launch: Launch, pool: Pool, name: str) -> None:
     kernel = launch(name)
@@ -72,7 +151,7 @@ def test_kernel_that_leaves_by_itself_says_its_exit_code(launch: Launch, pool: P
     wait_for_death(kernel.client, cell, 10)
     assert "exit code 3" in cell.error_text
     kernel.wait_for_end(LIMIT_S)
-    pool.wait_until_free(LIMIT_S)
+    pool.wait_until_free(LIMITS_S["kernel"])
 
 
 @pytest.mark.parametrize("name", OURS)

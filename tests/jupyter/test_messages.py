@@ -90,7 +90,14 @@ def test_memory_beyond_any_gpu(launch: Launch, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize(
-    "words", ["-p 1.5", "-p 0", "-n 0", "-n x", "-m 0", "--timeout x", "-p 0.5 -m 10", "--odd"]
+    "words",
+    [
+        *("-p 1.5", "-n x", "-p 0.5 -m 10"),
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in ("-p 0", "-n 0", "-m 0", "--timeout x", "--odd")
+        ),
+    ],
 )
 def test_wrong_request_command(launch: Launch, words: str) -> None:
     kernel = launch(FIRST_CELL)

@@ -5,55 +5,21 @@ The environment variable KILL_ROUNDS says how many rounds each kill has (1).
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.jupyter.cells import running_cell, wait_for_death, waiting_cell
-from tests.jupyter.chain import WAITING, WHOLE, chain, chain_processes, wait_for_no_process
+from tests.jupyter.chain import WAITING, WHOLE
 from tests.jupyter.conftest import KILL_ROUNDS, OURS
 from tests.jupyter.embedded_pool import Pool
-from tests.jupyter.jupyter_server import Server
-from tests.support.processes import Process
+from tests.jupyter.jupyter_server import Kernels, Server
 from tests.support.waiting import Deadline, wait_until
 
+RESTARTED = ("proxy", "kernel")
+"""What a restart replaces; the lease stays."""
+
 LIMIT_S = 5.0  # the restarter looks every 3 s
-
-
-@pytest.fixture
-def server(kernelspecs: Path, pool: Pool, tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path)
-    yield server
-    server.stop()
-    wait_for_no_process(pool, 5)
-
-
-class Kernels:
-    """The only kernel that a server runs at a time, as its processes."""
-
-    def __init__(self, server: Server, pool: Pool, holder: int | None = None) -> None:
-        self._of = (pool, server.process.pid, holder)
-
-    def roles(self) -> dict[str, Process]:
-        return chain(*self._of)
-
-    def pids(self) -> set[int]:
-        return {process.pid for process in chain_processes(*self._of)}
-
-    def wait_for_the_end_of(self, pids: set[int], limit: float | Deadline) -> None:
-        pool, server, holder = self._of
-        wait_for_no_process(pool, limit, server, holder, among=pids)
-
-    def wait_for_no_process(self, limit: float | Deadline) -> None:
-        pool, server, holder = self._of
-        wait_for_no_process(pool, limit, server, holder)
-
-    def wait_for_the_restarted_one(self) -> None:
-        wait_until(lambda: "proxy" in self.roles(), "the restarted kernel", LIMIT_S)
 
 
 def ids(entries: list[dict[str, Any]]) -> set[str]:
@@ -69,10 +35,10 @@ def test_a_size_that_was_asked_for_survives_a_death_and_the_servers_restart(
     client = server.connect(kernel_id)
     client.run("%bitfusion request -p 0.25")
     running_cell(client)
-    old = kernels.pids()
-    os.kill(kernels.roles()[victim].pid, signal.SIGKILL)
-    kernels.wait_for_the_end_of(old, LIMIT_S)
-    kernels.wait_for_the_restarted_one()
+    roles = kernels.roles()
+    kernels.kill(roles[victim])
+    kernels.wait_for_the_end_of({roles["proxy"].pid, roles["kernel"].pid}, LIMIT_S)
+    kernels.wait_for_the_restarted_one(roles["proxy"])
     again = server.connect(kernel_id)
     assert again.run("%bitfusion request").stream() == "The next start asks for 1 GPU × 25 %.\n"
 
@@ -86,20 +52,23 @@ def kill_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -
     roles, old, leases = kernels.roles(), kernels.pids(), ids(pool.leases())
     assert roles.keys() >= WHOLE
     assert len(leases) == 1
-    os.kill(roles[victim].pid, signal.SIGKILL)
+    kernels.kill(roles[victim])
     deadline = Deadline(LIMIT_S)
     if victim in ("wrapper", "kernel"):
         wait_for_death(client, cell, 2)
         assert "SIGKILL" in cell.error_text
         assert ("bitfusion run" if victim == "wrapper" else "kernel") in cell.error_text
-    kernels.wait_for_the_end_of(old, deadline)
-    wait_until(lambda: not leases & ids(pool.leases()), "the end of the lease", deadline)
+    kept = victim in RESTARTED
+    kernels.wait_for_the_end_of({roles[name].pid for name in RESTARTED} if kept else old, deadline)
+    if not kept:
+        wait_until(lambda: not leases & ids(pool.leases()), "the end of the lease", deadline)
     # the server's own restart brings a new kernel on the same connection file
-    kernels.wait_for_the_restarted_one()
+    in_time = kernels.wait_for_the_restarted_one(roles["proxy"])
     server.wait_for_answer(client)
     again = client.run("print('again')", 20)
     assert again.status == "ok", again.error_text
     assert (again.count, again.stream()) == (1, "again\n")
+    assert (ids(pool.leases()) == leases) is kept or not in_time
     server.delete(kernel_id, client)
     pool.wait_until_free(2)
     kernels.wait_for_no_process(2)
@@ -115,7 +84,7 @@ def kill_while_waiting(server: Server, pool: Pool, holder: int, name: str, victi
     roles, old, waiting = kernels.roles(), kernels.pids(), ids(pool.waiting())
     assert roles.keys() == WAITING
     assert len(waiting) == 1
-    os.kill(roles[victim].pid, signal.SIGKILL)
+    kernels.kill(roles[victim])
     deadline = Deadline(LIMIT_S)
     if victim == "wrapper":
         # nothing was held or lost: the cell is told, and the kernel lives to try again
@@ -124,23 +93,33 @@ def kill_while_waiting(server: Server, pool: Pool, holder: int, name: str, victi
         assert "SIGKILL" in cell.error_text
         assert "The `bitfusion` client failed" in cell.error_text
         old = {roles["wrapper"].pid}
-    kernels.wait_for_the_end_of(old, deadline)
-    wait_until(lambda: not waiting & ids(pool.waiting()), "the end of the request in the queue", deadline)
+    kept = victim == "proxy"
+    kernels.wait_for_the_end_of({roles["proxy"].pid} if kept else old, deadline)
+    if not kept:
+        wait_until(lambda: not waiting & ids(pool.waiting()), "the end of the request in the queue", deadline)
     assert ids(pool.leases()) == held
+    in_time = True
     if victim != "wrapper":
-        kernels.wait_for_the_restarted_one()
+        in_time = kernels.wait_for_the_restarted_one(roles["proxy"])
         # deleting the kernel in the middle of its start is an error
         server.drop(client)
         client = server.connect(kernel_id)
     waiting_cell(client)
+    assert (ids(pool.waiting()) == waiting) is kept or not in_time
     server.delete(kernel_id, client)
     kernels.wait_for_no_process(2)
     assert pool.waiting() == []
     assert ids(pool.leases()) == held
 
 
+def some_long(victims: set[str]) -> list[Any]:
+    """`test_kill_matrix` has all of them, without a server."""
+    shown = ("kernel", "proxy")
+    return [pytest.param(each, marks=[pytest.mark.long] * (each not in shown)) for each in sorted(victims)]
+
+
 @pytest.mark.rounds
-@pytest.mark.parametrize("victim", sorted(WHOLE))
+@pytest.mark.parametrize("victim", some_long(WHOLE))
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(60 + 20 * KILL_ROUNDS)
 def test_killed_while_a_cell_runs(server: Server, pool: Pool, name: str, victim: str) -> None:
@@ -149,7 +128,7 @@ def test_killed_while_a_cell_runs(server: Server, pool: Pool, name: str, victim:
 
 
 @pytest.mark.rounds
-@pytest.mark.parametrize("victim", sorted(WAITING))
+@pytest.mark.parametrize("victim", some_long(WAITING))
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(60 + 20 * KILL_ROUNDS)
 def test_killed_while_waiting(server: Server, pool: Pool, name: str, victim: str) -> None:

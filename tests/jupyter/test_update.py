@@ -25,7 +25,10 @@ pytestmark = pytest.mark.timeout(120)
 
 ROOT = Path(bitfusion_kernel.__file__).parents[1]
 PACKAGES = ("bitfusion_client", "bitfusion_kernel", "bitfusion_pool")
-OF_LAUNCHERS = ("kernel_guard", "launcher", "message_connection", "messages", "process_watch")
+OF_LAUNCHERS = (
+    *("kernel_guard", "kernel_process", "kernel_start", "launcher"),
+    *("message_connection", "messages", "process_watch", "reaper", "work_watch"),
+)
 OF_THE_MAGIC = ("simulated",)
 
 DEVICES = "import json, os\n[d['memory_mib'] for d in json.loads(os.environ['BITFUSION_POOL_DEVICES'])]"
@@ -108,6 +111,18 @@ def test_a_kernel_that_was_not_used_before_the_update_can_be_used(
     assert "no GPU; the next cell asks for one" in kernel.run("%bitfusion").stream()
     assert kernel.run("6 * 7").result == "42"
     assert "Held for" in kernel.run("x = 1\n%bitfusion").stream()
+
+
+def test_a_kernel_whose_environment_is_gone_at_its_first_cell_says_so_and_starts_in_the_next(
+    start: Start, installed: Installation
+) -> None:
+    kernel = start()
+    installed.remove()
+    cell = kernel.run("1")
+    assert "EnvironmentGone" in cell.error_text
+    assert f"Answer: there is no {installed.site}/bitfusion_kernel/" in cell.error_text
+    installed.put()
+    assert kernel.run("6 * 7").result == "42"
 
 
 def test_a_wait_that_began_before_the_update_can_be_cancelled_and_begun_again(

@@ -10,24 +10,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import zmq
 
 import bitfusion_kernel
+from bitfusion_client.kernel_state import proxy_socket
+from bitfusion_kernel.processes.meeting_point import Gone, Refused, Silent
+from bitfusion_kernel.processes.supervisor_link import join_supervisor
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.protocol.wire import Message, Wire
 from bitfusion_kernel.proxy.requests.control_requests import INTERRUPT_DELAY
 from tests.support.machine import scaled
-from tests.support.waiting import Deadline
+from tests.support.waiting import Deadline, wait_until
 
 ENTRY = Path(bitfusion_kernel.__file__).with_name("__main__.py")
 LIMIT_S = 15.0
 STAMP = "[INFO] 2026-11-21T00:00:00Z"
 
 WAIT_FOR_EVER = f"""
-print("{STAMP} Waiting for GPUs: place 1 of 2; held by ada: x.ipynb (1 GPU, <14:03>)", flush=True)
+print("{STAMP} Waiting for GPUs: position 1 of 2; held by ada: x.ipynb (1 GPU, <14:03>)", flush=True)
 time.sleep(60)
 """
 GRANT = f"""
@@ -59,17 +63,19 @@ class ProxyHarness:
         self.client = self.folder / "bitfusion"
         self.script(run, others)
         fields: dict[str, Any] = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
-        fields |= {"transport": "ipc", "ip": str(self.folder / "s"), "key": "secret"}
+        key = os.urandom(8).hex()  # two proxies with one key would be a kernel and its restart
+        fields |= {"transport": "ipc", "ip": str(self.folder / "s"), "key": key}
         file = self.folder / "connection.json"
         file.write_text(json.dumps(fields))
         self.info = ConnectionInfo(fields)
-        self.wire = Wire(b"secret")
+        self.wire = Wire(key.encode())
         environ = dict(os.environ, JPY_PARENT_PID=str(os.getpid()), BITFUSION_CLIENT=str(self.client))
         environ |= {"IPYTHONDIR": str(self.folder / "ipython"), "XDG_STATE_HOME": str(self.folder / "state")}
         self.stderr = self.folder / "stderr"
         self.argv = [python, "-I", "-S", str(ENTRY), "-f", str(file), *options]
         with self.stderr.open("w") as stderr:
-            self.process = subprocess.Popen(self.argv, env=environ | environment, stderr=stderr)
+            self.environ = environ | environment
+            self.process = subprocess.Popen(self.argv, env=self.environ, stderr=stderr)
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.shell = self._connect(zmq.DEALER, "shell")
         self.control = self._connect(zmq.DEALER, "control")
@@ -201,7 +207,24 @@ class ProxyHarness:
         for socket in (self.shell, self.control, self.iopub):
             socket.close()
         self.context.term()
+        self._end_what_is_kept()
         self._place.cleanup()
+
+    def _end_what_is_kept(self) -> None:
+        """A supervisor that waits for a restart."""
+        for folder in proxy_socket.folders(self.environ, self.info.key):
+            try:
+                link = join_supervisor(folder, 0)
+            except (Gone, Silent, Refused):
+                continue
+            link.stop()
+            link.await_release(scaled(10))
+            link.close()
+            wait_until(partial(_is_gone, folder), "the end of a supervisor")
+
+
+def _is_gone(folder: str) -> bool:
+    return not os.path.exists(folder)
 
 
 def _is_idle(message: Message, request: str) -> bool:

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from bitfusion_kernel.processes import launcher, private_folder
+from bitfusion_kernel.processes.meeting_point import Gone, Refused, Silent
 from bitfusion_kernel.processes.messages import Event, OutputEvent, StartCommand
-from bitfusion_kernel.processes.supervisor_link import SupervisorLink, start_supervisor
+from bitfusion_kernel.processes.supervisor_link import (
+    SupervisorLink,
+    join_supervisor,
+    start_supervisor,
+)
 from tests.support.waiting import Deadline
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -50,13 +55,22 @@ class SupervisorHarness:
 
     def start(self, wrapper: str | list[str], kernel: str | None = None, **variables: str) -> None:
         """Start a wrapper script, with the launcher and a kernel script under it if one is given."""
+        self._start(wrapper, kernel, variables, 0.0)
+
+    def start_beside(self, wrapper: str | list[str], seconds: float, kernel: str = SLEEP) -> None:
+        """The same beside the one that runs."""
+        self._start(wrapper, kernel, {}, seconds)
+
+    def _start(
+        self, wrapper: str | list[str], kernel: str | None, variables: dict[str, str], beside: float
+    ) -> None:
         self._number += 1
         path = str(self.folder / f"launcher-{self._number}")
         argv = wrapper if isinstance(wrapper, list) else [*PYTHON, wrapper]
         if kernel is not None:
             argv = [*argv, *launcher.command(sys.executable, path, [*PYTHON, kernel])]
         environment = dict(os.environ, BF_TEST="told", OTHER_TEST="kept", **variables)
-        self.link.start(StartCommand(self._number, argv, environment, path, self.held_file))
+        self.link.start(StartCommand(self._number, argv, environment, path, self.held_file, beside=beside))
 
     def stop(self) -> None:
         """End what runs."""
@@ -94,23 +108,41 @@ class SupervisorHarness:
         """Die, as the supervisor sees it."""
         self.link.close()
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's, which is a child of this process."""
+        return self.link.pid
+
     def wait_for_end(self) -> int:
         """The supervisor's exit code."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.link.pid, 0)[1])
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @contextmanager
-def running_supervisor() -> Iterator[SupervisorHarness]:
-    """One supervisor, which ends with the block if it has not before."""
-    harness = SupervisorHarness(start_supervisor(private_folder.create(os.environ)))
+def running_supervisor(restarter: int = 0, *, found_again: bool = True) -> Iterator[SupervisorHarness]:
+    """One supervisor, which ends with the block if it has not before. Nobody restarts kernels by default."""
+    folder = private_folder.create(os.environ)
+    harness = SupervisorHarness(start_supervisor(folder, restarter, found_again=found_again))
     try:
         yield harness
     finally:
+        harness.stop()
         harness.leave()
+        _end_what_is_kept(str(folder))
         try:
             harness.wait_for_end()
         except ChildProcessError:
             pass
+
+
+def _end_what_is_kept(folder: str) -> None:
+    """What waits for the next proxy would wait for seconds."""
+    try:
+        next_one = join_supervisor(folder, os.getpid())
+    except (Gone, Refused, Silent):
+        return
+    next_one.stop()
+    next_one.close()
 
 
 def gone(pid: int, limit_s: float = 3.0) -> bool:

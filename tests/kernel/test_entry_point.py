@@ -51,6 +51,20 @@ def folders_searched(home: Path, python: str = SYSTEM_PYTHON, **environment: str
     return done.stdout.splitlines()
 
 
+def test_packages_that_pythonpath_names_are_found(proxy: StartProxy, tmp_path: Path) -> None:
+    """As module systems, Nix and `pip --target` provide them."""
+    packages = sysconfig.get_path("purelib")
+    harness = proxy(GRANT, python=SYSTEM_PYTHON, HOME=str(tmp_path), PYTHONPATH=f":/no/such:{packages}")
+    assert harness.printed(harness.cell("print(6 * 7)")) == "42\n"
+
+
+def test_the_folders_of_pythonpath_come_last(home: Path, tmp_path: Path) -> None:
+    searched = folders_searched(home, PYTHONPATH=f"{tmp_path}::relative")
+    assert searched[-2:] == [str(tmp_path), os.path.abspath("relative")]
+    assert "" not in searched
+    assert folders_searched(home, PYTHONPATH=searched[-3])[-1] == searched[-3], "each once"
+
+
 def test_the_users_site_comes_last(home: Path) -> None:
     user_site = str(home / ".local" / "lib" / VERSION / "site-packages")
     searched = folders_searched(home)

@@ -28,6 +28,22 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert WrappedKernel.load(str(tmp_path)).__dict__ == written.__dict__
 
 
+@pytest.mark.parametrize(
+    ("fields", "mode"),
+    [
+        ({"language": "python"}, "signal"),
+        ({"language": "R"}, "message"),
+        ({"language": "python", "interrupt_mode": "message"}, "message"),
+        ({"language": "R", "interrupt_mode": "signal"}, "signal"),
+    ],
+)
+def test_how_it_is_interrupted_is_its_specs_word_or_what_suits_its_language(
+    tmp_path: Path, fields: dict[str, str], mode: str
+) -> None:
+    (tmp_path / KERNEL_FILE).write_text(json.dumps(fields))
+    assert WrappedKernel.load(str(tmp_path)).interrupt_mode == mode
+
+
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"null", b"\xff", b"{}"])
 def test_without_a_usable_spec_it_is_this_pythons_ipykernel(tmp_path: Path, content: bytes | None) -> None:
     for name in (KERNEL_FILE, KERNEL_INFO_FILE):

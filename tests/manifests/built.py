@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,22 @@ Objects = list[Object]
 def build(cluster: Cluster, overlay: str) -> Objects:
     """The objects of an overlay."""
     text = cluster.kubectl("kustomize", str(MANIFESTS / "overlays" / overlay))
+    return [item for item in yaml.safe_load_all(text) if item]
+
+
+def build_own(
+    cluster: Cluster, resources: Sequence[str], components: Sequence[str] = (), **more: Any
+) -> Objects:
+    """The objects of an administrator's own folder, which names folders of ours and has `more` of its own."""
+    with tempfile.TemporaryDirectory(dir=cluster.folder) as folder:
+        manifests = os.path.relpath(MANIFESTS, os.path.realpath(folder))
+        kustomization = {
+            "resources": [f"{manifests}/{each}" for each in resources],
+            "components": [f"{manifests}/components/{each}" for each in components],
+            **more,
+        }
+        (Path(folder) / "kustomization.yaml").write_text(json.dumps(kustomization))
+        text = cluster.kubectl("kustomize", folder)
     return [item for item in yaml.safe_load_all(text) if item]
 
 

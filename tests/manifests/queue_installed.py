@@ -46,7 +46,7 @@ def queue_rights(cluster: Cluster) -> Iterator[str]:
         cluster.kubectl("delete", "-f", "-", "--ignore-not-found", input=text)
 
 
-def asking_pod(name: str, gates: tuple[str, ...] = (QUEUE_GATE,), units: int = 50) -> Object:
+def asking_pod(name: str, gates: tuple[str, ...] = (QUEUE_GATE,), units: int | str = 50) -> Object:
     """A pod as the injector leaves it, without the client."""
     limits = {"limits": {"bitfusion.io/gpu": str(units)}} if units else {}
     spec: Object = {"containers": [{"name": "nb", "image": "i", "resources": limits}]}

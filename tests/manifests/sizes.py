@@ -54,6 +54,10 @@ TABLE: tuple[dict[str, Any], ...] = (
     {"bitfusion.io/fpga": "50", "example.com/gpu-50": "1"},  # somebody else's
     *({f"bitfusion.io/{name}": "1"} for name in LOOKALIKES),
     {"bitfusion.io/gpu": "50", f"{GPU}50": "1"},
+    *({"bitfusion.io/gpu": value} for value in ("0", 0, "0m", "0e3", "0Ki", "-0", "0.0", "1m", "x", "")),
+    {"bitfusion.io/gpu": "0", f"{GPU}50": "1"},
+    {"bitfusion.io/gpu": "0", f"{GPU}50": "0"},
+    {"bitfusion.io/GPU": "0"},
     {"bitfusion.io/gpus": "1", f"{GPU}amount": "1"},
     *({f"{GPU}amount": value} for value in (*COUNTS, 2, 0)),
     *({f"{GPU}amount": "1", f"{GPU}percent": value} for value in PERCENTS),
@@ -85,6 +89,10 @@ PLACES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({f"{GPU}amount": "1", f"{GPU}percent": "50"}, {f"{GPU}amount": "1"}),
     ({}, {f"{GPU}50": "1"}),
     ({}, {"bitfusion.io/gpu": "50"}),
+    ({}, {"bitfusion.io/gpu": "0"}),
+    ({"bitfusion.io/gpu": "0"}, {"bitfusion.io/gpu": "0m"}),
+    ({"bitfusion.io/gpu": "0"}, {"bitfusion.io/gpu": "50"}),
+    ({f"{GPU}50": "1", "bitfusion.io/gpu": "0"}, {f"{GPU}50": "1", "bitfusion.io/gpu": "0"}),
     ({}, {"bitfusion.io/gpus": "1"}),
     ({}, {"bitfusion.io/GPU-50": "1"}),
     ({}, {"bitfusion.io/fpga": "1"}),
@@ -120,6 +128,11 @@ ANNOTATIONS: tuple[dict[str, str], ...] = (
         )
     ),
     *({"bitfusion-client/filter": value} for value in ("a=b", "", "f" * 1024, "f" * 1025, "ü" * 1024)),
+    *({"bitfusion.io/path": value} for value in ("none", "", "None", "/opt", "x" * 4000)),
+    *(
+        {"bitfusion.io/gpu-image": value}
+        for value in ("team/cuda:1", "", "i" * 512, "i" * 513, "two words", " ", "a\tb", "a\n", "ｉ", "~!")
+    ),
     *({"bitfusion.io/request": " " * length + "-n 1"} for length in (0, 4092, 4093)),
     {"bitfusion-client/status": "../../x", "auto-management/status": "injected"},  # carried nowhere
 )

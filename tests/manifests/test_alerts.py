@@ -28,6 +28,7 @@ def exposed() -> str:
     watch = WatchMetrics(registry)
     admission.lookup_failures.labels("timeout", "cache").inc()
     admission.reviews.labels("notebooks", FAILED).inc()
+    admission.reachable.set(0)
     reconcile.leader.set(0)
     watch.show_age("notebooks", lambda: 601.0)
     return generate_latest(registry).decode()

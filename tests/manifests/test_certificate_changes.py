@@ -43,9 +43,14 @@ def platform(cluster: Cluster) -> Iterator[ExitStack]:
 
 
 def bundle(cluster: Cluster) -> bytes:
+    """What all webhooks trust. One that an upgrade adds has nothing until the leader looks again."""
     path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOKS}"
-    (found,) = {each["clientConfig"].get("caBundle", "") for each in cluster.client.get(path)["webhooks"]}
-    return base64.b64decode(found)
+
+    def found() -> set[str]:
+        return {each["clientConfig"].get("caBundle", "") for each in cluster.client.get(path)["webhooks"]}
+
+    wait_until(lambda: len(found()) == 1, "one authority for every webhook", 20)
+    return base64.b64decode(found().pop())
 
 
 def old_authority(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.containerfile import Instruction, parse
+from tests.cluster.containerfile import Instruction, arguments, parse
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "manifests" / "images"
@@ -21,8 +21,7 @@ JUPYTER = {"ipykernel", "ipython", "jupyter-client", "pyzmq", "traitlets"}
 
 def of(name: str, instruction: str) -> list[Instruction]:
     path = IMAGES / name / "Containerfile"
-    file = parse(path.read_text(), str(path))
-    return [each for stage in file.stages for each in stage.instructions if each.name == instruction]
+    return [each for each in parse(path.read_text()) if each.name == instruction]
 
 
 def pip_installs(name: str) -> list[list[str]]:
@@ -93,7 +92,7 @@ def test_the_commands_of_a_document_name_what_there_is(document: Path) -> None:
         file = Path(words[words.index("-f") + 1])
         assert (ROOT / file).is_file()
         assert (words[-1], words[words.index("-t") + 1].rpartition(":")[2]) == (".", "0.1.0")
-        declared = parse((ROOT / file).read_text()).arguments
+        declared = arguments(parse((ROOT / file).read_text()))
         given = [words[at + 1].partition("=")[0] for at, word in enumerate(words) if word == "--build-arg"]
         assert set(given) <= set(declared)
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -36,34 +32,31 @@ from bitfusion_pool.access.network_files import SYSTEM_FOLDER
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.guide import yaml_block
-from tests.manifests.built import MANIFESTS, NAMESPACES, Object, Objects, of_kind, one
+from tests.manifests.built import MANIFESTS, NAMESPACES, Object, Objects, build_own, of_kind, one
+from tests.support.schemas import validate
 
 NAME = "bitfusion-device-plugin"
 OVERLAYS = ("kubeflow", "standalone")
-COMPONENTS = {"classic": ("classic",), "vmware": ("vmware",), "both": ("vmware", "classic")}
+COMPONENTS = {
+    "classic": ("classic",),
+    "vmware": ("vmware",),
+    "both": ("vmware", "classic"),
+    "selinux": ("selinux",),
+    "openshift": ("vmware", "openshift"),
+}
+WITH_VMWARE = ("vmware", "both", "openshift")
+WITH_SELINUX = ("selinux", "openshift")
 Built = Mapping[str, Objects]
 
 
 @pytest.fixture(scope="module")
-def built(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(cluster: Cluster) -> Built:
     """By overlay, and overlay `kubeflow` by components."""
-    found = {name: _built(cluster, MANIFESTS / "device-plugin" / name) for name in OVERLAYS}
+    found = {name: build_own(cluster, [f"device-plugin/{name}"]) for name in OVERLAYS}
     for name, components in COMPONENTS.items():
-        folder = tmp_path_factory.mktemp(name)
-        manifests = os.path.relpath(MANIFESTS, os.path.realpath(folder))
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": [f"{manifests}/device-plugin/kubeflow"],
-            "components": [f"{manifests}/components/device-plugin-{each}" for each in components],
-        }
-        (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
-        found[name] = _built(cluster, folder)
+        paths = [f"device-plugin-{each}" for each in components]
+        found[name] = build_own(cluster, ["device-plugin/kubeflow"], paths)
     return found
-
-
-def _built(cluster: Cluster, folder: Path) -> Objects:
-    return [each for each in yaml.safe_load_all(cluster.kubectl("kustomize", str(folder))) if each]
 
 
 def pod(objects: Objects) -> Object:
@@ -96,7 +89,7 @@ every = pytest.mark.parametrize("name", [*OVERLAYS, *COMPONENTS])
 def test_every_object_fits_the_schemas(built: Built, version: str) -> None:
     for objects in built.values():
         for each in objects:
-            kubernetes_validate.validate(each, version, strict=True)
+            validate(each, version)
 
 
 @every
@@ -159,10 +152,12 @@ def test_of_the_node_it_has_one_folder(built: Built, name: str) -> None:
 @every
 def test_it_is_root_and_may_nothing_that_root_may(built: Built, name: str) -> None:
     spec = pod(built[name])["spec"]
+    selinux = {"seLinuxOptions": {"type": "spc_t"}} if name in WITH_SELINUX else {}
     assert spec["securityContext"] == {
         "runAsUser": 0,
         "runAsGroup": 0,
         "seccompProfile": {"type": "RuntimeDefault"},
+        **selinux,
     }
     for container in [*spec.get("initContainers", ()), *spec["containers"]]:
         assert container["securityContext"] == {
@@ -190,7 +185,13 @@ def test_but_for_the_folder_and_the_user_it_is_restricted(cluster: Cluster, buil
         return ""
 
     spec = pod(built[name])["spec"]
+    spec.pop("serviceAccountName", None)  # it is another namespace
     assert dry_run("privileged", spec) == ""
+    if name in WITH_SELINUX:
+        assert 'seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type "spc_t")' in dry_run(
+            "baseline", spec
+        )
+        del spec["securityContext"]["seLinuxOptions"]
     assert dry_run("baseline", spec) == 'hostPath volumes (volume "kubelet")'
     for volume in spec["volumes"]:
         if "hostPath" in volume:
@@ -229,7 +230,7 @@ def test_its_client_finds_its_files_and_writes_where_it_may(built: Built, name: 
     assert secret["secret"] == {"secretName": IDENTITY_SECRET, "defaultMode": 0o400, "items": files}
     places = {path for path, mount in mounts(container).items() if mount["name"] == secret["name"]}
     with_vmware = {IDENTITY_PATH, VMWARE_TLS_PATH}
-    assert places == (with_vmware if name in ("vmware", "both") else {SYSTEM_FOLDER})
+    assert places == (with_vmware if name in WITH_VMWARE else {SYSTEM_FOLDER})
     assert all(
         mounts(container)[path]["readOnly"] and "subPath" not in mounts(container)[path] for path in places
     )
@@ -240,7 +241,7 @@ def test_its_client_finds_its_files_and_writes_where_it_may(built: Built, name: 
     ]
 
 
-@pytest.mark.parametrize("name", ["vmware", "both"])
+@pytest.mark.parametrize("name", WITH_VMWARE)
 def test_vmwares_client_comes_as_the_injector_brings_it(built: Built, name: str) -> None:
     spec, container = pod(built[name])["spec"], plugin(built[name])
     install, packages = spec["initContainers"]
@@ -259,7 +260,8 @@ def test_vmwares_client_comes_as_the_injector_brings_it(built: Built, name: str)
 @every
 def test_on_every_node_one_and_never_two(built: Built, name: str) -> None:
     spec = one(built[name], "DaemonSet", NAME)["spec"]
-    assert spec["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    # Of two nodes one may be dead: tests/cluster/test_device_plugin_rollout.py.
+    assert spec["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": "51%"}
     template = pod(built[name])
     assert template["spec"]["tolerations"] == [{"operator": "Exists"}]
     assert template["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
@@ -283,13 +285,38 @@ def test_only_what_is_needed_reaches_it_and_is_reached(built: Built, name: str) 
     assert ports == [(56001, "TCP"), (53, "UDP"), (53, "TCP")]  # not the API server's
 
 
-def test_an_option_is_added_as_the_guide_says(cluster: Cluster, tmp_path: Path) -> None:
-    kustomization = {
-        "resources": [f"{os.path.relpath(MANIFESTS, os.path.realpath(tmp_path))}/device-plugin/kubeflow"],
-        **yaml.safe_load(yaml_block("--overcommit")),
-    }
-    (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
-    assert settings(_built(cluster, tmp_path)).overcommit == 1.5
+def test_an_option_is_added_as_the_guide_says(cluster: Cluster) -> None:
+    own = yaml.safe_load(yaml_block("--overcommit"))
+    assert settings(build_own(cluster, ["device-plugin/kubeflow"], **own)).overcommit == 1.5
+
+
+def test_on_openshift_its_account_may_use_the_constraints_that_it_needs_and_nothing_else(
+    built: Built,
+) -> None:
+    objects = built["openshift"]
+    spec = pod(objects)["spec"]
+    account = one(objects, "ServiceAccount", NAME)
+    assert spec["serviceAccountName"] == account["metadata"]["name"]
+    assert spec["automountServiceAccountToken"] is account["automountServiceAccountToken"] is False
+    (binding,) = (
+        each
+        for each in of_kind(objects, "RoleBinding")
+        if each["subjects"][0]["name"] == account["metadata"]["name"]
+    )
+    role = one(objects, binding["roleRef"]["kind"], binding["roleRef"]["name"])
+    assert role["rules"] == [
+        {
+            "apiGroups": ["security.openshift.io"],
+            "resources": ["securitycontextconstraints"],
+            "resourceNames": ["privileged"],
+            "verbs": ["use"],
+        }
+    ]
+    annotations = one(objects, "Namespace", NAME)["metadata"]["annotations"]
+    assert annotations["openshift.io/node-selector"] == ""
+    # Its token of the pool stays the smallest.
+    ours = one(built["kubeflow"], "Namespace", NAME)["metadata"]["annotations"]
+    assert annotations.items() >= ours.items()
 
 
 def test_images_are_those_that_are_built(built: Built) -> None:

@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -33,6 +32,7 @@ from bitfusion_pool.access.network_files import SYSTEM_FOLDER
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, Objects, one
 from tests.support.machine import scaled
+from tests.support.schemas import validate
 
 NAME = "bitfusion-health"
 PLAIN, WITH_VMWARE = "plain", "vmware"
@@ -73,7 +73,7 @@ def mounts(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("version", ["1.25", "1.34", "1.37"])  # each takes a second to load
 def test_every_object_fits_the_schemas(built: dict[str, Objects], client: str, version: str) -> None:
     for item in built[client]:
-        kubernetes_validate.validate(item, version, strict=True)
+        validate(item, version)
 
 
 @each_client

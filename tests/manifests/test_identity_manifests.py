@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -19,6 +18,7 @@ from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, NAMESPACES
 from tests.support.machine import scaled
 from tests.support.ports import free_port
+from tests.support.schemas import validate
 
 FOLDERS = (
     *("identity/kubeflow", "identity/standalone", "namespace/kubeflow", "namespace/standalone"),
@@ -60,7 +60,7 @@ def of_kind(objects: Objects, kind: str) -> dict[str, Any]:
 def test_every_object_fits_the_schemas(built: dict[str, Objects], version: str) -> None:
     for objects in built.values():
         for one in objects:
-            kubernetes_validate.validate(one, version, strict=True)
+            validate(one, version)
 
 
 @pytest.mark.parametrize("overlay", ["kubeflow", "standalone"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -36,7 +36,12 @@ def platform(cluster: Cluster) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=OVERLAYS)
+def params(overlays: Sequence[str]) -> list[Any]:
+    """Without Kubeflow little is different: `make test` leaves that out."""
+    return [pytest.param(each, marks=[pytest.mark.long] * (each == "standalone")) for each in overlays]
+
+
+@pytest.fixture(scope="module", params=params(OVERLAYS))
 def overlay(cluster: Cluster, platform: None, request: pytest.FixtureRequest) -> Iterator[str]:
     """The overlay is installed; its name."""
     name = str(request.param)
@@ -45,7 +50,7 @@ def overlay(cluster: Cluster, platform: None, request: pytest.FixtureRequest) ->
         yield name
 
 
-only_installed = pytest.mark.parametrize("overlay", INSTALLED, indirect=True)
+only_installed = pytest.mark.parametrize("overlay", params(INSTALLED), indirect=True)
 each_process = pytest.mark.parametrize("process", PROCESSES)
 
 

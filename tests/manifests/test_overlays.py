@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from bitfusion_client.kubernetes.names import PODS_WEBHOOK
+from bitfusion_cluster.webhooks import self_check
 from bitfusion_cluster.webhooks.serving_settings import ServingSettings
 from bitfusion_device_plugin.injector import settings as injector_options
 from bitfusion_device_plugin.injector.injection.client_map import DEFAULT_CLIENTS, parse_clients
@@ -323,6 +324,7 @@ def test_files_of_the_administrator_are_mounted_from_config_maps(overlays: Overl
         (CONTROLLER, injector.images, "bitfusion-client-images"),
         (INJECTOR, injector.images, "bitfusion-client-images"),
         (INJECTOR, injector.clients, "bitfusion-clients"),
+        (INJECTOR, injector.pods, "bitfusion-gpu-pods"),
     ):
         mounts = {each["mountPath"]: each for each in container(objects, process)["volumeMounts"]}
         mount = mounts[str(Path(file or "").parent)]
@@ -348,11 +350,15 @@ def test_webhooks_call_the_paths_the_server_has(overlays: Overlays, overlay: str
     assert [webhook["name"] for webhook in webhooks] == [
         "notebooks.bitfusion.io",
         "statefulsets.bitfusion.io",
+        self_check.WEBHOOK,
     ]
-    (pods,) = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
-    assert pods["name"] == PODS_WEBHOOK
+    of_pods = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    assert [webhook["name"] for webhook in of_pods] == [PODS_WEBHOOK, self_check.WEBHOOK]
     for webhook, process, name in zip(
-        (*webhooks, pods), (CONTROLLER, CONTROLLER, INJECTOR), (NOTEBOOKS, STATEFULSETS, PODS), strict=True
+        (*webhooks, *of_pods),
+        (CONTROLLER, CONTROLLER, CONTROLLER, INJECTOR, INJECTOR),
+        (NOTEBOOKS, STATEFULSETS, self_check.SELF_CHECK, PODS, self_check.SELF_CHECK),
+        strict=True,
     ):
         assert webhook["clientConfig"] == {
             "service": {
@@ -365,8 +371,28 @@ def test_webhooks_call_the_paths_the_server_has(overlays: Overlays, overlay: str
 
 
 @installed
+@each_process
+def test_the_self_check_is_asked_about_its_own_dry_run_alone(
+    overlays: Overlays, overlay: str, process: str
+) -> None:
+    name = {CONTROLLER: WEBHOOKS, INJECTOR: POD_WEBHOOKS}[process]
+    webhook = one(overlays[overlay], "MutatingWebhookConfiguration", name)["webhooks"][-1]
+    assert webhook["name"] == self_check.WEBHOOK
+    (rule,) = webhook["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["coordination.k8s.io"], ["leases"])
+    assert (rule["operations"], rule["scope"]) == (["CREATE"], "Namespaced")
+    assert webhook["objectSelector"] == {"matchLabels": {self_check.LABEL: process}}
+    assert webhook["namespaceSelector"] == {
+        "matchLabels": {"kubernetes.io/metadata.name": NAMESPACES[overlay]}
+    }
+    # Closed: nobody waits for it, and only so the API server says why it could not ask.
+    assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
+    assert "matchConditions" not in webhook  # which servers before 1.28 drop
+
+
+@installed
 def test_webhooks_never_stand_in_the_way(overlays: Overlays, overlay: str) -> None:
-    for webhook in one(overlays[overlay], "MutatingWebhookConfiguration", WEBHOOKS)["webhooks"]:
+    for webhook in one(overlays[overlay], "MutatingWebhookConfiguration", WEBHOOKS)["webhooks"][:-1]:
         assert webhook["failurePolicy"] == "Ignore"
         assert webhook["sideEffects"] == "None"
         assert webhook["matchPolicy"] == "Equivalent"
@@ -384,7 +410,7 @@ def test_webhooks_never_stand_in_the_way(overlays: Overlays, overlay: str) -> No
 
 @installed
 def test_webhooks_see_only_what_may_concern_them(overlays: Overlays, overlay: str) -> None:
-    for webhook in one(overlays[overlay], "MutatingWebhookConfiguration", WEBHOOKS)["webhooks"]:
+    for webhook in one(overlays[overlay], "MutatingWebhookConfiguration", WEBHOOKS)["webhooks"][:-1]:
         namespaces = webhook["namespaceSelector"]
         assert OPT_OUT in namespaces["matchExpressions"]
         assert OPT_OUT in webhook["objectSelector"]["matchExpressions"]
@@ -402,7 +428,7 @@ def test_webhooks_see_only_what_may_concern_them(overlays: Overlays, overlay: st
 
 @installed
 def test_only_pods_that_ask_wait_for_the_injector(overlays: Overlays, overlay: str) -> None:
-    (webhook,) = one(overlays[overlay], "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    webhook, _ = one(overlays[overlay], "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
     assert webhook["failurePolicy"] == "Fail"
     assert webhook["sideEffects"] == "None"
     assert webhook["reinvocationPolicy"] == "IfNeeded"
@@ -457,8 +483,13 @@ def test_with_cert_manager_no_secret_and_no_webhook_configuration_may_be_touched
 
     touched = {"secrets", "mutatingwebhookconfigurations"}
     assert resources("kubeflow", CONTROLLER) - resources("cert-manager", CONTROLLER) == touched
-    assert resources("kubeflow", INJECTOR) - {"leases"} == {*touched, "notebooks"}
-    assert resources("cert-manager", INJECTOR) == {"notebooks"}
+    assert resources("kubeflow", INJECTOR) - resources("cert-manager", INJECTOR) == touched
+    assert resources("cert-manager", INJECTOR) == {"notebooks", "leases", "events"}
+    # of a Lease it keeps none, and may change none
+    assert [right for right in rules(overlays["cert-manager"], INJECTOR) if right[0] == "namespace"] == [
+        ("namespace", "coordination.k8s.io", "leases", "", "create"),
+        ("namespace", "", "events", "", "create"),
+    ]
 
 
 @pytest.mark.parametrize("overlay", ["kubeflow", "cert-manager"])

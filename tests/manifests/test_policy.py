@@ -91,9 +91,12 @@ def test_policy_and_webhook_take_any_key_alike(judge: Judge, key: str, value: st
 
 PARTS = st.dictionaries(
     st.sampled_from(
-        [*(f"{GPU}{key}" for key in ("amount", "percent", "memory", "50", "8gib")), "bitfusion.io/gpus"]
+        [
+            *(f"{GPU}{key}" for key in ("amount", "percent", "memory", "50", "8gib")),
+            *("bitfusion.io/gpus", "bitfusion.io/gpu"),
+        ]
     ),
-    st.sampled_from(["1", 1, "2", "1000m", "0", "x"]),
+    st.sampled_from(["1", 1, "2", "1000m", "0", "0m", "x"]),
     max_size=2,
 )
 
@@ -258,6 +261,15 @@ def test_a_wrong_place_is_told(
         (
             {"bitfusion.io/request": "-n 1" + " " * 4093},
             "The annotation bitfusion.io/request must be at most 4096 characters.",
+        ),
+        (
+            {"bitfusion.io/path": "/opt/bin"},
+            "The annotation bitfusion.io/path must be none, for no command in /usr/local/bin, or be left "
+            "out.",
+        ),
+        (
+            {"bitfusion.io/gpu-image": "two words"},
+            "The annotation bitfusion.io/gpu-image must be an image without blanks, at most 512 characters.",
         ),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -12,6 +14,7 @@ from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
 from bitfusion_device_plugin.injector import settings as injector_cli
 from bitfusion_device_plugin.queue.settings import PROGRAM
 from tests.cluster.cluster import Cluster
+from tests.cluster.guide import yaml_block
 from tests.cluster.our_controller import with_components
 from tests.manifests.built import (
     INJECTOR,
@@ -30,6 +33,7 @@ from tests.manifests.queue_installed import ACCOUNT_POLICY, GATE_POLICY, QUEUE
 from tests.manifests.test_overlays import CLUSTER_WIDE
 from tests.manifests.test_rights_table import table
 from tests.manifests.test_schemas import POLICIES_SINCE, VERSIONS, minor
+from tests.support.schemas import validate
 
 GATES_SINCE = 27
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -203,4 +207,20 @@ def test_before_kubernetes_1_30_only_the_policies_are_left_out(
 @pytest.mark.parametrize("version", [each for each in VERSIONS if minor(each) >= GATES_SINCE])
 def test_every_object_fits_the_schemas(built: Built, without_policies: Objects, version: str) -> None:
     for each in ours(built["kubeflow"] if minor(version) >= POLICIES_SINCE else without_policies):
-        kubernetes_validate.validate(each, version, strict=True)
+        validate(each, version)
+
+
+def test_a_size_of_its_own_is_added_as_the_guide_says(cluster: Cluster, tmp_path: Path) -> None:
+    manifests = os.path.relpath(MANIFESTS, os.path.realpath(tmp_path))
+    kustomization = {
+        "resources": [f"{manifests}/overlays/kubeflow"],
+        "components": [f"{manifests}/components/queue"],
+        **yaml.safe_load(yaml_block("--units=")),
+    }
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
+    objects = [each for each in yaml.safe_load_all(cluster.kubectl("kustomize", str(tmp_path))) if each]
+    environ = {"BITFUSION_QUEUE_NAMESPACE": "kubeflow"}
+    settings = PROGRAM.settings_of(container(objects, QUEUE)["args"], environ)
+    assert settings.units == 200
+    overlay = yaml.safe_load(yaml_block("NodeOverlay"))
+    assert overlay["spec"]["capacity"] == {"bitfusion.io/gpu": str(settings.units)}

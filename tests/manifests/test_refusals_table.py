@@ -49,6 +49,8 @@ MISTAKES: tuple[dict[str, Any], ...] = (
     {"annotations": {"bitfusion.io/request": "--gpus 2"}},
     {"annotations": {"bitfusion-client/version": "../../x"}},
     {"annotations": {"auto-management/bitfusion": "all"}},
+    {"annotations": {"bitfusion.io/path": "/opt/bin"}},
+    {"annotations": {"bitfusion.io/gpu-image": "team/cuda 12"}},
 )
 
 

@@ -31,7 +31,9 @@ def platform(cluster: Cluster) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize(
+    "overlay", [pytest.param(each, marks=[pytest.mark.long] * (each != "kubeflow")) for each in OVERLAYS]
+)
 def test_removing_leaves_no_object(cluster: Cluster, platform: None, overlay: str) -> None:
     with installed(cluster, overlay):
         assert len(cluster.kubectl("get", "-o", "name", "-k", folder(overlay)).split()) > 1
@@ -39,7 +41,7 @@ def test_removing_leaves_no_object(cluster: Cluster, platform: None, overlay: st
         assert cluster.kubectl("get", "--ignore-not-found", "-o", "name", "-k", folder(overlay)) == ""
 
 
-@pytest.mark.parametrize("kubeflow", ["1.7", "1.8"])
+@pytest.mark.parametrize("kubeflow", [pytest.param("1.7", marks=pytest.mark.long), "1.8"])
 def test_removing_leaves_every_notebook_running_and_startable(
     cluster: Cluster, platform: None, tmp_path: Path, kubeflow: Kubeflow
 ) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from bitfusion_cluster.api.events import WARNING, Said, about, event_object
 from bitfusion_cluster.notebooks.notebook_record import notebook_record
+from bitfusion_cluster.webhooks.self_check import LABEL, UNREACHABLE, WEBHOOK
 from notebook_controller_patch.reconcile.events import event_body, pod_remade
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
@@ -120,19 +122,24 @@ SYSTEM = "kube-system/statefulsets"
 OTHERS = "change StatefulSets of Notebooks only, and none of this one's owners is a Notebook."
 SPEC = (
     "change nothing of a StatefulSet's spec but the template's annotations auto-management/…, "
-    "bitfusion-client/… and bitfusion.io/request."
+    "bitfusion-client/…, bitfusion.io/request, bitfusion.io/path and bitfusion.io/gpu-image."
 )
 METADATA = "change nothing of a StatefulSet's metadata but the annotation bitfusion.io/retry."
 PODS = (
-    "delete pods of notebooks only: with the label notebook-name, and owned by the StatefulSet of that name."
+    "delete pods of notebooks only: with the label notebook-name, and the first pod of the StatefulSet that "
+    "owns it."
 )
 BOUND = "delete pods only that have no node yet; this one has."
 NOTEBOOK = "change a Notebook's annotations and one label, nothing else."
 NOTEBOOK_KEYS = (
     "change of a Notebook's labels bitfusion.io/requested, and of its annotations auto-management/…, "
-    "bitfusion-client/… and bitfusion.io/… without bitfusion.io/request."
+    "bitfusion-client/… and bitfusion.io/… but bitfusion.io/request, bitfusion.io/path and "
+    "bitfusion.io/gpu-image."
 )
-EVENTS = "write Events about Notebooks only, in its own name and with a reason that begins with Bitfusion."
+EVENTS = (
+    "write Events about Notebooks and its own Service only, in its own name and with a reason that begins "
+    "with Bitfusion."
+)
 SECRETS = f"write the Secret {NAME}-ca only, of type kubernetes.io/tls."
 
 PATCHES: list[tuple[str, str, Object, str]] = [
@@ -166,6 +173,8 @@ PATCHES: list[tuple[str, str, Object, str]] = [
     ("a notebook's stop", "notebooks/mine", put("/metadata/annotations/kubeflow-resource-stopped", "t"),
      NOTEBOOK_KEYS),
     ("a notebook's size", "notebooks/mine", put("/metadata/annotations/bitfusion.io~1request", "-n 9"),
+     NOTEBOOK_KEYS),
+    ("a notebook's path", "notebooks/mine", put("/metadata/annotations/bitfusion.io~1path", "none"),
      NOTEBOOK_KEYS),
     ("a notebook left alone", "notebooks/mine", put("/metadata/labels/bitfusion.io~1admission", "ignore"),
      NOTEBOOK_KEYS),
@@ -226,6 +235,7 @@ TOKEN = {"kubernetes.io/service-account.name": "default"}
     ("place", "body", "words"),
     [
         pytest.param("events/", _event(kind="Pod"), EVENTS, id="event of a pod"),
+        pytest.param("events/", _event(kind="Service"), EVENTS, id="event of a user's Service"),
         pytest.param("events/", _event(component="kubelet"), EVENTS, id="event of another"),
         pytest.param("events/", _event(reason="Killing"), EVENTS, id="event of another reason"),
         pytest.param(
@@ -256,6 +266,9 @@ def test_all_that_the_controller_needs_is_let_through(thief: Thief) -> None:
     client.patch(path, [put(TEMPLATE, {"auto-management/bitfusion": "injection"})])
     client.patch(path, [{"op": "remove", "path": TEMPLATE}])
     client.patch(path, [put(TEMPLATE, {"bitfusion.io/request": "-n 1", "bitfusion-client/filter": "a=b"})])
+    client.patch(
+        path, [put(TEMPLATE, {"bitfusion.io/path": "none", "bitfusion.io/gpu-image": "team/cuda:1"})]
+    )
     client.patch(path, [put("/metadata/annotations", {"bitfusion.io/retry": "1"})])
     notebook = thief.path("notebooks/mine")
     client.patch(notebook, [put("/metadata/annotations/bitfusion.io~1pending", "1 GPU")])
@@ -269,6 +282,15 @@ def test_all_that_the_controller_needs_is_let_through(thief: Thief) -> None:
     client.delete(thief.path("pods/mine-0"))
     wait_until(lambda: (room.pod("mine") or old) != old, "the pod is gone", 20)
     client.create(thief.path("kubeflow/leases/"), {"metadata": {"name": NAME}, "spec": {}})
+    # The self-check, which stores nothing; here nobody answers it.
+    check: Object = {"metadata": {"name": f"{NAME}-self-check"}, "spec": {}}
+    client.create(thief.path("kubeflow/leases/"), check, dryRun="All")
+    check["metadata"]["labels"] = {LABEL: NAME}
+    with pytest.raises(Refused, match=f'failed calling webhook "{WEBHOOK}"'):
+        client.create(thief.path("kubeflow/leases/"), check, dryRun="All")
+    service = about("v1", "Service", "kubeflow", NAME, "")
+    said = Said(WARNING, UNREACHABLE, "It is not reached.")
+    client.create(thief.path("kubeflow/events/"), event_object(service, said, NAME, "tests"))
     client.patch(LEASE, [put("/spec/holderIdentity", "thief")])
     client.create(thief.path("kubeflow/secrets/"), _secret(f"{NAME}-ca", "kubernetes.io/tls"))
     client.patch(thief.path(f"kubeflow/secrets/{NAME}-ca"), [put("/data/previous.crt", "eA==")])

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from bitfusion_cluster.api.events import WARNING, Said, about, event_object
+from bitfusion_cluster.api.paths import events_path
+from bitfusion_cluster.webhooks.self_check import UNREACHABLE
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.our_controller import with_components
@@ -74,6 +77,20 @@ def test_its_own_lease_and_secret_can_be_written(thief: Thief) -> None:
     thief.client.merge(f"{thief.leases}/{INJECTOR}", {"spec": {"holderIdentity": "thief"}})
     thief.secret(f"{INJECTOR}-ca")
     thief.client.merge(f"{thief.secrets}/{INJECTOR}-ca", {"data": {"previous.crt": "eA=="}})
+
+
+def test_the_self_check_stores_nothing_and_is_told_about_its_own_service(thief: Thief) -> None:
+    thief.client.create(thief.leases, {"metadata": {"name": f"{INJECTOR}-self-check"}}, dryRun="All")
+    namespace = thief.installation.namespace
+    said = Said(WARNING, UNREACHABLE, "It is not reached.")
+
+    def tell(service: str) -> None:
+        event = event_object(about("v1", "Service", namespace, service, ""), said, INJECTOR, "tests")
+        thief.client.create(events_path(namespace), event)
+
+    tell(INJECTOR)
+    with pytest.raises(Refused, match="may write Events about its own Service only"):
+        tell("another")
 
 
 def test_no_other_can(thief: Thief) -> None:

@@ -83,6 +83,7 @@ def thief(cluster: Cluster) -> Iterator[Thief]:
             asking_pod("free", ()),
             asking_pod("runs", ()),
             asking_pod("asks-nothing", (QUEUE_GATE,), units=0),
+            asking_pod("asks-for-none", (QUEUE_GATE,), units="0m"),
         ):
             cluster.client.create(pods, made)
         wait_until(lambda: cluster.client.get(f"{pods}/runs")["spec"].get("nodeName"), "a pod runs", 30)
@@ -134,6 +135,8 @@ PATCHES: list[tuple[str, str, list[Object], str]] = [
     ("all conditions away", "runs/status", [{"op": "remove", "path": "/status/conditions"}], STATUS),
     ("a condition of a pod that does not ask", "asks-nothing/status",
      [put("/status/conditions/-", CONDITION)], STATUS),
+    ("a condition of a pod that asks for 0 units", "asks-for-none/status",
+     [put("/status/conditions/-", CONDITION)], STATUS),
     ("a label by the status", "waits/status", [put("/metadata/labels", {"a": "b"})], METADATA),
     ("an annotation by the status", "waits/status", [put("/metadata/annotations", {"a": "b"})], METADATA),
 ]  # fmt: skip
@@ -149,7 +152,7 @@ def test_a_stolen_token_changes_nothing_else(
     assert words(ACCOUNT_POLICY, lambda: thief.client.patch(path, operations)) == ACCOUNT + told
 
 
-@pytest.mark.parametrize("name", ["runs", "asks-nothing"])
+@pytest.mark.parametrize("name", ["runs", "asks-nothing", "asks-for-none"])
 def test_a_stolen_token_deletes_no_pod_that_runs_or_asks_for_nothing(thief: Thief, name: str) -> None:
     assert words(ACCOUNT_POLICY, lambda: thief.client.delete(f"{thief.pods}/{name}")) == ACCOUNT + DELETE
 
@@ -329,6 +332,11 @@ def test_nobody_else_lifts_the_gate(
     assert words(GATE_POLICY, lambda: client.patch(f"{thief.pods}/waits", operations)) == TAKEN_AWAY
 
 
+def no_units(name: str, amount: str) -> Object:
+    """A container as a LimitRange with the default 0 leaves it."""
+    return {"name": name, "image": "i", "resources": {"limits": {"bitfusion.io/gpu": amount}}}
+
+
 def test_other_changes_of_a_pod_that_waits_are_its_owners(thief: Thief, tenant: ApiClient) -> None:
     path = thief.new_pod("theirs", OTHER, QUEUE_GATE)
     tenant.patch(path, [LIFT])  # the other gate
@@ -346,6 +354,9 @@ def test_other_changes_of_a_pod_that_waits_are_its_owners(thief: Thief, tenant: 
         {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "d", "image": "i"}]},
         {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": OTHER}]},
         {"containers": [{"name": "c", "image": "i"}], "nodeName": NODE},
+        {"containers": [no_units("c", "0")]},
+        {"containers": [no_units("c", "0m")], "initContainers": [no_units("d", "0e3"), no_units("e", "0Ki")]},
+        {"containers": [no_units("c", "0")], "nodeName": NODE},
     ],
 )
 def test_nobody_elses_pod_is_ever_judged(thief: Thief, tenant: ApiClient, spec: Object) -> None:
@@ -356,6 +367,34 @@ def test_nobody_elses_pod_is_ever_judged(thief: Thief, tenant: ApiClient, spec: 
         tenant.patch(path, [LIFT])
     tenant.delete(path, {"gracePeriodSeconds": 0})
     wait_until(lambda: not thief.cluster.client.exists(path), "the pod is gone", 20)
+
+
+LIMIT_RANGE: Object = {
+    "metadata": {"name": "units"},
+    "spec": {
+        "limits": [
+            {
+                "type": "Container",
+                "max": {"bitfusion.io/gpu": "100"},
+                "default": {"bitfusion.io/gpu": "0"},
+                "defaultRequest": {"bitfusion.io/gpu": "0"},
+            }
+        ]
+    },
+}
+
+
+def test_where_a_limit_range_gives_everybody_0_units_only_who_asks_for_some_waits(thief: Thief) -> None:
+    cluster = thief.cluster
+    base = f"/api/v1/namespaces/{cluster.new_namespace()}"
+    cluster.client.create(f"{base}/limitranges", LIMIT_RANGE)
+    plain = asking_pod("plain", (), units=0)
+    made = cluster.client.create(f"{base}/pods", plain, dryRun="All")
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {"bitfusion.io/gpu": "0"}
+    assert words(GATE_POLICY, lambda: cluster.client.create(f"{base}/pods", asking_pod("x", ()))) == NO_GATE
+    cluster.client.create(f"{base}/pods", asking_pod("waits"), dryRun="All")
+    with pytest.raises(Refused, match=r"maximum bitfusion.io/gpu usage per Container is 100"):
+        cluster.client.create(f"{base}/pods", asking_pod("large", units=101), dryRun="All")
 
 
 def test_a_kubelets_own_pod_runs_in_any_case(thief: Thief) -> None:

@@ -22,6 +22,7 @@ from tests.manifests.built import (
     of_kind,
     one,
 )
+from tests.support.schemas import validate
 
 Overlays = Mapping[str, Objects]
 VERSIONS = [version.rpartition(".")[0] for version in dict.fromkeys(all_versions())]  # "1.25" and so on
@@ -47,9 +48,9 @@ def test_an_installation_fits(overlays: Overlays, overlay: str, version: str) ->
         if minor(version) < CONDITIONS_SINCE and item["kind"] == "MutatingWebhookConfiguration":
             # There the component without-match-conditions is needed.
             with pytest.raises(kubernetes_validate.ValidationError, match="matchConditions"):
-                kubernetes_validate.validate(item, version, strict=True)
+                validate(item, version)
             continue
-        kubernetes_validate.validate(item, version, strict=True)
+        validate(item, version)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) < CONDITIONS_SINCE])
@@ -58,9 +59,9 @@ def test_an_installation_for_old_servers_fits_them(cluster: Cluster, overlay: st
     objects = with_components(cluster, overlay, "without-match-conditions")
     for item in objects:
         if not item["apiVersion"].startswith("cert-manager.io/"):
-            kubernetes_validate.validate(item, version, strict=True)
+            validate(item, version)
     # Pods are chosen by their label alone: nobody else's is sent, and none waits.
-    (pods,) = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    pods, _ = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
     assert pods["objectSelector"] == {
         "matchLabels": {"bitfusion.io/requested": "true"},
         "matchExpressions": [{"key": "bitfusion.io/admission", "operator": "NotIn", "values": ["ignore"]}],
@@ -71,9 +72,9 @@ def test_an_installation_for_old_servers_fits_them(cluster: Cluster, overlay: st
 def test_the_policy_fits(overlays: Overlays, version: str) -> None:
     objects = overlays["validating-policy"]
     assert len(objects) == 2
-    kubernetes_validate.validate(one(objects, "ValidatingAdmissionPolicy", POLICY), version, strict=True)
+    validate(one(objects, "ValidatingAdmissionPolicy", POLICY), version)
     for item in of_kind(objects, "ValidatingAdmissionPolicyBinding"):
-        kubernetes_validate.validate(item, version, strict=True)
+        validate(item, version)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) >= POLICIES_SINCE])
@@ -81,7 +82,7 @@ def test_the_accounts_policy_fits(cluster: Cluster, version: str) -> None:
     objects = [each for each in yaml.safe_load_all(restricted(cluster, "kubeflow")) if each]
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         for name in ACCOUNTS.values():
-            kubernetes_validate.validate(one(objects, kind, name), version, strict=True)
+            validate(one(objects, kind, name), version)
 
 
 @pytest.mark.parametrize("overlay", INSTALLED)
@@ -100,4 +101,4 @@ def test_the_accounts_policy_is_for_the_account_of_the_overlay(
 def test_the_policy_is_not_known_before(overlays: Overlays) -> None:
     policy = one(overlays["validating-policy"], "ValidatingAdmissionPolicy", POLICY)
     with pytest.raises(kubernetes_validate.SchemaNotFoundError):
-        kubernetes_validate.validate(policy, f"1.{POLICIES_SINCE - 1}", strict=True)
+        validate(policy, f"1.{POLICIES_SINCE - 1}")

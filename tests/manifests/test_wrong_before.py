@@ -46,6 +46,7 @@ WRONG: Mapping[str, Object] = {
         _with_init(RIGHT),
         notebook("all", RIGHT, annotations={MANAGEMENT: "all"}),
         notebook("path", {}, annotations={OS: "../../x"}),
+        notebook("command-path", {}, annotations={"bitfusion.io/path": "/opt"}),
         notebook("long", {}, annotations={FILTER: "f" * 2000}),
     )
 }

@@ -154,6 +154,10 @@ class Installation:
         for subject in item.get("subjects", []):
             if subject.get("namespace") == old:
                 subject["namespace"] = self.namespace
+        for webhook in item.get("webhooks", []):
+            own = webhook["namespaceSelector"].get("matchLabels", {})
+            if own.get("kubernetes.io/metadata.name") == old:
+                own["kubernetes.io/metadata.name"] = self.namespace
         return item
 
     def _apply(self, *objects: dict[str, Any]) -> None:

@@ -50,6 +50,7 @@ def test_every_setting_can_be_an_option_or_a_variable() -> None:
         "client_authority": "/c/clients.crt",
         "webhook_configuration": "hooks",
         "drain": "0.5",
+        "self_check_every": "0",
         "log_format": "text",
         "log_level": "debug",
     }
@@ -59,6 +60,7 @@ def test_every_setting_can_be_an_option_or_a_variable() -> None:
     assert by_options == by_variables
     assert by_options.certificate_names == ("a.example", "10.0.0.1")
     assert (by_options.port, by_options.monitoring_port, by_options.drain) == (1234, 0, 0.5)
+    assert (by_options.self_check_every, read({}).self_check_every) == (0, 60)
 
 
 def test_an_option_wins_and_an_empty_variable_is_none() -> None:

@@ -193,7 +193,13 @@ ATTACKS: dict[str, Prepare] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, marks=[pytest.mark.long] * (number % 3 > 0))
+        for number, attack in enumerate(ATTACKS)
+    ],
+)
 def test_nothing_outside_the_pool_is_made_changed_or_read_and_nobody_waits(
     users: TwoUsers, attack: str
 ) -> None:

@@ -164,11 +164,26 @@ def test_a_folder_of_somebody_else(client: PoolClient, tmp_path: Path, variable:
     assert list(theirs.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made(client: PoolClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "below", "why"),
+    [
+        ("BITFUSION_POOL_DIR", "{}/file/pool", "", "Not a directory"),
+        ("BITFUSION_POOL_DIR", "{}/" + "x" * 256, "", "File name too long"),
+        ("XDG_STATE_HOME", "{}/loop", "/bitfusion-pool", "Too many levels of symbolic links"),
+        ("XDG_STATE_HOME", "{}/file", "/bitfusion-pool", "Not a directory"),
+        ("HOME", "/proc", "/.local/state/bitfusion-pool", "No such file or directory"),
+    ],
+)
+def test_a_folder_that_cannot_be_made(
+    client: PoolClient, tmp_path: Path, variable: str, value: str, below: str, why: str
+) -> None:
     (tmp_path / "file").write_text("")
-    client.environ["BITFUSION_POOL_DIR"] = f"{tmp_path}/file/pool"
+    (tmp_path / "loop").symlink_to("loop")
+    del client.environ["BITFUSION_POOL_DIR"]
+    client.environ[variable] = value.format(tmp_path)
     said, cure = problem(client)
-    assert said == f"Error: pool folder {tmp_path}/file/pool cannot be written: Not a directory"
+    folder = client.environ[variable] + below
+    assert said == f"Error: pool folder {folder} cannot be written: {why}"
     advice = "set BITFUSION_POOL_DIR to a folder that you can write to, such as "
     assert cure == f"{advice}/tmp/bitfusion-pool-{os.geteuid()}"
     client.environ["BITFUSION_POOL_DIR"] = str(tmp_path / "such-as-this")
@@ -246,12 +261,17 @@ def test_a_wrong_configuration_that_a_variable_names(client: PoolClient, tmp_pat
     works(client)
 
 
-def test_no_folder_for_temporary_files(client: PoolClient, tmp_path: Path) -> None:
+def test_a_folder_for_temporary_files_that_is_gone_is_done_without(
+    client: PoolClient, tmp_path: Path
+) -> None:
     client.environ["TMPDIR"] = f"{tmp_path}/cleaned"
+    works(client)
+
+
+def test_no_folder_for_temporary_files(client: PoolClient) -> None:
+    client.environ["TMPDIR"] = "/proc"
     said, cure = problem(client)
-    assert said == (
-        f"Error: pool cannot write an allocation file in {tmp_path}/cleaned: No such file or directory"
-    )
+    assert said == "Error: pool cannot write an allocation file in /proc: No such file or directory"
     assert cure == "set TMPDIR to a folder that you can write to, such as /tmp"
     client.environ["TMPDIR"] = "/tmp"
     works(client)

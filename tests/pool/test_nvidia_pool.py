@@ -149,7 +149,7 @@ def test_who_waits_for_memory_of_others_reads_why_and_gets_it_when_they_end(
     make(client)
     machine.become(card(ONE, used=5000, processes=[[outsider, 5000]]), card(TWO))
     process = client.start(
-        "run", "-n", "1", "--server_list", "local", "--filter", "device.id=0", "--", "true"
+        "run", "-n", "1", "--server_list", "server0", "--filter", "device.id=0", "--", "true"
     )
     assert process.stderr is not None
     line = next(line for line in process.stderr if "Waiting for GPUs" in line)

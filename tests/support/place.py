@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 
 from tests.support.pool_leases import held_leases
-from tests.support.processes import Process, kill, processes_with
+from tests.support.processes import Process, Strangers, kill, processes_with
 
 MARK = "BITFUSION_TEST_SUITE"
 CLUSTER_CACHE = "kubeflow-bitfusion"
@@ -43,6 +43,7 @@ class Place:
         self.runtime = self.root / "run"
         self.pool = self.root / "pool"
         self.owner = os.getpid()
+        self._strangers = Strangers()
 
     @property
     def address(self) -> tuple[str, str]:
@@ -93,7 +94,7 @@ class Place:
 
     def contents(self) -> Contents:
         """What there is now, the places of workers included."""
-        processes = processes_with(f"{MARK}={self.mark}", begin_only=True)
+        processes = processes_with(f"{MARK}={self.mark}", begin_only=True, strangers=self._strangers)
         # multiprocessing's tracker starts once and lives as long as pytest: it belongs to no test.
         ours = {each for each in processes if "multiprocessing.resource_tracker" not in each.command}
         return Contents(ours, set(os.listdir(self.runtime)), held_leases(self.pool))

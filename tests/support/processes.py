@@ -13,6 +13,8 @@ from tests.support.waiting import wait_until
 
 KERNEL_THREAD = 0x00200000
 """``PF_KTHREAD`` among the flags of ``/proc/<pid>/stat``: such a process never has an environment."""
+STRANGE_AFTER_S = 5.0
+"""Seconds without the variable; between fork and execve a process has its parent's."""
 EXECVE_LIMIT_S = 2.0
 """An ``execve`` takes microseconds; on a machine that stands still it is not waited for without end."""
 
@@ -45,23 +47,50 @@ def read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[3]), fields[19], command.strip())
 
 
-def processes_with(variable: str, *, begin_only: bool = False) -> set[Process]:
+class Strangers:
+    """Processes that have not had the variable for a while, and will not get it: they are not read again.
+
+    A look before and after each of thousands of tests would cost a tenth of the whole run.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def others(self, pids: set[int]) -> set[int]:
+        """Those of all that there are which must be read."""
+        self._since = {pid: since for pid, since in self._since.items() if pid in pids}
+        known_at = time.monotonic() - STRANGE_AFTER_S
+        return {pid for pid in pids if self._since.get(pid, known_at) >= known_at}
+
+    def note(self, pid: int, has_it: bool) -> None:
+        """Whether it has the variable; one that is just being forked has it not yet."""
+        if has_it:
+            self._since.pop(pid, None)
+        else:
+            self._since.setdefault(pid, time.monotonic())
+
+
+def processes_with(
+    variable: str, *, begin_only: bool = False, strangers: Strangers | None = None
+) -> set[Process]:
     """All living processes that started with an environment variable, this one excepted.
 
     Args:
         variable: As ``NAME=value``.
         begin_only: Whether `variable` is only the beginning of what is looked for.
+        strangers: Of earlier looks for the same.
     """
     wanted = variable.encode()
     found = set()
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        variables = read_environment(int(entry)).split(b"\0")
-        if wanted in variables or (begin_only and any(each.startswith(wanted) for each in variables)):
-            process = read_process(int(entry))
-            if process is not None:
-                found.add(process)
+    pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - {os.getpid()}
+    for pid in pids if strangers is None else strangers.others(pids):
+        variables = read_environment(pid).split(b"\0")
+        has_it = wanted in variables or (begin_only and any(each.startswith(wanted) for each in variables))
+        if strangers is not None:
+            strangers.note(pid, has_it)
+        process = read_process(pid) if has_it else None
+        if process is not None:
+            found.add(process)
     return found
 
 

@@ -15,7 +15,7 @@ from bitfusion_client.kubernetes.annotations import shortened
 from bitfusion_client.kubernetes.client_images import ALLOWED_WORD, is_client_word
 from bitfusion_client.kubernetes.names import ANNOTATION_CLIENT_OS, ANNOTATION_CLIENT_VERSION
 from bitfusion_client.one_line import one_line
-from bitfusion_client.pod.pod_contract import CLIENT_IMAGE, KINDS, STAND_IN, VMWARE
+from bitfusion_client.pod.pod_contract import CLIENT_IMAGE, KINDS, PODS, STAND_IN, VMWARE
 
 ANY = "*"
 LONGEST_IMAGE = 512  # characters of a reference
@@ -27,7 +27,7 @@ ALLOWED_LIST = f"must be a list of at most {MOST_RULES} items, each with {', '.j
 ALLOWED_ITEM = "must have os, version and kind, may have image and package, and nothing else"
 WORD = ALLOWED_WORD.removeprefix("must be ")
 ALLOWED_CLIENT_WORD = f'must be "{ANY}" for any, or a word of {WORD}'
-ALLOWED_KIND = f"must be {STAND_IN} or {VMWARE}"
+ALLOWED_KIND = f"must be {STAND_IN}, {PODS} or {VMWARE}"
 ALLOWED_IMAGE = f"must be an image without blanks, at most {LONGEST_IMAGE} characters"
 NEEDS_IMAGE = f"is missing: kind {VMWARE} needs the image that holds the packages"
 ALLOWED_PACKAGE = f"must be the package's folder in the image: {WORD}; kind {VMWARE} needs it"
@@ -41,9 +41,9 @@ class ClientRule:
     Attributes:
         os: Value of the annotation ``bitfusion-client/os``; `ANY` matches each.
         version: Value of the annotation ``bitfusion-client/version``; `ANY` matches each.
-        kind: `STAND_IN` or `VMWARE`.
-        image: Of a stand-in the image with starter and client, of VMware's the image with its packages.
-        package: VMware's: the package's folder in that image; empty for the stand-in.
+        kind: One of `KINDS`.
+        image: With starter and client; of VMware's the image with its packages.
+        package: VMware's: the package's folder in that image; empty for the others.
     """
 
     os: str
@@ -108,7 +108,7 @@ def _rule(item: object, place: str, source: str) -> ClientRule:
         image = CLIENT_IMAGE
     if not _is_image(image):
         raise WrongSetting(f"{place}.image", image, ALLOWED_IMAGE, source)
-    if kind == STAND_IN and package not in (None, ""):
+    if kind != VMWARE and package not in (None, ""):
         raise WrongSetting(f"{place}.package", package, NO_PACKAGE, source)
     if kind == VMWARE and not (isinstance(package, str) and is_client_word(package)):
         raise WrongSetting(f"{place}.package", package, ALLOWED_PACKAGE, source)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bitfusion_client.errors import WrongKey
-from bitfusion_client.kubernetes.raw_objects import mappings, text
+from bitfusion_client.kubernetes.raw_objects import init_containers_of, mapping, mappings, text
 from bitfusion_client.one_line import one_line
 from bitfusion_client.pod.pod_contract import (
     CLIENT_FOLDER,
@@ -15,14 +15,22 @@ from bitfusion_client.pod.pod_contract import (
     COMMAND_FILE,
     COMMAND_PATH,
     IDENTITY_PATH,
+    IDENTITY_SECRET,
     IDENTITY_VOLUME,
+    INIT_CONTAINER,
+    KEYS_PATH,
+    KEYS_VOLUME,
+    KEYS_VOLUME_PATH,
+    PODS,
     VMWARE,
     VMWARE_TLS_PATH,
+    VOLUME_PATH,
 )
 
 LONGEST_PATH = 100  # characters, within a message
-OUR_VOLUMES = (CLIENT_VOLUME, IDENTITY_VOLUME)
 SAYING = ("name", "subPath", "subPathExpr", "readOnly")  # what a mount says besides where it is
+
+_NOT_ALWAYS = (COMMAND_PATH, VMWARE_TLS_PATH, IDENTITY_PATH, KEYS_PATH)
 
 MOUNTED_THERE = f"is where the client is put at {CLIENT_FOLDER}"
 MOUNT_ELSEWHERE = "Mount it at another path."
@@ -30,50 +38,102 @@ MOUNT_ELSEWHERE = "Mount it at another path."
 Mount = dict[str, Any]
 
 
-def client_mounts(container: Mapping[str, Any], kind: str, command_path: bool) -> list[Mount]:
+class VolumeNames(NamedTuple):
+    """What our volumes are called in a pod."""
+
+    client: str = CLIENT_VOLUME
+    identity: str = IDENTITY_VOLUME
+    keys: str = KEYS_VOLUME
+
+
+USUAL_NAMES = VolumeNames()
+
+
+def volume_names(spec: Mapping[str, Any]) -> VolumeNames:
+    """The names that they have, or will have: another webhook may have renamed all volumes of a pod.
+
+    The client's and that of the keys are those that our init container fills, the other is the identity's
+    Secret.
+    """
+    for container in init_containers_of(spec) if spec.get("initContainers") else ():
+        if container.get("name") == INIT_CONTAINER:
+            return _names_now(
+                container, {text(each.get("name")): each for each in mappings(spec.get("volumes"))}
+            )
+    return USUAL_NAMES
+
+
+def _names_now(filling: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -> VolumeNames:
+    mounts = mappings(filling.get("volumeMounts"))
+
+    def filled(path: str, usual: str) -> str:
+        names = [text(mount.get("name")) for mount in mounts if _path_of(mount) == path]
+        found = [name for name in names if "emptyDir" in volumes.get(name, ())]
+        return usual if usual in volumes else [*found, usual][0]
+
+    secrets = [
+        name
+        for name, volume in volumes.items()
+        if mapping(volume.get("secret")).get("secretName") == IDENTITY_SECRET
+    ]
+    return VolumeNames(
+        filled(VOLUME_PATH, CLIENT_VOLUME),
+        IDENTITY_VOLUME if IDENTITY_VOLUME in volumes else [*secrets, IDENTITY_VOLUME][0],
+        filled(KEYS_VOLUME_PATH, KEYS_VOLUME),
+    )
+
+
+def client_mounts(
+    container: Mapping[str, Any], kind: str, command_path: bool, volumes: VolumeNames
+) -> list[Mount]:
     """What is to be mounted, in this order.
 
     Raises WrongKey: the container mounts something of its own where the client has to be.
     """
     name = text(container.get("name"))
-    own = own_paths(container)
+    own = own_paths(container, volumes)
     for path in own:
         if _meet(path, CLIENT_FOLDER):
             shown = one_line(path, LONGEST_PATH)
             spelled = f'mountPath {shown} of container "{name}"'
             raise WrongKey("mountPath", path, MOUNTED_THERE, MOUNT_ELSEWHERE, spelled)
-    mounts = [_mount(CLIENT_VOLUME, CLIENT_FOLDER, name)]
+    mounts = [_mount(volumes.client, CLIENT_FOLDER, name)]
     if command_path and not any(_meet(path, COMMAND_PATH) for path in own):
-        mounts.append(_mount(CLIENT_VOLUME, COMMAND_PATH, f"{name}/{COMMAND_FILE}"))
-    mounts.append(_mount(IDENTITY_VOLUME, IDENTITY_PATH))
+        mounts.append(_mount(volumes.client, COMMAND_PATH, f"{name}/{COMMAND_FILE}"))
+    if kind == PODS:
+        return [*mounts, _mount(volumes.keys, KEYS_PATH, name)]
+    mounts.append(_mount(volumes.identity, IDENTITY_PATH))
     if kind == VMWARE and not any(_meet(path, VMWARE_TLS_PATH) for path in own):
-        mounts.append(_mount(IDENTITY_VOLUME, VMWARE_TLS_PATH))
+        mounts.append(_mount(volumes.identity, VMWARE_TLS_PATH))
     return mounts
 
 
-def own_paths(container: Mapping[str, Any]) -> list[str]:
+def own_paths(container: Mapping[str, Any], volumes: VolumeNames) -> list[str]:
     """Where the container mounts what is not ours: volumes, and devices of volumes."""
     paths = [
         _path_of(mount)
         for mount in mappings(container.get("volumeMounts"))
-        if mount.get("name") not in OUR_VOLUMES
+        if mount.get("name") not in volumes
     ]
     devices = mappings(container.get("volumeDevices"))
     return paths + [_plain(text(device.get("devicePath"))) for device in devices]
 
 
-def with_mounts(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mount]) -> list[Mapping[str, Any]]:
+def with_mounts(
+    present: Sequence[Mapping[str, Any]], wanted: Sequence[Mount], volumes: VolumeNames
+) -> list[Mapping[str, Any]]:
     """A container's mounts with those of ours: what is there stays, what is missing comes last.
 
     A mount of our volumes that says something else at the same path is replaced. One that an earlier pass has
-    made, and in whose way something has come since, is taken out.
+    made, and in whose way something has come since, is taken out; so is one of another kind of client, which
+    the administrator has changed meanwhile.
     """
     paths = {mount["mountPath"] for mount in wanted}
-    dropped = {path for path in (COMMAND_PATH, VMWARE_TLS_PATH) if path not in paths}
-    result = [mount for mount in present if not _is_dropped(mount, dropped)]
+    dropped = {path for path in _NOT_ALWAYS if path not in paths}
+    result = [mount for mount in present if not _is_dropped(mount, dropped, volumes)]
     places: dict[str, int] = {}  # of ours, by their path
     for place, mount in enumerate(result):
-        if mount.get("name") in OUR_VOLUMES:
+        if mount.get("name") in volumes:
             places.setdefault(_path_of(mount), place)
     for mount in wanted:
         known = places.get(mount["mountPath"])
@@ -88,8 +148,8 @@ def _path_of(mount: Mapping[str, Any]) -> str:
     return _plain(text(mount.get("mountPath")))
 
 
-def _is_dropped(mount: Mapping[str, Any], paths: Container[str]) -> bool:
-    return mount.get("name") in OUR_VOLUMES and _path_of(mount) in paths
+def _is_dropped(mount: Mapping[str, Any], paths: Container[str], volumes: VolumeNames) -> bool:
+    return mount.get("name") in volumes and _path_of(mount) in paths
 
 
 def _mount(volume: str, path: str, part: str = "") -> Mount:

@@ -8,31 +8,41 @@ from typing import Any
 from bitfusion_client.errors import WrongKey
 from bitfusion_client.kubernetes.raw_objects import limits_of, mapping, requests_of, text
 from bitfusion_client.pod.pod_contract import (
-    CLIENT_VOLUME,
     ENV_NOTEBOOK,
     ENV_POD_NAME,
     ENV_POD_NAMESPACE,
     ENV_POD_UID,
+    ENV_SETTINGS,
     IDENTITY_SECRET,
     IDENTITY_VOLUME,
     INIT_CONTAINER,
     INSTALL_COMMAND,
+    KEYS_VOLUME,
+    KEYS_VOLUME_PATH,
     LABEL_NOTEBOOK,
     PACKAGES_CONTAINER,
     PACKAGES_FOLDER,
     PACKAGES_IN_IMAGE,
+    PODS,
     RUN_AS_USER,
     VMWARE,
     VOLUME_PATH,
 )
 from bitfusion_client.request.quantities import format_mib
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.container_mounts import VolumeNames
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
-from bitfusion_device_plugin.injector.injection.recorded_requests import Record, install_arguments, is_ours
+from bitfusion_device_plugin.injector.injection.recorded_requests import (
+    Record,
+    escaped,
+    install_arguments,
+    is_ours,
+    with_wrapped_lines,
+)
+from bitfusion_device_plugin.injector.injection.resources import COPIED_RESOURCES, at_most
 
 NAME_TAKEN = "has the name of the injector's own, which it is not"
 RENAME = "Give it another name."
-COPIED_RESOURCES = ("cpu", "memory")
 
 # What is the same in every pod is made once, and is in all of them: nobody writes to a pod that was made.
 
@@ -50,7 +60,6 @@ _COMMAND = list(INSTALL_COMMAND)
 # An image that an admin has put on the nodes is not asked for at a registry, and the last words of one that
 # failed are in the pod's status.
 _MANNERS = {"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError"}
-_MOUNTS = [{"name": CLIENT_VOLUME, "mountPath": VOLUME_PATH}]
 _SECURITY: dict[str, Any] = {
     "runAsNonRoot": True,
     "allowPrivilegeEscalation": False,
@@ -59,6 +68,7 @@ _SECURITY: dict[str, Any] = {
     "readOnlyRootFilesystem": True,
 }
 _IDENTITY = {"name": IDENTITY_VOLUME, "secret": {"secretName": IDENTITY_SECRET, "optional": True}}
+_KEYS = {"name": KEYS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
 
 
 def with_init_containers(
@@ -68,11 +78,13 @@ def with_init_containers(
     client: ClientRule,
     settings: InjectorSettings,
     like: Mapping[str, Any],
+    volumes: VolumeNames,
+    lines: Mapping[str, str] | None,
 ) -> list[Mapping[str, Any]]:
     """The pod's init containers, ours first.
 
     Those that an earlier pass has made stay as they have become since, whoever changed them (an image from a
-    mirror, resources of a LimitRange), but for place and arguments.
+    mirror, resources of a LimitRange), but for place and arguments, and for what is more than `like` has now.
 
     Args:
         spec: The pod's.
@@ -80,16 +92,19 @@ def with_init_containers(
         records: What the containers that ask get.
         client: Their client.
         settings: The administrator's.
-        like: The container whose CPU and memory ours have, so that a quota is content and the pod no bigger,
-            and whose user, where the pod itself names none.
+        like: The container whose CPU, memory and units ours have, so that a quota is content and the pod no
+            bigger, and whose user, where the pod itself names none.
+        volumes: What our volumes are called.
+        lines: What is to be remembered of wrapped commands; None to leave that as it is.
 
     Raises:
         WrongKey: Another container has one of our names.
     """
-    wanted = [_installer(spec, records, client, settings, like)]
+    common = _common(spec, like, volumes, client.kind)
+    wanted = [_installer(common, records, client, settings)]
     if client.kind == VMWARE:
         wanted += [
-            _packages(spec, record, client, like, number) for number, record in enumerate(records, start=1)
+            _packages(common, record, client, number) for number, record in enumerate(records, start=1)
         ]
     names = {container["name"] for container in wanted}
     kept: dict[str, Mapping[str, Any]] = {}
@@ -102,48 +117,51 @@ def with_init_containers(
             kept[name] = container
         else:
             others.append(container)
-    return [_merged(kept.get(container["name"]), container) for container in wanted] + others
+    ours = [_merged(kept.get(container["name"]), container) for container in wanted]
+    if lines is not None:
+        ours[0] = _remembering(ours[0], lines)
+    return ours + others
 
 
 def with_volumes(
-    present: Sequence[Mapping[str, Any]], records: Sequence[Record], settings: InjectorSettings
+    present: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
+    settings: InjectorSettings,
+    names: VolumeNames,
 ) -> list[Mapping[str, Any]]:
     """The pod's volumes, ours last. Raises WrongKey: another volume has one of our names."""
     mib = sum(settings.volume_mib_for(record.kind) for record in records)
-    client = {"name": CLIENT_VOLUME, "emptyDir": {"sizeLimit": format_mib(mib)}}
+    client = {"name": names.client, "emptyDir": {"sizeLimit": format_mib(mib)}}
     result: list[Mapping[str, Any]] = list(present)
-    for wanted in (client, _IDENTITY):
-        name = wanted["name"]
+    other = (names.keys, _KEYS) if records[0].kind == PODS else (names.identity, _IDENTITY)
+    for name, wanted in ((names.client, client), other):
         same_name = [volume for volume in present if volume.get("name") == name]
         if not same_name:
             result.append(wanted)
-        elif len(same_name) > 1 or not _is_our_volume(same_name[0]):
+        elif len(same_name) > 1 or not _is_like(same_name[0], wanted):
             raise WrongKey("volumes", name, NAME_TAKEN, RENAME, f'volume "{name}"')
     return result
 
 
 def _installer(
-    spec: Mapping[str, Any],
-    records: Sequence[Record],
-    client: ClientRule,
-    settings: InjectorSettings,
-    like: Mapping[str, Any],
+    common: Mapping[str, Any], records: Sequence[Record], client: ClientRule, settings: InjectorSettings
 ) -> dict[str, Any]:
     image = settings.client_image if client.kind == VMWARE else client.image
+    variables = _VARIABLES
+    if client.kind == PODS:
+        variables = [*_VARIABLES, {"name": ENV_SETTINGS, "value": escaped(settings.pods_text(client.image))}]
     return {
         "name": INIT_CONTAINER,
         "image": image,
         **_MANNERS,
         "command": _COMMAND,
         "args": install_arguments(records),
-        "env": _VARIABLES,
-        **_common(spec, like),
+        "env": variables,
+        **common,
     }
 
 
-def _packages(
-    spec: Mapping[str, Any], record: Record, client: ClientRule, like: Mapping[str, Any], number: int
-) -> dict[str, Any]:
+def _packages(common: Mapping[str, Any], record: Record, client: ClientRule, number: int) -> dict[str, Any]:
     """Copies VMware's packages for one container; ``cp`` has one target."""
     target = f"{VOLUME_PATH}/{record.container}/{PACKAGES_FOLDER}/"
     return {
@@ -151,11 +169,13 @@ def _packages(
         "image": client.image,
         **_MANNERS,
         "command": ["cp", "-a", f"{PACKAGES_IN_IMAGE}/.", target],
-        **_common(spec, like),
+        **common,
     }
 
 
-def _common(spec: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+def _common(
+    spec: Mapping[str, Any], like: Mapping[str, Any], volumes: VolumeNames, kind: str
+) -> dict[str, Any]:
     security = _SECURITY
     if not mapping(spec.get("securityContext")).get("runAsUser"):  # 0, root, would not be let in
         # That of the container is one that the cluster lets in: OpenShift gives each namespace a range, and
@@ -166,9 +186,12 @@ def _common(spec: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
         part: {name: given[name] for name in COPIED_RESOURCES if name in given}
         for part, given in (("limits", limits_of(like)), ("requests", requests_of(like)))
     }
+    mounts = [{"name": volumes.client, "mountPath": VOLUME_PATH}]
+    if kind == PODS:
+        mounts.append({"name": volumes.keys, "mountPath": KEYS_VOLUME_PATH})
     return {
         "resources": {part: given for part, given in resources.items() if given},
-        "volumeMounts": _MOUNTS,
+        "volumeMounts": mounts,
         "securityContext": security,
     }
 
@@ -177,7 +200,16 @@ def _merged(present: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Map
     if present is None:
         return wanted
     part = "args" if "args" in wanted else "command"
-    return present if present[part] == wanted[part] else {**present, part: wanted[part]}
+    resources = at_most(present.get("resources"), wanted["resources"])
+    if present[part] == wanted[part] and resources == present.get("resources"):
+        return present
+    return {**present, part: wanted[part], "resources": resources}
+
+
+def _remembering(container: Mapping[str, Any], lines: Mapping[str, str]) -> Mapping[str, Any]:
+    present = container.get("env")
+    variables = with_wrapped_lines(present, lines)
+    return container if variables == present else {**container, "env": variables}
 
 
 def _copies(container: Mapping[str, Any]) -> bool:
@@ -185,7 +217,9 @@ def _copies(container: Mapping[str, Any]) -> bool:
     return isinstance(command, list) and command[:3] == ["cp", "-a", f"{PACKAGES_IN_IMAGE}/."]
 
 
-def _is_our_volume(volume: Mapping[str, Any]) -> bool:
-    if volume["name"] == CLIENT_VOLUME:
-        return isinstance(volume.get("emptyDir"), dict)
-    return mapping(volume.get("secret")).get("secretName") == IDENTITY_SECRET
+def _is_like(volume: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    if wanted is _IDENTITY:
+        return mapping(volume.get("secret")).get("secretName") == IDENTITY_SECRET
+    empty = volume.get("emptyDir")
+    # keys of somebody's volume of that name would come to lie on a disk
+    return isinstance(empty, dict) and (wanted is not _KEYS or empty.get("medium") == "Memory")

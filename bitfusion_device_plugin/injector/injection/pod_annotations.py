@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from bitfusion_client.errors import InvalidRequest
-from bitfusion_client.kubernetes.carried_annotations import WRAPPING, allowed_annotations
+from bitfusion_client.kubernetes.carried_annotations import ALLOWED_PATH, WRAPPING, allowed_annotations
 from bitfusion_client.kubernetes.names import (
     ANNOTATION_MANAGEMENT,
     MANAGEMENT_INJECTION,
@@ -20,7 +20,6 @@ ALLOWED_MANAGEMENT = (
     f"must be {MANAGEMENT_INJECTION} (the client is put into the pod), all (the container's command is run "
     f"with the GPUs, too) or {MANAGEMENT_NONE}"
 )
-ALLOWED_PATH = f"must be {PATH_NONE}, for no command in /usr/local/bin, or be left out"
 
 
 class Management(Enum):
@@ -42,10 +41,7 @@ def effective_annotations(pod: Mapping[str, Any], notebook: Mapping[str, object]
         notebook: ``metadata.annotations`` of its Notebook as it is now; None if the pod has none, or if
             nobody has looked.
     """
-    found: dict[str, Any] = {**pod, **allowed_annotations(notebook)}
-    if notebook and notebook.get(ANNOTATION_PATH) == PATH_NONE:
-        found[ANNOTATION_PATH] = PATH_NONE
-    return found
+    return {**pod, **allowed_annotations(notebook)}
 
 
 def management_of(annotations: Mapping[str, Any]) -> Management:

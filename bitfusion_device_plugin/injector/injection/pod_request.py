@@ -7,13 +7,18 @@ one container, see `_overridden`. All of it is read by the one parser of `bitfus
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bitfusion_client.errors import WrongKey
 from bitfusion_client.kubernetes.client_images import client_for_image
-from bitfusion_client.kubernetes.container_resources import GpuResources, check_resources, gpu_resources
+from bitfusion_client.kubernetes.container_resources import (
+    GpuResources,
+    check_resources,
+    gpu_resources_of_pod,
+)
 from bitfusion_client.kubernetes.keys import unknown_key
 from bitfusion_client.kubernetes.names import (
     ANNOTATION_CLIENT_OS,
@@ -34,8 +39,9 @@ from bitfusion_client.kubernetes.raw_objects import (
 from bitfusion_client.kubernetes.request import is_overridden, request_from_kubernetes
 from bitfusion_client.kubernetes.sizes import units
 from bitfusion_client.one_line import one_line
-from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK
+from bitfusion_client.pod.pod_contract import LABEL_NOTEBOOK, PODS
 from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.request.quantities import is_zero
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule, client_for
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from bitfusion_device_plugin.injector.injection.pod_annotations import (
@@ -43,7 +49,11 @@ from bitfusion_device_plugin.injector.injection.pod_annotations import (
     management_of,
     wants_command_path,
 )
-from bitfusion_device_plugin.injector.injection.recorded_requests import MOST_ASKING, recorded_requests
+from bitfusion_device_plugin.injector.injection.recorded_requests import (
+    MOST_ASKING,
+    Recorded,
+    recorded_requests,
+)
 
 LONGEST_NAME = 63  # characters of a container's name
 
@@ -66,7 +76,10 @@ _is_name = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class AskingContainer:
-    """A container that asks, its place among the pod's containers, what it gets and counts for."""
+    """A container that asks, its place among the pod's containers, what it gets and counts for.
+
+    Of the kind `PODS` it counts for nothing: its units are for its own files, 0 for a size by memory.
+    """
 
     place: int
     name: str
@@ -107,13 +120,13 @@ def pod_request(
     spec = mapping(pod.get("spec"))
     listed = spec.get("containers")
     containers = [mapping(item) for item in listed] if isinstance(listed, list) else []
-    sizes = [_sizes(container) for container in containers]
-    init_sizes = [(container, _sizes(container)) for container in init_containers_of(spec)]
+    sizes = [gpu_resources_of_pod(container) for container in containers]
+    init_sizes = [(container, gpu_resources_of_pod(container)) for container in init_containers_of(spec)]
     recorded = recorded_requests(spec)
     asking = [
         place
         for place, container in enumerate(containers)
-        if sizes[place] or (text(container.get("name")) in recorded and _has_units(container))
+        if sizes[place] or _is_recorded(container, recorded)
     ]
     replaced = is_overridden(annotations)
     if not asking and not replaced and not any(found for _, found in init_sizes):
@@ -135,34 +148,31 @@ def pod_request(
         raise WrongKey(key, value, f"is asked for by {len(asking)} containers; {AT_MOST}", FEWER)
     if not asking or not all(_is_name(text(containers[place].get("name"))) for place in asking):
         return None
+    client = _client(containers, asking, annotations, notebook, settings)
+    units_of = _no_units if client.kind == PODS else partial(_units, gpu_memory_mib=settings.gpu_memory_mib)
     found_containers = tuple(
         _asking_container(
-            place, containers[place], sizes[place], place == target, annotations, recorded, settings
+            place, containers[place], sizes[place], place == target, annotations, recorded, units_of
         )
         for place in asking
     )
-    return PodRequest(
-        found_containers,
-        management is Management.ALL,
-        wants_command_path(annotations),
-        _client(containers, asking, annotations, notebook, settings),
+    return PodRequest(found_containers, management is Management.ALL, wants_command_path(annotations), client)
+
+
+def _is_recorded(container: Mapping[str, Any], recorded: Mapping[str, Recorded]) -> bool:
+    """Whether a container asks of which an earlier pass has taken the sizes.
+
+    One that has no units any more, which somebody else has taken out, asks for nothing; of the kind `PODS`
+    none has any.
+    """
+    found = recorded.get(text(container.get("name")))
+    if found is None:
+        return False
+    return (
+        found.kind == PODS
+        or RESOURCE_UNITS in limits_of(container)
+        or RESOURCE_UNITS in requests_of(container)
     )
-
-
-def _sizes(container: Mapping[str, Any]) -> GpuResources:
-    """What asks in a container, right or wrong. The unit does not: an earlier pass may have written it."""
-    found = gpu_resources(container)
-    if RESOURCE_UNITS in found.limits or RESOURCE_UNITS in found.requests:
-        limits, requests = (
-            {name: value for name, value in part.items() if name != RESOURCE_UNITS}
-            for part in (found.limits, found.requests)
-        )
-        return GpuResources(limits, requests)
-    return found
-
-
-def _has_units(container: Mapping[str, Any]) -> bool:
-    return RESOURCE_UNITS in limits_of(container) or RESOURCE_UNITS in requests_of(container)
 
 
 def _refuse_units_alone(containers: Sequence[Mapping[str, Any]], annotations: Mapping[str, Any]) -> None:
@@ -171,7 +181,7 @@ def _refuse_units_alone(containers: Sequence[Mapping[str, Any]], annotations: Ma
         return
     for container in containers:
         limits = limits_of(container)
-        if RESOURCE_UNITS in limits and management_of(annotations) is not Management.NONE:
+        if not is_zero(limits.get(RESOURCE_UNITS, 0)) and management_of(annotations) is not Management.NONE:
             raise unknown_key(RESOURCE_UNITS, limits[RESOURCE_UNITS])
 
 
@@ -204,8 +214,8 @@ def _asking_container(
     sizes: GpuResources,
     is_overridden_one: bool,
     annotations: Mapping[str, Any],
-    recorded: Mapping[str, GpuRequest],
-    settings: InjectorSettings,
+    recorded: Mapping[str, Recorded],
+    units_of: Callable[[GpuRequest, str, object], int],
 ) -> AskingContainer:
     name = text(container.get("name"))
     notes = {key: annotations[key] for key in (ANNOTATION_FILTER,) if key in annotations}
@@ -218,9 +228,9 @@ def _asking_container(
         check_resources(sizes)
         request = request_from_kubernetes(sizes.limits, notes)
     else:
-        request = recorded[name]
+        request = recorded[name].request
     assert request is not None  # there is a size, an annotation or a record
-    return AskingContainer(place, name, request, _units(request, key, value, settings.gpu_memory_mib))
+    return AskingContainer(place, name, request, units_of(request, key, value))
 
 
 def _units(request: GpuRequest, key: str, value: object, gpu_memory_mib: int | None) -> int:
@@ -232,6 +242,11 @@ def _units(request: GpuRequest, key: str, value: object, gpu_memory_mib: int | N
             problem = f"{asked}, and a GPU of the pool has {gpu_memory_mib} MiB"
             raise WrongKey(key, value, problem, ASK_FOR_LESS)
     return units(request, gpu_memory_mib)
+
+
+def _no_units(request: GpuRequest, key: str, value: object) -> int:
+    """Of the kind `PODS`: nothing of a pool is taken, and how large its GPUs are nobody need say."""
+    return 0 if request.memory_mib is not None else units(request, None)
 
 
 def _client(

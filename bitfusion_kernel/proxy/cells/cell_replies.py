@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue
@@ -53,11 +53,20 @@ class CellReplies:
         if _aborts_others(cell):
             self._receive_arrived()
         self.announce(cell)
-        shown = self.show(cell, error)
+        self.end(cell, error)
+        self.abort_behind(cell)
+
+    def end(self, cell: QueuedRequest, error: BitfusionError) -> None:
+        """End a cell with an error; those behind it are left alone. Silent code shows nothing."""
+        shown = as_exception(error) if cell.is_silent else self.show(cell, error)
         content = {"status": "error", **shown, "execution_count": 0, "user_expressions": {}, "payload": []}
         self._shell.reply(cell.message, content, _metadata("error"))
         self._publisher.status("idle", cell.message.header)
-        self.abort_behind(cell)
+
+    def tell_busy(self, cells: Iterable[QueuedRequest]) -> None:
+        """Say again that these run: JupyterLab takes the `idle` of any cell for the kernel's."""
+        for cell in cells:
+            self._publisher.status("busy", cell.message.header)
 
     def show(self, cell: QueuedRequest, error: BitfusionError) -> dict[str, Any]:
         """Show an error in a cell and reply nothing, as when the kernel is dead; what it shows."""
@@ -70,14 +79,25 @@ class CellReplies:
         if not _aborts_others(failed):
             return
 
-        def behind(request: QueuedRequest) -> bool:
-            came_later = request.arrived_at >= failed.arrived_at and request.subshell == failed.subshell
-            return came_later and request.is_execute and not request.is_silent
+        self.abort_where(
+            lambda cell: cell.arrived_at >= failed.arrived_at and cell.subshell == failed.subshell
+        )
 
-        for cell in self._queue.take_where(behind):
-            self._publisher.status("busy", cell.message.header)
-            self._shell.reply(cell.message, {"status": "aborted"}, _metadata("aborted"))
-            self._publisher.status("idle", cell.message.header)
+    def abort_where(self, wanted: Callable[[QueuedRequest], bool]) -> None:
+        """End queued cells that are visible, without a word."""
+
+        def visible(request: QueuedRequest) -> bool:
+            return request.is_execute and not (request.is_silent or request.answered)
+
+        for cell in self._queue.take_where(lambda each: visible(each) and wanted(each)):
+            self.abort(cell)
+
+    def abort(self, request: QueuedRequest) -> None:
+        """End a cell that is not run; nothing is said of another message."""
+        if request.is_execute:
+            self._publisher.status("busy", request.message.header)
+            self._shell.reply(request.message, {"status": "aborted"}, _metadata("aborted"))
+            self._publisher.status("idle", request.message.header)
 
 
 def _aborts_others(failed: QueuedRequest) -> bool:

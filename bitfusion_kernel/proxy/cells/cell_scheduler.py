@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.protocol.wire import Message
 from bitfusion_kernel.proxy.cells.cell_replies import CellReplies
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
@@ -26,9 +25,17 @@ if TYPE_CHECKING:
     from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.proxy.cells.command_cell import CommandCell, CommandScheduler
 
-
 ARRIVAL_WINDOW = 0.03
 """Seconds in which cells that a client sends in one go arrive, if nothing delays them."""
+
+SURE = 1.0
+"""Seconds for which a cell that runs is taken to be the one that runs; then the next request asks."""
+
+AFTER_INTERRUPT = 1.0
+"""Seconds after an interrupt in which the cell that it has hit replies. If it does not, the kernel is asked;
+after as many more the `%bitfusion` cells that wait for it wait no longer."""
+
+_AFTER_INTERRUPT = "after an interrupt"
 
 
 class CellScheduler:
@@ -42,9 +49,11 @@ class CellScheduler:
         commands: The `%bitfusion` cells that run here.
         replies: Ends cells that the kernel does not end.
         display: Shows the wait in the cell that asked.
-        subshells: Tells which shells the kernel has still to make.
         silent_wait: Gives the seconds after which a silent cell is answered although no kernel has run it.
         send_to_kernel: Sends frames on shell; False if the kernel's inbox is full.
+        ask_kernel: Asks the kernel anything on one of its shells, where all it has been sent comes first; the
+            question's id, or None if the inbox is full.
+        on_cell_over: Called when a kernel has finished a cell.
         make_command_cell: Makes what runs the lines of a `%bitfusion` cell for a scheduler.
     """
 
@@ -57,10 +66,11 @@ class CellScheduler:
         commands: RunningCommands,
         replies: CellReplies,
         display: WaitDisplay,
-        subshells: EarlySubshells,
         *,
         silent_wait: Callable[[], float],
         send_to_kernel: Callable[[list[bytes]], bool],
+        ask_kernel: Callable[[str | None], str | None],
+        on_cell_over: Callable[[], None],
         make_command_cell: Callable[[QueuedRequest, CommandScheduler], CommandCell],
     ) -> None:
         self._loop = loop
@@ -70,8 +80,9 @@ class CellScheduler:
         self._commands = commands
         self._replies = replies
         self._display = display
-        self._subshells = subshells
         self._send_to_kernel = send_to_kernel
+        self._ask_kernel = ask_kernel
+        self._on_cell_over = on_cell_over
         self._make_command_cell = make_command_cell
         self._silent_cells = SilentCells(loop, queue, replies, silent_wait)
         self._asides = Asides()
@@ -80,17 +91,20 @@ class CellScheduler:
     # -- what comes ------------------------------------------------------------------------------
 
     def append(self, request: QueuedRequest) -> None:
-        """Queue one request. A silent cell is answered after a time, kernel or not."""
-        if not self._lifecycle.connected:
+        """Queue one request, or abort it where too many wait. A helper's is answered after a time."""
+        if not self._queue.has_room_for(request):
+            self._replies.abort(request)
+            return
+        if not self._lifecycle.connected or self._commands.waits_in(request.subshell):
             before = self._queue.last(request.subshell) or self._commands.last_in(request.subshell)
             self._asides.look_at(request, before)
         self._queue.append(request)
-        if request.is_execute and request.is_silent and not self._lifecycle.connected:
+        if request.is_helper and not self._lifecycle.connected:
             self._silent_cells.watch()
 
     def relay(self, frames: list[bytes]) -> bool:
-        """Send a request to the kernel at once; False if others come first or its inbox is full."""
-        others = self._queue or self._commands or self._subshells.awaited
+        """Send a request to the kernel at once; False if something comes first or its inbox is full."""
+        others = self._queue or self._commands or self._unsure()
         return not others and self._send_to_kernel(frames)
 
     # -- what runs next --------------------------------------------------------------------------
@@ -99,6 +113,7 @@ class CellScheduler:
         """Do what can be done now."""
         if self._lifecycle.connected:
             self._advance_to_kernel()
+            self._run_asides(self._commands.waits_in)  # for another size
             return
         while (cell := self._queue.first_where(self._is_next_without_kernel)) is not None:
             if cell.commands is None:
@@ -106,7 +121,10 @@ class CellScheduler:
                 break
             self._queue.remove(cell)
             self._run_commands(cell)
-        while (cell := self._asides.take(self._queue, self._commands.shells_at_work)) is not None:
+        self._run_asides(lambda shell: not self._commands.works_in(shell))
+
+    def _run_asides(self, may_run_in: Callable[[str | None], bool]) -> None:
+        while (cell := self._asides.take(self._queue, may_run_in)) is not None:
             self._queue.remove(cell)
             self._run_commands(cell)
 
@@ -114,18 +132,24 @@ class CellScheduler:
         waits_its_turn = self._commands.run_in(request.subshell)
         return not waits_its_turn and (request.is_cell or request.commands is not None)
 
+    def _unsure(self) -> list[str | None]:
+        """The shells of which it is not known whether the cell that ran last still runs."""
+        return self._in_kernel.unsure(time.monotonic() - SURE)
+
     def _advance_to_kernel(self) -> None:
+        for subshell in self._unsure() if self._queue else ():
+            self._ask(subshell)
         for subshell in self._queue.subshells:
             if not self._advance_shell(subshell):
                 return  # `advance` is called again when there is room
 
     def _advance_shell(self, subshell: str | None) -> bool:
         """Do what one shell can do now; False if the kernel's inbox is full."""
-        if self._subshells.awaits(subshell):
-            return True
         while not self._commands.run_in(subshell) and (request := self._queue.first(subshell)) is not None:
             if request.commands is not None:
                 if self._in_kernel.runs(subshell):
+                    if not self._in_kernel.has_asked(subshell):
+                        self._ask(subshell)
                     return True  # its turn comes when the cells before it are done
                 self._queue.remove(request)
                 self._run_commands(request)
@@ -247,10 +271,55 @@ class CellScheduler:
 
     def on_execute_reply(self, reply: Message) -> None:
         """The kernel has run a cell. If it failed, cells queued here are aborted as those in the kernel."""
-        request = str(reply.parent_header.get("msg_id"))
-        cell = self._in_kernel.answered(request, reply.content.get("execution_count"))
+        cell = self._account_for(reply)
         if cell is not None and reply.content.get("status") == "error":
             self._replies.abort_behind(cell)
+        if cell is not None and cell.is_cell:
+            self._on_cell_over()
+
+    def on_answer(self, reply: Message) -> None:
+        """The kernel has answered a question of the proxy's on shell."""
+        self._account_for(reply)
+
+    def _account_for(self, reply: Message) -> QueuedRequest | None:
+        """The cell that is over, if any. What came before is over, too, and told that its reply is lost."""
+        request = str(reply.parent_header.get("msg_id"))
+        cell, lost = self._in_kernel.answered(request, reply.content.get("execution_count"))
+        if lost:
+            from bitfusion_kernel.proxy.cells.lost_reply import ReplyLost
+
+            for each in lost:
+                if not self._in_kernel.take_answered_early(each.message.id):
+                    self._replies.end(each, ReplyLost())
+            self._replies.tell_busy(self._in_kernel.running())
+        return cell
+
+    def _ask(self, subshell: str | None) -> None:
+        question = self._ask_kernel(subshell)
+        if question is not None:
+            self._in_kernel.asked(question, subshell)
+
+    def on_interrupted(self) -> None:
+        """The kernel has got an interrupt, and may have lost the reply to a cell, or to a question."""
+        if self._in_kernel.shells:
+            self._loop.set_timer(_AFTER_INTERRUPT, time.monotonic() + AFTER_INTERRUPT, self._look_for_lost)
+
+    def ask_all(self) -> None:
+        """Ask each shell: the kernel has opened its sockets anew, as when a cell has replaced its program."""
+        for subshell in self._in_kernel.shells:
+            self._ask(subshell)
+
+    def _look_for_lost(self) -> None:
+        waited_for = {shell: self._in_kernel.head(shell) for shell in self._in_kernel.shells}
+        self.ask_all()
+
+        def abort() -> None:
+            stuck = {shell for shell, head in waited_for.items() if self._in_kernel.head(shell) == head}
+            self._replies.abort_where(lambda cell: cell.subshell in stuck)
+            self.advance()
+
+        if waited_for:
+            self._loop.set_timer(_AFTER_INTERRUPT, time.monotonic() + AFTER_INTERRUPT, abort)
 
     # -- what happens to the kernel ----------------------------------------------------------------
 

@@ -7,6 +7,12 @@ from collections.abc import Callable, Iterator
 
 from bitfusion_kernel.protocol.wire import Message
 
+MOST = 10_000
+"""Requests that may wait here: more than any notebook has cells."""
+
+MOST_HELPERS = 100
+"""Of them such as clients send for themselves; some poll."""
+
 
 class QueuedRequest:
     """One request on shell. `commands`: the lines of a `%bitfusion` cell."""
@@ -30,12 +36,21 @@ class QueuedRequest:
     @property
     def is_cell(self) -> bool:
         """Whether it is a visible cell for the kernel: such a cell asks for the GPU."""
-        return self.is_execute and not self.is_silent and self.commands is None
+        return self.is_execute and not self.is_helper and self.commands is None
 
     @property
     def is_silent(self) -> bool:
         """Whether it shows nothing, as code that clients send for themselves."""
         return bool(self.message.content.get("silent", False))
+
+    @property
+    def is_helper(self) -> bool:
+        """Whether it runs code that nobody has typed: silent, or kept out of the history by an extension.
+
+        Voilà keeps a notebook's own cells out of it; unlike JupyterLab's extensions it answers no `input()`.
+        """
+        without_history = self.message.content.get("store_history") is False and not self.is_unattended
+        return self.is_execute and (self.is_silent or without_history)
 
     @property
     def is_unattended(self) -> bool:
@@ -82,6 +97,12 @@ class RequestQueue:
         """The shells that have requests here."""
         return list(self._shells)
 
+    def has_room_for(self, request: QueuedRequest) -> bool:
+        """Whether there are not too many of its kind."""
+        if request.is_helper and sum(each.is_helper for each in self) >= MOST_HELPERS:
+            return False
+        return len(self) < MOST
+
     def append(self, request: QueuedRequest) -> None:
         """Add one at the end."""
         self._shells.setdefault(request.subshell, deque()).append(request)
@@ -120,19 +141,48 @@ class RequestQueue:
 
 
 class RequestsInKernel:
-    """Execute requests that the kernel has and has not answered: each shell runs its own in order."""
+    """Execute requests that the kernel has and has not answered: each shell runs its own in order.
+
+    So a reply proves that what was sent before is over, too, answered or not: a kernel loses a reply when an
+    interrupt hits it between two cells, when the reply can't be written as JSON, when a cell replaces the
+    kernel's program (`os.execv`). Where no later reply would come, the proxy asks a question of its own on
+    that shell: `asked`.
+    """
 
     def __init__(self) -> None:
-        self._shells: dict[str | None, dict[str, QueuedRequest]] = {}
+        self._shells: dict[str | None, dict[str, QueuedRequest | None]] = {}
+        """By id; None is a question of the proxy's."""
         self._answered_early: set[str] = set()
         self.last_count = 0
         """The execution count of the newest cell that has been answered."""
         self.on_sent: Callable[[QueuedRequest], None] | None = None
         """Called with each cell that the kernel is sent, be it a silent one, where somebody has to know."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when it has been sent one, or has answered one."""
 
     def runs(self, subshell: str | None) -> bool:
         """Whether a shell has some."""
-        return subshell in self._shells
+        return self.head(subshell) is not None
+
+    @property
+    def shells(self) -> list[str | None]:
+        """The shells that have some."""
+        return list(filter(self.runs, self._shells))
+
+    def unsure(self, since: float) -> list[str | None]:
+        """The shells whose last request came before `since`, and behind which nothing was asked."""
+        if not self._shells:
+            return []  # nearly always, on the way of each message
+        last = {shell: next(reversed(requests.values())) for shell, requests in self._shells.items()}
+        return [shell for shell, each in last.items() if each is not None and each.arrived_at < since]
+
+    def has_asked(self, subshell: str | None) -> bool:
+        """Whether the last that a shell has got is a question, so that a reply will come."""
+        return next(reversed(self._shells.get(subshell, {"": None}).values())) is None
+
+    def asked(self, question_id: str, subshell: str | None) -> None:
+        """The proxy has asked a shell something, behind all that it has been sent."""
+        self._shells.setdefault(subshell, {})[question_id] = None
 
     def sent(self, request: QueuedRequest) -> None:
         """One request has gone to the kernel."""
@@ -142,27 +192,48 @@ class RequestsInKernel:
             self._answered_early.add(request.message.id)
         if self.on_sent is not None and request.is_execute:
             self.on_sent(request)
+        self.on_change()
 
-    def answered(self, request_id: str, count: object = None) -> QueuedRequest | None:
-        """The kernel has answered one, which has this execution count; None if it is not tracked here."""
+    def answered(
+        self, request_id: str, count: object = None
+    ) -> tuple[QueuedRequest | None, list[QueuedRequest]]:
+        """The kernel has answered a request or a question; `count` is the cell's execution count, if any.
+
+        Returns the request, None if it is not tracked here, and those whose replies are lost.
+        """
         if isinstance(count, int):
             self.last_count = count
         for subshell, requests in self._shells.items():
             if request_id in requests:
+                earlier = list(requests)[: list(requests).index(request_id)]
+                lost = [each for each in map(requests.pop, earlier) if each is not None]
                 request = requests.pop(request_id)
                 if not requests:
                     del self._shells[subshell]
-                return request
-        return None
+                self.on_change()
+                return request, lost
+        return None, []
+
+    def clear(self) -> list[QueuedRequest]:
+        """The kernel is gone; what it has not answered."""
+        left = [each for requests in self._shells.values() for each in requests.values() if each is not None]
+        left = [each for each in left if each.message.id not in self._answered_early]
+        self._shells.clear()
+        self._answered_early.clear()
+        self.last_count = 0
+        self.on_change()
+        return left
 
     def head(self, subshell: str | None) -> str | None:
         """Id of the request that a shell runs or is about to run; None if it has none."""
-        return next(iter(self._shells.get(subshell, ())), None)
+        requests = self._shells.get(subshell, {})
+        return next((name for name, request in requests.items() if request is not None), None)
 
     def running(self) -> list[QueuedRequest]:
-        """The cell that runs in each shell, unless it is a silent one that runs before it."""
+        """The cell that runs in each shell, or is about to, behind code that a client runs for itself."""
         visible = (
-            [each for each in requests.values() if not each.is_silent] for requests in self._shells.values()
+            [each for each in requests.values() if each is not None and not each.is_helper]
+            for requests in self._shells.values()
         )
         return [cells[0] for cells in visible if cells]
 

@@ -1,16 +1,16 @@
 """The `%bitfusion` cells that run in the proxy now, and those that may run before their turn.
 
 One runs in each shell, and an aside beside one that waits for a GPU: a person who looks at a cell that waits
-asks `%bitfusion status` or `pool`, and must not wait for the answer, too. Cells that came in one go
-("Run All") keep their order.
+asks `%bitfusion status` or `pool`, or for another size, and must not wait for the answer, too. Cells that
+came in one go ("Run All") keep their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from bitfusion_kernel.magic.cell import changes_nothing
+from bitfusion_kernel.magic.cell import needs_no_turn
 
 if TYPE_CHECKING:
     from bitfusion_kernel.proxy.cells.command_cell import CommandCell
@@ -55,10 +55,13 @@ class RunningCommands:
         cells = (commands.cell for commands in reversed(self._cells))
         return next((cell for cell in cells if cell.subshell == subshell), None)
 
-    @property
-    def shells_at_work(self) -> set[str | None]:
-        """The shells that run one that does not wait for a GPU."""
-        return {commands.cell.subshell for commands in self._cells if not commands.waits_for_gpu}
+    def works_in(self, subshell: str | None) -> bool:
+        """Whether a shell runs one that does not wait for a GPU."""
+        return any(each.cell.subshell == subshell and not each.waits_for_gpu for each in self._cells)
+
+    def waits_in(self, subshell: str | None) -> bool:
+        """Whether those of a shell wait for a GPU and do nothing else, and there are any."""
+        return self.run_in(subshell) and not self.works_in(subshell)
 
     def interrupt(self) -> bool:
         """Interrupt the bitfusion client wherever one runs; whether one did in the main shell."""
@@ -74,16 +77,16 @@ class Asides:
 
     def look_at(self, request: QueuedRequest, before: QueuedRequest | None) -> None:
         """A request has come; `before` is what came before it to its shell and is queued or runs here."""
-        if before is None or request.commands is None or not changes_nothing(request.commands):
+        if before is None or request.commands is None or not needs_no_turn(request.commands):
             return
         if _seconds_between(before, request) > ONE_GO:
             self._asides.append(request)
 
-    def take(self, queue: RequestQueue, busy: Container[str | None]) -> QueuedRequest | None:
-        """The next one that is still queued and whose shell is not busy, or None."""
+    def take(self, queue: RequestQueue, may_run_in: Callable[[str | None], bool]) -> QueuedRequest | None:
+        """The next one that is still queued and may run in its shell now, or None."""
         self._asides = [request for request in self._asides if request in queue]
         for request in self._asides:
-            if request.subshell not in busy:
+            if may_run_in(request.subshell):
                 self._asides.remove(request)
                 return request
         return None

@@ -1,6 +1,7 @@
-"""Silent cells without a kernel: answered after a time, and run by the kernel once it has come.
+"""Helpers' cells without a kernel: answered after a time, and run by the kernel once it has come.
 
-Clients send silent code for themselves when they connect, and many wait for its reply.
+Clients and their extensions send code for themselves when they connect, silent or kept out of the history,
+and many wait for its reply.
 """
 
 from __future__ import annotations
@@ -50,4 +51,4 @@ class SilentCells:
 
 
 def _is_unanswered(request: QueuedRequest) -> bool:
-    return request.is_execute and request.is_silent and not request.answered
+    return request.is_helper and request.commands is None and not request.answered

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING, Protocol
 
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.publisher import Publisher
-from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
+
+if TYPE_CHECKING:
+    from bitfusion_kernel.gpu.acquisition import Acquisition
 
 SHOW_AFTER = 0.3
 """Seconds before a wait is shown; shorter waits would only flicker."""
@@ -23,16 +26,23 @@ SHOW_SILENT_WAIT_AFTER = 1.0
 UPDATE_EVERY = 1.0
 """Seconds between updates, for the elapsed time."""
 
-_TIMER = "wait display"
+
+class Waits(Protocol):
+    """What has the wait that is shown."""
+
+    acquisition: Acquisition | None
 
 
 class WaitDisplay:
-    """The proxy has one, used for each wait in turn. `busy` has been said for the cell."""
+    """Used for each wait of `waits` in turn. `busy` has been said for the cell. `name` is its timer's."""
 
-    def __init__(self, loop: EventLoop, lifecycle: KernelLifecycle, publisher: Publisher) -> None:
+    def __init__(
+        self, loop: EventLoop, waits: Waits, publisher: Publisher, name: str = "wait display"
+    ) -> None:
         self._loop = loop
-        self._lifecycle = lifecycle
+        self._waits = waits
         self._publisher = publisher
+        self._timer = name
         self.cell: QueuedRequest | None = None
         """The cell that waits, whether or not the display is shown yet."""
         self._display_id = ""
@@ -49,7 +59,7 @@ class WaitDisplay:
         self._display_id = f"bitfusion-wait-{os.urandom(8).hex()}"
         self._since, self._asked_at = time.monotonic(), time.time()
         self._shown = False
-        self._loop.set_timer(_TIMER, self._since + SHOW_AFTER, self._show)
+        self._loop.set_timer(self._timer, self._since + SHOW_AFTER, self._show)
 
     @property
     def waited(self) -> float | None:
@@ -67,23 +77,22 @@ class WaitDisplay:
             self._show()
 
     def _show(self) -> None:
-        acquisition = self._lifecycle.acquisition
+        acquisition = self._waits.acquisition
         now = time.monotonic()
-        self._loop.set_timer(_TIMER, now + UPDATE_EVERY, self._show)
+        self._loop.set_timer(self._timer, now + UPDATE_EVERY, self._show)
         if self.cell is None or acquisition is None:
             return
         if not self._shown:
             silent_until = self._since + SHOW_SILENT_WAIT_AFTER
             if acquisition.queue is None and now < silent_until:
-                self._loop.set_timer(_TIMER, silent_until, self._show)
+                self._loop.set_timer(self._timer, silent_until, self._show)
                 return
             if acquisition.granted:
                 return  # a wait that is over before it was shown would only flicker
         from bitfusion_kernel.gpu import waiting_notice
 
-        data = waiting_notice.render(
-            acquisition, now - self._since, self._asked_at, unattended=self.cell.is_unattended
-        )
+        waited, unattended = now - self._since, self.cell.is_unattended
+        data = waiting_notice.render(acquisition, waited, self._asked_at, time.time(), unattended=unattended)
         self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
 
@@ -93,7 +102,7 @@ class WaitDisplay:
         Returns:
             The cell that waited.
         """
-        self._loop.cancel_timer(_TIMER)
+        self._loop.cancel_timer(self._timer)
         self._publisher.stay_busy_with(None)
         cell, self.cell = self.cell, None
         if cell is not None and self._shown:

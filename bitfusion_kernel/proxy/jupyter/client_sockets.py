@@ -155,6 +155,11 @@ class ClientChannel:
             self._publisher.publish(_reply_type(request), content, request.header)
         self._publisher.status("idle", request.header)
 
+    def pass_over(self, message: Message) -> None:
+        """A message that has no reply, and to which nothing has to be done: `busy` and `idle`."""
+        self._publisher.status("busy", message.header)
+        self._publisher.status("idle", message.header)
+
 
 def _reply_type(request: Message) -> str:
     return request.type.rsplit("_", 1)[0] + "_reply"

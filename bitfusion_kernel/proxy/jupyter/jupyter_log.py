@@ -10,6 +10,6 @@ def write_line(line: str) -> None:
     """Write one line, cut to what fits at once; drop it if nobody reads."""
     try:
         if select.select([], [2], [], 0)[1]:  # then at least PIPE_BUF bytes can be written without blocking
-            os.write(2, line.encode()[: select.PIPE_BUF - 1] + b"\n")
+            os.write(2, line.encode(errors="replace")[: select.PIPE_BUF - 1] + b"\n")
     except (OSError, ValueError):
         return

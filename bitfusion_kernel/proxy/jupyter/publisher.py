@@ -10,6 +10,7 @@ Json = dict[str, Any]
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Protocol
 
     class PublishingSocket(Protocol):
@@ -84,7 +85,7 @@ class Publisher:
         kind = "update_display_data" if update else "display_data"
         self.publish(kind, {"data": data, "metadata": {}, "transient": {"display_id": display_id}}, parent)
 
-    def show(self, data: dict[str, str], parent: Json) -> None:
+    def show(self, data: Mapping[str, Any], parent: Json) -> None:
         """A MIME bundle that stays."""
         self.publish("display_data", {"data": data, "metadata": {}, "transient": {}}, parent)
 

@@ -11,13 +11,9 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bitfusion_kernel.protocol.wire import Message
 from bitfusion_kernel.proxy.event_loop import EventLoop
-
-if TYPE_CHECKING:
-    from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 
 LOOK_EVERY = 0.01
 """Seconds between looks at a kernel that does not take the interrupt yet."""
@@ -26,7 +22,8 @@ SETTLED = 0.05
 """Seconds for which the cell must have run."""
 
 LONGEST_SETTLING = 0.5
-"""Seconds after which it is sent although one short cell follows another."""
+"""Seconds after the kernel has first taken SIGINT when it is sent although one short cell follows another:
+Run All must stop. The reply that an interrupt between two cells loses blocks nothing."""
 
 PATIENCE = 10.0
 """Seconds after which it is sent whatever the kernel does: a cell may ignore SIGINT by itself."""
@@ -39,7 +36,7 @@ class KernelInterrupt:
 
     Args:
         loop: For a timer.
-        link: Sends.
+        deliver: Interrupts the kernel; sees to the reply if it is given a client's request.
         running_cell: Id of the cell that the kernel's main shell runs or is about to run; None without one.
         takes_interrupts: Whether the kernel does anything on SIGINT now.
         answer: Replies to a client's request that the kernel does not get.
@@ -48,19 +45,20 @@ class KernelInterrupt:
     def __init__(
         self,
         loop: EventLoop,
-        link: KernelLink,
+        deliver: Callable[[Message | None], None],
         *,
         running_cell: Callable[[], str | None],
         takes_interrupts: Callable[[], bool],
         answer: Callable[[Message], None],
     ) -> None:
         self._loop = loop
-        self._link = link
+        self._hand_over = deliver
         self._running_cell = running_cell
         self._takes_interrupts = takes_interrupts
         self._answer = answer
         self._request: Message | None = None
         self._pending_since: float | None = None
+        self._taken_since: float | None = None
         self._settling: tuple[str, float] | None = None
 
     def send(self, request: Message | None = None) -> None:
@@ -72,7 +70,8 @@ class KernelInterrupt:
             elif request is not None:
                 self._answer(request)
             return
-        self._request, self._pending_since, self._settling = request, time.monotonic(), None
+        self._request, self._pending_since = request, time.monotonic()
+        self._taken_since = self._settling = None
         self._look()
 
     def flush(self) -> None:
@@ -88,23 +87,22 @@ class KernelInterrupt:
 
     def _is_time(self, now: float) -> bool:
         assert self._pending_since is not None
-        cell, pending = self._running_cell(), now - self._pending_since
-        if cell is None or pending >= PATIENCE:
+        cell = self._running_cell()
+        if cell is None or now - self._pending_since >= PATIENCE:
             return True
         if not self._takes_interrupts():
             self._settling = None
             return False
+        if self._taken_since is None:
+            self._taken_since = now
         if self._settling is None or self._settling[0] != cell:
             self._settling = (cell, now)
-        return now - self._settling[1] >= SETTLED or pending >= LONGEST_SETTLING
+        return now - self._settling[1] >= SETTLED or now - self._taken_since >= LONGEST_SETTLING
 
     def _deliver(self) -> None:
         self._loop.cancel_timer(_TIMER)
         request, self._request, self._pending_since = self._request, None, None
-        if request is None:
-            self._link.ask("interrupt_request")  # the reply is for nobody
-        else:
-            self._link.send_control(request.frames)
+        self._hand_over(request)
 
 
 def takes_sigint(pid: int, proc: str = "/proc") -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -41,8 +42,12 @@ class KernelSockets:
         self._wire = wire
         identity = os.urandom(8).hex().encode()
         self.shell = self._dealer(context, info.address("shell"), identity)
+        self.connections = self.shell.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED)
+        """Tells of the connections of `shell`: see `reconnected`."""
+        self._connection_lost = False
         self.control = self._dealer(context, info.address("control"), identity)
         self.stdin = self._dealer(context, info.address("stdin"), identity)
+        self.output_address = info.address("iopub")
         self.iopub = context.socket(zmq.XSUB)
         self.iopub.linger = 0
         self.iopub.reconnect_ivl = RECONNECT_MS
@@ -54,6 +59,8 @@ class KernelSockets:
         self._answered_at: float | None = None
         self._idle_seen = False
         self._said_starting = False
+        self.on_reply: Callable[[Message], None] = lambda reply: None
+        """Called with each reply on control until the kernel is joined: all are the proxy's own."""
 
     @staticmethod
     def _dealer(context: zmq.Context[zmq.Socket[bytes]], address: str, identity: bytes) -> zmq.Socket[bytes]:
@@ -81,6 +88,17 @@ class KernelSockets:
             self._answered_at = None
             self.control.send_multipart(frames, zmq.NOBLOCK)
 
+    def ask(self, requests: list[list[bytes]]) -> None:
+        """Send the proxy's own requests to a kernel that has been joined, and join it again.
+
+        It answers control in order: when it answers the new probe, these are done, and what it has said of
+        them on iopub is kept from the clients.
+        """
+        for frames in requests:
+            self.control.send_multipart(frames, zmq.NOBLOCK)
+        self._probe_id, self._idle_seen, self._said_starting = None, False, True
+        self.probe()
+
     def join(self, on_output: Callable[[list[bytes]], None]) -> bool:
         """Read what has arrived on control and iopub; whether the kernel has been joined.
 
@@ -100,8 +118,21 @@ class KernelSockets:
             return False
         return self._said_starting or time.monotonic() - self._answered_at > GREETING_LIMIT
 
+    def reconnected(self) -> bool:
+        """Read what `connections` tells; whether a connection that was lost is there again."""
+        again = False
+        while self.connections.poll(0):
+            event = int.from_bytes(self.connections.recv_multipart(zmq.NOBLOCK)[0][:2], sys.byteorder)
+            again = again or (event == zmq.EVENT_CONNECTED and self._connection_lost)
+            self._connection_lost = event == zmq.EVENT_DISCONNECTED
+        return again
+
     def _read_control(self) -> None:
-        reply = self._wire.read(self.control.recv_multipart(zmq.NOBLOCK))
+        try:
+            reply = self._wire.read(self.control.recv_multipart(zmq.NOBLOCK))
+        except InvalidMessage:
+            return
+        self.on_reply(reply)
         if reply.parent_header.get("msg_id") == self._probe_id:
             self._answered_at = time.monotonic()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from bitfusion_kernel.magic.cell import MAGIC, command_lines
 from bitfusion_kernel.offline.replies import OfflineReplies
-from bitfusion_kernel.protocol.wire import Message, is_type, read_unchecked
+from bitfusion_kernel.protocol.wire import DELIMITER, InvalidMessage, Message, is_type, read_unchecked
 from bitfusion_kernel.proxy.cells.cell_scheduler import CellScheduler
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
 from bitfusion_kernel.proxy.event_loop import EventLoop
@@ -58,6 +58,10 @@ class ShellRequests:
             "execute_request": self._on_execute,
             "shutdown_request": on_shutdown,
         }
+        self.on_message: Callable[[list[bytes]], None] = lambda frames: None
+        """Called with each message for the kernel that is no cell."""
+        self.on_commands: Callable[[], None] = lambda: None
+        """Called when a `%bitfusion` cell comes."""
         self.seen = False
         """Whether a request has come since the proxy started."""
 
@@ -84,6 +88,7 @@ class ShellRequests:
             may_be_ours = _MAGIC_WORD in frames[-1] or b"shutdown_request" in frames[-4:][0]
             relayed = not may_be_ours and scheduler.relay(frames)
             if relayed and not is_type(frames, b"execute_request"):
+                self.on_message(frames)
                 continue
             message = self._channel.read(frames)
             if message is None:
@@ -104,6 +109,8 @@ class ShellRequests:
     def _on_execute(self, message: Message) -> None:
         silent = message.content.get("silent", False)
         commands = None if silent else command_lines(str(message.content.get("code", "")))
+        if commands is not None:
+            self.on_commands()
         self._scheduler.append(QueuedRequest(message, time.monotonic(), commands))
 
     def _on_other(self, message: Message) -> None:
@@ -111,10 +118,27 @@ class ShellRequests:
         if reply is not None:
             self._channel.answer(message, reply)
             return
+        if self._is_for_no_comm(message):
+            self._channel.pass_over(message)
+            return
         if self._start_up.holds(message.type):
             # Clients ask every second until one is answered: of each client, the last.
             self._queue.take_where(lambda r: _asks_the_same(r.message, message))
         self._scheduler.append(QueuedRequest(message, time.monotonic()))
+
+    def _is_for_no_comm(self, message: Message) -> bool:
+        """Whether this is for a comm that cannot be: there is no kernel, and no client's opening waits here.
+
+        ipykernel says busy and idle of it; a client may wait for that, and no cell may ever come.
+        """
+        if self._lifecycle.connected or message.type not in ("comm_msg", "comm_close"):
+            return False
+        comm = message.content.get("comm_id")
+
+        def opens(other: QueuedRequest) -> bool:
+            return other.message.type == "comm_open" and other.message.content.get("comm_id") == comm
+
+        return self._queue.first_where(opens) is None
 
     def _left_to_kernel(self, message: Message) -> bool:
         better_later = self._lifecycle.connected_soon and message.type in BETTER_FROM_THE_KERNEL
@@ -135,17 +159,25 @@ class ShellRequests:
         self._scheduler.advance()
 
     def relay_replies(self, replies: Iterable[list[bytes]]) -> None:
-        """Replies leave first; cells are accounted for while the client reads."""
-        scheduler, in_kernel = self._scheduler, self._in_kernel
+        """Replies leave first; cells are accounted for while the client reads. Damage is passed over."""
         for frames in replies:
-            if in_kernel.some_answered_early:
-                reply = read_unchecked(frames)
-                if in_kernel.take_answered_early(str(reply.parent_header.get("msg_id"))):
-                    scheduler.on_execute_reply(reply)
-                    continue
-            self._channel.send(frames)
-            if is_type(frames, b"execute_reply"):
-                scheduler.on_execute_reply(read_unchecked(frames))
+            try:
+                self._relay_reply(frames)
+            except InvalidMessage:
+                continue
+
+    def _relay_reply(self, frames: list[bytes]) -> None:
+        if frames[0] == DELIMITER:
+            self._scheduler.on_answer(read_unchecked(frames))
+            return
+        if self._in_kernel.some_answered_early:
+            reply = read_unchecked(frames)
+            if self._in_kernel.take_answered_early(str(reply.parent_header.get("msg_id"))):
+                self._scheduler.on_execute_reply(reply)
+                return
+        self._channel.send(frames)
+        if is_type(frames, b"execute_reply"):
+            self._scheduler.on_execute_reply(read_unchecked(frames))
 
 
 def _asks_the_same(one: Message, other: Message) -> bool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
+from bitfusion_client.command.client_output import ALL_LINES_VARIABLE
+from bitfusion_client.command.log_output import VERSION
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.request.decimals import plain_number
 from bitfusion_pool.client.allocation_file import allocation_folder, write_allocation
-from bitfusion_pool.client.log_output import VERSION
 from bitfusion_pool.client.pools.first_contact import query_servers
+from bitfusion_pool.client.program.program import LEASES_VARIABLE
 from bitfusion_pool.ledger.entries import PROCESS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from bitfusion_client.errors import BitfusionError
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
@@ -17,14 +23,20 @@ if TYPE_CHECKING:
     from bitfusion_pool.client.pools.pool import Lease, Pool
     from bitfusion_pool.ledger.entries import Holder
 
+EACH_S = 60.0
+WAY_OUT = (
+    "run the program itself, without `bitfusion`, on what is held already; or ask for less; "
+    "or run this command elsewhere"
+)
+
 
 def acquire(
     pool: Pool,
     contact: Contact,
     request: GpuRequest,
     holder: Holder,
+    environ: Mapping[str, str],
     kind: str = PROCESS,
-    inside: str = "",
 ) -> Lease:
     """Submit the request and wait until it is granted, as `Pool.take` has it; `contact` logs it.
 
@@ -32,14 +44,41 @@ def acquire(
         BitfusionError: There are no GPUs for this request.
     """
     listed = query_servers(pool.servers, contact, request)
-
-    def log_position(line: str) -> None:
-        if contact.emulation.waiting_text == "places":
-            contact.log.log(line)
-
-    lease = pool.take(request, holder, kind, inside, log_position)
+    told = WaitingLines(contact, bool(environ.get(ALL_LINES_VARIABLE)), time.monotonic)
+    lease = pool.take(request, holder, kind, _inside(environ), told.tell)
     contact.log.log(f"Choosing GPUs from server list [{' '.join(server.key for server in listed)}]")
     return lease
+
+
+def _inside(environ: Mapping[str, str]) -> str:
+    return environ.get(LEASES_VARIABLE) or environ.get("BITFUSION_POOL_LEASE", "")
+
+
+class WaitingLines:
+    """Logs a wait: each change for a program that reads the lines, one line a minute for people.
+
+    Args:
+        contact: Logs it, unless the emulation says that nothing is said.
+        is_read: Whether a program reads it, such as a kernel.
+        clock: Seconds of a clock that only goes on.
+    """
+
+    def __init__(self, contact: Contact, is_read: bool, clock: Callable[[], float]) -> None:
+        self._contact = contact
+        self._is_read = is_read
+        self._clock = clock
+        self._due = 0.0
+
+    def tell(self, line: str, blocked: str) -> None:
+        """See `Pool.take`. Raises ClientFailed where a person would wait in vain; a kernel shows why."""
+        if blocked and not self._is_read:
+            from bitfusion_client.errors import ClientFailed
+
+            raise ClientFailed("", f"{blocked}, so it would wait in vain. What to do: {WAY_OUT}")
+        now = self._clock()
+        if self._contact.emulation.waiting_text == "places" and (self._is_read or now >= self._due):
+            self._due = now + EACH_S
+            self._contact.log.log(line)
 
 
 def announce(contact: Contact, lease: Lease, allocation: Allocation, path: str = "") -> str:

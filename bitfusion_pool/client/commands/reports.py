@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bitfusion_client.command.log_output import VERSION, write_text
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.text_table import box
-from bitfusion_pool.client.log_output import VERSION, write_text
 from bitfusion_pool.client.pools.first_contact import claim_client_id
 from bitfusion_pool.client.pools.pool_choice import open_pool
 

@@ -6,7 +6,8 @@ request or after the last `client` that used it.
 
 from __future__ import annotations
 
-from bitfusion_client.command.command_line import parse_options
+from bitfusion_client.command.command_line import parse_options, parse_program
+from bitfusion_client.command.log_output import LogOutput
 from bitfusion_client.errors import ClientFailed, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pool.client import signals
@@ -14,10 +15,9 @@ from bitfusion_pool.client.allocation_file import read_allocation, remove_alloca
 from bitfusion_pool.client.commands import requested_gpus
 from bitfusion_pool.client.commands.acquisition import acquire, announce
 from bitfusion_pool.client.holder import this_holder
-from bitfusion_pool.client.log_output import LogOutput
 from bitfusion_pool.client.pools.first_contact import claim_client_id
 from bitfusion_pool.client.pools.pool_choice import OWN, VARIABLE, open_pool
-from bitfusion_pool.client.program.program import STILL_IN_USE, parse_program, run_program
+from bitfusion_pool.client.program.program import STILL_IN_USE, run_program
 from bitfusion_pool.ledger.entries import RESERVED
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def request_gpus(args: Sequence[str], environ: Mapping[str, str]) -> int:
     with open_pool(environ) as pool:
         signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
         contact = claim_client_id(pool)
-        lease = acquire(pool, contact, request, this_holder((), environ), RESERVED)
+        lease = acquire(pool, contact, request, this_holder((), environ), environ, RESERVED)
         try:
             path = announce(contact, lease, pool.allocation(lease), options["f"])
             requested_gpus.remember(path, environ)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from bitfusion_client.command.command_line import parse_options
+from bitfusion_client.command.command_line import parse_options, parse_program
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_pool.client import signals
 from bitfusion_pool.client.allocation_file import remove_allocation
 from bitfusion_pool.client.commands.acquisition import acquire, announce
 from bitfusion_pool.client.holder import this_holder
 from bitfusion_pool.client.pools.first_contact import claim_client_id
 from bitfusion_pool.client.pools.pool_choice import open_pool
-from bitfusion_pool.client.program.program import STILL_IN_USE, parse_program, run_program
+from bitfusion_pool.client.program.program import STILL_IN_USE, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bitfusion_pool.client.log_output import LogOutput
+    from bitfusion_client.command.log_output import LogOutput
     from bitfusion_pool.client.pools.pool import Lease, Pool
+    from bitfusion_pool.client.program.activity_teller import ActivityTeller
 
 LOST_LIMIT_S = 3.0  # for the driver to say whether a card was lost: the program has ended, and somebody waits
 
@@ -34,8 +36,7 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     with open_pool(environ) as pool:
         signals.raise_on_signals(pool.emulation.sigint, pool.emulation.sigterm)
         contact = claim_client_id(pool)
-        holder, inside = this_holder(program, environ), environ.get("BITFUSION_POOL_LEASE", "")
-        lease = acquire(pool, contact, request, holder, inside=inside)
+        lease = acquire(pool, contact, request, this_holder(program, environ), environ)
         # from here on, signals are for the program
         mask = signals.block()
         path = ""
@@ -43,7 +44,8 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
             allocation = pool.allocation(lease)
             keeper = pool.set_aside()
             path = announce(contact, lease, allocation)
-            status = run_program(program, environ, contact, lease, mask, keeper)
+            beside = keeper or _activity_teller(environ, pool, lease)
+            status = run_program(program, environ, contact, lease, mask, beside)
         finally:
             release(pool, contact.log, lease, path)
         if keeper is not None and keeper.lost:
@@ -51,6 +53,14 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         if status and not all(device.simulated for device in lease.server.devices):
             _tell_of_lost_devices(environ, contact.log, lease)
         return status
+
+
+def _activity_teller(environ: Mapping[str, str], pool: Pool, lease: Lease) -> ActivityTeller | None:
+    if not environ.get(FILE_VARIABLE):
+        return None
+    from bitfusion_pool.client.program.activity_teller import ActivityTeller
+
+    return ActivityTeller(environ, pool, lease)
 
 
 def release(pool: Pool, log: LogOutput, lease: Lease, path: str) -> None:

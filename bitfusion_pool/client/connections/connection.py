@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
+from bitfusion_client.command.log_output import VERSION as CLIENT_VERSION
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_client.typed_lines import InvalidMessage
 from bitfusion_client.version import PACKAGE, VERSION
 from bitfusion_pool.client.connections.service_errors import gone, nonsense, refused, slow
-from bitfusion_pool.client.log_output import VERSION as CLIENT_VERSION
 from bitfusion_pool.messages.from_client import Hello
 from bitfusion_pool.messages.from_service import Refused, Welcome, parse_from_service
 from bitfusion_pool.messages.lines import LineBuffer, LineTooLong

@@ -7,9 +7,10 @@ import ssl
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.access.tls import handshake_problem
+from bitfusion_client.one_line import words_of
+from bitfusion_pool.access.tls import handshake_problem, tls_reason
 from bitfusion_pool.client.connections.connection import Connection
-from bitfusion_pool.client.connections.service_errors import gone, not_reached, reason_of, slow
+from bitfusion_pool.client.connections.service_errors import gone, not_reached, slow
 from bitfusion_pool.messages.from_client import SEGMENTS
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class NetworkConnection(Connection):
                 raise self._not_read(error) from None
 
     def _not_read(self, error: OSError) -> ServiceAway:
-        return not_reached(self.place, f"read tcp {self.place}: {reason_of(error).lower()}")
+        return not_reached(self.place, f"read tcp {self.place}: {words_of(error).lower()}")
 
     def _is_readable(self, seconds: float) -> bool:
         return bool(self._socket.pending()) or _poll(self._socket, False, seconds)
@@ -228,5 +229,4 @@ def _poll(connection: socket.socket, for_writing: bool, seconds: float) -> bool:
 
 
 def _why(error: OSError) -> str:
-    reason = getattr(error, "reason", None)  # of an SSLError
-    return reason.replace("_", " ").lower() if isinstance(reason, str) else reason_of(error)
+    return tls_reason(error) if isinstance(error, ssl.SSLError) else words_of(error)

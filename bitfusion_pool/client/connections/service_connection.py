@@ -10,8 +10,10 @@ import time
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.one_line import words_of
 from bitfusion_pool.client.connections.connection import ANSWER_S, Connection
-from bitfusion_pool.client.connections.service_errors import OWN_INSTEAD, ServiceAway, gone, reason_of, slow
+from bitfusion_pool.client.connections.one_way import say
+from bitfusion_pool.client.connections.service_errors import OWN_INSTEAD, ServiceAway, gone, slow
 
 if TYPE_CHECKING:
     import socket as _socket
@@ -81,6 +83,13 @@ class ServiceConnection(Connection):
             self._raise_last_words()
             raise gone(self.place, error) from None
 
+    def say(self, message: Message) -> bool:
+        """Send what has no answer, without waiting; whether it is on its way."""
+        try:
+            return say(self._socket, message)
+        except OSError:
+            return False
+
     def take_descriptor(self) -> int:
         """See `Connection`."""
         found = self._descriptors.pop(0) if self._descriptors else -1
@@ -121,18 +130,18 @@ def _not_connected(path: str, error: OSError) -> PoolUnreadable:
     if error.errno in (EACCES, EPERM):
         return PoolUnreadable(
             "",
-            f"pool service at {path} is not for you: {reason_of(error)}",
+            f"pool service at {path} is not for you: {words_of(error)}",
             f"ask this machine's administrator for access, or {OWN_INSTEAD}",
         )
     if error.errno is None:
         return PoolUnreadable(
             "",
-            f"pool service cannot be at {path}: {reason_of(error)}",
+            f"pool service cannot be at {path}: {words_of(error)}",
             f"correct BITFUSION_POOL, or {OWN_INSTEAD}",
         )
     return ServiceAway(
         "",
-        f"pool service at {path} does not run: {reason_of(error)}",
+        f"pool service at {path} does not run: {words_of(error)}",
         f"ask this machine's administrator to start it, or {OWN_INSTEAD}",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable, TokenExpired
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_client.one_line import one_line
+from bitfusion_client.one_line import one_line, words_of
 from bitfusion_pool.messages.refusal_codes import ERRORS, WRONG_TOKEN
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ServiceAway(PoolUnreadable):
 
 def gone(place: str, why: object) -> ServiceAway:
     """The error for a service that hung up."""
-    reason = reason_of(why)
+    reason = words_of(why)
     return _away(
         reason,
         f"pool service at {place} has gone: {reason}",
@@ -82,11 +82,6 @@ def refused(place: str, refusal: Refused, asked: GpuRequest | str = "") -> Bitfu
 def administrator(place: str) -> str:
     """Whom to ask: sockets are of this machine."""
     return "this machine's administrator" if place.startswith("/") else "the pool's administrator"
-
-
-def reason_of(why: object) -> str:
-    """The words of an OSError without its number, or of anything else."""
-    return getattr(why, "strerror", None) or str(why)
 
 
 def _away(reason: str, answered: str, next_step: str) -> ServiceAway:

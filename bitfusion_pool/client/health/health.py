@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bitfusion_client.command.health_report import Report
+from bitfusion_client.command.log_output import write_text
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pool.client.health.health_report import Report
 from bitfusion_pool.client.health.machine_checks import machine_report
-from bitfusion_pool.client.log_output import write_text
 from bitfusion_pool.client.pools.first_contact import claim_client_id
 from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
 
@@ -30,7 +30,11 @@ def health(environ: Mapping[str, str]) -> int:
         with open_pool(environ) as pool:
             claim_client_id(pool)
             snapshot = pool.snapshot()
-            reports += [server_report(snapshot, server) for server in snapshot.servers]
+            of_services = {report.title: report for report in reports}
+            for server in snapshot.servers:
+                report = of_services.get(_title(server)) or Report(_title(server))
+                add_server(report, snapshot, server)
+                reports += [report] if report not in reports else []
     except BitfusionError as error:
         problem = error
     reports.append(machine_report(environ))
@@ -58,9 +62,12 @@ def network_reports(environ: Mapping[str, str]) -> list[Report]:
     return [network_report(service, time.time()) for service in services_of(choice.network, choice.only)]
 
 
-def server_report(snapshot: Snapshot, server: Server) -> Report:
-    """The report for one server, from what the pool says about it."""
-    report = Report(f"Health report for server: {server.key}")
+def _title(server: Server) -> str:
+    return f"Health report for server: {server.key}"
+
+
+def add_server(report: Report, snapshot: Snapshot, server: Server) -> None:
+    """What the pool says about one server; to the report of its service, where that is called the same."""
     report.group("System Resources")
     memory = sum(device.memory_mib for device in server.devices)
     has = f"{len(server.devices)} GPUs, {memory} MiB of memory"
@@ -86,11 +93,10 @@ def server_report(snapshot: Snapshot, server: Server) -> Report:
         numbers = " ".join(map(str, leased - known))
         report.add("MARGINAL", f"Check leases: GPU {numbers} is leased but no longer configured")
     if snapshot.of_service:
-        return report
+        return
     lost = [entry.entry_id for entry in leases if entry.entry_id in snapshot.without_lock_file]
     if lost:
         missing = f"missing for {' '.join(lost)}; see bitfusion-pool reap --force"
         report.add("MARGINAL", f"Check lock files: {missing}")
     else:
         report.add("PASS", "Check lock files: every lease has its own")
-    return report

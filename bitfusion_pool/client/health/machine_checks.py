@@ -6,11 +6,11 @@ import os
 import sys
 import time
 
+from bitfusion_client.command.health_report import Report
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.connections.connection import software_of
-from bitfusion_pool.client.health.health_report import Report
 from bitfusion_pool.client.pools.pool_choice import choose_pool
 from bitfusion_pool.inventory.configuration import read_configuration
 from bitfusion_pool.ledger.files.complaints import unreadable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from bitfusion_client.command.client_reports import OVERDUE_WORDS
+from bitfusion_client.command.health_report import Report
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
@@ -12,7 +13,6 @@ from bitfusion_client.version import VERSION
 from bitfusion_pool.client.connections.connection import greet, software_of
 from bitfusion_pool.client.connections.network_connection import NetworkConnection, connect_tcp, resolve
 from bitfusion_pool.client.connections.network_service import contact_problem
-from bitfusion_pool.client.health.health_report import Report
 from bitfusion_pool.messages.from_service import DIRECT
 
 if TYPE_CHECKING:

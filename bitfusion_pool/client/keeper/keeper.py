@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bitfusion_pool.client.connections.network_connection import NetworkConnection
     from bitfusion_pool.client.connections.network_service import NetworkService
     from bitfusion_pool.client.keeper.reach import Reach
+    from bitfusion_pool.client.kernel_state_file import KernelStateFile
     from bitfusion_pool.messages.message import Message
 
 _RETRY = 0.1  # of the time between two words: the pause after a dial that failed
@@ -39,6 +40,7 @@ class Kept:
     """What a keeper keeps: a lease, or a reservation while a program uses it.
 
     `any_end_counts`: the service takes every end of a connection for the client's own, as older ones do.
+    `state_file`: where the kernel under the lease says what it does; empty: nowhere.
     """
 
     service: NetworkService
@@ -47,6 +49,7 @@ class Kept:
     reserved: bool
     heartbeat_s: float
     any_end_counts: bool
+    state_file: str = ""
 
 
 class LeaseKeeper:
@@ -90,6 +93,11 @@ class LeaseKeeper:
         self._lease_has_ended = False
         self._is_over = False
         self._has_failed = False  # since the pool is out of reach
+        self._kernel: KernelStateFile | None = None
+        if kept.state_file:
+            from bitfusion_pool.client.kernel_state_file import KernelStateFile
+
+            self._kernel = KernelStateFile(kept.state_file)
         self._redial = Redial(kept.service, kept.heartbeat_s * _RETRY)
         if connection is None:
             self._trouble("the process that kept the connection ended")
@@ -117,6 +125,8 @@ class LeaseKeeper:
             due.append(self._sent_at + self._kept.heartbeat_s)
         if self._may_dial:
             due.append(self._redial.next_at)
+        if self._kernel is not None and self._may_report:
+            due.append(self._kernel.next_look)
         if self._program.kill_at is not None:
             due.append(self._program.kill_at)
         else:
@@ -141,6 +151,10 @@ class LeaseKeeper:
     @property
     def _may_dial(self) -> bool:
         return self._is_out and not self._redial.is_under_way and not self._lease_has_ended
+
+    @property
+    def _may_report(self) -> bool:
+        return self._connection is not None and not self._is_out and not self._releasing
 
     def _hear_service(self) -> None:
         connection = self._connection
@@ -228,6 +242,7 @@ class LeaseKeeper:
             self._next_word = now + self._kept.heartbeat_s
             if self._sent_at is None and self._connection is not None and not self._releasing:
                 self._say(Alive())
+        self._report(now)
         if self._may_dial and now >= self._redial.next_at:
             kept = self._kept
             back = Resume(kept.entry_id, kept.secret)
@@ -244,6 +259,23 @@ class LeaseKeeper:
             self._connection.send(message)
         except BitfusionError as error:
             self._drop(contact_problem(error), told=False)
+
+    def _report(self, now: float) -> None:
+        """Pass on what the kernel under the lease says that it does, without an answer."""
+        if self._kernel is None or not self._may_report:
+            return
+        activity = self._kernel.look(now)
+        if activity is None:
+            return
+        from bitfusion_pool.client.kernel_state_file import report
+
+        assert self._connection is not None
+        try:
+            self._connection.send(report(self._kept.entry_id, self._kept.secret, activity))
+        except BitfusionError as error:
+            self._drop(contact_problem(error), told=False)
+        else:
+            self._kernel.told(activity, now)
 
     def _tell_of_trouble(self, now: float) -> None:
         if self._out_since is None or self._releasing or self._program.kill_at is not None:
@@ -265,6 +297,8 @@ class LeaseKeeper:
             if self._connection is not None:
                 self._connection.give_up()
             self._connection, self._sent_at = connection, None
+            if self._kernel is not None:
+                self._kernel.forget()
             self._reach.answered(sent_at)
             self._back()
             if self._releasing:

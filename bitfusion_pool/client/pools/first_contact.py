@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
+from bitfusion_client.command.log_output import LogOutput
 from bitfusion_client.errors import ServersUnreachable, TokenExpired
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_pool.client.log_output import LogOutput
 from bitfusion_pool.inventory.filters import is_listed
 
 if TYPE_CHECKING:

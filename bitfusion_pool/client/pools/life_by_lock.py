@@ -10,6 +10,7 @@ from bitfusion_pool.client.pools.pool import Lease, server_of
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 
 if TYPE_CHECKING:
+    from bitfusion_pool.client.connections.one_way import OneWay
     from bitfusion_pool.messages.from_service import Granted
     from bitfusion_pool.messages.message import Message
 
@@ -27,10 +28,12 @@ class LifeByLock:
 
     def __init__(self, place: str) -> None:
         self.place = self.address = place
+        self._aside: OneWay | None = None  # a connection for what is told once the service was started anew
         self.connect()
 
     def connect(self) -> None:
         """Connect, and be welcomed."""
+        self._aside = None
         connection = ServiceConnection(self.place)
         try:
             self.welcome = greet(connection)
@@ -51,6 +54,16 @@ class LifeByLock:
     def next_position(self, seconds: float) -> Message:
         """What comes while the request waits."""
         return self.connection.receive(seconds)
+
+    def tell(self, message: Message) -> bool:
+        """Say what has no answer, without waiting; also to a service that was started anew meanwhile."""
+        if self._aside is None and self.connection.say(message):
+            return True
+        if self._aside is None:
+            from bitfusion_pool.client.connections.one_way import OneWay
+
+            self._aside = OneWay(self.place)
+        return self._aside.say(message)
 
     def lease(self, granted: Granted, needs_lock: bool, _: float) -> Lease:
         """With the lock that came with the grant."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 
+from bitfusion_client.command.log_output import LogOutput
 from bitfusion_client.errors import BitfusionError
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_pool.client.connections.network_service import connect_to_first, services_of
 from bitfusion_pool.client.connections.service_errors import gone, nonsense, slow
 from bitfusion_pool.client.keeper.keeper import Kept
@@ -17,14 +19,14 @@ from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
 from bitfusion_pool.client.keeper.life_pipe import LifePipe
 from bitfusion_pool.client.keeper.reach import Reach
 from bitfusion_pool.client.keeper.wrapper_link import DONE, USED
-from bitfusion_pool.client.log_output import LogOutput
 from bitfusion_pool.client.pools.pool import Lease, server_of
+from bitfusion_pool.client.pools.reached_names import ReachedNames
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings
 from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 from bitfusion_pool.ledger.liveness import clock
 from bitfusion_pool.messages.from_client import Alive, Cancel, Release
-from bitfusion_pool.messages.from_service import Granted, Released
+from bitfusion_pool.messages.from_service import Granted, Released, Welcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,10 +61,12 @@ class LifeByWords:
 
     def __init__(self, client: NetworkClient, environ: Mapping[str, str], only: str = "") -> None:
         log = LogOutput(emulation_from(environment_settings(environ)).stream)
-        found = connect_to_first(services_of(client, only), log.log)
-        self._service, self.connection, self.welcome = found
+        self._service, self.connection, welcome = connect_to_first(services_of(client, only), log.log)
+        self._names = ReachedNames(self._service.address)
+        self.welcome = self._welcomed(welcome)
         self.place = self._service.place
         self.address = f"{SCHEME}{self.place}"
+        self._state_file = environ.get(FILE_VARIABLE, "")
         self._keeper: KeeperProcess | None = None
         self._is_kept = False
         self._pipe: LifePipe | None = None
@@ -73,13 +77,14 @@ class LifeByWords:
     def connect(self) -> None:
         """Connect anew, and be welcomed."""
         self._unanswered = None
-        self.connection, self.welcome = self._service.connect()
+        self.connection, welcome = self._service.connect()
+        self.welcome = self._welcomed(welcome)
 
     def exchange(self, message: Message) -> Message:
         """Send a message; what comes next."""
         said_at = clock()
         self._next_word = time.monotonic() + self._heartbeat_s
-        self.connection.send(message)
+        self.connection.send(self._names.to_service(message))
         answer = self.receive()
         self._proven = said_at
         return answer
@@ -91,7 +96,7 @@ class LifeByWords:
             # the grant that ended the wait has overtaken it
             self._unanswered = None
             answer = self.connection.receive()
-        return answer
+        return self._names.from_service(answer)
 
     def next_position(self, seconds: float) -> Message:
         """What comes while the request waits; meanwhile the service hears that somebody does.
@@ -107,7 +112,7 @@ class LifeByWords:
             if isinstance(message, Alive):
                 self._proven, self._unanswered = self._unanswered or self._proven, None
             elif message is not None:
-                return message
+                return self._names.from_service(message)
             elif now >= until:
                 raise slow(self.place, seconds)
             if now >= self._next_word:
@@ -115,6 +120,11 @@ class LifeByWords:
                     raise slow(self.place, self._heartbeat_s)
                 self._unanswered, self._next_word = clock(), now + self._heartbeat_s
                 self.connection.send(Alive())
+
+    def tell(self, message: Message) -> bool:
+        """Say what has no answer, while the request waits; afterwards the keeper does. Raises ServiceAway."""
+        self.connection.send(message)
+        return True
 
     def leave_queue(self) -> None:
         """A wait has ended without a lease. Best told: the request outlives this connection for a while."""
@@ -145,7 +155,8 @@ class LifeByWords:
         self._pipe = LifePipe(entry.entry_id)
         reserved = entry.kind == RESERVED
         kept = Kept(
-            self._service, entry.entry_id, granted.secret, reserved, self._heartbeat_s, not welcome.route
+            *(self._service, entry.entry_id, granted.secret, reserved, self._heartbeat_s),
+            *(not welcome.route, self._state_file),
         )
         silent_s = max(welcome.silent_s, auto_release_s) if reserved else welcome.silent_s
         self._keeper = KeeperProcess(kept, self._pipe, Reach(welcome.closed_s, silent_s, self._proven))
@@ -176,6 +187,11 @@ class LifeByWords:
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
+
+    def _welcomed(self, welcome: Welcome) -> Welcome:
+        shown = self._names.from_service(welcome)
+        assert isinstance(shown, Welcome)
+        return shown
 
     @property
     def _heartbeat_s(self) -> float:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_pool.client.allocation_file import Allocation
 from bitfusion_pool.client.pools.pool import Lease, server_of
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.ledger.files.lease_lock import LeaseLock
+from bitfusion_pool.ledger.files.pool_folder import DATABASE
 from bitfusion_pool.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bitfusion_client.errors import BitfusionError
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Holder
+    from bitfusion_pool.ledger.queue.queue_position import QueuePosition
     from bitfusion_pool.ledger.snapshot import Snapshot
 
 
 _LONGEST_ID = 32
+_PATIENCE_S = 0.05  # with others who have the ledger locked, where something else is to be done
 
 
 class OwnPool:
@@ -34,6 +40,7 @@ class OwnPool:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._open: Ledger | None = Ledger(environ)
+        self._folder = self._open.folder
         self.emulation = self._open.emulation
 
     @property
@@ -51,7 +58,7 @@ class OwnPool:
         holder: Holder,
         kind: str,
         inside: str,
-        on_position: Callable[[str], None],
+        on_position: Callable[[str, str], None],
     ) -> Lease:
         """Submit the request, and wait by looking at the ledger and being woken."""
         ledger = self._ledger()
@@ -65,8 +72,13 @@ class OwnPool:
             if entry.state == WAITING:
                 from bitfusion_pool.ledger.waiting import wait_for_turn
 
-                limit = request.timeout
-                entry = wait_for_turn(ledger, entry, limit, lambda place: on_position(place.text()), inside)
+                tell, note = on_position, self._noting_activity(entry.entry_id)
+
+                def on_place(place: QueuePosition) -> None:
+                    tell(place.text(), place.blocked)
+                    note()
+
+                entry = wait_for_turn(ledger, entry, request.timeout, on_place, inside)
             return Lease(entry, server_of(ledger.servers, entry), lock)
         except BaseException:
             lock.close()
@@ -76,6 +88,20 @@ class OwnPool:
     def set_aside(self) -> None:
         """Close the ledger, which an administrator may replace meanwhile."""
         self.close()
+
+    def tell(self, lease: Lease, activity: KernelActivity) -> bool:
+        """Note it in the ledger, if there is still one that nobody keeps locked."""
+        from bitfusion_client.errors import BitfusionError
+
+        if not os.path.exists(f"{self._folder}/{DATABASE}"):
+            return False
+        try:
+            self._ledger().note_activity(lease.entry.entry_id, activity, _PATIENCE_S)
+            return True
+        except BitfusionError:
+            return False
+        finally:
+            self.close()
 
     def release(self, lease: Lease) -> bool:
         """Drop the lock, then end the lease unless another process has the lock, too."""
@@ -160,12 +186,33 @@ class OwnPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _reading_devices(self, on_position: Callable[[str], None]) -> Callable[[str], None]:
+    def _noting_activity(self, entry_id: str) -> Callable[[], None]:
+        """Notes what the kernel of a request does that waits. Called as its position is told, every 10 s."""
+        path = self._environ.get(FILE_VARIABLE)
+        if not path:
+            return lambda: None
+        from bitfusion_client.errors import BitfusionError
+        from bitfusion_pool.client.kernel_state_file import KernelStateFile
+
+        file = KernelStateFile(path)
+
+        def note() -> None:
+            activity = file.look(time.monotonic())
+            if activity is not None:
+                try:
+                    self._ledger().note_activity(entry_id, activity, _PATIENCE_S)
+                    file.told(activity, time.monotonic())
+                except BitfusionError:
+                    pass  # at the next look
+
+        return note
+
+    def _reading_devices(self, on_position: Callable[[str, str], None]) -> Callable[[str, str], None]:
         """The same, which also looks whether programs outside the pool have gone; it is called every 10 s."""
         from bitfusion_pool.ledger.device_watch import try_to_read_devices
 
-        def read_and_tell(line: str) -> None:
-            on_position(line)
+        def read_and_tell(line: str, blocked: str) -> None:
+            on_position(line, blocked)
             try_to_read_devices(self._ledger(), self._environ)
 
         return read_and_tell

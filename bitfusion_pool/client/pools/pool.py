@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.allocation_file import Allocation
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
@@ -72,7 +73,7 @@ class Pool(Protocol):
         holder: Holder,
         kind: str,
         inside: str,
-        on_position: Callable[[str], None],
+        on_position: Callable[[str, str], None],
     ) -> Lease:
         """Take GPUs, after a wait in the queue if need be. No entry is left if that fails, in whatever way.
 
@@ -80,9 +81,10 @@ class Pool(Protocol):
             request: What is wanted; its timeout is that of the wait.
             holder: Who wants it, for others to read.
             kind: PROCESS or RESERVED.
-            inside: The id of the lease under which this command itself runs; "" if it runs under none.
+            inside: The ids of the leases under which this command itself runs, as `QueuePosition` has them.
             on_position: Called with the waiting line at the beginning of a wait, when it changes, and every
-                ten seconds. An exception that it raises ends the wait.
+                ten seconds; and with why the wait is in vain, which is mostly empty. An exception that it
+                raises ends the wait.
 
         Raises:
             NoGpuGiven: Never, not now, or not in time.
@@ -95,6 +97,13 @@ class Pool(Protocol):
 
         Returns:
             What keeps the lease meanwhile, where that takes a process.
+        """
+
+    def tell(self, lease: Lease, activity: KernelActivity) -> bool:
+        """Pass on what the kernel under a lease does, while a program runs; without an error or a wait.
+
+        Returns:
+            Whether it was passed on, as far as is known.
         """
 
     def release(self, lease: Lease) -> bool:

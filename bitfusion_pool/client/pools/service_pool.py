@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 
+from bitfusion_client.command.log_output import LogOutput
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_client.one_line import one_line
 from bitfusion_pool.client.allocation_file import Allocation
 from bitfusion_pool.client.connections.service_errors import ServiceAway, nonsense, refused
-from bitfusion_pool.client.log_output import LogOutput
 from bitfusion_pool.inventory.emulation import emulation_from, environment_settings, split_settings
 from bitfusion_pool.ledger.entries import RESERVED
 from bitfusion_pool.ledger.waiting import DEFAULT_TIMEOUT_S, timed_out
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bitfusion_client.errors import BitfusionError
+    from bitfusion_client.kernel_state.activity import KernelActivity
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
+    from bitfusion_pool.client.kernel_state_file import KernelStateFile
     from bitfusion_pool.client.pools.life_by_lock import LifeByLock
     from bitfusion_pool.client.pools.life_by_words import LifeByWords
     from bitfusion_pool.client.pools.pool import Lease
@@ -58,6 +61,8 @@ class ServicePool:
     def __init__(self, life: LifeByLock | LifeByWords, environ: Mapping[str, str]) -> None:
         self._life = life
         self.place = life.place
+        self._state_path = environ.get(FILE_VARIABLE, "")
+        self._state_file: KernelStateFile | None = None  # once a request waits
         try:
             settings = split_settings(self.welcome.emulation)
             self.emulation = emulation_from(settings, environment_settings(environ))
@@ -85,7 +90,7 @@ class ServicePool:
         holder: Holder,
         kind: str,
         inside: str,
-        on_position: Callable[[str], None],
+        on_position: Callable[[str, str], None],
     ) -> Lease:
         """Ask, and wait for the service's word. If the service goes meanwhile, come back to the place."""
         may_wait = self.emulation.when_full == "wait"
@@ -101,7 +106,8 @@ class ServicePool:
                     while isinstance(answer, Waiting):
                         has_waited = True
                         place = Resume(answer.entry, answer.secret, inside) if answer.entry else None
-                        on_position(one_line(answer.text, _LONGEST_POSITION))
+                        on_position(one_line(answer.text, _LONGEST_POSITION), one_line(answer.blocked))
+                        self._tell_of_waiting(answer)
                         answer = self._life.next_position(min(SILENCE_S, deadline - time.monotonic()))
                 except ServiceAway as error:
                     if not has_waited:
@@ -112,7 +118,7 @@ class ServicePool:
                     continue
                 if place is not None and _is_over(answer):
                     place = None
-                    self._log("the request has lost its place in the queue, and is made again", "WARN")
+                    self._log("the request has lost its position in the queue, and is made again", "WARN")
                     continue
                 if isinstance(answer, Granted):
                     # a reservation has none before it is used
@@ -125,6 +131,12 @@ class ServicePool:
     def set_aside(self) -> KeeperProcess | None:
         """Leave the lease to what keeps it, where that takes a process."""
         return self._life.set_aside()
+
+    def tell(self, lease: Lease, activity: KernelActivity) -> bool:
+        """Tell the service; one that does not know this message passes over it."""
+        from bitfusion_pool.client.kernel_state_file import report
+
+        return self._life.tell(report(lease.entry.entry_id, lease.secret, activity))
 
     def release(self, lease: Lease) -> bool:
         """Drop the lock, then tell the service, which may have been started anew meanwhile."""
@@ -188,6 +200,18 @@ class ServicePool:
 
     # --- inside ----------------------------------------------------------------------------------------
 
+    def _tell_of_waiting(self, place: Waiting) -> None:
+        """The same of a request that waits, at each word that it does, which comes every ten seconds."""
+        if not self._state_path or not place.entry:
+            return
+        from bitfusion_pool.client.kernel_state_file import KernelStateFile, report
+
+        if self._state_file is None:
+            self._state_file = KernelStateFile(self._state_path)
+        activity = self._state_file.look(time.monotonic())
+        if activity is not None and self._life.tell(report(place.entry, place.secret, activity)):
+            self._state_file.told(activity, time.monotonic())
+
     def _ask(self, message: Message) -> Message:
         """Send a message; its answer."""
         answer = self._life.exchange(message)
@@ -220,6 +244,8 @@ class ServicePool:
     def _reconnect(self, error: ServiceAway, deadline: float, has_place: bool) -> None:
         if has_place:
             self._life.connection.give_up()  # perhaps granted meanwhile, which is still ours
+        if self._state_file is not None:
+            self._state_file.forget()
         self._log(f"{error.answered}; this request waits for it", "WARN")
         while True:
             try:
@@ -230,7 +256,7 @@ class ServicePool:
                     raise still from None
                 time.sleep(min(RETRY_S, left))
             else:
-                goes_on = "goes back to its place" if has_place else "is made again"
+                goes_on = "goes back to its position" if has_place else "is made again"
                 self._log(f"pool service at {self.place} is back, the request {goes_on}")
                 return
 

@@ -59,4 +59,5 @@ def _printable(entry: Entry) -> Entry:
         entry.granted_at,
         entry.expires_at,
         entry.shares,
+        entry.activity,
     )

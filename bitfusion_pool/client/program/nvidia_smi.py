@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 
+from bitfusion_client.command.log_output import write_text
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
 from bitfusion_client.text_table import box
-from bitfusion_pool.client.log_output import write_text
 from bitfusion_pool.inventory.device_sources import SIMULATED_COMMANDS
 
 if TYPE_CHECKING:

@@ -5,38 +5,30 @@ from __future__ import annotations
 import os
 import sys
 
-from bitfusion_client.command.command_line import split_program
-from bitfusion_client.errors import UsageError
+from bitfusion_client.command.client_output import ALL_LINES_VARIABLE
+from bitfusion_client.command.log_output import VERSION
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_pool.client import signals
-from bitfusion_pool.client.log_output import VERSION
 from bitfusion_pool.inventory.device_sources import gpu_variables
 from bitfusion_pool.json_text import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bitfusion_pool.client.keeper.keeper_process import KeeperProcess
     from bitfusion_pool.client.pools.first_contact import Contact
     from bitfusion_pool.client.pools.pool import Lease
+    from bitfusion_pool.client.program.activity_teller import ActivityTeller
     from bitfusion_pool.inventory.emulation import Emulation
     from bitfusion_pool.ledger.files.lease_lock import LeaseLock
 
+LEASES_VARIABLE = "BITFUSION_POOL_LEASES"
+"""The ids of all leases under which a program runs, the innermost last: `bitfusion run` may run another."""
+_MOST_LEASES = 8
 STILL_IN_USE = "The GPUs stay allocated until the processes the command left behind have ended"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell has them
-
-
-def parse_program(words: Sequence[str]) -> list[str]:
-    """The program and its arguments, from the words after the options.
-
-    Raises:
-        UsageError: There is no program.
-    """
-    program = split_program(words)
-    if not program or not program[0]:
-        raise UsageError("there is no program to run")
-    return program
 
 
 def run_program(
@@ -45,7 +37,7 @@ def run_program(
     contact: Contact,
     lease: Lease,
     mask: set[int],
-    keeper: KeeperProcess | None = None,
+    beside: KeeperProcess | ActivityTeller | None = None,
 ) -> int:
     """Run the program as a child of this process, forward signals to it, and wait for its end.
 
@@ -55,7 +47,8 @@ def run_program(
         contact: From `claim_client_id`.
         lease: The GPUs it uses. The program inherits the lock.
         mask: The signal mask it starts with, from `signals.block`.
-        keeper: From `Pool.set_aside`: what keeps the lease meanwhile, and may end the program.
+        beside: What has its beats meanwhile: from `Pool.set_aside` what keeps the lease, and may end the
+            program; else what tells of its kernel, if there is one that says something.
 
     Returns:
         Its exit status as a shell counts it, mapped as the emulation says.
@@ -78,14 +71,14 @@ def run_program(
         why = "executable file not found in $PATH" if missing else (error.strerror or str(error)).lower()
         log.error(f'exec: "{program[0]}": {why}')
         return exit_status(NOT_FOUND if missing else NOT_EXECUTABLE, contact.emulation)
-    if keeper is not None:
-        keeper.program_started(child)
+    if beside is not None:
+        beside.program_started(child)
     telemetry = contact.emulation.telemetry
     if telemetry != "off":
         log.log(f"Command started, launching telemetry process: {contact.client_id} | {server.key}")
     helper = _start_telemetry(lease.lock) if telemetry == "on" else 0
     try:
-        return exit_status(_wait(child, contact.emulation, keeper), contact.emulation)
+        return exit_status(_wait(child, contact.emulation, beside), contact.emulation)
     finally:
         if helper:
             os.kill(helper, 9)
@@ -94,18 +87,23 @@ def run_program(
 
 def program_environment(environ: Mapping[str, str], lease: Lease) -> dict[str, str]:
     """That of the command, and BITFUSION_POOL_*, BF_*, CUDA_VISIBLE_DEVICES, PATH; see docs/pool.md."""
+    outer = environ.get(LEASES_VARIABLE, "").split()
     added = {
         "BF_BIN_PATH": f"{_PACKAGE}/bin",
         "BF_ADAPTOR_PATH": f"{_PACKAGE}/",
         "BF_ADAPTOR_RDMA": "1" if lease.server.has_rdma else "0",
         "BITFUSION_POOL_LEASE": lease.entry.entry_id,
+        LEASES_VARIABLE: " ".join([*outer[1 - _MOST_LEASES :], lease.entry.entry_id]),
         "BITFUSION_POOL_DEVICES": dumps(leased_devices(lease)),
         "BITFUSION_POOL_LOCK_FD": str(lease.lock.fd),
         # for nvidia-smi on its PATH, and for this command inside the program
         "BITFUSION_PYTHON": environ.get("BITFUSION_PYTHON") or sys.executable,
     }
     leased = [(lease.server.device(share.number), share.memory_mib) for share in lease.entry.shares]
-    return {**environ, **added, **gpu_variables(leased, environ)}
+    given = {**environ, **added, **gpu_variables(leased, environ)}
+    for name in (ALL_LINES_VARIABLE, FILE_VARIABLE):
+        given.pop(name, None)  # what runs in the program is read by somebody else, and is no kernel
+    return given
 
 
 def leased_devices(lease: Lease) -> list[dict[str, object]]:
@@ -134,19 +132,19 @@ def exit_status(status: int, emulation: Emulation) -> int:
     return 1 if status and emulation.exit_codes == "one" else status
 
 
-def _wait(child: int, emulation: Emulation, keeper: KeeperProcess | None) -> int:
-    if keeper is not None:
-        signals.tick(keeper.beat_s)
+def _wait(child: int, emulation: Emulation, beside: KeeperProcess | ActivityTeller | None) -> int:
+    if beside is not None:
+        signals.tick(beside.beat_s)
     while True:
-        number, from_terminal = signals.next_signal(keeper is not None)
+        number, from_terminal = signals.next_signal(beside is not None)
         if number == signals.SIGCHLD:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
         if number in (signals.SIGCHLD, signals.SIGALRM):
-            if keeper is not None:
-                keeper.look_after()
+            if beside is not None:
+                beside.look_after()
             continue
         reaction = signals.reaction(number, emulation.sigint, emulation.sigterm)
         if reaction == "die":

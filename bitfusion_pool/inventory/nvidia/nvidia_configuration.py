@@ -6,7 +6,7 @@ import json
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
-from bitfusion_pool.inventory.servers import Device
+from bitfusion_pool.inventory.servers import Device, default_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def configuration_text(devices: Iterable[Device], reading: Reading, hostname: str) -> str:
     """One server with these devices, and what a reading says of the driver, as TOML."""
     server = {
-        "name": "local",
+        "name": default_name(0),
         "hostname": one_line(hostname),
         "cuda_version": reading.cuda_version,
         "driver_version": reading.driver_version,

@@ -25,7 +25,7 @@ class Problem:
 
 NO_MODULE = Problem(
     "the Python package nvidia-ml-py is missing",
-    "pip install 'kubeflow-bitfusion[nvidia]', or name the folder of its pynvml.py in BITFUSION_POOL_NVML",
+    "pip install nvidia-ml-py, or name the folder of its pynvml.py in BITFUSION_POOL_NVML",
 )
 TOO_SLOW = Problem(
     "the NVIDIA driver did not answer within {0:g} s",

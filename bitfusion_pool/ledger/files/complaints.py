@@ -11,6 +11,7 @@ import os
 
 from bitfusion_client.errors import PoolUnreadable
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.one_line import words_of
 from bitfusion_pool.ledger.files.pool_folder import (
     DATABASE,
     FOLDER_VARIABLE,
@@ -25,11 +26,18 @@ if TYPE_CHECKING:
 
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "vanished", "corrupt")
 _SPACE = ("disk is full", "disk i/o error", "unable to open", "readonly database")
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _LEAST_FREE = 256 << 10  # bytes; SQLite's -shm and -wal need about 100 KiB
 
 
-def folder_refused(folder: str, environ: Mapping[str, str], why: NotOurs) -> PoolUnreadable:
-    """A folder that is not this user's alone."""
+def folder_unusable(folder: str, environ: Mapping[str, str], why: OSError) -> PoolUnreadable:
+    """A folder that is not this user's alone, or that cannot be made, whatever the system calls it."""
+    if isinstance(why, NotOurs):
+        return _folder_refused(folder, environ, why)
+    return unreadable(folder, why) if why.errno in _NO_SPACE else cannot_write(folder, why)
+
+
+def _folder_refused(folder: str, environ: Mapping[str, str], why: NotOurs) -> PoolUnreadable:
     unset = [name for name in (FOLDER_VARIABLE,) if environ.get(name)]
     rest = {key: value for key, value in environ.items() if key != FOLDER_VARIABLE}
     if environ.get(STATE_VARIABLE) and not _usable(default_folder(rest)):
@@ -46,7 +54,7 @@ def folder_refused(folder: str, environ: Mapping[str, str], why: NotOurs) -> Poo
 
 def cannot_write(folder: str, why: object) -> PoolUnreadable:
     """A folder that cannot be made or written."""
-    return PoolUnreadable("", f"pool folder {folder} cannot be written: {_reason(why)}", _another_folder())
+    return PoolUnreadable("", f"pool folder {folder} cannot be written: {words_of(why)}", _another_folder())
 
 
 def other_version(folder: str, found: int, ours: int) -> PoolUnreadable:
@@ -69,7 +77,7 @@ def unreadable(folder: str, why: object) -> PoolUnreadable:
             f"pool ledger cannot be used: {why.strerror}",
             f"move it away: {_quoted('mv', why.path, why.path + '.old')}",
         )
-    text = _reason(why)
+    text = words_of(why)
     small = text.lower()
     number = getattr(why, "errno", None)
     if any(words in small for words in _DAMAGED):
@@ -78,9 +86,9 @@ def unreadable(folder: str, why: object) -> PoolUnreadable:
             f"pool ledger {folder}/{DATABASE} is damaged: {text}",
             f"end the programs that use the pool, then make a new one: {_init(folder)}",
         )
-    if number in (errno.ENOSPC, errno.EDQUOT) or any(words in small for words in _SPACE):
+    if number in _NO_SPACE or any(words in small for words in _SPACE):
         kind = _what_is_wrong_with_the_disk(folder)
-        if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in small or kind == "full":
+        if number in _NO_SPACE or "disk is full" in small or kind == "full":
             return PoolUnreadable(
                 "",
                 f"pool folder {folder} has no room: {text}",
@@ -103,7 +111,7 @@ def no_allocation_file(folder: str, why: object) -> PoolUnreadable:
     """The allocation file has no place: TMPDIR names no folder that can be written."""
     return PoolUnreadable(
         "",
-        f"pool cannot write an allocation file in {folder}: {_reason(why)}",
+        f"pool cannot write an allocation file in {folder}: {words_of(why)}",
         "set TMPDIR to a folder that you can write to, such as /tmp"
         if os.environ.get("TMPDIR")
         else "set TMPDIR to a folder that you can write to",
@@ -114,7 +122,7 @@ def _what_is_wrong_with_the_disk(folder: str) -> str:
     try:
         found = os.statvfs(folder)
     except OSError as error:
-        return _reason(error)
+        return words_of(error)
     if found.f_flag & os.ST_RDONLY:
         return os.strerror(errno.EROFS)
     if found.f_bavail * found.f_frsize < _LEAST_FREE or (found.f_files and not found.f_favail):
@@ -142,7 +150,3 @@ def _quoted(*words: str) -> str:
     import shlex
 
     return shlex.join(words)
-
-
-def _reason(why: object) -> str:
-    return getattr(why, "strerror", None) or str(why)

@@ -9,6 +9,7 @@ from bitfusion_pool.inventory.placement import candidates, choose
 from bitfusion_pool.inventory.servers import only_simulated
 from bitfusion_pool.ledger.liveness import clock, lives
 from bitfusion_pool.ledger.queue.queue_position import (
+    ASK_FOR_LESS,
     OVERTAKEN,
     blocked_by_own,
     kept_in_order,
@@ -27,6 +28,7 @@ from bitfusion_pool.ledger.storage.entry_table import (
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping, Sequence
 
     from bitfusion_pool.inventory.servers import Server
     from bitfusion_pool.ledger.entries import Entry, Holder
@@ -129,23 +131,28 @@ class Queue:
     def position(self, entry: Entry, inside: str = "") -> QueuePosition:
         """The position of a waiting entry among those that compete for the same servers.
 
-        `inside` is the id of the lease under which the waiting command itself runs.
+        `inside`: see `QueuePosition`.
         """
         place = self.order.place(entry)
         holding = entries_holding(self._db, entry.servers)
-        return place.explained(holding, inside, self._why(entry, place, inside))
-
-    def _why(self, entry: Entry, place: QueuePosition, inside: str) -> str:
-        """Why the entry waits, where the holders do not explain it."""
         possible = candidates(entry.request, servers_for(entry.holder, self._inventory.servers))
-        own = read_entry(self._db, inside) if inside else None
-        if own is not None:
-            left = self._memory()
-            for share in own.shares:
-                if (share.server, share.number) in left:
-                    left[share.server, share.number] -= share.memory_mib
-            if choose(entry.request.gpus, possible, left) is None:
-                return blocked_by_own(own)
+        blocked = self._blocked(entry, possible, inside)
+        why = blocked + ASK_FOR_LESS if blocked else self._why(entry, place, possible)
+        return place.explained(holding, inside, why, blocked)
+
+    def _blocked(self, entry: Entry, possible: Mapping[str, Sequence[tuple[int, int]]], inside: str) -> str:
+        """Why no release by others can ever serve it: what the leases hold under which its command runs."""
+        own = [found for found in (read_entry(self._db, entry_id) for entry_id in inside.split()) if found]
+        left = self._memory() if own else {}
+        for share in (share for lease in own for share in lease.shares):
+            if (share.server, share.number) in left:
+                left[share.server, share.number] -= share.memory_mib
+        return blocked_by_own(own) if own and choose(entry.request.gpus, possible, left) is None else ""
+
+    def _why(
+        self, entry: Entry, place: QueuePosition, possible: Mapping[str, Sequence[tuple[int, int]]]
+    ) -> str:
+        """Why the entry waits, where the holders do not explain it."""
         if place.overtaken:
             return OVERTAKEN
         if place.position > 1 and choose(entry.request.gpus, possible, self.free_memory()) is not None:

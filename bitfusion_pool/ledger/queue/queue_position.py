@@ -34,8 +34,10 @@ class QueuePosition:
         directly_before: The entry that is served directly before this one, if there is one.
         overtaken: Whether one that came later is served before it.
         holding: The entries that hold GPUs of these servers, the longest first.
-        inside: The id of the lease under which the waiting command itself runs; "" if it runs under none.
+        inside: The ids of the leases under which the waiting command itself runs, separated by blanks, the
+            innermost last; "" if it runs under none.
         why: Why it waits, where the holders do not explain it; else "".
+        blocked: What it waits for in vain: GPUs that the command keeps which waits for them; else "".
     """
 
     position: int
@@ -46,11 +48,12 @@ class QueuePosition:
     holding: tuple[Entry, ...] = ()
     inside: str = ""
     why: str = ""
+    blocked: str = ""
 
-    def explained(self, holding: Sequence[Entry], inside: str, why: str) -> QueuePosition:
+    def explained(self, holding: Sequence[Entry], inside: str, why: str, blocked: str) -> QueuePosition:
         """The same position with who holds the GPUs, and why it waits."""
         order = self.position, self.length, self.before, self.directly_before, self.overtaken
-        return QueuePosition(*order, tuple(holding), inside, why)
+        return QueuePosition(*order, tuple(holding), inside, why, blocked)
 
     @property
     def ahead(self) -> int:
@@ -77,7 +80,7 @@ class QueuePosition:
 
     def _holder(self, entry: Entry, now: float) -> str:
         summary = entry.summary(now)
-        return f"{surrounding(entry)}: {summary}" if entry.entry_id == self.inside else summary
+        return f"{surrounding(entry)}: {summary}" if entry.entry_id in self.inside.split() else summary
 
 
 def surrounding(entry: Entry) -> str:
@@ -86,12 +89,14 @@ def surrounding(entry: Entry) -> str:
     return "this notebook" if is_notebook else "the program that runs this command"
 
 
-def blocked_by_own(own: Entry) -> str:
-    """The `why` of a command that runs under a lease, and can't be served while that lasts."""
-    return (
-        f"{surrounding(own)} holds {size_text(own.request)} itself and keeps it while this command waits: "
-        "ask for less, or stop this command and run it elsewhere"
-    )
+def blocked_by_own(own: Sequence[Entry]) -> str:
+    """The `blocked` of a command that runs under these leases, and can't be served while they last."""
+    held = " and ".join(f"{surrounding(entry)} holds {size_text(entry.request)}" for entry in own)
+    return f"{held} itself and keeps it while this command waits"
+
+
+ASK_FOR_LESS = ": ask for less, or stop this command and run it elsewhere"
+"""What follows it in the `why` of who waits nevertheless."""
 
 
 def kept_in_order(request: GpuRequest) -> str:

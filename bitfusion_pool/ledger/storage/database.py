@@ -18,7 +18,7 @@ from bitfusion_pool.ledger.files.pool_folder import (
 )
 from bitfusion_pool.ledger.liveness import boot_of, clock, note_boot, this_boot
 from bitfusion_pool.ledger.storage.sqlite import sqlite3
-from bitfusion_pool.own_files import NotOurs, check_own
+from bitfusion_pool.own_files import check_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +60,9 @@ def open_folder(folder: str, environ: Mapping[str, str]) -> str:
     try:
         return ensure_folder(folder, environ)
     except OSError as error:
-        from bitfusion_pool.ledger.files import complaints
+        from bitfusion_pool.ledger.files.complaints import folder_unusable
 
-        if isinstance(error, NotOurs):
-            raise complaints.folder_refused(folder, environ, error) from None
-        raise complaints.unreadable(folder, error) from None
+        raise folder_unusable(folder, environ, error) from None
 
 
 def open_database(folder: str) -> sqlite3.Connection:
@@ -98,6 +96,11 @@ def open_database(folder: str) -> sqlite3.Connection:
 
         raise other_version(folder, version, VERSION)
     return connection
+
+
+def be_patient(db: sqlite3.Connection, seconds: float = BUSY_S) -> None:
+    """Wait so long for others who have the ledger locked, from now on."""
+    db.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
 
 def read_meta(db: sqlite3.Connection, key: str) -> str | None:

@@ -9,8 +9,10 @@ from bitfusion_pool.ledger.entries import HELD, RESERVED, WAITING, Entry, Holder
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
+
+    from bitfusion_client.kernel_state.activity import KernelActivity
 
 _AT_ONCE = 16
 _COLUMNS = (
@@ -52,8 +54,8 @@ def read_state(db: sqlite3.Connection, entry_id: str) -> str | None:
 
 
 def all_entries(db: sqlite3.Connection) -> list[Entry]:
-    """Every entry, in the order of the queue."""
-    return _entries(db, "1")
+    """Every entry, in the order of the queue, with what their kernels do."""
+    return _entries(db, "1", activities=read_activities(db))
 
 
 def waiting_entries(db: sqlite3.Connection) -> Iterator[Entry]:
@@ -179,6 +181,30 @@ def set_expiry(db: sqlite3.Connection, entry_id: str, expires_at: float) -> bool
     return changed.rowcount > 0
 
 
+def write_activity(db: sqlite3.Connection, entry_id: str, activity: KernelActivity) -> None:
+    """Note what the kernel of an entry does, in a table that only a ledger has in which that was noted."""
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS activities "
+        "(entry INTEGER PRIMARY KEY REFERENCES entries (number) ON DELETE CASCADE, "
+        "state TEXT NOT NULL, since REAL NOT NULL, idle_since REAL, notebook TEXT NOT NULL)"
+    )
+    db.execute(
+        "INSERT OR REPLACE INTO activities SELECT number, ?, ?, ?, ? FROM entries WHERE entry_id = ?",
+        (activity.state, activity.since, activity.idle_since, activity.notebook, entry_id),
+    )
+
+
+def read_activities(db: sqlite3.Connection) -> dict[str, KernelActivity]:
+    """What is known of the kernels of entries, by the entries' ids."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'activities'").fetchone():
+        return {}
+    from bitfusion_client.kernel_state.activity import KernelActivity
+
+    columns = "entry_id, activities.state, since, idle_since, notebook"
+    found = db.execute(f"SELECT {columns} FROM activities JOIN entries ON number = entry").fetchall()
+    return {entry_id: KernelActivity(*values) for entry_id, *values in found if values[0]}
+
+
 def delete_entry(db: sqlite3.Connection, entry_id: str) -> bool:
     """Delete the entry and its shares. False if there is no such entry."""
     return db.execute("DELETE FROM entries WHERE entry_id = ?", (entry_id,)).rowcount > 0
@@ -197,10 +223,16 @@ def _marks(values: Sequence[object]) -> str:
     return f"({','.join('?' * len(values))})"
 
 
-def _entries(db: sqlite3.Connection, where: str, *values: object) -> list[Entry]:
+def _entries(
+    db: sqlite3.Connection,
+    where: str,
+    *values: object,
+    activities: Mapping[str, KernelActivity] | None = None,
+) -> list[Entry]:
     rows = _rows(db, f"{where} ORDER BY number", *values)
     shares = _shares_by_entry(db) if any(row[2] == HELD for row in rows) else {}
-    return [_entry(row, shares.get(row[0], ())) for row in rows]
+    known = activities or {}
+    return [_entry(row, shares.get(row[0], ()), known.get(row[1])) for row in rows]
 
 
 def _shares_by_entry(db: sqlite3.Connection) -> dict[int, list[Share]]:
@@ -210,11 +242,17 @@ def _shares_by_entry(db: sqlite3.Connection) -> dict[int, list[Share]]:
     return found
 
 
-def _entry(row: tuple[Any, ...], shares: Iterable[Share] = ()) -> Entry:
+def _entry(
+    row: tuple[Any, ...], shares: Iterable[Share] = (), activity: KernelActivity | None = None
+) -> Entry:
     number, entry_id, state, kind, gpus, partial, memory_mib, filters, servers, possible = row[:10]
     label, user, pid, host, uid, asked, granted, expires = row[10:]
     pairs = tuple((key, value) for key, _, value in (line.partition("=") for line in filters.splitlines()))
     request = GpuRequest(gpus, partial, memory_mib, pairs, tuple(servers.splitlines()))
     holder = Holder(label, user, pid, host, uid)
-    keys = tuple(possible.split())
-    return Entry(number, entry_id, state, kind, request, holder, keys, asked, granted, expires, tuple(shares))
+    times = asked, granted, expires
+    return Entry(
+        *(number, entry_id, state, kind, request, holder, tuple(possible.split())),
+        *times,
+        *(tuple(shares), activity),
+    )

@@ -12,7 +12,7 @@ from bitfusion_pool.access.tokens import Grant, WrongToken
 from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.messages.from_client import Hello
 from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN
-from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Strangers
+from bitfusion_pool.service.connections.connection_counts import ConnectionCounts, Stranger, Strangers
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.refusal import Refusal, refusal_of
 
@@ -49,10 +49,10 @@ class TokenAdmission:
     """
 
     def __init__(
-        self, address: str, strangers: Strangers, tokens: PoolTokens, counts: ConnectionCounts
+        self, stranger: Stranger, strangers: Strangers, tokens: PoolTokens, counts: ConnectionCounts
     ) -> None:
-        self.known_as: int | str = address
-        self._address = address
+        self.known_as: int | str = stranger.source
+        self._stranger = stranger
         self._strangers = strangers
         self._tokens = tokens
         self._counts = counts
@@ -60,10 +60,10 @@ class TokenAdmission:
 
     def admit(self, hello: Hello) -> Peer:
         """Who it is. Called once, and not again after a refusal. Raises Refusal."""
-        peer = self._tokens.peer(hello.token, self._address)
+        peer = self._tokens.peer(hello.token, self._stranger.source)
         self._counts.enter(peer.uid)
         self._peer = peer
-        self._strangers.leave(self._address)
+        self._strangers.leave(self._stranger)
         return peer
 
     def look_again(self) -> Peer:
@@ -80,7 +80,7 @@ class TokenAdmission:
     def over(self) -> None:
         """The connection has ended. Called once."""
         if self._peer is None:
-            self._strangers.leave(self._address)
+            self._strangers.leave(self._stranger)
         else:
             self._counts.leave(self._peer.uid)
 

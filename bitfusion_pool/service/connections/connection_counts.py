@@ -1,14 +1,15 @@
-"""How many connections each user has, with bounds. Pure."""
+"""How many connections each user has, and how many nobody knows yet, with bounds. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeVar
+from collections.abc import Callable
 
+from bitfusion_client.listening.crowd import Crowd
 from bitfusion_pool.messages.refusal_codes import TOO_MANY
 from bitfusion_pool.service.refusal import Refusal
 
-K = TypeVar("K", int, str)
+CROWDED = "there are too many connections that show no token, and this one is the oldest"
 
 
 class ConnectionCounts:
@@ -37,30 +38,43 @@ class ConnectionCounts:
 
     def leave(self, uid: int) -> None:
         """One has ended."""
-        _take_away(self._counts, uid)
+        self._counts[uid] -= 1
+        if self._counts[uid] <= 0:
+            del self._counts[uid]
+
+
+class Stranger:
+    """A connection from another machine whose client has shown no token yet.
+
+    Attributes:
+        source: Where it comes from, see `source_of`.
+        send_away: Closes it; set by whoever has it at the time.
+    """
+
+    def __init__(self, source: str, send_away: Callable[[], None]) -> None:
+        self.source = source
+        self.send_away = send_away
 
 
 class Strangers:
-    """The connections from other machines whose clients have shown no token yet, by where they come from."""
+    """All of these, bounded: one too many sends the oldest away, so that a crowd of them keeps nobody out."""
 
     def __init__(self, most_of_address: int, most: int) -> None:
-        self._most_of_address = most_of_address
-        self._most = most
-        self._counts: Counter[str] = Counter()
+        self._crowd: Crowd[Stranger] = Crowd(most, most_of_address)
 
-    def enter(self, address: str) -> bool:
-        """Count one more, unless there are too many."""
-        if self._counts[address] >= self._most_of_address or self._counts.total() >= self._most:
-            return False
-        self._counts[address] += 1
-        return True
+    def enter(self, stranger: Stranger) -> None:
+        """Take in one more."""
+        gone = self._crowd.enter(stranger, stranger.source)
+        if gone is not None:
+            gone.send_away()
 
-    def leave(self, address: str) -> None:
-        """One has shown its token, or has ended."""
-        _take_away(self._counts, address)
+    def leave(self, stranger: Stranger) -> None:
+        """It has shown its token, or has ended."""
+        self._crowd.leave(stranger, stranger.source)
 
-
-def _take_away(counts: Counter[K], key: K) -> None:
-    counts[key] -= 1
-    if counts[key] <= 0:
-        del counts[key]
+    def make_room(self) -> bool:
+        """Send one away, where descriptors have run out; whether there was one."""
+        gone = self._crowd.give_up_one()
+        if gone is not None:
+            gone.send_away()
+        return gone is not None

@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable
 
 from bitfusion_client.errors import ClientFailed
+from bitfusion_client.listening.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.ledger.entries import NO_USER
 from bitfusion_pool.own_files import NotOurs, trusted_path, user_name
-from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
 from bitfusion_pool.service.connections.connection_counts import ConnectionCounts
 from bitfusion_pool.service.connections.peer import Peer, connected_uid, own_namespaces, peer_of
 from bitfusion_pool.service.refusal import Refusal, RefusalLog

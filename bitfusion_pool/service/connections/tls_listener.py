@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import socket
@@ -11,10 +10,11 @@ import ssl
 from collections.abc import Callable
 
 from bitfusion_client.errors import ClientFailed, PoolUnreadable
+from bitfusion_client.listening.acceptor import BACKLOG, Acceptor
+from bitfusion_client.listening.crowd import source_of
 from bitfusion_pool.access.addresses import Address
-from bitfusion_pool.access.tls import server_context
-from bitfusion_pool.service.connections.acceptor import BACKLOG, Acceptor
-from bitfusion_pool.service.connections.connection_counts import Strangers
+from bitfusion_pool.access.tls import server_context, tls_reason
+from bitfusion_pool.service.connections.connection_counts import CROWDED, Stranger, Strangers
 from bitfusion_pool.service.connections.tls_stream import Linger, TlsStream
 from bitfusion_pool.service.monitoring.metrics import Metrics
 from bitfusion_pool.service.refusal import Refusal, RefusalLog
@@ -57,16 +57,6 @@ def bind_port(address: Address) -> socket.socket:
 
 def _has_ipv6() -> bool:
     return socket.has_ipv6 and os.path.exists("/proc/net/if_inet6")
-
-
-def source_of(host: str) -> str:
-    """Which addresses count as one machine: an IPv4 address, or 64 bits of an IPv6 address."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is None:
-            return str(ipaddress.ip_network((address, 64), strict=False))
-        address = address.ipv4_mapped
-    return str(address)
 
 
 class ServiceCertificate:
@@ -145,7 +135,10 @@ class HandshakePace:
 
 
 class TlsListener:
-    """Takes connections from other machines."""
+    """Takes connections from other machines.
+
+    `connected` is given each whose handshake is over; until it shows its token it is a stranger still.
+    """
 
     def __init__(
         self,
@@ -154,19 +147,19 @@ class TlsListener:
         context: Callable[[], ssl.SSLContext],
         strangers: Strangers,
         pace: HandshakePace,
-        connected: Callable[[TlsStream, str], None],
+        connected: Callable[[TlsStream, Stranger], None],
         refusals: RefusalLog,
         metrics: Metrics,
     ) -> None:
-        self._metrics = metrics
-        self._loop = loop
+        self.metrics = metrics
+        self.loop = loop
+        self.strangers = strangers
+        self.pace = pace
+        self.connected = connected
+        self.refusals = refusals
         self._context = context
-        self._strangers = strangers
-        self._pace = pace
-        self._connected = connected
-        self._refusals = refusals
         self._linger = Linger(loop)
-        self._acceptor = Acceptor(listening, loop, self._take)
+        self._acceptor = Acceptor(listening, loop, self._take, strangers.make_room)
 
     def close(self) -> None:
         """Take no more connections. Handshakes that are under way end by themselves."""
@@ -174,56 +167,80 @@ class TlsListener:
 
     def _take(self, connected: socket.socket, address: object) -> None:
         assert isinstance(address, tuple)
-        source = source_of(address[0])
-        if not self._strangers.enter(source):
-            # in words it would need a handshake
-            self._refusals.refused(source, _no_tls("there are too many connections that show no token"))
-            connected.close()
-            return
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
-        stream = TlsStream(connected, self._context(), self._linger)
-        wait_s = self._pace.take_turn(source, self._loop.time(), HANDSHAKE_S)
+        _Arrival(self, TlsStream(connected, self._context(), self._linger), source_of(address[0]))
+
+
+class _Arrival:
+    """One connection until its handshake is over."""
+
+    def __init__(self, listener: TlsListener, stream: TlsStream, source: str) -> None:
+        self._listener = listener
+        self._loop = listener.loop
+        self._stream = stream
+        self._fd = stream.fileno()
+        self._timer = self._loop.call_later(HANDSHAKE_S, self._too_slow)
+        self._loop.add_reader(self._fd, self._hear)
+        self._stranger = Stranger(source, self._make_room)
+        listener.strangers.enter(self._stranger)
+
+    def _hear(self) -> None:
+        """The first words. Until they are whole it has no turn, nor takes one from others of its address."""
+        if not self._goes_on(self._stream.hear):
+            return
+        self._pause()
+        wait_s = self._listener.pace.take_turn(self._stranger.source, self._loop.time(), HANDSHAKE_S)
         if wait_s == 0:
-            self._begin(stream, source)
+            self._begin()
             return
-        self._metrics.handshakes_delayed.inc()
+        self._listener.metrics.handshakes_delayed.inc()
         if wait_s is None:
-            self._refuse(stream, source, OSError("this address makes too many handshakes"))
+            self._refuse(OSError("this address makes too many handshakes"))
         else:
-            self._loop.call_later(wait_s, self._begin, stream, source)
+            self._timer = self._loop.call_later(wait_s, self._begin)
 
-    def _begin(self, stream: TlsStream, source: str) -> None:
-        timer = self._loop.call_later(HANDSHAKE_S, self._too_slow, stream, source)
-        self._loop.add_reader(stream.fileno(), self._shake, stream, source, timer)
+    def _begin(self) -> None:
+        self._timer = self._loop.call_later(HANDSHAKE_S, self._too_slow)
+        self._loop.add_reader(self._fd, self._shake)
+        self._shake()
 
-    def _shake(self, stream: TlsStream, source: str, timer: asyncio.TimerHandle) -> None:
+    def _shake(self) -> None:
+        if self._goes_on(self._stream.shake_hands):
+            self._pause()
+            self._listener.connected(self._stream, self._stranger)
+
+    def _goes_on(self, step: Callable[[], bool]) -> bool:
+        """Whether a step with what has come is the last one of its kind."""
         try:
-            if not stream.shake_hands():
-                return
+            return step()
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError as error:  # an SSLError is one
-            timer.cancel()
-            self._refuse(stream, source, error)
-            return
-        timer.cancel()
-        self._loop.remove_reader(stream.fileno())
-        self._connected(stream, source)
+            self._refuse(error)
+            return False
 
-    def _too_slow(self, stream: TlsStream, source: str) -> None:
-        self._refuse(stream, source, TimeoutError(f"no handshake within {HANDSHAKE_S:g} seconds"))
+    def _pause(self) -> None:
+        self._timer.cancel()
+        self._loop.remove_reader(self._fd)
 
-    def _refuse(self, stream: TlsStream, source: str, error: OSError) -> None:
-        self._loop.remove_reader(stream.fileno())
-        self._strangers.leave(source)
-        reason = getattr(error, "reason", None) or error.strerror or str(error)
-        self._refusals.refused(source, _no_tls(str(reason).replace("_", " ").lower()))
-        if reason == "HTTP_REQUEST":
-            stream.refuse(_HTTP_ANSWER)
+    def _too_slow(self) -> None:
+        self._refuse(TimeoutError(f"no handshake within {HANDSHAKE_S:g} seconds"))
+
+    def _make_room(self) -> None:
+        self._pause()
+        self._listener.refusals.refused(self._stranger.source, _no_tls(CROWDED))
+        self._stream.reset()
+
+    def _refuse(self, error: OSError) -> None:
+        self._pause()
+        self._listener.strangers.leave(self._stranger)
+        self._listener.refusals.refused(self._stranger.source, _no_tls(tls_reason(error)))
+        if getattr(error, "reason", "") == "HTTP_REQUEST":
+            self._stream.refuse(_HTTP_ANSWER)
         else:
-            stream.close()
+            self._stream.close()
 
 
 def _no_tls(why: str) -> Refusal:

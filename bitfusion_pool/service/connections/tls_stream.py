@@ -12,6 +12,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bitfusion_client.listening.acceptor import forget_at_close
+from bitfusion_client.listening.first_words import is_whole_hello
 from bitfusion_pool.service.connections.route import announced_segment
 from bitfusion_pool.service.connections.stream import READ_AT_ONCE
 
@@ -25,6 +27,8 @@ _MOST_DISCARDED = 1 << 20  # bytes of one connection
 class TlsStream:
     """The server's side of one connection; a stream as `LocalStream` is once `shake_hands` has said so.
 
+    OpenSSL's part of it is made with the first step of the handshake: many connections never come so far.
+
     Attributes:
         announced: The maximum segment size that the other end announced; see `route`.
     """
@@ -34,8 +38,10 @@ class TlsStream:
         self.announced = announced_segment(connected)
         self._socket = connected
         self._linger = linger
+        self._context = context
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._has_begun = False  # there is `_tls`
+        self._hello = b""  # the beginning of the handshake, until there is enough of it
         self._encrypted = b""  # what of `_outgoing` the socket has not taken yet
         self._in_flight = 0  # so much of what `send` was given is in it
         self._early = b""  # came together with the end of the handshake
@@ -45,6 +51,14 @@ class TlsStream:
         """See `LocalStream`."""
         return self._socket.fileno()
 
+    def hear(self) -> bool:
+        """Take in what has come; whether a handshake can begin: before, it costs nobody any time.
+
+        Raises OSError: the connection has ended.
+        """
+        self._hello += self._received()
+        return is_whole_hello(self._hello)
+
     def shake_hands(self) -> bool:
         """Go on with the handshake, as far as what has come allows; whether it is over.
 
@@ -52,9 +66,10 @@ class TlsStream:
             ssl.SSLError: The other side does not speak TLS, or not one that we do.
             OSError: The connection has ended, or its other side reads nothing.
         """
-        data = self._socket.recv(READ_AT_ONCE)
-        if not data:
-            raise ConnectionResetError
+        if not self._has_begun:
+            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._has_begun = True
+        data, self._hello = self._hello or self._received(), b""
         self._incoming.write(data)
         is_over = False
         try:
@@ -101,6 +116,9 @@ class TlsStream:
 
     def close(self, on_gone: Callable[[], None] | None = None) -> None:
         """See `LocalStream`."""
+        if not self._has_begun:
+            self.reset()
+            return
         try:
             self._tls.unwrap()  # says that this is the end, and does not wait for the answer
         except (OSError, ValueError):
@@ -111,6 +129,11 @@ class TlsStream:
             pass
         self._linger.close(self._socket, on_gone)
 
+    def reset(self) -> None:
+        """End the connection at once, of one that has said nothing."""
+        forget_at_close(self._socket)
+        self._socket.close()
+
     def refuse(self, words: bytes) -> None:
         """Say something to who does not speak TLS, and close."""
         try:
@@ -118,6 +141,12 @@ class TlsStream:
         except OSError:
             pass
         self._linger.close(self._socket)
+
+    def _received(self) -> bytes:
+        data = self._socket.recv(READ_AT_ONCE)
+        if not data:
+            raise ConnectionResetError("the other side hung up before it was made")
+        return data
 
     def _decrypted(self) -> bytes:
         found = []

@@ -10,9 +10,11 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from bitfusion_client.errors import BitfusionError
+from bitfusion_client.kernel_state.activity import KernelActivity, activity_from_json
 from bitfusion_client.one_line import one_line
 from bitfusion_client.version import VERSION
 from bitfusion_pool.inventory.emulation import join_settings
@@ -25,7 +27,7 @@ from bitfusion_pool.ledger.ledger import Ledger
 from bitfusion_pool.ledger.queue.queue_position import QueuePosition
 from bitfusion_pool.ledger.snapshot import take_snapshot
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Acquire
+from bitfusion_pool.messages.from_client import Acquire, Report
 from bitfusion_pool.messages.from_service import (
     Granted,
     PoolSnapshot,
@@ -131,7 +133,7 @@ class PoolOperations:
         return self._snapshot
 
     def position(self, entry: Entry, inside: str, peer: Peer) -> QueuePosition:
-        """The queue position of a waiting entry; `inside` counts only if it is a lease of the same user.
+        """The queue position of a waiting entry; of `inside` only leases of the same user count.
 
         Raises:
             NeverSatisfiable: The pool was configured anew, and no server can serve the request any more.
@@ -142,8 +144,11 @@ class PoolOperations:
             raise never_satisfiable(
                 entry.request, only_simulated(servers) if entry.holder.is_remote else servers
             )
-        own = self.ledger.entry(inside) if 0 < len(inside) <= _LONGEST_ID else None
-        return self.ledger.queue_position(entry, inside if own and own.holder.uid == peer.uid else "")
+        return self.ledger.queue_position(entry, " ".join(filter(partial(self._is_of, peer), inside.split())))
+
+    def _is_of(self, peer: Peer, entry_id: str) -> bool:
+        entry = self.ledger.entry(entry_id) if len(entry_id) <= _LONGEST_ID else None
+        return entry is not None and entry.holder.uid == peer.uid
 
     # --- taking and giving back ------------------------------------------------------------------------
 
@@ -188,7 +193,8 @@ class PoolOperations:
     def waiting(self, entry: Entry, position: QueuePosition) -> Waiting:
         """The message for an entry that waits."""
         secret = self._secrets.secret(entry.entry_id)
-        return Waiting(position.position, position.length, position.text(), entry.entry_id, secret)
+        place = position.position, position.length, position.text()
+        return Waiting(*place, entry.entry_id, secret, position.blocked)
 
     def own_entry(self, entry_id: str, secret: str, peer: Peer) -> Entry:
         """The lease or request of this user that the secret is of. Raises Refusal if there is none."""
@@ -259,6 +265,23 @@ class PoolOperations:
         # one that was given back is not renewed: it ends with those who use it
         self.ledger.renew(lease, self.ledger.emulation.auto_release)
         return Renewed(lease)
+
+    def note_report(self, report: Report, peer: Peer) -> KernelActivity:
+        """Note what the kernel under a lease or request of this user does; returns that.
+
+        Nobody is told, and no snapshot made anew: it may change every other second.
+        """
+        entry = self.own_entry(report.lease, report.secret, peer)
+        now = time.time()
+        said = {
+            "state": report.state,
+            "since": now - report.for_s,
+            "idle_since": None if report.idle_s < 0 else now - report.idle_s,
+            "notebook": report.notebook,
+        }
+        activity = activity_from_json(said, now)
+        self.ledger.note_activity(entry.entry_id, activity)
+        return activity
 
     def end(self, entry_id: str, peer: Peer) -> Released:
         """End a lease or request by its id: the user's own, or anybody's for an administrator."""

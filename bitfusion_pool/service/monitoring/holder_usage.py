@@ -38,7 +38,7 @@ class SeriesKey(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An entry of the ledger as it is now; `asked` and `granted` in seconds since the epoch.
+    """An entry of the ledger as it is now; `asked`, `granted` and `idle_since` in seconds since the epoch.
 
     `user`, `host` and `uid` are its holder's: with a thousand that wait, making holders of them would take
     most of the time.
@@ -52,11 +52,26 @@ class Seen(NamedTuple):
     gpus: float
     asked: float
     granted: float | None
+    idle_since: float | None = None
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What is known of a lease between two changes of the ledger."""
+
+    key: SeriesKey
+    gpus: float
+    granted: float | None
+    idle_since: float | None
 
 
 @dataclass(slots=True)
 class Row:
-    """One series: what it has now, and what it has had since it began."""
+    """One series: what it has now, and what it has had since it began.
+
+    The timestamps are of its leases, in seconds since the epoch: when the oldest was granted, and since when
+    the kernel is idle that is so the longest; None: there is none.
+    """
 
     key: SeriesKey
     gpus: float = 0.0
@@ -64,6 +79,10 @@ class Row:
     gpu_seconds: float = 0.0
     grants: int = 0
     wait_seconds: float = 0.0
+    idle_gpus: float = 0.0
+    idle_gpu_seconds: float = 0.0
+    since_timestamp_seconds: float | None = field(default=None, compare=False)
+    idle_since_timestamp_seconds: float | None = field(default=None, compare=False)
     seen_at: float = field(default=0.0, compare=False)
 
 
@@ -90,6 +109,7 @@ class HolderUsage:
         self._now = now
         self._series: dict[SeriesKey, Row] = {}
         self._keys: dict[str, SeriesKey] = {}  # of entries
+        self._leases: dict[str, _Lease] = {}  # by the ids of entries
         self._granted: set[str] | None = None  # entries whose grant was counted; None: nothing was seen yet
         self._of_holder: dict[str, int] = {}
         self._all_gpu_seconds = 0.0
@@ -98,9 +118,9 @@ class HolderUsage:
         """The ledger has these entries from now on."""
         self._pass(now)
         for series in self._series.values():
-            series.gpus, series.waiting = 0.0, 0
+            series.gpus, series.waiting, series.idle_gpus = 0.0, 0, 0.0
         before, granted = self._keys, set()
-        self._keys = {}
+        self._keys, self._leases = {}, {}
         for seen in entries:
             key = before.get(seen.entry_id) or self._key(Holder("", seen.user, 0, seen.host, seen.uid))
             self._keys[seen.entry_id] = key
@@ -110,6 +130,9 @@ class HolderUsage:
                 series.waiting += 1
                 continue
             series.gpus += seen.gpus
+            if seen.idle_since is not None:
+                series.idle_gpus += seen.gpus
+            self._leases[seen.entry_id] = _Lease(key, seen.gpus, seen.granted, seen.idle_since)
             granted.add(seen.entry_id)
             if self._granted is not None and seen.entry_id not in self._granted:
                 series.grants += 1
@@ -117,11 +140,30 @@ class HolderUsage:
         self._granted = granted
         self._forget(now)
 
+    def activity(self, entry_id: str, idle_since: float | None, now: float) -> None:
+        """The kernel under an entry is idle since then, in seconds since the epoch; None: it is not."""
+        lease = self._leases.get(entry_id)
+        if lease is None:
+            return
+        begins_or_ends = (lease.idle_since is None) != (idle_since is None)
+        if begins_or_ends:
+            self._pass(now)
+        lease.idle_since = idle_since
+        if begins_or_ends:
+            leases = (one for one in self._leases.values() if one.key == lease.key)
+            idle = sum(one.gpus for one in leases if one.idle_since is not None)
+            self._series_of(lease.key).idle_gpus = idle
+
     def rows(self, now: float) -> list[Row]:
         """Copies of all series as they are now, those that are used up to this moment."""
         self._pass(now)
         self._forget(now)
-        return [replace(row) for row in self._series.values()]
+        found = {row.key: replace(row) for row in self._series.values()}
+        for lease in self._leases.values():
+            row = found[lease.key]
+            row.since_timestamp_seconds = _earlier(row.since_timestamp_seconds, lease.granted)
+            row.idle_since_timestamp_seconds = _earlier(row.idle_since_timestamp_seconds, lease.idle_since)
+        return list(found.values())
 
     def all_gpu_seconds(self, now: float) -> float:
         """Of everybody together, those whose series was dropped among them."""
@@ -133,6 +175,7 @@ class HolderUsage:
         for series in self._series.values():
             if series.gpus or series.waiting:
                 series.gpu_seconds += series.gpus * passed
+                series.idle_gpu_seconds += series.idle_gpus * passed
                 self._all_gpu_seconds += series.gpus * passed
                 series.seen_at = now
 
@@ -166,3 +209,7 @@ class HolderUsage:
             self._of_holder[key.holder] -= 1
             if not self._of_holder[key.holder]:
                 del self._of_holder[key.holder]
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    return min((time for time in (one, other) if time is not None), default=None)

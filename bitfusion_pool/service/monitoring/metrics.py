@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bitfusion_client.listening.crowd import TOO_MANY, TOO_SLOW
 from bitfusion_pool.ledger.entries import HELD, WAITING
 from bitfusion_pool.service.monitoring.holder_usage import NOBODY, HolderUsage, Row, Seen
 
@@ -89,6 +90,13 @@ class Metrics:
             "bitfusion_pool_handshakes_delayed",
             "TLS handshakes that waited for their turn, or got none, because their address makes so many.",
         )
+        self.metrics_connections_closed = counter(
+            "bitfusion_pool_metrics_connections_closed",
+            "Connections to this port that were sent away: too_many, or too_slow to ask anything.",
+            ("reason",),
+        )
+        for reason in (TOO_MANY, TOO_SLOW):
+            self.metrics_connections_closed.labels(reason)
         self.connected = counter(
             "bitfusion_pool_remote_connected",
             "Clients on other machines that were let in, directly or through a proxy (indirect).",
@@ -115,6 +123,11 @@ class Metrics:
         self.leases.set(found.count(HELD))
         self.waiting.set(found.count(WAITING))
 
+    def activity(self, entry_id: str, idle_since: float | None) -> None:
+        """The kernel under an entry is idle since then (None: it is not), in seconds since the epoch."""
+        if self.wants_usage:
+            self.usage.activity(entry_id, idle_since)
+
 
 class UsageCollector:
     """Who holds what, and what is free, made when Prometheus asks: GPU-seconds go on between two changes.
@@ -135,6 +148,11 @@ class UsageCollector:
         with self._lock:
             self._usage.update(entries, self._clock())
             self._servers = servers
+
+    def activity(self, entry_id: str, idle_since: float | None) -> None:
+        """See `Metrics.activity`."""
+        with self._lock:
+            self._usage.activity(entry_id, idle_since, self._clock())
 
     def describe(self) -> Iterable[Metric]:
         """The names, for the registry: asked before there is anything."""
@@ -163,12 +181,14 @@ class UsageCollector:
                 f"bitfusion_pool_holder_{name}", text, labels=HOLDER_LABELS
             )
             for row in rows:
-                family.add_metric(row.key, getattr(row, name))
+                value = getattr(row, name)
+                if value is not None:
+                    family.add_metric(row.key, value)
             yield family
-        for name, text, value in CAPACITY_GAUGES:
+        for name, text, of_server in CAPACITY_GAUGES:
             gauge = GaugeMetricFamily(f"bitfusion_pool_{name}", text, labels=("server",))
             for server in servers:
-                gauge.add_metric((server.server,), value(server))
+                gauge.add_metric((server.server,), of_server(server))
             yield gauge
 
 
@@ -178,6 +198,14 @@ HOLDER_FAMILIES = (
     ("counter", "gpu_seconds", "GPUs x share x seconds that a holder has had."),
     ("counter", "grants", "Requests of a holder that were granted."),
     ("counter", "wait_seconds", "Seconds that the granted requests of a holder had waited."),
+    ("gauge", "idle_gpus", "Those of a holder's GPUs whose kernel says that it is idle, a half as 0.5."),
+    ("counter", "idle_gpu_seconds", "GPUs x share x seconds that a holder has had with an idle kernel."),
+    ("gauge", "since_timestamp_seconds", "When the oldest lease of a holder was granted, as Unix time."),
+    (
+        "gauge",
+        "idle_since_timestamp_seconds",
+        "Since when the kernel of a holder is idle that is so the longest, as Unix time.",
+    ),
 )
 CAPACITY_GAUGES: tuple[tuple[str, str, Callable[[ServerCapacity], float]], ...] = (
     ("gpus", "GPUs of a server.", lambda server: server.gpus),

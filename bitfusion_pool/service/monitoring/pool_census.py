@@ -17,8 +17,9 @@ def states_of_pool(ledger: Ledger, metrics: Metrics) -> Mapping[str, str]:
         return ledger.states()
     servers = ledger.servers
     gpus = gpus_by_entry(servers, ledger.shares_held())
+    idle = {entry_id: activity.idle_since for entry_id, activity in ledger.activities().items()}
     entries = [
-        Seen(entry_id, state, user, host, uid, gpus.get(entry_id, 0.0), asked, granted)
+        Seen(entry_id, state, user, host, uid, gpus.get(entry_id, 0.0), asked, granted, idle.get(entry_id))
         for entry_id, state, user, host, uid, asked, granted in ledger.usage_columns()
     ]
     states = {seen.entry_id: seen.state for seen in entries}

@@ -23,6 +23,7 @@ from bitfusion_pool.messages.from_client import (
     Look,
     Release,
     Renew,
+    Report,
     Resume,
     parse_from_client,
 )
@@ -30,6 +31,7 @@ from bitfusion_pool.messages.from_service import Granted, Refused, Released
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT, PROTOCOL, Message
 from bitfusion_pool.service.connections.admission import Admission
 from bitfusion_pool.service.connections.client_connection import ClientConnection
+from bitfusion_pool.service.connections.connection_counts import CROWDED
 from bitfusion_pool.service.connections.peer import Peer
 from bitfusion_pool.service.leases.lease_watch import LeaseWatch
 from bitfusion_pool.service.leases.operations import PoolOperations
@@ -169,6 +171,11 @@ class Session:
         except Refusal as refusal:
             self.refuse(refusal)
 
+    def make_room(self) -> None:
+        """End the connection, of a client that nobody knows yet; without words, so that it tries again."""
+        self._refusals.refused(self._shown, Refusal(refusal_codes.TOO_MANY, CROWDED))
+        self._connection.close()
+
     def _no_hello(self) -> None:
         self.refuse(Refusal(refusal_codes.TOO_SLOW, f"no hello came within {HELLO_S:g} seconds"))
 
@@ -265,6 +272,8 @@ class Session:
             self._end(message)
         elif isinstance(message, Alive):
             self._send(message)
+        elif isinstance(message, Report):
+            self._report(message)
         # anything else is of a later version, or a second hello, which says nothing new
 
     def _hello(self, message: Message | None) -> None:
@@ -397,6 +406,29 @@ class Session:
             extra={"lease": released.lease, "user": self.peer.user, "in_use": released.in_use},
         )
         self._send(released)
+
+    def _report(self, message: Report) -> None:
+        """Without an answer: its client waits for others."""
+        try:
+            activity = self._operations.note_report(message, self.peer)
+        except Refusal:
+            return  # of a lease that is over
+        except BitfusionError as error:
+            _log.error("report cannot be noted", extra={"client": self._shown, "reason": str(error)})
+            return
+        self._metrics.activity(message.lease, activity.idle_since)
+        if _log.isEnabledFor(logging.DEBUG):  # a line for every cell
+            _log.debug(
+                "kernel said what it does",
+                extra={
+                    "lease": message.lease,
+                    "user": self.peer.user,
+                    "state": activity.state,
+                    "for_s": round(message.for_s, 3),
+                    "idle_s": None if activity.idle_since is None else round(message.idle_s, 3),
+                    "notebook": activity.notebook,
+                },
+            )
 
     # --- inside ----------------------------------------------------------------------------------------
 

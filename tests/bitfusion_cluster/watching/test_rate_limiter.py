@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from bitfusion_cluster.api.errors import ApiFailure, NoAnswer, ServerError, TooManyRequests
 from bitfusion_cluster.watching.rate_limiter import RateLimiter
 from tests.bitfusion_cluster.watching.clock import Clock
 
@@ -28,3 +31,21 @@ def test_the_rate_limiter_ends_when_we_are_to_stop(clock: Clock) -> None:
     assert limiter.wait(stopping)
     stopping.set()
     assert not limiter.wait(stopping)
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (TooManyRequests(429, "TooManyRequests", "", 5.0), 5.1),
+        (TooManyRequests(429, "TooManyRequests", ""), 1.1),
+        (TooManyRequests(429, "TooManyRequests", "", 86_400.0), 60.1),
+        (ServerError(500, "InternalError", "", 5.0), 0.0),
+        (NoAnswer(), 0.0),
+    ],
+)
+def test_a_429_pauses_for_as_long_as_it_says_within_a_bound(
+    clock: Clock, error: ApiFailure, seconds: float
+) -> None:
+    limiter = RateLimiter(10, 3, clock)
+    limiter.heed(error)
+    assert round(limiter.take(), 3) == seconds

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from bitfusion_cluster.watching.cache import Key
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from tests.bitfusion_cluster.watching.clock import Clock
 from tests.support.machine import scaled
@@ -40,6 +41,15 @@ def test_a_key_added_while_a_worker_has_it_comes_again_afterwards(work: WorkQueu
     work.done(A)
     assert work.get(0) is None
     assert work.idle()
+
+
+def test_namespaces_take_turns(work: WorkQueue) -> None:
+    for number in range(4000):
+        work.add(("flood", str(number)))
+    assert work.get(0) == ("flood", "0")
+    work.add(A)
+    work.add(B)
+    assert [work.get(0) for _ in range(4)] == [("flood", "1"), A, ("flood", "2"), B]
 
 
 def test_each_failure_of_a_key_waits_twice_as_long(work: WorkQueue, clock: Clock) -> None:
@@ -120,3 +130,22 @@ def test_workers_share_the_keys() -> None:
     for thread in threads:
         thread.join(scaled(5))
     assert sorted(seen) == sorted(keys)
+
+
+def test_a_key_whose_handling_raises_holds_up_no_other(
+    work: WorkQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = []
+
+    def handle(key: Key) -> None:
+        done.append(key)
+        if key == A:
+            raise KeyError("of a bug")
+        work.close()
+
+    work.add(A)
+    work.add(B)
+    work.work_off(handle)
+    assert done == [A, B]
+    assert work.idle()
+    assert "a key was left undone" in caplog.text

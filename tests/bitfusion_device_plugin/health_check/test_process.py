@@ -153,6 +153,7 @@ def test_the_stand_ins_report_is_in_the_log_and_its_result_an_event(server: Serv
     assert event["reason"] in ("BitfusionHealthPassed", "BitfusionHealthMarginal")
 
 
+@pytest.mark.long
 def test_a_fatal_check_fails_the_job_and_warns(server: Server, tmp_path: Path) -> None:
     done = check(server, tmp_path, f"printf '{FATAL}'; exit 1")
     assert done.returncode == 1
@@ -272,6 +273,7 @@ def scraped(port: int) -> dict[tuple[str, ...], float]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("report", "status", "result"), [(FATAL, 1, 2), (GOOD, 0, 0)])
 def test_its_figures_are_shown_until_a_signal(
     server: Server, tmp_path: Path, report: str, status: int, result: int
@@ -330,7 +332,8 @@ def test_a_check_that_a_signal_ends_has_not_passed(server: Server, tmp_path: Pat
         finally:
             process.kill()
     assert server.requests == []
-    assert not Path(f"/proc/{int(pid.read_text())}").exists()
+    there = Path(f"/proc/{int(pid.read_text())}")
+    wait_until(lambda: not there.exists(), "the client is gone", 5)
 
 
 def test_figures_of_very_many_servers_are_bounded() -> None:

@@ -28,11 +28,12 @@ def identity(cluster: Cluster) -> Iterator[RunningIdentity]:
         yield stack.enter_context(running_identity(cluster, namespace="kubeflow"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_namespace_is_opted_in_looked_at_and_opted_out(
     cluster: Cluster, identity: RunningIdentity, tmp_path: Path
 ) -> None:
-    limits, quota, look, opt_out = blocks(ACCESS)
+    limits, quota, limit_range, _all_profiles, look, opt_out = blocks(ACCESS)
     reader = Reader(cluster, tmp_path)
     shutil.copytree(identity.issuer, reader.folder / "cluster")
     reader.run(blocks(POOL)[-1])
@@ -49,6 +50,8 @@ def test_a_namespace_is_opted_in_looked_at_and_opted_out(
     reader.run(look)
     before = identity.until_secret(PROFILE)
     reader.run(quota)
+    reader.run(limit_range)
+    assert cluster.client.exists(f"/api/v1/namespaces/{PROFILE}/limitranges/bitfusion")
     identity.until_secret(PROFILE, but=token_id(before))
     tokens = read_tokens(str(identity.pool.folder)).all
     assert {one.limits.units for one in tokens if one.name == f"cluster/{PROFILE}"} == {150}

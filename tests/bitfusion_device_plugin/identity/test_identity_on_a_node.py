@@ -68,7 +68,7 @@ def test_a_pool_in_the_cluster_gives_a_namespace_its_token_and_a_pod_no_more_tha
 ) -> None:
     cluster = node.cluster
     for name in ("pool", "notebook-controller"):
-        node.import_image(project_image(name).for_a_node(), f"kubeflow-bitfusion/{name}:0.1.0")
+        node.import_image(project_image(name), f"kubeflow-bitfusion/{name}:0.1.0")
 
     sample = objects(node, "samples/pool")
     (deployment,) = [one for one in sample if one["kind"] == "Deployment"]

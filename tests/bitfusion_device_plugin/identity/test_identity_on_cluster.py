@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from tests.bitfusion_device_plugin.identity.running_identity import (
     token_id,
     token_in,
 )
+from tests.cluster.api_client import Refused as NotLetIn
 from tests.cluster.cluster import Cluster
+from tests.manifests.queue_installed import asking_pod
 from tests.pool.pool_client import COMMAND
 from tests.pool.service.tls_client import half, refusal
 from tests.support.files import replace_text
@@ -120,6 +123,61 @@ def run(environ: dict[str, str], *size: str) -> subprocess.CompletedProcess[str]
         text=True,
         timeout=scaled(30),
     )
+
+
+KEYS = (
+    "bitfusion.io/gpu",
+    "limits.bitfusion.io/gpu",
+    "requests.bitfusion.io/gpu-50",
+    "bitfusion.io/gpu-amount",
+)
+
+
+def test_a_quota_by_another_key_limits_nothing_and_its_event_says_which_one_counts(
+    identity: RunningIdentity, namespace: str
+) -> None:
+    """In any namespace, whether it is opted in or not; the API server takes all of these keys."""
+    client = identity.cluster.client
+    place = f"/api/v1/namespaces/{namespace}"
+    for number, key in enumerate(KEYS):
+        client.create(
+            f"{place}/resourcequotas", {"metadata": {"name": f"q{number}"}, "spec": {"hard": {key: "0"}}}
+        )
+    for number, key in enumerate(KEYS):
+        status = f"{place}/resourcequotas/q{number}"
+        wait_until(partial(counted, identity, status), key)
+    client.create(f"{place}/pods", asking_pod("p"))  # 50 units, and none of these refuses it
+    told = wait_until(lambda: said_at_quotas(identity, namespace, len(KEYS)), "each is told", 30)
+    assert told == {
+        f"q{number}": (
+            f"This quota limits no GPU by {key}: what counts is requests.bitfusion.io/gpu, in hundredths of "
+            "a GPU, 150 for one and a half."
+        )
+        for number, key in enumerate(KEYS)
+    }
+    client.merge(
+        f"{place}/resourcequotas/q0", {"spec": {"hard": {KEYS[0]: None, "requests.bitfusion.io/gpu": "50"}}}
+    )
+    wait_until(
+        lambda: "50" in str(client.get(f"{place}/resourcequotas/q0")["status"].get("used")), "it counts"
+    )
+    with pytest.raises(NotLetIn, match=r"exceeded quota: q0, requested: requests\.bitfusion"):
+        client.create(f"{place}/pods", asking_pod("q"))
+
+
+def counted(identity: RunningIdentity, quota: str) -> bool:
+    return "hard" in identity.cluster.client.get(quota).get("status", {})
+
+
+def said_at_quotas(identity: RunningIdentity, namespace: str, count: int) -> dict[str, str] | None:
+    """What is said by the quotas' names, once it is said at so many."""
+    items = identity.cluster.client.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+    found = {
+        one["involvedObject"]["name"]: str(one["message"])
+        for one in items
+        if one["reason"] == "BitfusionQuotaKey" and one["involvedObject"]["kind"] == "ResourceQuota"
+    }
+    return found if len(found) == count else None
 
 
 def test_a_missing_role_is_told_with_its_cure_and_cured_by_it(

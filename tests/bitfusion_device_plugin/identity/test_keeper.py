@@ -272,6 +272,21 @@ def test_a_secret_that_somebody_edited_is_written_again_as_a_whole(room: Room) -
     assert (room.token(), sorted(after["data"])) == ("token 2", ["ca.crt", "client.yaml", "servers.conf"])
 
 
+@pytest.mark.parametrize("written", ["--gpus=2", "id\0", "id 1"])
+def test_what_somebody_wrote_for_the_tokens_id_never_becomes_a_word_of_the_command(
+    room: Room, written: str
+) -> None:
+    room.work()
+    secret: dict[str, Any] = room.api.object(SECRETS, "a", NAME) or {}
+    secret["metadata"]["annotations"]["bitfusion.io/identity-token"] = written
+    room.api.put(SECRETS, secret)
+    room.work()
+    after = room.api.object(SECRETS, "a", NAME)
+    assert after is not None
+    assert after["metadata"]["annotations"]["bitfusion.io/identity-token"] == "id2"
+    assert room.pool.asked[1:] == [("a", {"gpus": 4.0}, "")]
+
+
 def test_a_secret_that_changes_meanwhile_is_not_overwritten(room: Room) -> None:
     room.work()
     room.pool.files = "files 2"

@@ -42,7 +42,16 @@ def quota(hard: object, **spec: object) -> dict[str, Any]:
 )
 def test_a_quota_says_how_many_units_all_pods_may_ask_for(raw: dict[str, Any], units: int | None) -> None:
     found = quota_record(raw)
-    assert found == (None if units is None else QuotaRecord("team-a", "gpus", units))
+    assert (None if found is None else found.units) == units
+
+
+def test_of_a_quota_that_limits_nothing_the_keys_are_kept() -> None:
+    hard = {"limits.bitfusion.io/gpu": "1", "bitfusion.io/gpu": "1"}
+    keys = ("bitfusion.io/gpu", "limits.bitfusion.io/gpu")
+    assert quota_record(quota(hard)) == QuotaRecord("team-a", "gpus", None, keys)
+    assert quota_record(quota({**hard, KEY: "150"})) == QuotaRecord("team-a", "gpus", 150, keys)
+    assert quota_record(quota(hard, scopes=["NotTerminating"])) == QuotaRecord("team-a", "gpus", None, keys)
+    assert quota_record(quota({"pods": "3"})) is None
 
 
 json_values = st.recursive(
@@ -63,7 +72,7 @@ json_values = st.recursive(
 )
 def test_nothing_that_an_api_server_sends_is_a_crash(raw: dict[str, Any]) -> None:
     found = quota_record(raw)
-    assert found is None or 0 <= found.units <= 10_000_000
+    assert found is None or found.units is None or 0 <= found.units <= 10_000_000
 
 
 def test_the_smallest_of_a_namespaces_quotas_holds_and_every_change_is_told() -> None:
@@ -80,3 +89,17 @@ def test_the_smallest_of_a_namespaces_quotas_holds_and_every_change_is_told() ->
     assert told == ["a", "b", "a"]
     quotas.cache.remove(("a", "two"))
     assert (quotas.units("a"), told[3:]) == (200, ["a"])
+
+
+def test_a_quota_that_limits_nothing_is_no_limit_and_is_reported_when_its_keys_change() -> None:
+    changed: list[str] = []
+    wrong: list[tuple[str, ...]] = []
+    quotas = NamespaceQuotas(changed.append, lambda record: wrong.append(record.wrong_keys))
+    quotas.cache.put(QuotaRecord("a", "one", None, ("bitfusion.io/gpu",)))
+    quotas.cache.put(QuotaRecord("a", "one", None, ("bitfusion.io/gpu",), "another"))
+    assert (quotas.units("a"), changed, wrong) == (None, [], [("bitfusion.io/gpu",)])
+    quotas.cache.put(QuotaRecord("a", "one", 150, ("bitfusion.io/gpu",)))
+    quotas.cache.put(QuotaRecord("a", "one", 150))
+    assert (quotas.units("a"), changed, len(wrong)) == (150, ["a"], 1)
+    quotas.cache.remove(("a", "one"))
+    assert (quotas.units("a"), changed, len(wrong)) == (None, ["a", "a"], 1)

@@ -59,6 +59,14 @@ def test_a_secret_that_somebody_changed_is_not_intact(changes: dict[str, Any]) -
     assert found.other_keys == (("more",) if "more" in changes else ())
 
 
+@pytest.mark.parametrize("written", ["--gpus=2", "id\0", "-", "a b", "x" * 65, "id\n", "é", "../x"])
+def test_what_cannot_be_the_id_of_a_token_is_none_and_a_change_by_somebody(written: str) -> None:
+    body = made()
+    body["metadata"]["annotations"]["bitfusion.io/identity-token"] = written
+    found = secret_record(body)
+    assert (found.token_id, found.is_intact) == ("", False)
+
+
 def test_a_secret_without_our_label_is_somebody_elses() -> None:
     body = made()
     body["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "helm"}

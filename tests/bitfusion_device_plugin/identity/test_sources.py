@@ -44,7 +44,7 @@ def test_the_command_gets_names_and_limits_and_no_secret(folder: Path) -> None:
         asked.identity("team-a", {"gpus": 2.0, "share": 0.5, "units": 0.0}, "id0")
     words, *environment = told.read_text().splitlines()
     assert words == (
-        f"token renew team-a --json --lower --keep id0 --gpus 2 --share 0.5 --units 0 --issuer-files {folder}"
+        f"token renew team-a --json --lower --keep=id0 --gpus=2 --share=0.5 --units=0 --issuer-files={folder}"
     )
     assert {line.partition("=")[0] for line in environment} <= {"PATH", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
 

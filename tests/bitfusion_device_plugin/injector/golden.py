@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes
 from bitfusion_device_plugin.injector.injection.injected_pod import Refusal, injected_pod
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
 from bitfusion_device_plugin.injector.injection.pod_patch import difference
@@ -26,6 +27,10 @@ PRODUCT = InjectorSettings(
             "*", "*", "vmware", "registry.local/bitfusion:1", "bitfusion-client-ubuntu2204_4.5.4-1_amd64.deb"
         ),
     )
+)
+PODS = InjectorSettings(
+    (ClientRule("*", "*", "pods", "kubeflow-bitfusion/client:0.1.0"),),
+    near_gpus=GpuNodes("nvidia.com/gpu.present", "true", "nvidia.com/gpu"),
 )
 
 
@@ -117,7 +122,7 @@ def golden() -> Object:
     """What the file holds: the pod, and with each kind of client its patch and what becomes of it."""
     before = kubeflow_pod()
     made: dict[str, Any] = {"before": before}
-    for kind, settings in (("stand-in", DEFAULT_SETTINGS), ("vmware", PRODUCT)):
+    for kind, settings in (("stand-in", DEFAULT_SETTINGS), ("vmware", PRODUCT), ("pods", PODS)):
         after = injected_pod(before, "ada", settings)
         assert not isinstance(after, Refusal), after.message
         made[kind] = {"patch": difference(before, after), "after": after}

@@ -16,6 +16,7 @@ Object = dict[str, Any]
 
 MANAGEMENT = "auto-management/bitfusion"
 STATUS = "auto-management/status"
+LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 OS = "bitfusion-client/os"
 VERSION = "bitfusion-client/version"
 FILTER = "bitfusion-client/filter"
@@ -26,6 +27,8 @@ MEMORY = "bitfusion.io/gpu-memory"
 HALF = "bitfusion.io/gpu-50"
 UNITS = "bitfusion.io/gpu"
 INJECTION = {MANAGEMENT: "injection", OS: "ubuntu22", VERSION: "454"}
+# What every injected pod is told.
+WRITTEN = {STATUS: "injected", LOCAL_VOLUMES: "bitfusion-client"}
 WRAPPED = {**INJECTION, MANAGEMENT: "all"}
 IMAGE = "ghcr.io/kubeflow/kubeflow/notebook-servers/jupyter-tensorflow-full:v1.11.0"
 

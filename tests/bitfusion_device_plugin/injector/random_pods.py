@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
 from tests.bitfusion_device_plugin.injector.pods import (
     FILTER,
@@ -23,6 +24,7 @@ from tests.bitfusion_device_plugin.injector.pods import (
     VERSION,
     Object,
 )
+from tests.bitfusion_device_plugin.injector.webhooks import WEBHOOKS, Change
 
 T = TypeVar("T")
 
@@ -34,7 +36,13 @@ SETTINGS = (
     InjectorSettings(
         (ClientRule("ubuntu20", "*", "stand-in", "old:1"), ClientRule("ubuntu22", "*", "stand-in", "a"))
     ),
-    InjectorSettings(gpu_memory_mib=16160, gates=True),
+    InjectorSettings(gpu_memory_mib=16160, gates=True, hides_node_gpus=True),
+    InjectorSettings(
+        (ClientRule("*", "*", "pods", "client:1"),),
+        gates=True,
+        hides_node_gpus=True,
+        near_gpus=GpuNodes("nvidia.com/gpu.present", "true", "nvidia.com/gpu"),
+    ),
 )
 NAMESPACES = ("ann", "ann", "ann", "ann", "", "kube-system", "ü")
 
@@ -116,7 +124,7 @@ REQUESTS = (
     "'",
     "-n 1 --filter 'a=$(b) c'",
 )
-MANAGEMENTS = ("injection", "injection", "all", "Yes", "none", "off", "", "nonsense")
+MANAGEMENTS = ("injection", "injection", "all", "all", "Yes", "none", "off", "", "nonsense")
 FOREIGN_KEYS = (
     "sidecar.istio.io/inject",
     "poddefault.admission.kubeflow.org/poddefault-x",
@@ -159,6 +167,8 @@ class Case:
     namespace: str
     settings: InjectorSettings
     notebook: dict[str, Any] | None
+    spoiled: bool = False
+    """Something in the pod has an impossible shape."""
 
 
 def case(seed: int, number: int) -> Case:
@@ -170,7 +180,8 @@ def random_case(rng: Randomness) -> Case:
     """A pod made of common, rare and impossible parts."""
     chooser = Chooser(rng)
     notebook = chooser.annotations() if chooser.chance(0.3) else None
-    return Case(chooser.pod(), chooser.pick(NAMESPACES), chooser.pick(SETTINGS), notebook)
+    pod = chooser.pod()
+    return Case(pod, chooser.pick(NAMESPACES), chooser.pick(SETTINGS), notebook, chooser.spoiled)
 
 
 class Chooser:
@@ -178,6 +189,7 @@ class Chooser:
 
     def __init__(self, rng: Randomness) -> None:
         self._random = rng.random
+        self.spoiled = False
 
     def chance(self, share: float) -> bool:
         """Whether a rare thing happens; 0, to which Hypothesis shrinks, says no."""
@@ -207,6 +219,7 @@ class Chooser:
         self.add_rest(spec, restricted)
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": self.metadata(), "spec": spec}
         if self.chance(0.12):
+            self.spoiled = True
             self.spoil(made)
         return made
 
@@ -248,8 +261,12 @@ class Chooser:
         """The volume that containers mount, and sometimes one that has a name of ours."""
         spec["volumes"] = [{"name": "home", "emptyDir": {}}]
         if self.chance(0.05):
-            name = self.pick(("bitfusion-client", "bitfusion-identity"))
-            sources: list[Object] = [{"emptyDir": {}}, {"secret": {"secretName": "bitfusion-client"}}]
+            name = self.pick(("bitfusion-client", "bitfusion-identity", "bitfusion-keys"))
+            other: Object = {"secret": {"secretName": "bitfusion-client"}}
+            sources: list[Object] = [
+                {"emptyDir": {}},
+                {"emptyDir": {"medium": "Memory"}} if "keys" in name else other,
+            ]
             source = self.pick(sources)
             spec["volumes"].append({"name": name, **source})
         if self.chance(0.02):
@@ -264,7 +281,9 @@ class Chooser:
             if self.chance(0.5):
                 spec["securityContext"]["runAsUser"] = 1000 if restricted else self.pick((0, 1000))
         if self.chance(0.2):
-            spec["tolerations"] = [{"key": "x", "operator": "Exists"}]
+            spec["tolerations"] = [{"key": self.pick(("x", "nvidia.com/gpu")), "operator": "Exists"}]
+        if self.chance(0.1):
+            spec["affinity"] = {"nodeAffinity": {}}
         if self.chance(0.1):
             spec["hostNetwork"] = not restricted
         if self.chance(0.1):
@@ -349,6 +368,15 @@ class Chooser:
             holder.pop(key, None)
         else:
             holder[key] = copy.deepcopy(self.pick(ODD))
+
+    def webhooks(self) -> list[Change]:
+        """Other people's webhooks, in the order of their turns; each comes once."""
+        found: list[Change] = []
+        while self.chance(0.6) and len(found) < 4:
+            change = self.pick(WEBHOOKS)
+            if change not in found:
+                found.append(change)
+        return found
 
     def disturb(self, made: Object) -> None:
         """What other webhooks and the API server may do to a pod between two passes."""

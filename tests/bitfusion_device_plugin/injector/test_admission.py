@@ -55,10 +55,12 @@ def test_the_notebooks_annotations_are_asked() -> None:
 
 
 def test_a_pod_that_cannot_be_is_refused() -> None:
-    response = admitted(pod(container({AMOUNT: "0"})))
+    response = admitted(pod(container({AMOUNT: "0.5"})))
     assert response["allowed"] is False
     assert response["status"]["code"] == 422
-    assert response["status"]["message"].startswith('Invalid value "0" for bitfusion.io/gpu-amount: must be ')
+    assert response["status"]["message"].startswith(
+        'Invalid value "0.5" for bitfusion.io/gpu-amount: must be '
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,11 @@ def test_a_pod_that_cannot_be_is_refused() -> None:
         (None, {}),
         ([], {}),
         (pod(container()), {}),
-        (pod(container({AMOUNT: "0"})), {"operation": "UPDATE"}),
-        (pod(container({AMOUNT: "0"})), {"operation": "DELETE"}),
-        (pod(container({AMOUNT: "0"})), {"subResource": "ephemeralcontainers"}),
-        (pod(container({AMOUNT: "0"})), {"kind": {"kind": "Deployment"}}),
-        (pod(container({AMOUNT: "0"})), {"namespace": "kube-system"}),
+        (pod(container({AMOUNT: "0.5"})), {"operation": "UPDATE"}),
+        (pod(container({AMOUNT: "0.5"})), {"operation": "DELETE"}),
+        (pod(container({AMOUNT: "0.5"})), {"subResource": "ephemeralcontainers"}),
+        (pod(container({AMOUNT: "0.5"})), {"kind": {"kind": "Deployment"}}),
+        (pod(container({AMOUNT: "0.5"})), {"namespace": "kube-system"}),
     ],
 )
 def test_everything_else_passes_as_it_is(new: Any, fields: dict[str, Any]) -> None:

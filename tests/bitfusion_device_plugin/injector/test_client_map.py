@@ -23,6 +23,7 @@ FILE = """
 - os: ubuntu22
   version: "*"
   kind: stand-in
+- {os: ubuntu24, version: "*", kind: pods}
 - os: "*"
   version: "*"
   kind: stand-in
@@ -35,11 +36,12 @@ def test_a_file_as_an_administrator_writes_it() -> None:
     assert rules == (
         ClientRule("ubuntu20", "450", "vmware", "registry.local/bf:1", "bf-ubuntu2004.deb"),
         ClientRule("ubuntu22", "*", "stand-in", "kubeflow-bitfusion/client:0.1.0"),
+        ClientRule("ubuntu24", "*", "pods", "kubeflow-bitfusion/client:0.1.0"),
         ClientRule("*", "*", "stand-in", "registry.local/client@sha256:0123456789abcdef"),
     )
     assert client_for("ubuntu20", "450", rules) == rules[0]
     assert client_for("ubuntu22", "401", rules) == rules[1]
-    assert client_for("ubuntu20", "401", rules) == rules[2]
+    assert client_for("ubuntu20", "401", rules) == rules[3]
     assert parse_clients(None) == DEFAULT_CLIENTS
 
 
@@ -70,8 +72,8 @@ WORD = "letters, digits, dots, - or _, at most 63"
         ),
         ([{**RULE, "tag": "x"}], NO_ITEM),
         ([{"os": "a", "version": "b"}], NO_ITEM),
-        ([{**RULE, "kind": "real"}], 'kind="real" (from clients.yaml): must be stand-in or vmware'),
-        ([{**RULE, "kind": []}], 'kind="[]" (from clients.yaml): must be stand-in or vmware'),
+        ([{**RULE, "kind": "real"}], 'kind="real" (from clients.yaml): must be stand-in, pods or vmware'),
+        ([{**RULE, "kind": []}], 'kind="[]" (from clients.yaml): must be stand-in, pods or vmware'),
         ([{**RULE, "image": "a b"}], "must be an image without blanks, at most 512 characters"),
         ([{**RULE, "image": "a" * 513}], "must be an image without blanks, at most 512 characters"),
         ([{**RULE, "image": "a\nb"}], "must be an image without blanks"),
@@ -80,6 +82,7 @@ WORD = "letters, digits, dots, - or _, at most 63"
             'image="null" (from clients.yaml): is missing: kind vmware needs the image',
         ),
         ([{**RULE, "package": "x"}], "belongs to kind vmware only; leave it out"),
+        ([{**RULE, "kind": "pods", "package": "x"}], "belongs to kind vmware only; leave it out"),
         ([{**VMWARE, "package": None}], "must be the package's folder in the image: " + WORD),
         ([{**VMWARE, "package": ".."}], "kind vmware needs it"),
         ([{**VMWARE, "package": "a/b"}], "kind vmware needs it"),

@@ -14,8 +14,8 @@ from tests.bitfusion_device_plugin.injector.pods import (
     INJECTION,
     MANAGEMENT,
     PERCENT,
-    STATUS,
     UNITS,
+    WRITTEN,
     container,
     inject,
     mounts,
@@ -32,7 +32,7 @@ def test_the_ordinary_pod_of_a_notebook() -> None:
         securityContext={"fsGroup": 100},
     )
     after = inject(before)
-    assert after["metadata"]["annotations"] == {**INJECTION, STATUS: "injected"}
+    assert after["metadata"]["annotations"] == {**INJECTION, **WRITTEN}
     (notebook,) = after["spec"]["containers"]
     assert notebook["resources"] == {
         "limits": {"cpu": "600m", "memory": "1288490188800m", UNITS: "100"},

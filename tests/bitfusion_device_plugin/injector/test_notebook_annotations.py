@@ -16,8 +16,8 @@ from tests.bitfusion_device_plugin.injector.pods import (
     MANAGEMENT,
     OS,
     REQUEST,
-    STATUS,
     VERSION,
+    WRITTEN,
     container,
     inject,
     pod,
@@ -43,13 +43,13 @@ def test_the_notebooks_value_wins_where_it_has_one(template: Any, notebook: Any,
     after = inject(pod(container({HALF: "1"}), annotations=template, notebook="nb"), notebook)
     assert after["spec"]["initContainers"][0]["args"][2] == request_
     written = after["metadata"]["annotations"]
-    assert written == {**(template or {}), **(notebook or {}), STATUS: "injected"}
+    assert written == {**(template or {}), **(notebook or {}), **WRITTEN}
 
 
 def test_foreign_annotations_of_the_notebook_are_not_taken_over() -> None:
     notebook = {**INJECTION, "notebooks.kubeflow.org/creator": "ada", "bitfusion.io/pending": "x"}
     after = inject(pod(container({HALF: "1"}), annotations=None, notebook="nb"), notebook)
-    assert after["metadata"]["annotations"] == {**INJECTION, STATUS: "injected"}
+    assert after["metadata"]["annotations"] == {**INJECTION, **WRITTEN}
 
 
 @pytest.mark.parametrize("value", ["all", "x" * 100, 5, None, ["injection"]])
@@ -57,7 +57,7 @@ def test_a_value_that_no_notebook_may_have_counts_as_absent(value: Any) -> None:
     notebook = {MANAGEMENT: value, OS: value if value != "all" else "../x", REQUEST: 7}
     after = inject(pod(container({HALF: "1"}, command=["x"]), annotations=None, notebook="nb"), notebook)
     assert after["spec"]["containers"][0]["command"] == ["x"]
-    assert after["metadata"]["annotations"] == {STATUS: "injected"}
+    assert after["metadata"]["annotations"] == WRITTEN
 
 
 def test_a_notebook_that_is_to_be_left_alone_leaves_its_pod_alone() -> None:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from bitfusion_client.kubernetes.pod_units import units_of
+from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
 from tests.bitfusion_device_plugin.injector.another_webhook import (
     another_webhook,
     like_a_pod_default,
     like_istio,
 )
-from tests.bitfusion_device_plugin.injector.pods import container, pod
+from tests.bitfusion_device_plugin.injector.pods import LOCAL_VOLUMES, container, pod
+from tests.bitfusion_device_plugin.injector.stage import Stage
+from tests.bitfusion_device_plugin.injector.webhooks import (
+    Change,
+    applied,
+    katib_collected,
+    launcher_in_front,
+    overridden,
+    raised,
+    recommended,
+    vault_env_in_front,
+    volumes_renamed,
+)
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
+from tests.cluster.guide import ACCESS, blocks
 from tests.cluster.notebooks import PROFILE, Room
+from tests.cluster.other_webhooks import pod_webhook
 from tests.cluster.our_controller import with_components
 from tests.manifests.built import POD_WEBHOOKS, one
 from tests.notebook_controller_patch.controller_process import INJECTOR, ControllerProcess
@@ -98,6 +116,71 @@ def test_a_pod_that_asks_gets_its_client_and_its_units(
     assert made["metadata"]["annotations"]["auto-management/status"] == "injected"
 
 
+KEY = "bitfusion.io/gpu"
+PLAIN_ZERO = {"default": {KEY: "0"}, "defaultRequest": {KEY: "0"}}
+# Of the type Container, and what our init container says then.
+LIMIT_RANGES: Mapping[str, tuple[Object, str]] = {
+    "max": ({"max": {KEY: "100"}}, "50"),
+    "max and default 0": ({"max": {KEY: "100"}, **PLAIN_ZERO}, "0"),
+    "default 0": (PLAIN_ZERO, "0"),
+    "smaller default": ({"default": {KEY: "10"}}, "10"),
+    "larger default": ({"default": {KEY: "80"}, "defaultRequest": {KEY: "80"}}, "50"),
+    "default request": ({"defaultRequest": {KEY: "10"}}, "10"),
+    "min and max": ({"min": {KEY: "20"}, "max": {KEY: "100"}}, "50"),
+    "min, max and default": ({"min": {KEY: "20"}, "max": {KEY: "60"}, "default": {KEY: "20"}}, "20"),
+    "ratio": ({"max": {KEY: "100"}, "maxLimitRequestRatio": {KEY: "1"}}, "50"),
+}
+
+
+def room_with(cluster: Cluster, *items: Object) -> Room:
+    """A profile with a LimitRange."""
+    room = Room(cluster)
+    body = {"metadata": {"name": "units"}, "spec": {"limits": list(items)}}
+    room.client.create(f"/api/v1/namespaces/{room.namespace}/limitranges", body)
+    return room
+
+
+@pytest.mark.parametrize(("item", "ours"), LIMIT_RANGES.values(), ids=LIMIT_RANGES)
+def test_no_limit_range_makes_a_pod_count_more_than_it_asks_for(
+    cluster: Cluster, injector: Injector, item: Object, ours: str
+) -> None:
+    room = room_with(cluster, {"type": "Container", **item})
+    made = create(room, pod(container(HALF), annotations=None), dry_run=True)
+    assert (units(made), units_of(made)) == ("50", 50)
+    resources = made["spec"]["initContainers"][0]["resources"]
+    assert (resources["limits"][KEY], resources["requests"][KEY]) == (ours, ours)
+
+
+def test_the_limit_range_of_the_guide_bounds_containers_and_pods_and_leaves_others_alone(
+    cluster: Cluster, injector: Injector
+) -> None:
+    (text,) = [each.commands for each in blocks(ACCESS) if "LimitRange" in each.commands]
+    limits = yaml.safe_load(text.partition("<<END\n")[2].rpartition("END")[0])["spec"]["limits"]
+    room = room_with(cluster, *limits, {"type": "Pod", "max": {KEY: "120"}})
+    asking = pod(container(HALF), container(HALF, name="two"), container(name="mesh"), annotations=None)
+    assert units_of(create(room, asking, dry_run=True)) == 100
+    before = injector.asked()
+    plain = create(room, pod(container(), annotations=None), dry_run=True)
+    assert (units_of(plain), "initContainers" in plain["spec"], injector.asked()) == (0, False, before)
+    noted = create(room, pod(container(), annotations={MANAGEMENT: "injection"}), dry_run=True)
+    assert "initContainers" not in noted["spec"]
+    for size, words in (("200", "per Container is 100, but limit is 200"), ("70", "per Pod is 120, but")):
+        sizes = {f"bitfusion.io/gpu-{size}": "1"} if size == "70" else {"bitfusion.io/gpu-amount": "2"}
+        large = pod(container(sizes), container(sizes, name="two"), annotations=None)
+        with pytest.raises(Refused, match=words):
+            create(room, large, dry_run=True)
+
+
+def test_a_limit_range_may_give_everybody_0_of_a_size(cluster: Cluster, injector: Injector) -> None:
+    none = {"bitfusion.io/gpu-50": "0", "bitfusion.io/gpu-amount": "0"}
+    room = room_with(cluster, {"type": "Container", "default": none, "defaultRequest": none})
+    before = injector.asked()
+    create(room, pod(container(), annotations=None), dry_run=True)
+    assert injector.asked() == before
+    made = create(room, pod(container(HALF), annotations=None), dry_run=True)
+    assert (units(made), units_of(made)) == ("50", 50)
+
+
 def test_a_dry_run_is_answered_the_same(cluster: Cluster, injector: Injector) -> None:
     room = Room(cluster)
     dry = create(room, pod(container(HALF)), dry_run=True)
@@ -127,6 +210,10 @@ ASKING = {
         container(), annotations=None, init_containers=[container(HALF, name="i")]
     ),
     "the annotation alone": pod(container(), annotations={MANAGEMENT: "injection"}),
+    "0 of one size and some of another": pod(
+        container({"bitfusion.io/gpu-25": "0", "bitfusion.io/gpu-50": "1"}), annotations=None
+    ),
+    "part of a size": pod(container({"bitfusion.io/gpu-50": "1m"}), annotations=None),
     "any word but none": pod(container(), annotations={MANAGEMENT: "All"}),
     "a size and none": pod(container(HALF), annotations={MANAGEMENT: "none"}),
     "injected before": pod(container(), annotations=INJECTED),
@@ -138,6 +225,14 @@ OTHERS = {
         {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}, annotations=None
     ),
     "units": pod(container({"bitfusion.io/gpu": "50"}), annotations=None),
+    "0 units": pod(container({"bitfusion.io/gpu": "0"}), annotations=None),
+    **{
+        f"{none} of a size": pod(container({"bitfusion.io/gpu-50": none}), annotations=None)
+        for none in ("0", "0m", "0e3", "0Ki", "0.0")
+    },
+    "0 of a size of an init container": pod(
+        container(), annotations=None, init_containers=[container({"bitfusion.io/gpu-amount": "0"}, name="i")]
+    ),
     "another's resource": pod(container({"nvidia.com/gpu": "1"}), annotations=None),
     "another's of our group": pod(container({"bitfusion.io/fpga": "1"}), annotations=None),
     "none": pod(container(), annotations={MANAGEMENT: "none"}),
@@ -278,13 +373,108 @@ def test_beside_pod_defaults_both_have_their_say(
     assert made["metadata"]["annotations"]["auto-management/status"] == "injected"
 
 
+def through(cluster: Cluster, name: str, change: Change, made: Object) -> Object:
+    """The pod as the API server stores it where another webhook of that name is called, too."""
+    room = Room(cluster)
+    with pod_webhook(cluster, name, room.namespace, lambda seen: applied(seen, [change])) as asked:
+
+        def called() -> bool:
+            create(room, pod(container(), annotations=None), dry_run=True)
+            return bool(asked)
+
+        wait_until(called, "the other webhook is called", 20, errors=(Refused,))
+        return create(room, made)
+
+
+LINE = "cd . && exec python t.py --lr 0.1"
+TRIAL = {"auto-management/bitfusion": "all"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("katib.kubeflow.org", katib_collected),
+        ("vault-secrets-webhook", vault_env_in_front),
+        ("datadog-webhook", launcher_in_front),
+        ("a-vault-secrets-webhook", vault_env_in_front),
+        ("katib.kubeflow.org", volumes_renamed),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+@pytest.mark.parametrize(
+    "command", [["python", "t.py", "--lr", "0.1"], ["sh", "-c", LINE]], ids=["words", "line"]
+)
+def test_a_command_that_a_later_webhook_moves_takes_its_gpus_once(
+    cluster: Cluster, injector: Injector, tmp_path: Path, name: str, change: Change, command: list[str]
+) -> None:
+    given = pod(container(HALF, command=command), annotations=TRIAL, volumes=[])
+    made = through(cluster, name, change, copy.deepcopy(given))
+    (asking,) = [each for each in made["spec"]["containers"] if each["name"] == "nb"]
+    started = Stage(tmp_path).started(asking)
+    assert started.runs == [["run", "-n", "1", "-p", "0.5"]]
+    assert started.programs == [["python", "t.py", "--lr", "0.1"]]
+    assert asking["resources"]["limits"]["bitfusion.io/gpu"] == "50"
+    assert injected_pod(made, made["metadata"]["namespace"]) == made
+    assert made["spec"]["initContainers"][0]["volumeMounts"][0]["name"] in local_volumes(made)
+
+
+def local_volumes(made: Object) -> list[str]:
+    named: str = made["metadata"]["annotations"][LOCAL_VOLUMES]
+    return named.split(",")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("vpa-webhook-config", recommended),
+        ("vpa-webhook-config", raised),
+        ("a-vpa-webhook-config", recommended),
+        ("clusterresourceoverrides.admission.autoscaling.openshift.io", overridden),
+    ],
+    ids=["lowered after", "raised after", "lowered before", "overridden after"],
+)
+def test_a_pod_weighs_what_later_webhooks_leave_of_it(
+    cluster: Cluster, injector: Injector, name: str, change: Change
+) -> None:
+    made = through(cluster, name, change, pod(container(HALF), annotations=None))
+    (ours,) = made["spec"]["initContainers"]
+    (asking,) = made["spec"]["containers"]
+    for part in ("limits", "requests"):
+        given = {key: value for key, value in asking["resources"][part].items() if key != "bitfusion.io/gpu"}
+        if change is raised:
+            assert ours["resources"][part] == {"limits": OURS_LIMITS, "requests": OURS_REQUESTS}[part]
+        else:
+            assert ours["resources"][part] == given
+
+
+OURS_LIMITS = {"cpu": "600m", "memory": "1288490188800m"}
+OURS_REQUESTS = {"cpu": "500m", "memory": "1Gi"}
+
+
+def test_a_drain_wants_the_word_for_the_clients_volume_alone(cluster: Cluster, injector: Injector) -> None:
+    def why_not(sizes: Object, *options: str) -> str:
+        room = Room(cluster)
+        node = room.namespace
+        cluster.client.create("/api/v1/nodes", {"metadata": {"name": node}})
+        try:
+            create(room, pod(container(sizes), annotations=None, nodeName=node))
+            done = cluster.try_kubectl("drain", node, "--force", "--dry-run=server", *options)
+        finally:
+            cluster.client.delete(f"/api/v1/nodes/{node}")
+        return "" if done.returncode == 0 else done.stderr
+
+    assert not why_not({})
+    assert "use --delete-emptydir-data to override" in why_not(HALF)
+    assert not why_not(HALF, "--delete-emptydir-data")
+
+
 def test_for_servers_that_drop_match_conditions_pods_are_chosen_by_their_label(
     cluster: Cluster, injector: Injector
 ) -> None:
     path = injector.installation.webhooks_path
-    (installed,) = cluster.client.get(path)["webhooks"]
+    installed, _ = cluster.client.get(path)["webhooks"]
     objects = with_components(cluster, "kubeflow", "without-match-conditions")
-    (chosen,) = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    chosen, _ = one(objects, "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
     assert "matchConditions" not in chosen
 
     def write(webhook: Object) -> None:

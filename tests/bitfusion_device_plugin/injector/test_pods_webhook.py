@@ -17,9 +17,10 @@ from bitfusion_cluster.certificates.authority import issue, new_authority
 from bitfusion_cluster.certificates.serving import ServingCertificate
 from bitfusion_cluster.monitoring.metrics import AdmissionMetrics
 from bitfusion_cluster.notebooks.owners import Owners
+from bitfusion_cluster.webhooks.review import read_review
 from bitfusion_cluster.webhooks.review_server import ReviewServer
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS
-from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
+from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook, notebook_of
 from tests.support.machine import scaled
 
 HOST = "127.0.0.1"
@@ -49,6 +50,35 @@ def post(port: int, body: bytes) -> dict[str, Any]:
     finally:
         connection.close()
     return answer
+
+
+SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "looked_up"),
+    [
+        ([{**SET, "name": "a-long-name"}], "a-long-name"),
+        ([{**SET, "name": "nb-x7k2p"}], "a-long-name"),  # Open Data Hub's, for long names
+        ([{"kind": "Job", "name": "x"}, {**SET, "name": "nb-x7k2p"}], "a-long-name"),
+        ([{"apiVersion": "batch/v1", "kind": "Job", "name": "a-long-name"}], ""),
+        ([], ""),
+        (None, ""),
+        ("odd", ""),
+    ],
+)
+def test_the_notebook_of_a_pod_is_found_whatever_its_statefulset_is_called(
+    owners: object, looked_up: str
+) -> None:
+    labels = {"notebook-name": "a-long-name", "statefulset": "a-long-name"}
+    limits = {"bitfusion.io/gpu-50": "1"}
+    pod = {
+        "metadata": {"name": "nb-x7k2p-0", "labels": labels, "ownerReferences": owners},
+        "spec": {"containers": [{"name": "a-long-name", "resources": {"limits": limits}}]},
+    }
+    request = {"uid": "1", "operation": "CREATE", "kind": {"kind": "Pod"}, "namespace": "ann", "object": pod}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    assert notebook_of(read_review(review)) == looked_up
 
 
 def nobody(namespace: str, name: str, within: float) -> None:

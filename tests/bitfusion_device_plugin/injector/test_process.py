@@ -14,6 +14,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
+from bitfusion_client.errors import WrongSetting
 from bitfusion_device_plugin.injector.settings import TABLE, Settings, main, read_settings
 from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
 from tests.bitfusion_cluster.certificates.pairs import pair
@@ -73,6 +74,15 @@ def test_the_memory_of_a_gpu_is_read_as_people_write_it() -> None:
             ["--client-image", "a b"],
             'Wrong setting --client-image="a b": must be an image without blanks, at most 512 characters',
         ),
+        (["--node-gpus", "none"], 'Wrong setting --node-gpus="none": must be one of hidden, visible'),
+        (
+            ["--gpu-nodes", "gpu=a b"],
+            'Wrong setting --gpu-nodes="gpu=a b": must be a label, or label=value, as nodes have it',
+        ),
+        (
+            ["--gpu-taint", "nvidia.com/gpu=x"],
+            'Wrong setting --gpu-taint="nvidia.com/gpu=x": must be the key of a taint, as nodes have it',
+        ),
         (["--gates", "yes"], 'Wrong setting --gates="yes": must be one of on, off'),
         (["--clents", "1"], 'Unknown option "--clents"; bitfusion-injector --help lists all'),
         (
@@ -87,6 +97,44 @@ def test_a_mistake_is_one_line_and_exit_status_2(
 ) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err == f"bitfusion-injector: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("nvidia.com/gpu.present=true", ("nvidia.com/gpu.present", "true")),
+        ("gpu", ("gpu", "")),
+        ("gpu=", ("gpu", "")),
+        ("a" * 63 + "=" + "b" * 63, ("a" * 63, "b" * 63)),
+    ],
+)
+def test_nodes_with_gpus_are_known_by_a_label(text: str, label: tuple[str, str]) -> None:
+    words = {"namespace": "ns", "gpu_nodes": text, "gpu_taint": "nvidia.com/gpu"}
+    settings = read_settings(words, {}, NOWHERE)
+    assert (settings.gpu_nodes, settings.gpu_taint) == (label, "nvidia.com/gpu")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "=x",
+        "a/b/c",
+        "/a",
+        "a/",
+        "-a",
+        "a=-b",
+        "a" * 64,
+        "a=" + "b" * 64,
+        "A.b/c",
+        "a\n",
+        "a=b\n",
+        "x" * 5000,
+    ],
+)
+def test_no_other_label_is_taken(text: str) -> None:
+    with pytest.raises(WrongSetting):
+        read_settings({"namespace": "ns", "gpu_nodes": text}, {}, NOWHERE)
 
 
 def test_a_broken_map_of_clients_ends_the_start_in_one_line(tmp_path: Path) -> None:
@@ -107,7 +155,7 @@ def test_a_broken_map_of_clients_ends_the_start_in_one_line(tmp_path: Path) -> N
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f'bitfusion-injector: Wrong setting clients[0].kind="magic" (from {file}): '
-        "must be stand-in or vmware\n"
+        "must be stand-in, pods or vmware\n"
     )
 
 
@@ -189,6 +237,56 @@ def test_a_map_of_clients_is_read_again_while_it_serves(tmp_path: Path) -> None:
             15,
         )
         assert image() == "two:2"
+
+
+def test_settings_of_gpu_pods_are_read_again_while_it_serves(tmp_path: Path) -> None:
+    clients, pods = tmp_path / "clients.yaml", tmp_path / "pods.yaml"
+    replace_text(clients, '- {os: "*", version: "*", kind: pods, image: "one:1"}\n')
+    replace_text(pods, "port: 7001\n")
+    mount = MountedSecret(tmp_path / "tls", pair())
+    with ControllerProcess(
+        tmp_path,
+        [
+            f"--kubeconfig={away(tmp_path)}",
+            "--namespace=kubeflow",
+            f"--certificate-folder={mount.folder}",
+            f"--clients={clients}",
+            f"--pods={pods}",
+            "--gpu-nodes=gpu=yes",
+            "--gpu-taint=gpu",
+        ],
+        module=INJECTOR,
+    ) as injector:
+        assert injector.ask("/readyz") == (200, "ok\n")
+        made = pod(container(HALF))
+
+        def spec() -> dict[str, Any]:
+            patch = json.loads(base64.b64decode(ask(injector.port, made)["patch"]))
+            return dict(jsonpatch.apply_patch(made, patch)["spec"])
+
+        def port() -> int:
+            (value,) = [
+                each["value"]
+                for each in spec()["initContainers"][0]["env"]
+                if each["name"] == "BITFUSION_PODS"
+            ]
+            return int(json.loads(value)["port"])
+
+        assert port() == 7001
+        assert spec()["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+        assert '"key": "gpu"' in json.dumps(spec()["affinity"])
+        replace_text(pods, "port: 7002\n")
+        wait_until(lambda: port() == 7002, "the new settings", 15)
+        replace_text(pods, "port: none\n")
+        wait_until(
+            lambda: any(
+                str(line["message"]).startswith("pod settings cannot be read, the old ones stay: ")
+                for line in injector.lines()
+            ),
+            "the complaint",
+            15,
+        )
+        assert port() == 7002
 
 
 @pytest.mark.parametrize("size", [HALF, {}], ids=["asks", "another's"])

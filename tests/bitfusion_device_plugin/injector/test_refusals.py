@@ -42,9 +42,9 @@ def asking(annotations: dict[str, Any] | None = None, sizes: Any = None, **spec:
 REFUSALS: list[tuple[Object, str]] = [
     # sizes, in the words of the forms
     (
-        asking(sizes={AMOUNT: "0"}),
-        'Invalid value "0" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. Choose None '
-        "for GPUs, or leave the key out, if the notebook needs no GPU.",
+        asking(sizes={AMOUNT: "0.5"}),
+        'Invalid value "0.5" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. For a part '
+        "of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
     ),
     (
         asking(sizes={AMOUNT: "1", PERCENT: "0.5"}),

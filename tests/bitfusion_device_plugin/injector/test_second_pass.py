@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule
+from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes
 from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
 from bitfusion_device_plugin.injector.injection.injection_settings import DEFAULT_SETTINGS, InjectorSettings
 from bitfusion_device_plugin.injector.injection.pod_patch import difference
@@ -36,7 +37,10 @@ def again(once: Object, settings: InjectorSettings = DEFAULT_SETTINGS) -> Object
     return inject(once, settings=settings)
 
 
-@pytest.fixture(params=[DEFAULT_SETTINGS, VMWARE], ids=["stand-in", "vmware"])
+PODS = InjectorSettings((ClientRule("*", "*", "pods", "client:1"),), near_gpus=GpuNodes("gpu", "", "gpu"))
+
+
+@pytest.fixture(params=[DEFAULT_SETTINGS, VMWARE, PODS], ids=["stand-in", "vmware", "pods"])
 def settings(request: pytest.FixtureRequest) -> InjectorSettings:
     return request.param  # type: ignore[no-any-return]  # pytest's
 

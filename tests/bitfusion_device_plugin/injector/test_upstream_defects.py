@@ -25,10 +25,10 @@ from tests.bitfusion_device_plugin.injector.pods import (
     MANAGEMENT,
     MEMORY,
     OS,
-    STATUS,
     UNITS,
     VERSION,
     WRAPPED,
+    WRITTEN,
     Object,
     container,
     inject,
@@ -127,10 +127,10 @@ FOREIGN = {
 def test_h_annotations_are_merged_one_by_one() -> None:
     before = pod(container({HALF: "1"}), annotations={**INJECTION, **FOREIGN})
     after = inject(before)
-    assert after["metadata"]["annotations"] == {**INJECTION, **FOREIGN, STATUS: "injected"}
+    assert after["metadata"]["annotations"] == {**INJECTION, **FOREIGN, **WRITTEN}
     patch = difference(before, injected_pod(before, "ann"))
     paths = [operation["path"] for operation in patch if operation["path"].startswith("/metadata")]
-    assert paths == ["/metadata/annotations/auto-management~1status"]
+    assert paths == [f"/metadata/annotations/{key.replace('/', '~1')}" for key in WRITTEN]
 
 
 def test_i_pods_that_come_at_once_have_nothing_of_each_other() -> None:
@@ -212,6 +212,8 @@ def test_m_all_and_injection_differ_in_the_command_alone() -> None:
     every, injection = map(inject, before)
     assert every["spec"]["containers"][0].pop("command") == [*RUN, "x"]
     assert injection["spec"]["containers"][0].pop("command") == ["x"]
+    memory = every["spec"]["initContainers"][0]["env"].pop()
+    assert memory == {"name": "BITFUSION_WRAPPED", "value": "nb"}
     assert every["spec"] == injection["spec"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
@@ -15,6 +16,7 @@ import pytest
 from bitfusion_device_plugin.plugin.registration import SOCKET_NAMES
 from tests.bitfusion_device_plugin.plugin.fake_kubelet import FakeKubelet, unread_stream
 from tests.bitfusion_device_plugin.plugin.running_plugin import FakePool, RunningPlugin
+from tests.support.flood import HEADER, SILENT, Flood, answers_during, peak_mib
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until, wait_until_settled
 
@@ -365,6 +367,26 @@ def test_silent_and_slow_clients_keep_nobody_from_an_answer(start: Start) -> Non
         client.settimeout(scaled(20))
         assert client.recv(1) == b""  # is cut off
     assert plugin.get("/healthz") == (200, "ok")
+
+
+@pytest.mark.parametrize("say", [SILENT, pytest.param(HEADER, marks=pytest.mark.long)])
+def test_a_crowd_of_connections_keeps_nobody_from_an_answer(start: Start, say: str) -> None:
+    """Sixty-four that said nothing were all there could be: a kubelet's probe was cut off, for seconds."""
+    plugin = start()
+    where = ("127.0.0.1", int(str(plugin.wait_for("serving")["monitoring_port"])))
+
+    def ask() -> None:
+        with socket.create_connection(where, scaled(10), ("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert other.recv(1 << 10).endswith(b"ok")
+
+    with Flood(where, 10_000, say) as flood:
+        slowest = answers_during(flood, ask)
+        assert plugin.get("/healthz") == (200, "ok")  # also from where the crowd comes from
+        assert plugin.metric('connections_closed_total{reason="too_many"}') > 0
+        assert len(os.listdir(f"/proc/{plugin.process.pid}/fd")) < 200
+    assert slowest < scaled(2)
+    assert peak_mib(plugin.process.pid) < 100  # its container may have 128
 
 
 def test_a_request_that_is_none_hurts_nobody(start: Start) -> None:

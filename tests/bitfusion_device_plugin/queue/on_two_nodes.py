@@ -47,7 +47,7 @@ class Replica:
             [
                 *(sys.executable, "-c", _MAIN, f"--kubeconfig={kubeconfig}", f"--namespace={namespace}"),
                 *("--bind=127.0.0.1", f"--monitoring-port={self._port}"),
-                f"--stuck-after={STUCK_AFTER_S}",
+                *(f"--stuck-after={STUCK_AFTER_S}", f"--units={POOL}"),
             ],
             lambda: bool(fetch(f"http://127.0.0.1:{self._port}/readyz")),
             {"PYTHONPATH": str(ROOT)},
@@ -63,6 +63,7 @@ class TwoNodes:
     """What the tests see: the user's room, and the queue's replicas."""
 
     def __init__(self, nodes: list[Node], room: Room, replicas: list[Replica]) -> None:
+        self.nodes = nodes
         self.cluster = nodes[0].cluster
         self._scheduler = nodes[0].scheduler
         self.room = room
@@ -74,7 +75,7 @@ class TwoNodes:
             lambda: next((each for each in self.replicas if each.leads), None), "a replica leads", 60
         )
 
-    def make(self, name: str, limits: Object | None = None, **requests: str) -> None:
+    def make(self, name: str, limits: Object | None = None, node: str = "", **requests: str) -> None:
         """A Notebook as the form makes it, on half of the pool, whose container is a shell."""
         made = form_notebook(name, limits or HALF, namespace=self.room.namespace, image=SMALL)
         spec = made["spec"]["template"]["spec"]
@@ -83,6 +84,8 @@ class TwoNodes:
         container["resources"]["requests"] = {"cpu": "10m", "memory": "16Mi", **requests}
         container["resources"]["limits"] |= {"memory": "64Mi", **requests}
         spec["terminationGracePeriodSeconds"] = 1
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         self.room.post(made)
 
     def wait_running(self, name: str) -> None:
@@ -157,7 +160,7 @@ def queued_cluster(nodes: list[Node], folder: Path) -> Iterator[TwoNodes]:
     client_image = project_image("client", say=lambda line: None)
     with ExitStack() as stack:
         for node in nodes:
-            node.import_image(client_image.for_a_node(), client_image.name)
+            node.import_image(client_image, client_image.name)
             node.offer_units(POOL)
             stack.callback(node.offer_units, 0)
         room = Room(cluster)

@@ -37,7 +37,6 @@ def lifted(decision: Decision) -> list[str]:
         ([pod("p", state=BOUND), pod("q", 60), pod("r", 10, created=1)], []),
         ([pod("p", 101), pod("q", 100, created=1)], ["q"]),
         ([pod("p", other_gates=("x",)), pod("q", 100, created=1)], ["q"]),
-        ([pod("p", leaving=True), pod("q", 100, created=1)], ["q"]),
     ],
     ids=[
         "the pool is free",
@@ -51,7 +50,6 @@ def lifted(decision: Decision) -> list[str]:
         "nobody overtakes",
         "larger than the pool holds up nobody",
         "held by another gate holds up nobody",
-        "what is deleted holds up nobody",
     ],
 )
 def test_whose_units_are_kept(pods: list[QueuedPod], kept: list[str]) -> None:
@@ -88,9 +86,49 @@ def test_who_waits_behind_a_large_one_is_told_so() -> None:
     )
 
 
-def test_a_pod_at_the_gate_without_units_is_let_go_even_if_the_pool_is_away() -> None:
-    assert names(decide([pod("p", 0)], 0).lift) == ["p"]
-    assert names(decide([pod("p", 0), pod("o", 200, BOUND)], 100).lift) == ["p"]
+def test_who_does_not_stand_in_line_is_told_after_those_who_do() -> None:
+    """Their order is that in which people are told, and how seldom their numbers are renewed."""
+    large = [pod(f"x{number}", 101, created=number) for number in range(3)]
+    decision = decide([*large, pod("p", 100, BOUND), pod("q", created=9), pod("r", created=10)], 100)
+    assert list(decision.waits) == ["q", "r", "x0", "x1", "x2"]
+
+
+NOT_READY = Knowledge(not_ready={"n1": "2026-11-25T10:30:00Z", "n2": "", "n9": "2026-11-25T10:30:00Z"})
+CURE = (
+    "an administrator frees them: kubectl taint node n1 "
+    "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete node n1."
+)
+
+
+def test_who_waits_for_units_on_a_node_that_is_not_ready_is_told_so_and_what_frees_them() -> None:
+    lost = [pod("l", 100, BOUND, node="n1"), pod("m", 50, BOUND, node="n1", leaving=True)]
+    decision = decide([*lost, pod("p", 50, BOUND, node="n3"), pod("q")], 200, NOT_READY)
+    assert (decision.waits["q"].reason, decision.waits["q"].message) == (
+        "WaitsForLostNode",
+        "Waits for 50 units of the Bitfusion pool: 200 of 200 are taken, of them 150 on node n1, not ready "
+        f"since 2026-11-25 10:30 UTC; position 1 of 1 in the queue. If n1 is dead, {CURE}",
+    )
+    assert (lifted(decision), decision.taken) == ([], 200)  # they may still run there
+    assert [(node.name, node.units) for node in decision.lost] == [("n1", 150)]
+    assert names(decision.on_lost) == ["l", "m"]
+
+
+def test_of_many_lost_nodes_the_first_are_named() -> None:
+    since = "2026-11-25T10:30:00Z"
+    nodes = {f"n{number}": since for number in range(5)}
+    lost = [pod(f"l{number}", 50 - number, BOUND, node=f"n{number}") for number in range(5)]
+    message = decide([*lost, pod("q")], 200, Knowledge(not_ready=nodes)).waits["q"].message
+    assert "of them 50 on node n0, not ready since 2026-11-25 10:30 UTC; 49 on node n1, not ready" in message
+    assert (
+        "48 on node n2, not ready since 2026-11-25 10:30 UTC; 93 on others like these; position 1" in message
+    )
+    assert message.endswith("or kubectl delete node n0.")
+    assert len(message) < 1024
+
+
+def test_a_lost_node_whose_pods_have_no_units_is_nobodys_matter() -> None:
+    decision = decide([pod("p", 100, BOUND, node="n3"), pod("q")], 100, NOT_READY)
+    assert (decision.lost, decision.waits["q"].reason) == ((), "WaitsForPool")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +145,7 @@ def test_a_pod_at_the_gate_without_units_is_let_go_even_if_the_pool_is_away() ->
             pod("p", other_gates=("a", "b", "…")),
             Knowledge(),
             "OtherGates",
-            "Is held by a, b, …; then it takes its place in the queue for the Bitfusion pool.",
+            "Is held by a, b, …; then it joins the queue for the Bitfusion pool.",
         ),
         (
             pod("p"),
@@ -149,12 +187,10 @@ def test_what_is_kept_and_does_not_fit_is_taken_back_from_the_end_and_nothing_is
     )
 
 
-def test_what_will_never_be_lifted_is_taken_back_and_holds_up_nobody_that_fits_beside_it() -> None:
-    kept = [pod("p", 40, KEPT, leaving=True), pod("q", 40, KEPT), pod("r", 20, created=1)]
-    decision = decide(kept, 100)
-    assert (names(decision.take_back), lifted(decision)) == (["p"], ["q", "r"])
-    refused = decide(kept[1:], 100, Knowledge(refused={"q": "no"}))
-    assert names(refused.take_back) == ["q"]
+def test_what_the_api_server_refuses_is_taken_back_and_holds_up_nobody_that_fits_beside_it() -> None:
+    kept = [pod("q", 40, KEPT), pod("r", 20, created=1)]
+    refused = decide(kept, 100, Knowledge(refused={"q": "no"}))
+    assert (names(refused.take_back), lifted(refused)) == (["q"], ["r"])
     assert refused.waits["q"].reason == "LiftRefused"
 
 
@@ -176,7 +212,6 @@ def stuck(name: str, units: int = 50, **fields: Any) -> QueuedPod:
         ([stuck("s", 30), pod("o", 70, BOUND), pod("p", 50)], []),
         ([stuck("s", 30), pod("o", 70, BOUND, leaving=True), pod("p", 50)], []),
         ([stuck("s", 30), pod("o", 70, BOUND, leaving=True), pod("p", 100)], ["s"]),
-        ([stuck("s", leaving=True), pod("p", 60)], []),
         ([pod("s", state=BOUND), pod("p", 60)], []),
         ([stuck("s", remade=False), pod("p", 60)], []),
         ([stuck("s"), pod("p", 200)], []),
@@ -190,7 +225,6 @@ def stuck(name: str, units: int = 50, **fields: Any) -> QueuedPod:
         "nobody would be served by it",
         "what ends is waited for",
         "what ends is not enough",
-        "it goes already",
         "it has found a node",
         "nothing would make it anew",
         "who waits is larger than the pool",

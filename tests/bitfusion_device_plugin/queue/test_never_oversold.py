@@ -58,6 +58,15 @@ class OnePool(RuleBasedStateMachine):
             self.world.remove(pod.key)
 
     @rule(which=number)
+    def a_pod_is_deleted_and_a_finalizer_keeps_it(self, which: int) -> None:
+        """Without a node it never gets one: the API server refuses the binding."""
+        pod = self.one_of(which, GATED, KEPT, LIFTED, BOUND)
+        if pod is not None:
+            raw = copy.deepcopy(self.world.pods[pod.key])
+            raw["metadata"]["deletionTimestamp"] = "2026-11-25T12:00:00Z"
+            self.world.put(raw)
+
+    @rule(which=number)
     def a_pod_is_changed_by_somebody(self, which: int) -> None:
         pod = self.one_of(which, GATED, KEPT, LIFTED)
         if pod is not None:

@@ -45,6 +45,24 @@ def test_a_pod_without_units_is_not_kept_unless_it_stands_at_our_gate() -> None:
     assert queued_pod({"spec": {"containers": [{}]}}) is None
 
 
+@pytest.mark.parametrize(
+    ("raw", "counts"),
+    [
+        (raw_pod("p"), False),
+        (with_conditions(raw_pod("p"), TOLD), False),
+        (raw_pod("p", gates=()), False),
+        (raw_pod("p", units=0), False),
+        (raw_pod("p", gates=(), node="n1", phase="Running"), True),
+    ],
+    ids=["at its gate", "units kept", "lifted", "idle", "on a node"],
+)
+def test_a_pod_that_is_deleted_and_has_no_node_takes_nothing_however_long_a_finalizer_keeps_it(
+    raw: Object, counts: bool
+) -> None:
+    raw["metadata"] |= {"deletionTimestamp": "2026-11-25T10:00:00Z", "finalizers": ["example.com/mine"]}
+    assert (queued_pod(raw) is not None) is counts
+
+
 def test_our_gate_is_found_among_others_and_odd_ones() -> None:
     pod = raw_pod("p")
     pod["spec"]["schedulingGates"] = ["odd", {"name": "other/gate"}, {"name": GATE}]
@@ -127,6 +145,15 @@ def test_the_notebook_is_that_of_the_label_or_the_owner() -> None:
         {"kind": "Notebook", "apiVersion": "kubeflow.org/v1", "name": "n"}
     )
     assert seen(owned).notebook == "n"
+
+
+def test_of_a_notebooks_name_as_long_as_a_pod_the_beginning_is_kept() -> None:
+    """The API server looks at no name in an ownerReference: 400 such pods took all memory."""
+    owned = raw_pod("p", units=0)
+    owned["metadata"]["ownerReferences"] = [
+        {"kind": "Notebook", "apiVersion": "kubeflow.org/v1", "name": "n" * 1_000_000, "uid": "u"}
+    ]
+    assert seen(owned).notebook == "n" * 254
 
 
 def test_what_changes_of_a_running_pod_is_no_change_for_the_queue() -> None:

@@ -5,6 +5,7 @@ pytest -m long -s tests/bitfusion_device_plugin/queue/test_queue_on_two_nodes.py
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 from tests.bitfusion_device_plugin.queue.on_two_nodes import POOL, STUCK_AFTER_S, TwoNodes, queued_cluster
 from tests.bitfusion_device_plugin.queue.units_over_time import Peak, UnitsOverTime
 from tests.cluster.node import Node
+from tests.cluster.units import wait_for
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -151,3 +153,78 @@ def test_one_that_no_node_takes_holds_up_nobody_and_its_event_says_why(queued: T
             30,
         )
         assert units.peak.lifted <= POOL
+
+
+WHOLE = {"bitfusion.io/gpu-amount": "1"}
+
+
+def test_a_node_that_appears_after_the_gate_was_lifted_takes_the_pod(queued: TwoNodes) -> None:
+    """As with an autoscaler, which sees no pod that is at a gate."""
+    for node in queued.nodes:
+        node.offer_units(0)
+        node.kubelet.stop()
+        queued.cluster.client.delete(f"/api/v1/nodes/{node.name}")
+    try:
+        queued.make("zero", WHOLE)
+        queued.make("next")
+        wait_until(
+            lambda: (queued.condition("zero") or {}).get("reason") == "Lifted",
+            lambda: queued.told("zero"),
+            60,
+        )
+        scheduled = wait_until(lambda: unscheduled(queued, "zero"), lambda: queued.told("zero"), 60)
+        print(f"\nwithout a node: {scheduled}")
+        wait_until(lambda: (queued.condition("next") or {}).get("reason") == "WaitsForPool", "next waits", 30)
+    finally:
+        appeared = time.monotonic()
+        for node in queued.nodes:
+            node.kubelet.start()
+            node.offer_units(POOL)
+    queued.wait_running("zero")
+    print(f"it runs {time.monotonic() - appeared:.1f} s after the first node was there")
+    assert (queued.condition("next") or {}).get("reason") == "WaitsForPool"
+    queued.stop("zero")
+    queued.wait_running("next")
+
+
+def unscheduled(queued: TwoNodes, name: str) -> str | None:
+    """What an autoscaler looks for: that the scheduler has found no node."""
+    pod = queued.room.pod(name) or {"status": {}}
+    for condition in pod["status"].get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return str(condition["message"])
+    return None
+
+
+def test_units_of_a_lost_node_are_freed_by_the_taint_that_the_condition_names(
+    queued: TwoNodes,
+) -> None:
+    first, second = queued.nodes
+    queued.make("lost", WHOLE, node=second.name)
+    queued.wait_running("lost")
+    queued.make("waits", node=first.name)
+    wait_until(lambda: queued.condition("waits"), lambda: queued.told("waits"), 30)
+    second.kubelet.kill()
+    try:
+        wait_until(
+            lambda: (queued.condition("waits") or {}).get("reason") == "WaitsForLostNode",
+            lambda: queued.told("waits"),
+            300,  # the cluster's --node-monitor-grace-period is 150 s
+        )
+        message = (queued.condition("waits") or {})["message"]
+        print(f"\n{message}")
+        assert f"of them 100 on node {second.name}, not ready since" in message
+        assert queued.room.pod("waits") is not None
+        wait_until(lambda: "BitfusionNodeLost" in queued.events("lost"), lambda: queued.told("lost"), 30)
+        assert queued.events("waits")["BitfusionWaitsForLostNode"] == message
+        taint = re.search(r"kubectl (taint node \S+ \S+), or", message)
+        assert taint
+        queued.cluster.kubectl(*taint[1].split())
+        tainted = time.monotonic()
+        queued.wait_running("waits")
+        print(f"the next one runs {time.monotonic() - tainted:.0f} s after: kubectl {taint[1]}")
+    finally:
+        second.kubelet.start()
+        queued.cluster.try_kubectl("taint", "node", second.name, "node.kubernetes.io/out-of-service-")
+    wait_until(lambda: second._schedulable(), "the node is back", 120)
+    wait_for(queued.cluster.client, second.name, POOL)

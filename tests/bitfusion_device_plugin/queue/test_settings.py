@@ -13,6 +13,7 @@ from bitfusion_device_plugin.queue.settings import PROGRAM, TABLE, read_settings
 def test_all_but_the_namespace_has_a_default(tmp_path: Path) -> None:
     settings = read_settings({"namespace": "kubeflow"}, {})
     assert (settings.name, settings.stuck_after, settings.monitoring_port) == ("bitfusion-queue", 300.0, 8080)
+    assert settings.units == 0
 
 
 def test_the_environment_counts_where_no_option_is_given(tmp_path: Path) -> None:
@@ -28,6 +29,12 @@ def test_the_environment_counts_where_no_option_is_given(tmp_path: Path) -> None
 def test_a_wrong_time_is_told(text: str) -> None:
     with pytest.raises(WrongSetting, match="must be seconds from 1 to 86400"):
         read_settings({"namespace": "a", "stuck_after": text}, {})
+
+
+@pytest.mark.parametrize("text", ["-1", "100001", "half", "1.5", ""])
+def test_a_wrong_size_is_told(text: str) -> None:
+    with pytest.raises(WrongSetting, match="must be a whole number from 0 to 100000"):
+        read_settings({"namespace": "a", "units": text}, {})
 
 
 def test_outside_a_pod_the_namespace_must_be_given(tmp_path: Path) -> None:

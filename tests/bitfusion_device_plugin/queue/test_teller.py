@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bitfusion_cluster.api.events import WARNING
+from bitfusion_cluster.api.events import NORMAL, WARNING
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.queue.context import QueueContext
 from bitfusion_device_plugin.queue.decisions import decide
 from bitfusion_device_plugin.queue.metrics import QueueMetrics
 from bitfusion_device_plugin.queue.pod_states import QueuedPod, queued_pod
-from bitfusion_device_plugin.queue.teller import EVENT_AGAIN_S, Teller
+from bitfusion_device_plugin.queue.teller import EVENT_AGAIN_S, MOST_ANNOUNCED, Teller
 from bitfusion_device_plugin.queue.unit_accounts import UnitAccounts
-from bitfusion_device_plugin.queue.words import Words, holds_up
+from bitfusion_device_plugin.queue.words import Words, holds_up, lifted
 from tests.bitfusion_cluster.fake_api import GET, PATCH, POST, FakeApi
 from tests.bitfusion_cluster.faults import status
 from tests.bitfusion_device_plugin.queue.pods import raw_pod
@@ -197,6 +197,21 @@ def test_a_pod_of_a_label_that_names_no_notebook_has_the_event_itself(room: Room
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Pod", "p")
 
 
+def test_a_name_in_an_ownerreference_leads_nowhere_else(room: Room) -> None:
+    """It had all pods of the cluster read, or a watch followed for a minute."""
+    owned = raw_pod("p")
+    name = "../../../../../../api/v1/pods?watch=true"
+    owned["metadata"]["ownerReferences"] = [
+        {"kind": "Notebook", "apiVersion": "kubeflow.org/v1", "name": name}
+    ]
+    room.make(owned)
+    room.want()
+    room.say()
+    (asked,) = (request for request in room.api.requests if request.verb == GET)
+    assert asked.path.startswith("/apis/kubeflow.org/v1/namespaces/a/notebooks/..%2F..%2F")
+    assert room.told() == ["p"]
+
+
 @pytest.mark.parametrize("code", [403, 404, 409, 422, 429, 500])
 def test_a_condition_that_is_refused_is_tried_again_and_the_event_is_not_sent_twice(
     room: Room, code: int
@@ -241,6 +256,31 @@ def test_who_holds_up_others_is_told_again_after_half_an_hour(room: Room) -> Non
         "as nothing might make it anew, or a Job count it as failed: delete it, or make room for it. The "
         "scheduler says: cpu"
     )
+
+
+def test_thousands_of_one_namespace_silence_nobody_else(room: Room) -> None:
+    """400 s of them stood before the others."""
+    room.make(*(raw_pod(f"f{number:04}", namespace="flood") for number in range(4000)))
+    room.make(raw_pod("p", created=1), raw_pod("q", created=2))
+    room.want()
+    room.say()
+    assert {"p", "q"} <= set(room.told())
+
+
+def test_announcements_and_conditions_take_turns_and_so_do_namespaces(room: Room) -> None:
+    """As when somebody makes pods of one unit and deletes them, all the time."""
+    room.make(raw_pod("l", gates=(), namespace="quiet"), *(raw_pod(f"w{number}") for number in range(3)))
+    room.make(*(raw_pod(f"f{number}", gates=(), namespace="flood") for number in range(200)))
+    room.want()
+    for pod in sorted(room.pods.records(), key=lambda pod: pod.namespace):
+        if not pod.other_gates and pod.gate_index < 0:
+            room.teller.announce(pod, NORMAL, lifted(50))
+    room.say(3)
+    assert room.told() == ["w0", "w1", "w2"]
+    assert "quiet" in {event["metadata"]["namespace"] for event in room.events()}
+    room.say(200)
+    announced = [event for event in room.events() if event["reason"] == "BitfusionLifted"]
+    assert len(announced) == 1 + MOST_ANNOUNCED
 
 
 def test_who_does_not_lead_says_nothing(room: Room) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,9 +42,11 @@ class Room:
         self.terms: list[QueueTerm] = []
         self.api.put(NODES, raw_node("n1", "100"))
 
-    def begin(self, stuck_after_s: float = 300.0) -> QueueTerm:
+    def begin(self, stuck_after_s: float = 300.0, units_from_zero: int = 0) -> QueueTerm:
         context = QueueContext(
-            self.client, self.metrics, self.accounts, "replica", stuck_after_s, leading=lambda: self.leads
+            *(self.client, self.metrics, self.accounts, "replica", stuck_after_s),
+            leading=lambda: self.leads,
+            units_from_zero=units_from_zero,
         )
         term = QueueTerm(context, self._watch_metrics, LIMITS)
         self.terms.append(term)
@@ -70,6 +74,9 @@ class Room:
 
     def until_lifted(self, *names: str) -> None:
         wait_until(lambda: self.lifted() == sorted(names), self.lifted, 20)
+
+    def until_so_many_are_lifted(self, count: int) -> None:
+        wait_until(lambda: len(self.lifted()) == count, self.lifted)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -239,6 +246,127 @@ def test_thousands_of_other_pods_are_not_kept(room: Room) -> None:
     room.begin()
     wait_until(lambda: room.value("bitfusion_queue_waiting_pods") == 1)
     assert room.value("bitfusion_watch_objects", resource="pods") == 1
+
+
+def events_of(room: Room, reason: str) -> list[str]:
+    return [one["message"] for one in room.api.objects(EVENTS) if one["reason"] == reason]
+
+
+def test_pods_that_ask_for_nothing_take_nobodys_turn(room: Room) -> None:
+    """200 of them took every lift for as long as they came."""
+    flood = [raw_pod(f"f{number:03}", 0, namespace="flood") for number in range(200)]
+    room.make(*flood, raw_pod("p", 30, created=9), raw_pod("mine", 0, created=9))
+    room.begin()
+    wait_until(lambda: {"p", "mine"} <= set(room.lifted()), room.lifted)
+    assert len(room.lifted()) < 100
+    assert room.value("bitfusion_queue_waiting_pods") == 0  # they wait for nothing
+    room.api.put(PODS, raw_pod("q", 30, created=10))
+    wait_until(lambda: "q" in room.lifted(), room.lifted)
+    assert len(room.lifted()) < 150
+
+
+@pytest.mark.parametrize("fault", [reset, status(500), status(429), status(409, "Conflict"), status(404)])
+def test_a_pod_that_asks_for_nothing_is_let_go_again_when_that_failed(room: Room, fault: Fault) -> None:
+    room.api.misbehave(fault, PATCH, PATH + "p")
+    room.make(raw_pod("p", 0))
+    room.begin()
+    room.until_lifted("p")
+
+
+def test_one_that_asks_for_nothing_any_more_is_let_go_and_one_that_begins_to_ask_waits(room: Room) -> None:
+    room.api.misbehave(status(500), PATCH, PATH + "q")
+    room.make(raw_pod("p", 200), raw_pod("q", 0))
+    room.begin()
+    wait_until(lambda: room.value("bitfusion_queue_waiting_pods") == 1)
+    room.make(raw_pod("p", 0), raw_pod("q", 200))  # resized in place
+    room.until_lifted("p")
+
+
+def test_pods_whose_every_write_fails_hold_up_nobody(room: Room) -> None:
+    """As those that are as large as a pod may be, so that no condition fits: the API server says 500."""
+    room.api.misbehave(status(500), PATCH, "/api/v1/namespaces/flood/", times=100_000)
+    room.make(*(raw_pod(f"f{number:02}", 1, namespace="flood") for number in range(40)))
+    room.begin()
+    wait_until(lambda: room.api.count(PATCH) >= 3)
+    for number in range(10):
+        began = time.monotonic()
+        room.make(raw_pod(f"p{number}", 1, created=number))
+        room.until_so_many_are_lifted(number + 1)
+        assert time.monotonic() - began < scaled(0.9)  # shorter than one pause
+
+
+def test_pods_that_somebody_writes_to_all_the_time_take_nobodys_turn(room: Room) -> None:
+    """Each write to them is a conflict: forty took all tries of each step."""
+    room.api.misbehave(status(409, "Conflict"), PATCH, "/api/v1/namespaces/flood/", times=100_000)
+    flood = [raw_pod(f"f{number:02}", 1, namespace="flood") for number in range(40)]
+    room.make(*flood)
+    room.begin()
+    stop = threading.Event()
+
+    def touch() -> None:
+        while not stop.wait(0.02):
+            room.make(*(copy.deepcopy(pod) for pod in flood))
+
+    toucher = threading.Thread(target=touch)
+    toucher.start()
+    try:
+        wait_until(lambda: room.api.count(PATCH) >= 40)
+        began = time.monotonic()
+        room.make(*(raw_pod(f"p{number:02}", 1, created=number) for number in range(30)))
+        room.until_so_many_are_lifted(30)
+        assert time.monotonic() - began < scaled(5)
+    finally:
+        stop.set()
+        toucher.join()
+
+
+def test_units_on_a_node_that_is_not_ready_stay_taken_and_everybody_says_where_they_are(room: Room) -> None:
+    condition = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-25T10:30:00Z"}
+    gone = raw_node("n2", "100")
+    gone["status"]["conditions"] = [condition]
+    room.api.put(NODES, gone)
+    room.make(raw_pod("p", 60, gates=(), node="n2", phase="Running"), raw_pod("q", 60, created=1))
+    room.begin()
+    wait_until(lambda: room.value("bitfusion_queue_lost_units") == 60)
+    wait_until(lambda: {"BitfusionWaitsForLostNode", "BitfusionNodeLost"} <= set(room.events()), room.events)
+    taint = "kubectl taint node n2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    dead = f"dead, an administrator frees them: {taint}, or kubectl delete node n2."
+    assert events_of(room, "BitfusionWaitsForLostNode") == [
+        "Waits for 60 units of the Bitfusion pool: 60 of 100 are taken, of them 60 on node n2, not ready "
+        f"since 2026-11-25 10:30 UTC; position 1 of 1 in the queue. If n2 is {dead}"
+    ]
+    assert events_of(room, "BitfusionNodeLost") == [
+        "Its node n2 is not ready since 2026-11-25 10:30 UTC, and its 60 units of the Bitfusion pool stay "
+        f"taken, as it may still run there. If the node is {dead}"
+    ]
+    assert room.lifted() == ["p"]
+    room.api.put(NODES, raw_node("n2", "100"))  # it was only cut off
+    wait_until(lambda: room.value("bitfusion_queue_lost_units") == 0)
+    wait_until(lambda: "BitfusionWaitsForPool" in room.events(), room.events)
+
+
+def test_where_no_node_could_offer_units_gates_are_lifted_by_the_queues_own_size(room: Room) -> None:
+    room.api.remove(NODES, "", "n1")
+    room.make(*(raw_pod(f"p{number}", 50, created=number) for number in range(3)))
+    room.begin(stuck_after_s=1.0, units_from_zero=100)
+    room.until_lifted("p0", "p1")
+    no_node(room, "p0", "no nodes available to schedule pods")
+    assert room.value("bitfusion_queue_pool_units") == 100
+    time.sleep(2)  # which is no time in which a node could have taken it
+    assert room.lifted() == ["p0", "p1"]
+    assert room.value("bitfusion_queue_stuck_pods") == 0
+    room.api.put(NODES, raw_node("n1", "200"))
+    room.until_lifted("p0", "p1", "p2")
+
+
+def test_while_the_pool_is_away_the_queues_own_size_counts_nothing(room: Room) -> None:
+    away = raw_node("n1", "0")
+    away["status"]["capacity"] = {"bitfusion.io/gpu": "100"}
+    room.api.put(NODES, away)
+    room.make(raw_pod("p", 50))
+    room.begin(units_from_zero=100)
+    wait_until(lambda: "BitfusionPoolAway" in room.events(), room.events)
+    assert room.lifted() == []
 
 
 def no_node(room: Room, name: str, words: str = "0/1 nodes are available: 1 Insufficient cpu.") -> None:

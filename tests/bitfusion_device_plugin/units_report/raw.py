@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bitfusion_client.kernel_state.activity import KernelActivity
 from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE, RESOURCE_UNITS
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.admin.status_json import status_json
@@ -16,8 +17,15 @@ from bitfusion_pool.ledger.snapshot import Snapshot
 SERVER = Server("gpu1", "gpu1.example", 56001, (Device(0, "V100", 16160), Device(1, "V100", 16160)))
 
 
-def node(name: str = "n1", units: object = "200", kubelet: str = "v1.34.4") -> dict[str, Any]:
-    status: dict[str, Any] = {"nodeInfo": {"kubeletVersion": kubelet}, "allocatable": {"cpu": "4"}}
+def node(
+    name: str = "n1", units: object = "200", kubelet: str = "v1.34.4", ready: str = "True"
+) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-11-25T10:30:00Z"}
+    status: dict[str, Any] = {
+        "nodeInfo": {"kubeletVersion": kubelet},
+        "allocatable": {"cpu": "4"},
+        "conditions": [condition],
+    }
     if units is not None:
         status["allocatable"][RESOURCE_UNITS] = units
     return {"kind": "Node", "metadata": {"name": name}, "status": status}
@@ -76,15 +84,22 @@ def queue_pod(ready: str = "True", account: str = "bitfusion-queue", **metadata:
 
 
 def quota(
-    namespace: str = "team-a", used: object = "50", hard: object = "120", **spec: Any
+    namespace: str = "team-a",
+    used: object = "50",
+    hard: object = "120",
+    key: str = f"requests.{RESOURCE_UNITS}",
+    **spec: Any,
 ) -> dict[str, Any]:
-    key = f"requests.{RESOURCE_UNITS}"
     return {
         "kind": "ResourceQuota",
         "metadata": {"name": "gpus", "namespace": namespace},
         "spec": {"hard": {key: hard}, **spec},
         "status": {"hard": {key: hard}, "used": {key: used}},
     }
+
+
+SECONDS = 999.0
+"""For so long the entries below are held."""
 
 
 def entry(
@@ -95,6 +110,7 @@ def entry(
     number: int = 1,
     gpus: int = 1,
     remote: bool = True,
+    activity: KernelActivity | None = None,
 ) -> Entry:
     uid = FIRST_TOKEN_NAME - 1 if remote else 1000
     shares = tuple(Share(SERVER.key, gpu, mib) for gpu in range(gpus)) if state == HELD else ()
@@ -102,6 +118,7 @@ def entry(
         *(number, f"id{number}", state, REMOTE, GpuRequest(gpus)),
         Holder(f"{host}: x.ipynb", user, 7, host, uid),
         *((SERVER.key,), 1000.0, 1001.0 if state == HELD else None, None, shares),
+        activity=activity,
     )
 
 

@@ -14,6 +14,7 @@ from bitfusion_device_plugin.units_report.cluster_objects import (
     ENDS,
     GATED,
     KEPT,
+    LOST,
     OTHER_GATE,
     RUNS,
     STARTS,
@@ -64,8 +65,11 @@ def test_the_state_of_a_pod(raw: dict[str, Any], state: str, why: str, counts: b
 
 @pytest.mark.parametrize(
     "raw",
-    [pod(phase="Succeeded"), pod(phase="Failed"), pod(units="0"), pod(units=[]), {"kind": "Pod"}, {}],
-    ids=["succeeded", "failed", "no units", "odd units", "empty pod", "empty"],
+    [
+        *(pod(phase="Succeeded"), pod(phase="Failed"), pod(units="0"), pod(units=[]), {"kind": "Pod"}, {}),
+        gated(deletionTimestamp="2026-11-25T02:00:00Z"),  # it gets no node any more
+    ],
+    ids=["succeeded", "failed", "no units", "odd units", "empty pod", "empty", "deleted at its gate"],
 )
 def test_what_counts_nothing_is_not_shown(raw: dict[str, Any]) -> None:
     assert asking_pod(raw) is None
@@ -120,6 +124,34 @@ def test_the_objects_are_sorted_and_of_the_kinds_that_concern_the_pool() -> None
     assert [one.notebook for one in found.pods] == ["a", "b"]
     assert found.quotas == (Quota("a", "gpus", 50, 10, True), Quota("team-a", "gpus", 50, 1000))
     assert found.queues == ("kubeflow/bitfusion-queue-7d9f",)
+
+
+def test_a_node_that_is_not_ready_offers_nothing_and_nobody_knows_of_its_pods() -> None:
+    found = cluster_objects([node(ready="Unknown"), node("n2"), pod(), pod("b-0", notebook="b", node="n2")])
+    assert [(one.name, one.units, one.not_ready_since) for one in found.nodes] == [
+        ("n1", 0, "2026-11-25T10:30:00Z"),
+        ("n2", 200, None),
+    ]
+    assert [(one.node, one.state, one.counts) for one in found.pods] == [
+        ("n2", RUNS, True),
+        ("n1", LOST, True),
+    ]
+    assert cluster_objects([node(ready="False"), pod(deletionTimestamp="now")]).pods[0].state == LOST
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        ("bitfusion.io/gpu", ("bitfusion.io/gpu",)),
+        ("limits.bitfusion.io/gpu", ("limits.bitfusion.io/gpu",)),
+        ("requests.bitfusion.io/gpu-50", ("requests.bitfusion.io/gpu-50",)),
+        ("requests.nvidia.com/gpu", None),
+    ],
+)
+def test_quotas_that_limit_nothing_are_seen(key: str, wrong: tuple[str, ...] | None) -> None:
+    text = json.dumps([quota(key=key)])
+    found = cluster_objects(json.loads(text, object_hook=only_what_is_read)).quotas
+    assert found == (() if wrong is None else (Quota("team-a", "gpus", 0, None, wrong_keys=wrong),))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from bitfusion_client.kernel_state.activity import KernelActivity
 from bitfusion_device_plugin.units_report.cluster_objects import cluster_objects
 from bitfusion_device_plugin.units_report.cluster_report import cluster_report, newest_version, unprotected
 from bitfusion_device_plugin.units_report.pool_holders import AtThePool, holders
 from bitfusion_pool.ledger.entries import Entry
 from tests.bitfusion_device_plugin.units_report.raw import (
+    SECONDS,
     entry,
     gated,
     node,
@@ -42,11 +44,19 @@ def test_a_pool_that_is_sold_twice_is_oversold() -> None:
     assert (found.taken, found.free) == (160, -60)
 
 
+def test_units_on_nodes_that_are_not_ready_are_taken_the_most_first() -> None:
+    nodes = [node(ready="Unknown"), node("n2", ready="False"), node("n3"), node("n4", ready="False")]
+    pods = [pod("a-0", units=30), pod("b-0", units=40, node="n2"), pod("c-0", units=20)]
+    found = report([*nodes, *pods, pod("d-0", units=5, node="n3")])
+    assert [(one.name, units) for one, units in found.lost] == [("n1", 50), ("n2", 40)]
+    assert (found.pool_units, found.taken, found.without_units) == (200, 95, [])
+
+
 def test_what_a_notebook_has_at_the_pool_stands_beside_its_pod() -> None:
     found = report(CLUSTER, entry(), waiting(number=2), waiting(number=3))
     assert [(pod.notebook, has) for pod, has in found.pods()] == [
         ("big", AtThePool()),
-        ("mnist", AtThePool(50, 1, 2)),
+        ("mnist", AtThePool(50, 1, 2, seconds=SECONDS)),
     ]
     assert found.unaccounted == []
 
@@ -65,7 +75,19 @@ def test_what_a_notebook_has_at_the_pool_stands_beside_its_pod() -> None:
 )
 def test_a_lease_in_units(mib: int, gpus: int, units: int) -> None:
     (has,) = holders(status(entry(mib=mib, gpus=gpus))).values()
-    assert has == AtThePool(units, 1)
+    assert has == AtThePool(units, 1, seconds=SECONDS)
+
+
+def test_of_several_leases_the_oldest_and_the_kernel_that_is_idle_the_longest_are_told() -> None:
+    old, young = (KernelActivity("idle", 1990.0, since) for since in (1100.0, 1500.0))
+    busy = entry(number=2, activity=KernelActivity("running", 1990.0))
+    (has,) = holders(status(entry(activity=young), busy, entry(number=3, activity=old))).values()
+    assert has == AtThePool(150, 3, 0, 100, SECONDS, 900.0)
+    assert has.idle_text() == "100 of 150, 15 min 00 s"
+    (has,) = holders(status(entry(activity=old))).values()
+    assert has.idle_text() == "15 min 00 s"
+    (has,) = holders(status(busy)).values()
+    assert (has.idle_text(), AtThePool().idle_text()) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +133,7 @@ def test_a_name_that_the_service_has_cut_is_found_by_its_beginning() -> None:
     notebook = "n" * 70
     cut = f"team-a/{notebook}"[:59] + "…"
     found = report([node(), queue_pod(), pod(notebook=notebook)], entry(host=cut))
-    assert (found.pods()[0][1], found.unaccounted) == (AtThePool(50, 1), [])
+    assert (found.pods()[0][1], found.unaccounted) == (AtThePool(50, 1, seconds=SECONDS), [])
 
 
 def test_of_two_pods_of_a_notebook_the_one_on_a_node_holds() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bitfusion_client.kernel_state.activity import KernelActivity
 from bitfusion_device_plugin.units_report.cluster_objects import cluster_objects
 from bitfusion_device_plugin.units_report.cluster_report import cluster_report
 from bitfusion_device_plugin.units_report.report_text import report_json, report_text
 from tests.bitfusion_device_plugin.units_report.raw import (
+    SECONDS,
     entry,
     gated,
     node,
@@ -24,17 +26,18 @@ ITEMS = [
     pod(),
     gated(units=200, message="position 1 of 1: 150 of 200"),
 ]
+HELD = {"held": 50, "leases": 1, "waiting": 0, "idle": 0, "seconds": SECONDS, "idle_seconds": None}
 EVERYTHING = """\
 Units of the pool: 200, 50 taken by pods, 150 free
 1 pod waiting at a gate for 200 units
 Protected against overselling by the queue, kubeflow/bitfusion-queue-7d9f
 
-┌───────────┬──────────┬───────┬───────────────────┬──────┬───────┬─────────┐
-│ Namespace │ Notebook │ Units │ State             │ Node │ holds │ waiting │
-├───────────┼──────────┼───────┼───────────────────┼──────┼───────┼─────────┤
-│ team-a    │ big      │   200 │ waits at its gate │      │       │         │
-│ team-a    │ mnist    │    50 │ runs              │ n1   │    50 │       1 │
-└───────────┴──────────┴───────┴───────────────────┴──────┴───────┴─────────┘
+┌───────────┬──────────┬───────┬───────────────────┬──────┬───────┬─────────────┬─────────────┬─────────┐
+│ Namespace │ Notebook │ Units │ State             │ Node │ holds │         for │ idle        │ waiting │
+├───────────┼──────────┼───────┼───────────────────┼──────┼───────┼─────────────┼─────────────┼─────────┤
+│ team-a    │ big      │   200 │ waits at its gate │      │       │             │             │         │
+│ team-a    │ mnist    │    50 │ runs              │ n1   │    50 │ 16 min 39 s │ 12 min 05 s │       1 │
+└───────────┴──────────┴───────┴───────────────────┴──────┴───────┴─────────────┴─────────────┴─────────┘
 
 team-a/big: position 1 of 1: 150 of 200
 
@@ -45,16 +48,17 @@ team-a/big: position 1 of 1: 150 of 200
 └───────────┴───────┴──────┴──────────┘
 
 Holders that no pod accounts for:
-┌────────────────┬─────────────┬───────┬────────┬────────────────────────────────┐
-│ Holder         │ Place       │ holds │ leases │ why                            │
-├────────────────┼─────────────┼───────┼────────┼────────────────────────────────┤
-│ cluster/team-a │ team-a/gone │   100 │      1 │ no pod with units is called so │
-└────────────────┴─────────────┴───────┴────────┴────────────────────────────────┘
+┌────────────────┬─────────────┬───────┬─────────────┬──────┬────────┬────────────────────────────────┐
+│ Holder         │ Place       │ holds │         for │ idle │ leases │ why                            │
+├────────────────┼─────────────┼───────┼─────────────┼──────┼────────┼────────────────────────────────┤
+│ cluster/team-a │ team-a/gone │   100 │ 16 min 39 s │      │      1 │ no pod with units is called so │
+└────────────────┴─────────────┴───────┴─────────────┴──────┴────────┴────────────────────────────────┘
 """
 
 
 def test_everything_at_once() -> None:
-    pool = status(entry(), waiting(number=2), entry(host="team-a/gone", mib=16160, number=3))
+    idle = entry(activity=KernelActivity("idle", 1275.0, 1275.0))
+    pool = status(idle, waiting(number=2), entry(host="team-a/gone", mib=16160, number=3))
     assert report_text(cluster_report(cluster_objects(ITEMS), pool)) == EVERYTHING
 
 
@@ -69,6 +73,43 @@ def test_a_cluster_in_which_nobody_asks() -> None:
         "\n"
         "The pool itself was not asked who holds what: none is named\n"
     )
+
+
+def test_units_of_a_lost_node_are_told_with_what_frees_them() -> None:
+    """The row said *runs*, and the pool seemed to have what the lost node said last."""
+    items = [node(units=300, ready="Unknown"), node("n2"), queue_pod(), pod(units="150"), gated(units=200)]
+    text = report_text(cluster_report(cluster_objects(items), status()))
+    assert text.splitlines()[:4] == [
+        "Units of the pool: 200, 150 taken by pods, 50 free",
+        "150 of them on n1, not ready since 2026-11-25 10:30 UTC; if it is dead: kubectl taint node n1 "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete node n1",
+        "1 pod waiting at a gate for 200 units",
+        "Protected against overselling by the queue, kubeflow/bitfusion-queue-7d9f",
+    ]
+    assert "│ mnist    │   150 │ node not ready    │ n1   │" in text
+
+
+def test_of_many_lost_nodes_the_first_are_told() -> None:
+    nodes = [node(f"n{number}", ready="False") for number in range(8)]
+    pods = [pod(f"p{number}-0", node=f"n{number}") for number in range(8)]
+    text = report_text(cluster_report(cluster_objects([*nodes, *pods]), None, "none"))
+    assert text.count("of them on n") == 5
+    assert "150 of them on 3 more nodes that are not ready\n" in text
+
+
+def test_a_quota_that_limits_nothing_is_told_with_the_key_that_counts() -> None:
+    items = [*ITEMS, quota("team-b", key="bitfusion.io/gpu"), quota("team-c", key="limits.bitfusion.io/gpu")]
+    text = report_text(cluster_report(cluster_objects(items), status()))
+    counts = "what counts is requests.bitfusion.io/gpu, in hundredths of a GPU, 150 for one and a half"
+    assert (
+        "└───────────┴───────┴──────┴──────────┘\n\n"
+        f"Quota team-b/gpus limits no GPU by bitfusion.io/gpu: {counts}\n"
+        f"Quota team-c/gpus limits no GPU by limits.bitfusion.io/gpu: {counts}\n"
+    ) in text
+    many = [quota(f"team-{number:02}", key="bitfusion.io/gpu") for number in range(25)]
+    text = report_text(cluster_report(cluster_objects([node(), *many]), status()))
+    assert "and 5 quotas more that limit nothing\n" in text
+    assert "of units" not in text
 
 
 def test_an_oversold_pool_and_nodes_without_units_are_told() -> None:
@@ -125,16 +166,24 @@ def test_the_same_for_programs() -> None:
         "counts": True,
         "node": "n1",
         "why": "",
-        "pool": {"held": 50, "leases": 1, "waiting": 0},
+        "pool": HELD,
     }
     assert data["quotas"] == [
-        {"namespace": "team-a", "name": "gpus", "used": 50, "hard": 120, "scoped": False}
+        {
+            **{"namespace": "team-a", "name": "gpus", "used": 50, "hard": 120, "scoped": False},
+            "wrong_keys": (),
+        }
     ]
+    assert data["lost"] == []
     assert (data["unaccounted"], data["no_pool"]) == ([], "")
+    lost = cluster_report(cluster_objects([node(ready="Unknown"), pod()]), status())
+    assert report_json(lost)["lost"] == [
+        {"node": "n1", "units": 50, "not_ready_since": "2026-11-25T10:30:00Z"}
+    ]
     (one,) = report_json(cluster_report(cluster_objects(ITEMS), status(entry(user="ada"))))["unaccounted"]
     assert one == {
         "holder": "ada",
         "place": "",
-        "pool": {"held": 50, "leases": 1, "waiting": 0},
+        "pool": HELD,
         "why": "a token of no namespace",
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
+from playwright.sync_api import Browser, Error, FloatRect, Locator, Page, expect
 
 from tests.jupyter.browser.chromium import running_chromium
 from tests.jupyter.browser.notebook_page import Picture
@@ -20,6 +20,7 @@ from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import ServerProcess
 from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 # No question about news (it would call home), none for a name at the first saving.
 QUIET_SETTINGS: dict[str, dict[str, Any]] = {
@@ -81,7 +82,10 @@ def picture(tmp_path: Path) -> Picture:
     def take(shown: Page | Locator, name: str, height: int | None = None) -> None:
         file = folder / f"{name}.png"
         if isinstance(shown, Locator):
-            shown.screenshot(path=file)
+            # JupyterLab replaces what a kernel updates, also while its picture is taken.
+            wait_until(
+                lambda: shown.screenshot(path=file, timeout=5000), f"a picture of {name}", 30, errors=(Error,)
+            )
             return
         size = shown.viewport_size
         assert size is not None

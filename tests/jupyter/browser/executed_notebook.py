@@ -10,11 +10,9 @@ CHANGES = (
     (r"\b\d\d:\d\d UTC", "CLOCK"),
     (r"\b(?:\d+ min )?\d+ s\b", "N s"),
     (r"bitfusion\d{9}", "bitfusionN"),
-    (r"bitfusion-kernel-\d+-[0-9a-f]{8}", "PRIVATE-FOLDER"),
+    (r"bitfusion-proxy-\d+-[0-9a-f]+", "PRIVATE-FOLDER"),
+    (r"(?<=/)(?:kernel-[0-9a-f-]{36}|tmp\w+)(?=\.json)", "CONNECTION-FILE"),
     (r"\b\d+ MiB$", "FREE SPACE"),
-    (r"^ +\d+  (?=.*◀)", "PID "),
-    (r"(?<=\t)\d+\.\d\t\d+\.\d{3}$", "SPEED AND LOSS"),
-    (r"(?<=images/sec: )\d+\.\d+", "SPEED"),
 )
 """Patterns that match what a run has for itself, and what stands for it."""
 

@@ -44,6 +44,11 @@ class NotebookPage:
         self.page.locator(".jp-Dialog").get_by_role("button", name="Confirm Kernel Restart").click()
         expect(self.page.locator(".jp-Dialog")).to_have_count(0)
 
+    def shut_down_kernel(self) -> None:
+        """With the menu, and wait for its end: until then JupyterLab runs no cell."""
+        self.choose("Kernel", "Shut Down Kernel")
+        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("No Kernel")
+
     def choose(self, menu: str, entry: str) -> None:
         """Choose an entry of the menu bar."""
         self.page.locator(".lm-MenuBar-itemLabel").get_by_text(menu, exact=True).click()
@@ -63,6 +68,11 @@ class NotebookPage:
         expect(editor).to_contain_text(code.splitlines()[0])
         self.page.keyboard.press("Shift+Enter")
         return cell
+
+    def run_again(self, number: int) -> None:
+        """Run a cell as it stands."""
+        self.cell(number).locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
 
     def output(self, number: int) -> Locator:
         return self.cell(number).locator(".jp-OutputArea-output")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -14,6 +16,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(120)]
 
+AS_OF = re.compile(r"Asked for 1 GPU at .* · waited \d+ s · as of \d\d:\d\d")
 DIGITS = """\
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
@@ -51,7 +54,7 @@ def test_notebook_from_tile_to_restart(page: Page, pool: Pool, picture: Picture)
     expect(notebook.output(2).locator("table")).to_contain_text(f"{MEMORY_MIB // 2} of {MEMORY_MIB} MiB")
     picture(page, "jupyterlab")
     notebook.run(3, "%bitfusion")
-    expect(notebook.output(3)).to_contain_text(DEVICE)
+    expect(notebook.output(3).first).to_contain_text(DEVICE)
 
     notebook.run(4, "import time\nprint('begins', flush=True)\ntime.sleep(300)")
     expect(notebook.output(4).first).to_contain_text("begins")
@@ -68,6 +71,7 @@ def test_notebook_from_tile_to_restart(page: Page, pool: Pool, picture: Picture)
     picture(page, "restarted")
 
 
+@pytest.mark.long
 def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, picture: Picture) -> None:
     pool.write(gpus=2)
     notebook = NotebookPage(page)
@@ -77,7 +81,7 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
         shown = notebook.output(0)
         expect(shown).to_have_text(
             re.compile(
-                r"Asked for 1 GPU at .* · waited \d+ s"
+                r"Asked for 1 GPU at .* · waited ([3-9]|\d\d+) s · as of \d\d:\d\d( UTC)?"
                 r"Position 2 of 2 in the queue"
                 r"Held by:root: digits\.ipynb \(1 GPU, since .*\)"
                 r"Before you in the queue:root: language-model\.ipynb \(2 GPUs, since .*\)"
@@ -86,6 +90,7 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
             )
         )
         picture(page, "waiting", height=328)
+        picture(shown.locator("[role=status]"), "waiting-box")
         notebook.run(1, "%bitfusion pool")
         expect(notebook.output(1)).to_contain_text("Waiting:position 1: root: language-model.ipynb (2 GPUs")
         expect(notebook.output(1)).to_contain_text("position 2: root: Untitled.ipynb (1 GPU")
@@ -98,7 +103,7 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
 
 
 def test_queue_is_seen_survives_a_reload_and_ends_in_the_result(
-    page: Page, pool: Pool, picture: Picture
+    page: Page, pool: Pool, picture: Picture, lab_folder: Path
 ) -> None:
     notebook = NotebookPage(page)
     with pool.held("digits.ipynb"):
@@ -120,16 +125,25 @@ def test_queue_is_seen_survives_a_reload_and_ends_in_the_result(
         page.wait_for_timeout(2500)
         assert len(pool.waiting()) == 1, "the reload lost the place in the queue"
         expect(page.locator("#jp-main-statusbar")).to_contain_text("Bitfusion | Busy")
-        expect(notebook.output(0), "nobody can clear it now").to_contain_text("Asked for 1 GPU at ")
+        frozen = notebook.output(0).text_content() or ""
+        assert AS_OF.search(frozen), frozen
         picture(page, "reloaded")
 
         notebook.run(1, "print('second')")
         page.wait_for_timeout(500)
     expect(notebook.cell(1)).to_contain_text("second", timeout=scaled(20_000))
     expect(notebook.prompt(1)).to_have_text("[2]:")
+    expect(notebook.output(0), "nobody can change it now").to_have_text(frozen)
+    notebook.save()
+    notebook.wait_until_saved()
+    (saved,) = nbformat.read(lab_folder / "Untitled.ipynb", as_version=4).cells[0].outputs
+    assert AS_OF.search(saved.data["text/plain"])
     picture(page, "after waiting")
+    notebook.run_again(0)
+    expect(notebook.output(0)).to_have_text("it was my turn\n")
 
 
+@pytest.mark.long
 def test_interrupting_the_wait_says_so_and_the_next_cell_tries_again(
     page: Page, pool: Pool, picture: Picture
 ) -> None:
@@ -148,6 +162,7 @@ def test_interrupting_the_wait_says_so_and_the_next_cell_tries_again(
     expect(notebook.prompt(1)).to_have_text("[1]:")
 
 
+@pytest.mark.long
 def test_a_restart_while_a_cell_waits_leaves_its_display_and_asks_anew(
     page: Page, pool: Pool, picture: Picture
 ) -> None:
@@ -158,7 +173,7 @@ def test_a_restart_while_a_cell_waits_leaves_its_display_and_asks_anew(
         expect(notebook.output(0)).to_contain_text("Asked for 1 GPU at ")
         notebook.restart_kernel()
         expect(notebook.prompt(0)).to_have_text("[ ]:")
-        expect(notebook.output(0), "nobody can clear it now").to_contain_text("Asked for 1 GPU at ")
+        expect(notebook.output(0), "nobody can clear it now").to_contain_text(AS_OF)
         notebook.run(1, "print('later')")
         expect(notebook.output(1)).to_contain_text("Asked for 1 GPU at ")
         picture(page, "restarted while waiting")
@@ -166,6 +181,7 @@ def test_a_restart_while_a_cell_waits_leaves_its_display_and_asks_anew(
     expect(notebook.prompt(1)).to_have_text("[1]:")
 
 
+@pytest.mark.long
 def test_a_death_is_jupyterlabs_own_dialogue_and_the_cell_says_why(
     page: Page, pool: Pool, picture: Picture
 ) -> None:

@@ -99,6 +99,54 @@ def test_a_file_is_written_and_the_table_shows_what_is_preselected(form: Any, pl
     assert (place / "new.yaml").read_text(encoding="utf-8") == written
 
 
+NEW = "registry.example.com/team/notebook:0.1.0"
+NEW_FIRST = f"The form's list of images has {NEW} now, before 1 more."
+
+
+def test_an_image_alone_changes_the_list_of_images_alone(form: Any, place: Path) -> None:
+    result = form("--image", NEW, "--config", "spawner_ui_config.yaml", "--output", "new.yaml")
+    assert (result.status, result.errors) == (0, "")
+    assert result.output.splitlines() == ["wrote new.yaml", "", NEW_FIRST]
+    written = without_mark((place / "new.yaml").read_text(encoding="utf-8"))
+    before = "    options:\n"
+    assert written == NEWER.replace(before, f"{before}    - {NEW}\n")
+    again = form("--image", NEW, "--config", "new.yaml", "--output", "new.yaml")
+    assert again.output.splitlines() == [
+        "unchanged: new.yaml",
+        "",
+        f"The form's list of images has {NEW} already (line 9).",
+    ]
+
+
+def test_an_image_and_sizes_come_into_the_file_together(form: Any, place: Path) -> None:
+    result = form("sizes.yaml", "--image", NEW, "--config", "spawner_ui_config.yaml")
+    defaults = yaml.safe_load(result.output)["spawnerFormDefaults"]
+    assert defaults["image"]["options"] == [NEW, "example.org/jupyter-scipy:v1.8.0"]
+    assert [vendor["uiName"] for vendor in defaults["gpus"]["value"]["vendors"]][3:5] == [
+        "BITFUSION",
+        "BITFUSION 50 %",
+    ]
+    assert result.errors.splitlines()[:4] == [
+        "",
+        NEW_FIRST,
+        "",
+        "What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:",
+    ]
+
+
+def test_aliases_that_had_to_be_written_out_are_told(form: Any, place: Path) -> None:
+    (place / "spawner_ui_config.yaml").write_text(
+        "spawnerFormDefaults:\n  image: {value: a, options: &i [a]}\n  imageGroupOne: {options: *i}\n"
+    )
+    result = form("--image", NEW, "--config", "spawner_ui_config.yaml")
+    assert result.errors.splitlines() == [
+        "",
+        NEW_FIRST,
+        "",
+        "Written out, so that nothing else in the file changes: *i (line 3).",
+    ]
+
+
 def test_what_disappears_and_what_users_cannot_choose_is_told(form: Any, place: Path) -> None:
     config = NEWER.replace('"amd.com/gpu"', '"bitfusion.io/gpu-memory"')
     config = config.replace("gpus:\n    readOnly: false", "gpus:\n    readOnly: true")
@@ -129,8 +177,14 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give a list of sizes, or --hook; --example prints a list to start with"),
-        (["--hook", "--config", "a"], "--config needs a list of sizes"),
+        ([], "give a list of sizes, --image or --hook; --example prints a list to start with"),
+        (["--hook", "--config", "a"], "--config needs a list of sizes, or --image"),
+        (["--image", "a/b:1"], "--image needs --config FILE: the form's list of images is in it"),
+        (
+            ["--image", "/notebook:0.1.0", "--config", "a"],
+            "--image must be a reference like registry.example.com/team/notebook:1.0, 2 to 512 characters "
+            "without blanks: '/notebook:0.1.0'",
+        ),
         (
             ["sizes.yaml", "--images", "a"],
             "--images is for --hook; the admission webhook has a list of its own",
@@ -147,7 +201,7 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place:
         (["sizes.yaml", "--kubeflow", "1.8"], "--kubeflow and --base are for --kustomize"),
         (
             ["sizes.yaml", "--hook"],
-            "--hook beside a list of sizes makes two files: choose a folder with --kustomize",
+            "--hook beside sizes or --image makes two files: choose a folder with --kustomize",
         ),
     ],
 )
@@ -224,7 +278,7 @@ def test_without_pyyaml_it_says_what_to_install(form: Any, monkeypatch: pytest.M
     assert result.status == 1
     assert result.errors == (
         "kubeflow-bitfusion: PyYAML is missing, which reads and checks these files.\n"
-        "What to do: pip install 'kubeflow-bitfusion[form]'\n"
+        "What to do: pip install PyYAML\n"
     )
 
 
@@ -292,7 +346,7 @@ def test_embedded_modules_come_after_those_they_import() -> None:
     ("module", "problem"),
     [
         (
-            "jupyter_ext.spawner.form_config",
+            "jupyter_ext.spawner.yaml_document",
             "imports yaml, which is not in the standard library",
         ),
         ("sys", "there is no source of sys"),

@@ -38,7 +38,7 @@ def existing(config: str) -> Document:
 
 
 def replaced(config: str, sizes: str = HALF) -> str:
-    return replace_gpus(existing(config), plan(sizes, config))
+    return replace_gpus(existing(config), plan(sizes, config)).text
 
 
 def problem(config: str, sizes: str = HALF) -> str:
@@ -68,7 +68,7 @@ def test_the_part_alone_is_yaml_that_the_form_can_read() -> None:
     ids=["1.8 and later", "up to 1.7"],
 )
 def test_the_vendors_an_admin_has_stay_above_the_sizes(config: str, others: list[object]) -> None:
-    text = replace_gpus(existing(config), plan(example(), config))
+    text = replaced(config, example())
     assert read(text)["gpus"]["value"] == {"num": "none", "vendor": "", "vendors": [*others, *OURS]}
 
 
@@ -196,6 +196,8 @@ def test_a_file_without_gpus_gets_them_at_the_end(before: str, after: str) -> No
         "value:\n  num:",
         "value:\n  vendors: []\n  # the last word",
         "readOnly: false\n# no value",
+        "value:",
+        "",
     ],
 )
 @pytest.mark.parametrize(
@@ -211,9 +213,37 @@ def test_gpus_are_replaced_however_they_were_written(gpus: str, after: str) -> N
 
 NOT_THE_FORM = "spawner_ui_config.yaml: has no spawnerFormDefaults, so it is not the form's configuration"
 TWO_TEXTS = "(a mapping) must have a limitsKey and a uiName, both text"
-BLOCK = (
-    "is written in a way that cannot be replaced safely (braces, an anchor or an alias); write it as a block"
+SHARED = (
+    "is written in a way in which a change of it would change something else; write it without anchors, "
+    "aliases and merges (<<)"
 )
+
+
+@pytest.mark.parametrize(
+    ("config", "aliases"),
+    [
+        ("spawnerFormDefaults: {}", ()),
+        ("{spawnerFormDefaults: {gpus: {}}}", ()),
+        ('{"spawnerFormDefaults": {"cpu": 1, "gpus": {"value": {}}}, "more": 2}', ()),
+        ("spawnerFormDefaults: {cpu: 1, gpus: {value: {}}, more: 2}  # one\n", ()),
+        ("spawnerFormDefaults:\n  cpu: 1\n  gpus: {value: {num: none}}\n  more: 2\n", ()),
+        ("a: &a\n  value: {}\nspawnerFormDefaults:\n  gpus: *a\n", ()),
+        ("spawnerFormDefaults:\n  gpus: &a\n    value: {}\n  more: *a\n", ("*a (line 4)",)),
+        ("spawnerFormDefaults:\n  gpus:\n    value: {num: &n none}\n  more: *n\n", ("*n (line 4)",)),
+        ("a: &a []\nspawnerFormDefaults:\n  gpus:\n    value:\n      vendors: *a\n", ()),
+        ("a: &a {gpus: {value: {}}}\nspawnerFormDefaults:\n  <<: *a\n  more: 2\n", ()),
+        ("a: &a {gpus: {value: {}}, cpu: 1}\nspawnerFormDefaults: *a\n", ("*a (line 2)",)),
+    ],
+)
+def test_gpus_are_replaced_in_braces_and_where_they_are_shared(config: str, aliases: tuple[str, ...]) -> None:
+    result = replace_gpus(existing(config), plan(HALF, config))
+    found, wanted = yaml.safe_load(result.text), yaml.safe_load(config)
+    assert found["spawnerFormDefaults"].pop("gpus")["value"]["vendors"][-1]["uiName"] == "BITFUSION"
+    wanted["spawnerFormDefaults"] = {**wanted["spawnerFormDefaults"]}  # of its own, where it is an alias
+    wanted["spawnerFormDefaults"].pop("gpus", None)
+    assert found == wanted
+    assert result.aliases == aliases
+    assert replaced(result.text) == result.text
 
 
 @pytest.mark.parametrize(
@@ -221,19 +251,9 @@ BLOCK = (
     [
         ("", NOT_THE_FORM),
         ("a: 1", NOT_THE_FORM),
-        ("spawnerFormDefaults: {}", f"spawner_ui_config.yaml, spawnerFormDefaults {BLOCK}"),
-        ("{spawnerFormDefaults: {gpus: {}}}", f"spawner_ui_config.yaml, spawnerFormDefaults {BLOCK}"),
         (
-            "a: &a\n  value: {}\nspawnerFormDefaults:\n  gpus: *a\n",
-            f"spawner_ui_config.yaml, gpus {BLOCK}",
-        ),
-        (
-            "spawnerFormDefaults:\n  gpus: &a\n    value: {}\n  more: *a\n",
-            f"spawner_ui_config.yaml, gpus {BLOCK}",
-        ),
-        (
-            "a: &a []\nspawnerFormDefaults:\n  gpus:\n    value:\n      vendors: *a\n",
-            f"spawner_ui_config.yaml, gpus {BLOCK}",
+            "spawnerFormDefaults:\n  gpus:\n    value: {since: &a 2026-01-01}\n  more: *a\n",
+            f"spawner_ui_config.yaml, gpus {SHARED}",
         ),
         (
             "spawnerFormDefaults:\n  gpus: []\n",

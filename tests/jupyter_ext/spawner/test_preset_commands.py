@@ -243,7 +243,7 @@ def test_without_pyyaml_it_says_what_to_install(
     assert result.status == 1
     assert result.errors == (
         "kubeflow-bitfusion: PyYAML is missing, which reads and checks these files.\n"
-        "What to do: pip install 'kubeflow-bitfusion[form]'\n"
+        "What to do: pip install PyYAML\n"
     )
 
 

@@ -26,6 +26,7 @@ HUB, V2 = (
     for title in ("JupyterHub", "Kubeflow Notebooks v2")
 )
 NAMESPACE = "/api/v1/namespaces/jupyterhub"
+GUIDES_REGISTRY = "REGISTRY=registry.example.com/team\n"
 SIZES = parse_sizes(parse_document(example(), "sizes.yaml"))
 
 
@@ -61,7 +62,7 @@ def test_the_hubs_namespace_is_one_that_the_injector_is_asked_about(shell: Path,
     profiles, opt_in, _ = blocks(HUB, "sh")
     run(shell, profiles)
     assert yaml.safe_load((shell / "profiles.yaml").read_text())["singleuser"]["profileList"]
-    (webhook,) = one(build(cluster, "kubeflow"), "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
+    webhook, _ = one(build(cluster, "kubeflow"), "MutatingWebhookConfiguration", POD_WEBHOOKS)["webhooks"]
     chosen = webhook["namespaceSelector"]["matchLabels"].items()
     wait_until(lambda: not cluster.client.exists(NAMESPACE), limit_s=40)
     cluster.client.create("/api/v1/namespaces", {"metadata": {"name": "jupyterhub"}})
@@ -82,7 +83,7 @@ def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Pa
     *_, leave_out = blocks(HUB, "sh")
     write_the_guides_folder(shell)
     before = {_name(item) for item in built(shell)}
-    run(shell, leave_out.replace("kubectl apply -k my-bitfusion\n", ""))
+    run(shell, GUIDES_REGISTRY + leave_out.replace("kubectl apply -k my-bitfusion\n", ""))
     objects = built(shell)
     after = {_name(item) for item in objects}
     gone = {("Deployment", CONTROLLER), ("MutatingWebhookConfiguration", WEBHOOKS)}
@@ -112,7 +113,7 @@ def section(heading: str) -> str:
 
 def write_the_guides_folder(shell: Path) -> None:
     step = blocks(section("3. Controller, injector and identity"), "sh")[0]
-    run(shell, f"REGISTRY=registry.example.com/team\n{step}")
+    run(shell, GUIDES_REGISTRY + step)
 
 
 def built(shell: Path) -> list[dict[str, Any]]:

@@ -94,11 +94,12 @@ NUMBERED = ["BITFUSION 3 × 50 %", "BITFUSION 3"]
 
 
 def test_the_page_can_be_followed_word_by_word(shell: Path, cluster: Cluster) -> None:
-    example_, look, component, apply, overlay, patched, hook, alone, images = blocks("sh")
+    example_, look, image, component, apply, overlay, patched, hook, alone, images = blocks("sh")
     assert offered(cluster)[0] == ["NVIDIA", "AMD", "Intel Gaudi"]
     run(shell, example_)
     assert blocks("text")[0] in run(shell, look).stderr
 
+    assert run(shell, image).stdout == blocks("text")[3]
     run(shell, component)
     run(shell, apply)
     assert offered(cluster)[0] == ["NVIDIA", "AMD", "Intel Gaudi", *OURS]

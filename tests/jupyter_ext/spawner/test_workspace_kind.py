@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -18,6 +17,7 @@ from jupyter_ext.spawner.workspace_kind import kind_text, preset_id, workspace_k
 from jupyter_ext.spawner.yaml_document import parse_document
 from tests.bitfusion_device_plugin.injector.pods import inject
 from tests.jupyter_ext.spawner.workspaces import workspace_pod
+from tests.support.schemas import validate
 
 IMAGE = "registry.example.com/team/notebook:1.0"
 REQUESTS = {"cpu": "2", "memory": "8Gi"}
@@ -133,9 +133,9 @@ EVERY = [preset for group in presets(SIZES) for preset in group]
 @pytest.mark.parametrize("preset", EVERY, ids=preset_id)
 def test_the_pod_of_a_workspace_is_served_by_the_injector(preset: Any) -> None:
     pod = workspace_pod(KIND, preset_id(preset))
-    kubernetes_validate.validate(pod, "1.34", strict=True)
+    validate(pod)
     after = inject(pod, settings=SETTINGS)
-    kubernetes_validate.validate(after, "1.34", strict=True)
+    validate(after)
     (container,) = after["spec"]["containers"]
     share = {"bitfusion.io/gpu-amount": 100, "bitfusion.io/gpu-25": 25}.get(preset.size.key, 50)
     assert container["resources"]["limits"] == {"bitfusion.io/gpu": str(share * preset.number)}

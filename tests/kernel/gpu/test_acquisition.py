@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_kernel.gpu.acquisition import Device, devices_from_environment
+from bitfusion_kernel.processes.launcher import KERNEL_SPEAKS
 from tests.kernel.gpu.acquisitions import STAMP, asked, launched
 
 RESTART = (
@@ -24,7 +25,7 @@ LESS_MEMORY = (
 def test_place_and_lease_are_read_from_the_clients_lines() -> None:
     acquisition = asked()
     for line in (
-        f"{STAMP} Waiting for GPUs: place 2 of 3; held by ada; before you bob",
+        f"{STAMP} Waiting for GPUs: position 2 of 3; held by ada; before you bob",
         f"{STAMP} Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...",
         f"{STAMP} Locked 2 GPUs with partial memory 0.5, configuration saved to '/tmp/bitfusion1'",
         f"{STAMP} 10.0.0.1 55001 5c6 56001 4.0.0",
@@ -48,6 +49,60 @@ def test_after_the_start_unknown_lines_are_the_kernels_words() -> None:
     assert acquisition.on_line(f"{STAMP} Releasing GPUs from config file '/tmp/b'...", 0.0)
     assert acquisition.on_line("", 0.0)
     assert list(acquisition.kernel_output) == ["Segmentation fault"]
+
+
+def test_before_the_launcher_has_told_of_the_kernel_a_line_tells_where_its_words_begin() -> None:
+    acquisition = asked()
+    assert acquisition.on_line("unknown", 0.0, "stdout")
+    assert acquisition.on_line(KERNEL_SPEAKS, 0.0, "stdout")
+    assert not acquisition.on_line("", 0.0, "stdout")
+    assert acquisition.on_line("what the client said last on the other stream", 0.0, "stderr")
+    assert not acquisition.on_line("cannot open shared object file", 0.0, "stdout")
+    assert acquisition.on_line(f"unfinished{KERNEL_SPEAKS}", 0.0, "stderr")
+    assert not acquisition.on_line("Fatal Python error: ", 0.0, "stderr")
+    assert acquisition.on_line(f"{STAMP} Released GPUs on 1 servers", 0.0, "stderr")
+    assert list(acquisition.kernel_output) == ["cannot open shared object file", "Fatal Python error:"]
+    assert list(acquisition.log) == [
+        "unknown",
+        "what the client said last on the other stream",
+        "unfinished",
+        f"{STAMP} Released GPUs on 1 servers",
+    ]
+
+
+def test_a_fatal_error_beside_a_kernel_may_be_eithers() -> None:
+    acquisition = launched()
+    said = "Error: package 'methods' is not there"
+    assert not acquisition.on_line(said, 0.0)
+    assert list(acquisition.kernel_output) == [said] == list(acquisition.log)[-1:]
+
+
+def test_a_pod_that_has_ended_says_why_in_the_cell_that_ran() -> None:
+    acquisition = launched()
+    assert acquisition.on_line("Error: GPU pod lost: it was evicted: memory is low. What to do: ask", 0.0)
+    acquisition.wrapper_status = 1
+    message = acquisition.why_it_ended(ran=True).user_message
+    assert message.startswith("The pod in which this kernel ran has ended, and its GPUs are gone.")
+    assert "Answer: it was evicted: memory is low\nWhat to do: ask" in message
+
+
+def test_a_kernel_that_never_ran_is_quoted_at_length_from_the_end() -> None:
+    acquisition = launched()
+    said = [
+        "x" * 200,
+        "y" * 150,
+        "Fatal Python error: init",
+        "Python runtime state: initialized",
+        "<no frame>",
+    ]
+    for line in said:
+        acquisition.on_line(line, 0.0)
+    acquisition.kernel_status = 1
+    end = " | ".join(said[1:])
+    assert f"ended with exit code 1; its last output: {end}\n" in acquisition.why_it_ended().user_message
+    assert "; its last output: <no frame>\n" in acquisition.why_it_ended(ran=True).user_message
+    acquisition.on_line("z" * 350, 0.0)
+    assert f"; its last output: {'z' * 300}" in acquisition.why_it_ended().user_message
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[3]", "null", '"x"'])
@@ -149,3 +204,12 @@ def test_no_output_is_too_strange(said: list[str], granted: bool, status: Any) -
         acquisition.on_line(line, 0.0)
     acquisition.wrapper_status = status
     assert acquisition.why_it_ended().user_message
+
+
+def test_a_kernel_that_has_died_too_often_says_that_its_gpu_is_given_back() -> None:
+    acquisition = launched()
+    acquisition.kernel_status = -11
+    assert "given back" not in acquisition.why_it_ended(ran=True).user_message
+    acquisition.died_too_often = True
+    said = acquisition.why_it_ended(ran=True).user_message
+    assert "it has died 3 times within a minute, so its GPU is given back" in said

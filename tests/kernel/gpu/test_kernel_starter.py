@@ -12,8 +12,11 @@ import pytest
 import bitfusion_pool
 from bitfusion_client.errors import BitfusionError, ClientNotFound, WaitCancelled, WrongSetting
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_kernel.gpu.kernel_starter import MAGIC_EXTENSION, KernelStarter
-from bitfusion_kernel.processes.messages import StartCommand
+from bitfusion_kernel.gpu import kept_lease
+from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+from bitfusion_kernel.processes import kernel_start
+from bitfusion_kernel.processes.messages import JoinedEvent, KernelCommand, LaunchedEvent, StartCommand
+from bitfusion_kernel.protocol import connection_file
 from bitfusion_kernel.protocol.arguments import ProxyArguments
 from bitfusion_kernel.protocol.connection_file import CHANNELS, ConnectionInfo
 from bitfusion_kernel.wrapped_kernel import WrappedKernel
@@ -26,11 +29,22 @@ class FakeSupervisor:
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
+        self.pid = 4711
         self.commands: list[StartCommand] = []
+        self.kernels: list[KernelCommand] = []
+        self.stopped = 0
 
     def start(self, command: StartCommand) -> None:
         """Keep one."""
         self.commands.append(command)
+
+    def run_kernel(self, command: KernelCommand) -> None:
+        """Keep one."""
+        self.kernels.append(command)
+
+    def stop(self) -> None:
+        """Counted."""
+        self.stopped += 1
 
 
 @pytest.fixture
@@ -53,12 +67,14 @@ def nothing_chosen_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 class Made:
     """A starter with its supervisor."""
 
-    def __init__(self, folder: Path, *options: str, language: str = "python", **env: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, language: str = "python", argv: str = "kernel", **env: str
+    ) -> None:
         fields: dict[str, Any] = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
         self.supervisor = FakeSupervisor(folder)
-        wrapped = WrappedKernel(["kernel", "-f", "{connection_file}"], env, language, {})
+        wrapped = WrappedKernel([*argv.split(), "-f", "{connection_file}"], env, language, {})
         self.starter = KernelStarter(
-            ProxyArguments("c.json", list(options), ["--HistoryManager.hist_file=:memory:"]),
+            ProxyArguments("/run/kernel-5e.json", list(options), ["--HistoryManager.hist_file=:memory:"]),
             wrapped,
             ConnectionInfo(fields | {"key": "secret"}),
             cast(Any, self.supervisor),
@@ -81,14 +97,21 @@ def test_the_command_line_is_client_request_launcher_and_kernel(tmp_path: Path, 
     assert kernel == [
         "kernel",
         "-f",
-        str(tmp_path / "kernel-1.json"),
+        str(tmp_path / "kernel-5e.json"),
         "--HistoryManager.hist_file=:memory:",
-        MAGIC_EXTENSION,
     ]
 
 
-def test_kernels_of_other_languages_get_no_extension(tmp_path: Path, client: Path) -> None:
-    assert MAGIC_EXTENSION not in Made(tmp_path, language="R").start().argv
+@pytest.mark.parametrize("module", ["ipykernel", "ipykernel_launcher"])
+def test_ipykernel_is_started_with_the_magic_and_nothing_else_is(
+    tmp_path: Path, client: Path, module: str
+) -> None:
+    argv = f"python -Xfrozen_modules=off -m {module}"
+    started = Made(tmp_path, argv=argv).start().argv
+    index = started.index("-Xfrozen_modules=off")
+    assert started[index + 1 : index + 4] == [kernel_start.FILE, "-m", module]
+    for other in (Made(tmp_path, language="R", argv=argv), Made(tmp_path, argv="python -m another_kernel")):
+        assert kernel_start.FILE not in other.start().argv
 
 
 def test_the_environment_is_the_proxys_with_the_client_the_kernels_own_and_the_sockets(
@@ -101,7 +124,7 @@ def test_the_environment_is_the_proxys_with_the_client_the_kernels_own_and_the_s
     assert environment["OMP_NUM_THREADS"] == "4"
     assert environment["BITFUSION_LABEL"] == "digits.ipynb"
     assert environment["BITFUSION_KERNEL_SOCKET"] == str(tmp_path / "proxy")
-    assert environment["BITFUSION_KERNEL_FILES_PREFIX"].endswith(f"ipykernel_{os.getpid()}")
+    assert environment["BITFUSION_KERNEL_FILES_PREFIX"].endswith("ipykernel_4711")
 
 
 def test_the_embedded_pools_client_is_known_before_any_setting_is_read(
@@ -263,3 +286,133 @@ def test_a_client_that_is_not_there_starts_nothing(tmp_path: Path, monkeypatch: 
     with pytest.raises(ClientNotFound):
         made.starter.start()
     assert not made.supervisor.commands
+
+
+def test_a_kernel_that_a_cell_starts_has_a_name_of_its_own(
+    tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/ada/outer.ipynb")
+    for name, value in Made(tmp_path).start().environment.items():
+        monkeypatch.setenv(name, value)
+    assert Made(tmp_path).start().environment["BITFUSION_LABEL"] == "a kernel started in outer.ipynb"
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/ada/inner.ipynb")
+    assert Made(tmp_path).start().environment["BITFUSION_LABEL"] == "inner.ipynb"
+
+
+def test_the_kernel_starts_in_the_folder_that_jupyter_chose(
+    tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = Made(tmp_path)
+    monkeypatch.chdir("/")
+    assert made.start().folder == str(tmp_path)
+
+
+# -- what a restart has kept ---------------------------------------------------------------------------
+
+
+def kept_for(request: GpuRequest, **fields: Any) -> JoinedEvent:
+    """What the supervisor has kept of a proxy that asked for this."""
+    note = kept_lease.note(request, in_pod=False, takes_what_is_left=False)
+    said = ("e[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 2 of 3; held by ada: x.ipynb",)
+    given: dict[str, Any] = {
+        "number": 3,
+        "pid": 7,
+        "note": note,
+        "asked_at": 5.0,
+        "kernels": 4,
+        "lines": said,
+    }
+    return JoinedEvent(**given | fields)
+
+
+def test_what_a_restart_has_kept_goes_on_with_a_kernel_of_the_new_proxys(
+    tmp_path: Path, client: Path
+) -> None:
+    made = Made(tmp_path, "--bitfusion-partial=0.5", OMP_NUM_THREADS="4")
+    acquisition, wanted = made.starter.go_on_with(kept_for(GpuRequest(1, 0.5)))
+    assert (wanted, made.supervisor.stopped, made.starter.told) == (True, 0, [])
+    assert (acquisition.number, acquisition.request, acquisition.asked_at) == (3, GpuRequest(1, 0.5), 5.0)
+    assert acquisition.queue is not None
+    assert acquisition.queue.queue_position == 2
+    (kernel,) = made.supervisor.kernels
+    assert (kernel.number, kernel.folder) == (5, os.getcwd())  # the next after those of the proxies before
+    assert kernel.argv[:3] == ["kernel", "-f", str(tmp_path / "kernel-5e.json")]
+    assert kernel.environment["OMP_NUM_THREADS"] == "4"
+    assert acquisition.kernel_connection is not None
+    assert made.start().number == 6
+
+
+def test_what_is_prepared_at_a_restart_is_what_the_next_proxy_asks_for(
+    tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Made(tmp_path, OMP_NUM_THREADS="4")
+    acquisition = first.starter.start()
+    assert first.starter.kernel_after(acquisition) is None  # it waits, and its wrapper has the kernel's argv
+    acquisition.on_launched(LaunchedEvent(2, 3, {}), 0.0)
+    prepared = first.starter.kernel_after(acquisition)
+    written = (tmp_path / "kernel-5e.json").stat()
+    kept = kept_for(GpuRequest(), number=1, kernels=1, granted=True)
+    second = Made(tmp_path, OMP_NUM_THREADS="4")
+    monkeypatch.setattr(os, "getpid", lambda: 999)
+    assert second.starter.go_on_with(kept)[1] is True
+    assert second.supervisor.kernels == [prepared]
+    after = (tmp_path / "kernel-5e.json").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)  # it may be being read
+
+
+def test_a_full_disk_prepares_nothing_and_the_restart_goes_on(
+    tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path))
+
+    made = Made(tmp_path)
+    acquisition = made.starter.start()
+    acquisition.on_launched(LaunchedEvent(2, 3, {}), 0.0)
+    monkeypatch.setattr(connection_file, "write_private", full)
+    assert made.starter.kernel_after(acquisition) is None
+
+
+def test_what_another_size_was_chosen_for_is_not_prepared(tmp_path: Path, client: Path) -> None:
+    made = Made(tmp_path)
+    acquisition = made.starter.start()
+    acquisition.on_launched(LaunchedEvent(2, 3, {}), 0.0)
+    made.starter.choose(GpuRequest(2))
+    assert made.starter.kernel_after(acquisition) is None
+
+
+@pytest.mark.parametrize(
+    ("option", "fields", "told"),
+    [
+        ("--bitfusion-partial=0.25", {}, 0),
+        ("--bitfusion-partial=0.5", {"stopping": True}, 0),
+        ("--bitfusion-partial=much", {}, 0),
+        *(
+            ("--bitfusion-partial=0.5", {"note": note}, 1)
+            for note in ("", "[]", "{", '{"request": {"gpus": 0}, "what_is_left": null}', '{"request": 1}')
+        ),
+    ],
+    ids=["another size", "just given back", "wrong setting", "no note", "list", "damaged", "rules", "kind"],
+)
+def test_what_is_wanted_no_more_or_not_known_is_given_back(
+    tmp_path: Path, client: Path, option: str, fields: dict[str, Any], told: int
+) -> None:
+    made = Made(tmp_path, option)
+    acquisition, wanted = made.starter.go_on_with(kept_for(GpuRequest(1, 0.5), **fields))
+    assert (wanted, acquisition.number) == (False, 3)
+    assert (made.supervisor.stopped, made.supervisor.kernels, len(made.starter.told)) == (1, [], told)
+
+
+def test_what_no_kernel_can_be_started_on_is_given_back_and_the_first_cell_tells_why(
+    tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path))
+
+    made = Made(tmp_path)
+    monkeypatch.setattr(connection_file, "write_private", full)
+    assert made.starter.go_on_with(kept_for(GpuRequest()))[1] is False
+    assert made.supervisor.stopped == 1
+    with pytest.raises(BitfusionError, match="No space left on device"):
+        made.start()

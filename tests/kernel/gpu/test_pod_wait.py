@@ -39,10 +39,10 @@ def waiting(*lines: str, left: bool = True) -> Acquisition:
 
 
 def test_the_notice_names_notebooks_the_position_and_what_to_do() -> None:
-    shown = render(waiting(format_turn(TURN, 0.0)), 7.0, 0.0)
+    shown = render(waiting(format_turn(TURN, 0.0)), 7.0, 0.0, 7.0)
     lines = shown["text/plain"].splitlines()
     assert lines[0].startswith("Asked for what is left of this pod's budget at ")
-    assert lines[0].endswith(" · waited 7 s")
+    assert " · waited 7 s · as of " in lines[0]
     assert lines[1:3] == [
         "Notebooks of this pod hold its budget · position 2 of 3 among those that wait",
         "Held by:",
@@ -61,12 +61,12 @@ def test_the_notice_names_notebooks_the_position_and_what_to_do() -> None:
 def test_a_chosen_size_is_named() -> None:
     acquisition = waiting(format_turn(TURN, 0.0), left=False)
     assert acquisition.asked_for == "1 GPU"
-    assert render(acquisition, 7.0, 0.0)["text/plain"].startswith("Asked for 1 GPU at ")
+    assert render(acquisition, 7.0, 0.0, 7.0)["text/plain"].startswith("Asked for 1 GPU at ")
 
 
 def test_one_that_wants_more_than_is_left_is_told_how_to_take_that() -> None:
     turn = Turn(None, 1, 1, (HOLDS,), (), GpuRequest(1, 0.5, None, (("a", "b"),)))
-    shown = render(waiting(format_turn(turn, 0.0), left=False), 7.0, 0.0)["text/plain"]
+    shown = render(waiting(format_turn(turn, 0.0), left=False), 7.0, 0.0, 7.0)["text/plain"]
     why = "Why: only 1 GPU × 50 % is left, and `%bitfusion request -n 1 -p 0.5` would ask for that"
     assert why in shown.splitlines()
 
@@ -84,9 +84,9 @@ def test_when_the_turn_has_come_the_pools_queue_follows_in_the_same_notice() -> 
     assert acquisition.request == GpuRequest(1, 0.5)
     assert acquisition.asked_for == "1 GPU × 50 %"
     assert acquisition.queue is None
-    assert "The pool has not reported a position" in render(acquisition, 7.0, 0.0)["text/plain"]
-    acquisition.on_line("[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 1 of 2; held by bob: x", 0.0)
-    shown = render(acquisition, 7.0, 0.0)["text/plain"]
+    assert "The pool has not reported a position" in render(acquisition, 7.0, 0.0, 7.0)["text/plain"]
+    acquisition.on_line("[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 1 of 2; held by bob: x", 0.0)
+    shown = render(acquisition, 7.0, 0.0, 7.0)["text/plain"]
     assert "Position 1 of 2 in the queue" in shown
     assert "of this pod" not in shown
     assert len(acquisition.log) == 3
@@ -108,7 +108,7 @@ def test_tools_with_time_limits_are_told_what_is_waited_for() -> None:
 
 
 def test_a_line_of_the_clients_is_never_taken_for_one_of_these() -> None:
-    for line in ("", "x", "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 1 of 2", "Error: no"):
+    for line in ("", "x", "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 1 of 2", "Error: no"):
         assert parse_turn_line(line) is None
     for damaged in ("Taking of the budget of this pod: -n x", "Waiting for the budget of this pod: soon"):
         assert parse_turn_line(f"[INFO] 2026-11-21T00:00:00Z {damaged}") is None

@@ -42,6 +42,13 @@ def test_what_is_shown_while_it_lasts() -> None:
     ]
 
 
+def test_a_gpu_pod_is_called_a_pod() -> None:
+    line = OutOfReach("", "WARN", "", "digits-0-gpu-1", "no answer", 20)
+    shown = pool_outage.render(pool_outage.noticed(line, None, at(10)), at(11))["text/plain"]
+    assert shown.startswith("The GPU pod digits-0-gpu-1 is out of reach since 12:00:10: no answer")
+    assert "unless the pod is back" in shown
+
+
 def test_what_is_shown_once_it_is_back() -> None:
     outage = pool_outage.noticed(away(), None, at(10))
     back = pool_outage.over(BackInReach("", "INFO", "", POOL, 42), outage, at(52))

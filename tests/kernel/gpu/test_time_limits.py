@@ -9,7 +9,9 @@ from bitfusion_kernel.gpu import time_limits
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
-POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3; held by ada: a.ipynb; before you bob"
+POSITION = (
+    "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 2 of 3; held by ada: a.ipynb; before you bob"
+)
 QUEUE = " (position 2 of 3; held by ada: a.ipynb)"
 LIMIT_OF_START = (
     "The limit for the kernel's start is --start-timeout of papermill, startup_timeout of nbconvert and "

@@ -9,32 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.clock_time import clock_time
+from bitfusion_client.clock_time import clock_time, elapsed_text
 from bitfusion_client.command.client_lines import Waiting
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
-from bitfusion_kernel.gpu.waiting_notice import elapsed_text, render
+from bitfusion_kernel.gpu.waiting_notice import render
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 CANCEL = "To stop waiting, interrupt the kernel. The notebook is not lost."
 ASKED_AT = time.mktime((2026, 11, 21, 14, 3, 7, 0, 0, -1))
 SINCE = clock_time(ASKED_AT, ASKED_AT)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (59.9, "59 s"),
-        (60, "1 min 00 s"),
-        (125, "2 min 05 s"),
-        (3599, "59 min 59 s"),
-        (3720, "1 h 02 min"),
-        (90_000, "25 h 00 min"),
-    ],
-)
-def test_elapsed_time(seconds: float, text: str) -> None:
-    assert elapsed_text(seconds) == text
 
 
 def shown(
@@ -43,7 +27,7 @@ def shown(
     seconds: float = 7,
     granted: bool = False,
     unattended: bool = False,
-    queue: tuple[int, int] | None = None,
+    queue: tuple[int | None, int | None] | None = None,
     held_by: tuple[str, ...] = (),
     before: tuple[str, ...] = (),
     why: str = "",
@@ -54,7 +38,7 @@ def shown(
         acquisition.queue = Waiting("", "INFO", "", *queue, held_by, before, why)
     if granted:
         acquisition.on_launched(LaunchedEvent(10, 11, {}), 6.0)
-    return render(acquisition, seconds, ASKED_AT, unattended=unattended)
+    return render(acquisition, seconds, ASKED_AT, ASKED_AT + seconds, unattended=unattended)
 
 
 def test_a_wait_tells_holders_from_waiters_why_and_how_to_cancel() -> None:
@@ -66,7 +50,7 @@ def test_a_wait_tells_holders_from_waiters_why_and_how_to_cancel() -> None:
         why="there is room",
     )
     assert data["text/plain"].splitlines() == [
-        f"Asked for 2 GPUs × 50 % at {SINCE} · waited 7 s",
+        f"Asked for 2 GPUs × 50 % at {SINCE} · waited 7 s · as of {SINCE}",
         "Position 2 of 3 in the queue",
         "Held by:",
         "  ada: a.ipynb (2 GPUs, since 14:03)",
@@ -78,25 +62,39 @@ def test_a_wait_tells_holders_from_waiters_why_and_how_to_cancel() -> None:
     ]
 
 
+def test_where_nobody_knows_an_order_the_reason_says_it() -> None:
+    data = shown(queue=(None, None), why="2 of 3 nodes have no free GPU")
+    assert data["text/plain"].splitlines()[1:] == ["Why: 2 of 3 nodes have no free GPU", CANCEL]
+
+
 def test_the_button_is_named_where_there_is_one() -> None:
     data = shown(queue=(1, 1))
     assert "interrupt the kernel (■)." in data["text/html"]
     assert "■" not in data["text/plain"]
 
 
-def test_a_display_that_nobody_clears_stays_true() -> None:
+@pytest.mark.parametrize("granted", [False, True])
+@pytest.mark.parametrize("seconds", [7, 6 * 60, 3 * 3600, 30 * 3600])
+def test_a_display_that_nobody_clears_stays_true(seconds: float, granted: bool) -> None:
     """JupyterLab drops its displays at a restart or reload: what was shown last stays in the notebook."""
-    data = shown(queue=(1, 1))
+    now = ASKED_AT + seconds
+    data = shown(queue=(1, 1), seconds=seconds, granted=granted)
     for text in data.values():
         assert "aiting for" not in text
-        assert f"at {SINCE}" in text
-        assert "waited 7 s" in text
+        assert granted or f"at {clock_time(ASKED_AT, now)} · waited {elapsed_text(seconds)} · " in text
+        assert f" · as of {clock_time(now, now)}" in text
+
+
+def test_a_machine_that_slept_shows_the_time_of_day_all_the_same() -> None:
+    slept = ASKED_AT + 3600
+    shown = render(Acquisition(1, GpuRequest(), 0.0), 7, ASKED_AT, slept)["text/plain"]
+    assert shown.splitlines()[0].endswith(f" · waited 7 s · as of {clock_time(slept, slept)}")
 
 
 def test_a_client_that_tells_no_position_is_not_guessed_at() -> None:
     data = shown(seconds=1)
     assert data["text/plain"].splitlines() == [
-        f"Asked for 1 GPU at {SINCE} · waited 1 s",
+        f"Asked for 1 GPU at {SINCE} · waited 1 s · as of {SINCE}",
         "The pool has not reported a position",
         CANCEL,
     ]
@@ -115,7 +113,7 @@ def test_only_where_nobody_watches_it_says_what_counts_the_wait() -> None:
 
 def test_a_grant_is_shown_without_the_queue() -> None:
     granted = shown(seconds=3, granted=True, queue=(1, 2), held_by=("x",))
-    assert granted["text/plain"] == "Got 1 GPU – starting the kernel · 3 s"
+    assert granted["text/plain"] == f"Got 1 GPU – starting the kernel · 3 s · as of {SINCE}"
 
 
 class _Text(HTMLParser):

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from bitfusion_kernel.install import check_kernelspec
+from bitfusion_kernel.install.finding import PASS, Finding
+from bitfusion_kernel.install.kernel_info import ask_kernel
 
 Report = Callable[..., tuple[int, str]]
 
@@ -56,8 +58,6 @@ def test_kernel_has_changed(spec: Path, report: Report) -> None:
 
 
 def test_kernel_cannot_start(spec: Path, monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
-    from bitfusion_kernel.install.kernel_info import ask_kernel
-
     monkeypatch.setattr(check_kernelspec, "ask_kernel", ask_kernel)
     _change(spec, "wrapped_kernel.json", argv=[sys.executable, "-m", "no_such_kernel"])
     status, said = report()
@@ -93,3 +93,36 @@ def test_settings(
     status, said = report()
     assert status == expected
     assert told in said
+
+
+def _start_only(patch: pytest.MonkeyPatch) -> None:
+    """The check that starts the spec's command really does it; the kernel behind it is fine."""
+    patch.setattr(check_kernelspec, "ask_kernel", ask_kernel)
+    patch.setattr(check_kernelspec, "check_cached_information", lambda *_: Finding(PASS, "kernel", "fine"))
+
+
+def test_the_specs_own_command_is_started_up_to_the_first_reply(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, report: Report
+) -> None:
+    """The kernel itself starts, and the proxy does not: its Python has no pyzmq."""
+    _start_only(monkeypatch)
+    assert "[PASS] kernelspec bitfusion start: " in report()[1]
+    argv = json.loads((spec / "kernel.json").read_text())["argv"]
+    entry = argv.index("-c") + 1
+    argv[entry] = f"import sys; sys.modules['zmq'] = None; {argv[entry]}"
+    _change(spec, "kernel.json", argv=argv)
+    status, said = report()
+    assert status == 1
+    assert "[FAIL] kernelspec bitfusion start: the kernel does not start: it ended with exit code 1" in said
+    assert "import of zmq halted" in said
+
+
+def test_the_start_takes_no_gpu_whatever_the_settings_say(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, report: Report, client: Callable[[str], Path], tmp_path: Path
+) -> None:
+    _start_only(monkeypatch)
+    client(f'echo "$@" >> {tmp_path}/asked; echo fine')
+    monkeypatch.setenv("BITFUSION_ACQUIRE", "start_and_wait")
+    status, said = report()
+    assert status == 0, said
+    assert "run" not in (tmp_path / "asked").read_text().split()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from bitfusion_client.errors import UsageError
 from bitfusion_kernel.install import spec_store
 from bitfusion_kernel.install.kernelspec import kernel_json
+from tests.support.machine import scaled
 
 
 @pytest.fixture
@@ -77,3 +81,25 @@ def test_a_file_of_the_folder_must_hold_an_object(kernels: Path) -> None:
         spec.content("other.json")
     with pytest.raises(FileNotFoundError):
         spec.content("none.json")
+
+
+def test_a_kernel_is_installed_found_and_removed_where_a_name_has_bytes_that_are_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    monkeypatch.setenv("JUPYTER_PATH", f"{prefix}/share/jupyter")
+    monkeypatch.setattr(spec_store, "ask_kernel", lambda argv, env: {"status": "ok"})
+    folder = spec_store.install("odd", "Café", prefix=prefix)
+    (found,) = [spec for spec in spec_store.installed_specs() if spec.name == "odd"]
+    assert found.folder == folder
+    assert f"--bitfusion-spec={folder}" in found.kernel["argv"]
+    assert "Café" in (Path(folder) / "kernel.json").read_text(encoding="utf-8")
+    for words in (["list"], ["remove", "odd"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "bitfusion_kernel.cli", *words],
+            env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
+            capture_output=True,
+            timeout=scaled(20),
+            check=True,
+        )
+        assert b"/caf\xe9/share/jupyter/kernels/odd" in done.stdout

@@ -27,6 +27,10 @@ class FakeKernel(_Anything):  # type: ignore[misc]  # it stands for a `KernelVie
         self.not_kept: OSError | None = None
         self.takes_what_is_left = False
         self.pod_budget: Standing | None = None
+        self.state: dict[str, Any] = {"state": "none", "idle_since": None, "lease": None}
+        self.cancelled = self.asked_anew = 0
+        self.resizes = False
+        self.given_back_when_idle: list[bool] = []
         self.client: FoundClient | None = FoundClient("/opt/bitfusion/bin/bitfusion", "path", False)
 
     def check_request(self, request: GpuRequest) -> None:
@@ -42,6 +46,28 @@ class FakeKernel(_Anything):  # type: ignore[misc]  # it stands for a `KernelVie
         self.request = request
         if self.not_kept:
             raise self.not_kept
+
+    def cancel_wait(self) -> bool:
+        """As the proxy; there is a wait whenever this is asked."""
+        self.cancelled += 1
+        return True
+
+    def cancel_resize(self) -> bool:
+        """As the proxy; whether there was one."""
+        asked, self.resizes = self.resizes, False
+        return asked
+
+    def idle_status(self) -> str:
+        """As the proxy where nothing is given back."""
+        return ""
+
+    def ask_anew(self) -> None:
+        """As the proxy."""
+        self.asked_anew += 1
+
+    def give_back_when_idle(self, *, acquires: bool) -> None:
+        """As the proxy."""
+        self.given_back_when_idle.append(acquires)
 
     def forget_request(self) -> None:
         """Back to the settings."""

@@ -12,7 +12,18 @@ from bitfusion_client.errors import InvalidRequest, NeverSatisfiable, UsageError
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.magic import pool_table
-from bitfusion_kernel.magic.commands import SUBCOMMANDS, AskClient, AwaitGpu, RunClient, Text, answer, parse
+from bitfusion_kernel.magic.commands import (
+    SUBCOMMANDS,
+    Answer,
+    AskClient,
+    AwaitGpu,
+    GiveBack,
+    Resize,
+    RunClient,
+    Text,
+    answer,
+    parse,
+)
 from tests.kernel.magic.kernel_view import FakeKernel
 
 
@@ -21,7 +32,7 @@ def text_of(line: str, kernel: FakeKernel, pool: str | None = None) -> str:
     found = answer(line, kernel)
     if isinstance(found, AskClient):
         assert found.subcommand == "list_gpus"
-        return found.conclude(pool)
+        found = found.conclude(pool)
     assert isinstance(found, Text)
     return found.text
 
@@ -91,8 +102,8 @@ def test_help_is_asked_for_in_many_ways(line: str) -> None:
 def test_the_help_of_request_lists_its_options(line: str) -> None:
     kernel = FakeKernel()
     assert text_of(line, kernel).splitlines() == [
-        "%bitfusion request    show or change the size, in the options of `bitfusion run`: "
-        "request -n 2 -p 0.5; --reset: as set",
+        "%bitfusion request    show or change the size: request 0.5, or as `bitfusion run` has it, "
+        "request -n 2 -p 0.5; --now: at once, --reset: as set",
         "  -n N, --num_gpus N              GPUs, all from one server, e.g. 2",
         "  -p F, --partial F               share of each GPU's memory, e.g. 0.5",
         "  -m MEMORY, --gpu_memory MEMORY  memory of each GPU, instead of a share, e.g. 8Gi",
@@ -101,6 +112,8 @@ def test_the_help_of_request_lists_its_options(line: str) -> None:
         "  --server_list HOST:PORT;...     only these servers, e.g. 10.0.0.1:56001;10.0.0.2:56001",
         "  --timeout DURATION              how long a cell waits for GPUs, e.g. 30m",
         "  --reset                         what the settings say",
+        "  --now                           exchange the GPU for that at once; the variables are lost",
+        "  -y, --yes                       with --now: without a question",
     ]
     assert kernel.request == GpuRequest()
 
@@ -138,6 +151,222 @@ def test_more_gpus_keep_the_size_of_each_and_say_so(first: str, then: str, said:
     kernel = FakeKernel()
     text_of(f"request {first}", kernel)
     assert text_of(f"request {then}", kernel) == f"The next cell asks for {said}"
+
+
+@pytest.mark.parametrize(
+    ("words", "request_"),
+    [
+        ("0.5", GpuRequest(1, 0.5)),
+        (".5", GpuRequest(1, 0.5)),
+        ("1.0", GpuRequest(1, 1.0)),
+        ("2", GpuRequest(2)),
+        ("2 0.5", GpuRequest(2, 0.5)),
+        ("-n 2 0.5", GpuRequest(2, 0.5)),
+        ("0.5 --timeout 2h", GpuRequest(1, 0.5, timeout=7200.0)),
+        ("8Gi", GpuRequest(1, None, 8192)),
+        ("2 8GB", GpuRequest(2, None, 7629)),
+    ],
+)
+def test_a_size_may_be_a_number_alone(words: str, request_: GpuRequest) -> None:
+    kernel = FakeKernel()
+    text_of(f"request {words}", kernel)
+    assert kernel.request == request_
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "said"),
+    [
+        ("-p 2", InvalidRequest, "; for 2 GPUs write -n 2"),
+        ("1.5", InvalidRequest, 'Invalid value "1.5" for -p: must be greater than 0.0 and at most 1.0'),
+        ("50%", InvalidRequest, "; write -p 0.5"),
+        ("1/2", InvalidRequest, "; write -p 0.5"),
+        ("0,5", InvalidRequest, "; write -p 0.5"),
+        ("0", InvalidRequest, 'Invalid value "0" for -n: must be a whole number from 1 to 1024'),
+        ("8Mi", InvalidRequest, "must be at least 256 MiB"),
+        ("half", UsageError, "can't read 'half' in %bitfusion request"),
+        ("2 GPUs", UsageError, "can't read 'GPUs' in %bitfusion request"),
+    ],
+)
+def test_a_number_that_is_no_size_is_told_as_with_its_option(
+    words: str, error: type[Exception], said: str
+) -> None:
+    kernel = FakeKernel()
+    with pytest.raises(error) as caught:
+        text_of(f"request {words}", kernel)
+    assert said in getattr(caught.value, "user_message", "")
+    assert kernel.request == GpuRequest()
+
+
+def test_a_number_of_gpus_alone_keeps_the_share_and_says_so() -> None:
+    kernel = FakeKernel()
+    text_of("request 2 0.5", kernel)
+    kept = "Of each GPU 50 %, as before; -p 1 takes whole GPUs."
+    assert text_of("request 1", kernel) == f"The next cell asks for 1 GPU × 50 %. {kept}"
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [("-n 1 -p 0.5", "1 GPU × 50 %"), ("0.5", "1 GPU × 50 %"), ("--reset", "1 GPU, as its settings say")],
+)
+@pytest.mark.parametrize("now", ["", " --now", " --now -y"])
+def test_a_request_while_one_waits_is_asked_for_at_once(words: str, asked: str, now: str) -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    said = f"This kernel asks for {asked}. It is a new request, at the end of the queue."
+    assert text_of(f"request {words}{now}", kernel) == said
+    assert kernel.asked_anew == 1
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "line", "said"),
+    [
+        (False, False, "cancel", "This kernel waits for nothing."),
+        (False, True, "cancel", "This kernel waits no longer for 2 GPUs."),
+        (True, False, "cancel", "This kernel has its GPU; %bitfusion release gives it back."),
+        (False, False, "release", "This kernel holds no GPU."),
+        (False, True, "release -y", "This kernel waits for 2 GPUs; %bitfusion cancel ends that."),
+    ],
+)
+def test_cancel_and_release_where_there_is_nothing_to_end(
+    running: bool, waiting: bool, line: str, said: str
+) -> None:
+    kernel = FakeKernel()
+    kernel.running = running
+    if running or waiting:
+        kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    assert text_of(line, kernel) == said
+    assert kernel.cancelled == waiting * (line == "cancel")
+
+
+RELEASED = "2 GPUs given back. The next cell takes a GPU again, and begins with no variables."
+
+
+@pytest.mark.parametrize(
+    ("line", "question", "done", "acquires"),
+    [
+        ("release", True, RELEASED, False),
+        ("release -y", False, RELEASED, False),
+    ],
+)
+def test_what_ends_the_kernel_is_asked_first_with_what_is_lost(
+    line: str, question: bool, done: str, acquires: bool
+) -> None:
+    kernel = FakeKernel()
+    kernel.running = True
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    found = answer(line, kernel)
+    asked = "Give 2 GPUs back? The variables of this notebook are lost. [y/N] " if question else ""
+    assert found == GiveBack(asked, done, acquires)
+
+
+def resized(line: str, kernel: FakeKernel, list_gpus_output: str | None = None) -> Answer:
+    """The answer to a line that wants another size now, for a kernel that runs on one whole GPU."""
+    if kernel.acquisition is None:
+        kernel.running = True
+        kernel.acquisition = Acquisition(1, GpuRequest(1), 0.0)
+        kernel.acquisition.server, kernel.acquisition.gpu_ids = "10.0.0.1:56001", (0,)
+        kernel.acquisition.memory_mib = 16160
+    found = answer(line, kernel)
+    return found.conclude(list_gpus_output) if isinstance(found, AskClient) else found
+
+
+FULL = """\
+- server 0 [10.0.0.1:56001]: running 2 tasks
+   |- GPU 0: free memory 0 MiB / 16160 MiB
+   |- GPU 1: free memory 16160 MiB / 16160 MiB
+"""
+WAITING = "- waiting, position 1: ada: a.ipynb\n"
+LOST = "The variables of this notebook are lost. [y/N] "
+BACK_FIRST = "Give 1 GPU back and ask for 2 GPUs?"
+
+
+@pytest.mark.parametrize(
+    ("words", "output", "question", "done"),
+    [
+        ("-p 0.5 --now", FULL, f"Exchange 1 GPU for 1 GPU × 50 %? {LOST}", "1 GPU given back."),
+        ("--now -p 0.5 -y", FULL, "", "1 GPU given back."),
+        ("-p 0.5 --now", None, f"Exchange 1 GPU for 1 GPU × 50 %? {LOST}", "1 GPU given back."),
+        ("-n 2 --now", FULL, f"{BACK_FIRST} {LOST}", None),
+        ("-n 2 --now", FULL + WAITING, f"{BACK_FIRST} Somebody else waits already. {LOST}", None),
+        ("-n 2 --now", FULL + WAITING * 2, f"{BACK_FIRST} 2 others wait already. {LOST}", None),
+        ("-n 2 --now --yes", FULL + WAITING, "", None),
+    ],
+)  # fmt: skip
+def test_another_size_comes_first_where_there_may_be_room_for_both(
+    words: str, output: str | None, question: str, done: str | None
+) -> None:
+    kernel = FakeKernel()
+    found = resized(f"request {words}", kernel, output)
+    if isinstance(found, Resize):
+        assert (found.kept, found.question) == ("1 GPU", question)
+        found = found.give_back
+    else:
+        done = done or "1 GPU given back. Asking for 2 GPUs."
+    assert isinstance(found, GiveBack)
+    assert (found.question, found.done, found.acquires) == (question, done, True)
+    assert kernel.request == GpuRequest(), "nothing is noted before it is meant"
+    assert found.note() == ""
+    assert kernel.request != GpuRequest()
+
+
+def test_a_size_that_was_noted_before_is_taken_by_now_alone() -> None:
+    kernel = FakeKernel()
+    resized("help", kernel)
+    kernel.request = GpuRequest(2)
+    found = resized("request --now", kernel, "")
+    assert isinstance(found, Resize)
+    assert (found.request, found.question) == (GpuRequest(2), f"Exchange 1 GPU for 2 GPUs? {LOST}")
+
+
+@pytest.mark.parametrize("words", ["-n 1 --now", "-p 1 --now -y", "--now", "1 --now"])
+def test_the_size_that_it_has_already_is_said(words: str) -> None:
+    assert resized(f"request {words}", FakeKernel(), FULL) == Text("This kernel has 1 GPU already.")
+
+
+def test_a_kernel_that_has_given_back_while_the_client_was_asked_asks_for_it() -> None:
+    kernel = FakeKernel()
+    resized("help", kernel)
+    found = answer("request 2 --now", kernel)
+    kernel.acquisition, kernel.running = None, False
+    assert isinstance(found, AskClient)
+    assert isinstance(found.conclude(FULL), AwaitGpu)
+    kernel = FakeKernel()
+    resized("help", kernel)
+    kernel.request = GpuRequest(2)
+    found = answer("request --now", kernel)
+    kernel.acquisition, kernel.running = None, False
+    assert isinstance(found, AskClient)
+    assert isinstance(found.conclude(FULL), AwaitGpu)
+
+
+def test_now_for_what_is_left_of_a_pods_budget_gives_back_first() -> None:
+    kernel = FakeKernel()
+    kernel.takes_what_is_left = True
+    found = resized("request --now", kernel)
+    assert isinstance(found, GiveBack)
+    assert found.acquires
+
+
+def test_now_while_a_kernel_starts_asks_anew() -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    kernel.acquisition.launched_at = 1.0
+    assert text_of("request 0.5 --now", kernel).startswith("This kernel asks for 1 GPU × 50 %.")
+    assert kernel.asked_anew == 1
+
+
+def test_cancel_ends_the_wait_for_another_size() -> None:
+    kernel = FakeKernel()
+    resized("help", kernel)
+    kernel.resizes = True
+    assert text_of("cancel", kernel) == "This kernel waits no longer for another size."
+    assert text_of("cancel", kernel).startswith("This kernel has its GPU;")
+
+
+@pytest.mark.parametrize("line", ["release now", "release -p 0.5", "release --now"])
+def test_release_takes_nothing_but_yes(line: str) -> None:
+    with pytest.raises(UsageError, match="in %bitfusion release"):
+        answer(line, FakeKernel())
 
 
 @pytest.mark.parametrize(
@@ -218,8 +447,9 @@ def test_a_size_that_was_meant_otherwise_is_told_as_it_is_meant(words: str, mess
 def test_request_while_a_lease_is_held_takes_effect_at_the_next_start() -> None:
     kernel = FakeKernel()
     kernel.acquisition = Acquisition(1, kernel.request, 0.0)
+    kernel.running = True
     assert text_of("request -n 2", kernel) == (
-        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size.\n"
+        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size, or use --now.\n"
         "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
     )
 
@@ -230,8 +460,11 @@ def test_reset_goes_back_to_the_settings() -> None:
     assert text_of("request --reset", kernel) == "The next cell asks for 1 GPU, as its settings say."
     assert kernel.request == GpuRequest()
     kernel.acquisition = Acquisition(1, kernel.request, 0.0)
+    kernel.running = True
     assert text_of("request --reset", kernel) == (
-        "Noted: 1 GPU, as its settings say. This kernel keeps what it has; restart it to get the new size."
+        "Noted: 1 GPU, as its settings say. This kernel keeps what it has; restart it to get the new size, "
+        "or use --now.\n"
+        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
     )
 
 
@@ -244,6 +477,7 @@ def test_a_size_that_could_not_be_kept_for_the_restart_holds_until_then_and_says
     )
     assert kernel.request == GpuRequest(2)
     kernel.acquisition = Acquisition(1, kernel.request, 0.0)
+    kernel.running = True
     assert text_of("request -n 3", kernel) == (
         "Noted: 3 GPUs. This kernel keeps what it has.\n"
         "It could not be kept for a restart (No space left on device: /home/ada/.local/state/x). "
@@ -283,6 +517,8 @@ def test_log_is_of_this_run_or_else_of_the_one_before() -> None:
     kernel.acquisition = Acquisition(2, GpuRequest(), 0.0)
     kernel.acquisition.log.append("c")
     assert text_of("log", kernel) == "c"
+    kernel.acquisition.kernel_output.extend(["d", "e"])
+    assert text_of("log", kernel) == "c\nThe kernel's own last lines:\nd\ne"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ OPTIONS += ["--filter", "--server_list", "--timeout", "--reset"]
         ("%", ["%bitfusion"], 0),
         ("x = 1\n  %bit|\ny", ["%bitfusion"], 8),
         ("%bitfusion ", list(SUBCOMMANDS), 11),
-        ("%bitfusion re", ["request"], 11),
+        ("%bitfusion re", ["release", "request"], 11),
         ("%bitfusion h", ["health", "help"], 11),
         ("%bitfusion nothing", [], 11),
         ("%bitfusion request ", OPTIONS, 19),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +15,14 @@ from bitfusion_kernel import ipython_magic
 from bitfusion_kernel.gpu.simulated import BANNER_LINE
 from bitfusion_kernel.magic import ipython_extension
 from bitfusion_kernel.magic.ipython_extension import ask_proxy, bitfusion
+from bitfusion_kernel.processes import private_folder
 from tests.kernel.proxy_harness import ProxyHarness, refuse
 
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyHarness]:
     harness = ProxyHarness(refuse("Error: no"), others="print('said', words[0])")
-    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob("bitfusion-kernel-*")
+    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob(f"{private_folder.PREFIX}*")
     monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", str(folder / "proxy"))
     yield harness
     harness.close()
@@ -39,6 +42,40 @@ def test_the_magic_gets_answers_and_mistakes_in_words(
     assert said.out == ""
     assert said.err.startswith("'relase' is no %bitfusion command; there are: status")
     assert ask_proxy("help")["text"].startswith("%bitfusion status")
+
+
+def test_the_magic_finds_its_proxy_when_the_folder_of_the_socket_was_removed(
+    proxy: ProxyHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `$XDG_RUNTIME_DIR` is when a user's last login ends; kernels may go on."""
+    shutil.rmtree(os.path.dirname(os.environ["BITFUSION_KERNEL_SOCKET"]))
+    bitfusion("request -n 2")
+    assert capsys.readouterr().out == "The next cell asks for 2 GPUs.\n"
+
+
+def test_the_magic_finds_its_proxy_when_a_cell_has_emptied_the_environment(
+    proxy: ProxyHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ipython_extension, "_environment", dict(os.environ, MINE="as before"))
+    proxy.script("", others="print('said', os.environ['MINE'])")
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    bitfusion("request -n 2")
+    bitfusion("list_gpus")
+    assert capsys.readouterr().out == "The next cell asks for 2 GPUs.\nsaid as before\n"
+
+
+def test_another_users_program_with_the_sockets_name_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = f"/no/such/{os.urandom(8).hex()}"
+    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", path)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + path)
+        listener.listen()
+        bitfusion("status")
+    assert "does not answer" in capsys.readouterr().err
 
 
 def test_without_a_proxy_the_magic_says_so(

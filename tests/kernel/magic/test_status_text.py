@@ -62,7 +62,7 @@ def test_a_wait_is_told_with_position_who_is_ahead_and_time() -> None:
     kernel = FakeKernel()
     kernel.acquisition = asked()
     assert "waiting for a GPU" in status_text.render(kernel, 0.0, LATER)
-    kernel.acquisition.on_line(f"{STAMP} Waiting for GPUs: place 2 of 3; held by ada; before you bob", 0.0)
+    kernel.acquisition.on_line(f"{STAMP} Waiting for GPUs: position 2 of 3; held by ada; before you bob", 0.0)
     assert status_text.render(kernel, 65.0, LATER).splitlines()[:-1] == [
         f"Kernel       waiting for a GPU at {clock_time(LATER, LATER)}",
         "Request      1 GPU",
@@ -70,6 +70,30 @@ def test_a_wait_is_told_with_position_who_is_ahead_and_time() -> None:
         "Held by      ada",
         "Before you   bob",
         f"Waited       1 min 05 s, since {clock_time(LATER - 65, LATER)}",
+    ]
+
+
+def test_what_is_idle_for_a_while_says_since_when() -> None:
+    kernel = FakeKernel()
+    kernel.acquisition, kernel.running = launched(), True
+    for since, row in [
+        (None, []),
+        (LATER - 9, []),
+        (LATER - 65, [f"Idle for 1 min 05 s, since {clock_time(LATER - 65, LATER)}"]),
+    ]:
+        kernel.state["idle_since"] = since
+        rows = status_text.render(kernel, 70.0, LATER).splitlines()
+        assert [" ".join(each.split()) for each in rows if each.startswith("Idle")] == row
+
+
+@pytest.mark.parametrize(("lease", "what"), [(None, "its position in the queue"), ({}, "its GPU")])
+def test_what_is_given_back_is_told(lease: object, what: str) -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = asked()
+    kernel.state |= {"state": "releasing", "lease": lease}
+    assert status_text.render(kernel, 2.0, LATER).splitlines()[:2] == [
+        f"Kernel    gives back {what}",
+        "Request   1 GPU",
     ]
 
 

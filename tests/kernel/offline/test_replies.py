@@ -73,7 +73,6 @@ def test_what_has_an_honest_answer_is_answered(
         ("comm_open", {}),
         ("comm_msg", {}),
         ("input_reply", {}),
-        ("usage_request", {}),
         ("something_new", {}),
     ],
 )

@@ -432,7 +432,7 @@ def test_a_wait_ends_with_its_time_limit(account: Account, fake: FakePod) -> Non
     done = subprocess.run(command, capture_output=True, text=True, timeout=scaled(20), check=False)
     assert done.returncode == 1
     waits, ends = done.stdout.splitlines()
-    assert "place 1 of 1; held by 1.ipynb (1 GPU × 25 %, since " in waits
+    assert "position 1 of 1; held by 1.ipynb (1 GPU × 25 %, since " in waits
     assert ends == "Error: timed out after 100ms waiting for the budget of this pod"
     held.release()
     other.release()

@@ -14,9 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_kernel.processes.launcher import LAUNCHER, command
+from bitfusion_kernel.processes.launcher import KERNEL_SPEAKS, LAUNCHER, command
 from bitfusion_kernel.processes.message_connection import MessageConnection
-from bitfusion_kernel.processes.messages import KernelExitedEvent, LaunchedEvent, Message, StopCommand
+from bitfusion_kernel.processes.messages import (
+    Command,
+    KernelExitedEvent,
+    LaunchedEvent,
+    Message,
+    SignalCommand,
+    StopCommand,
+)
 from tests.kernel.supervisor_harness import PYTHON, SLEEP, gone
 from tests.support.machine import scaled
 
@@ -75,9 +82,13 @@ def folder() -> Iterator[Path]:
         ("import os; os.kill(os.getpid(), 15)", -15, 143),
     ],
 )
-def test_the_kernels_end_is_the_launchers(folder: Path, kernel: str, status: int, exit_code: int) -> None:
+def test_the_kernels_end_is_told_and_the_launcher_ends_when_it_is_told_to(
+    folder: Path, kernel: str, status: int, exit_code: int
+) -> None:
     launched = Launched(folder, kernel)
     assert launched.next() == KernelExitedEvent(status)
+    assert launched.process.poll() is None
+    launched.supervisor.send(StopCommand())
     assert launched.process.wait(scaled(5)) == exit_code
     launched.close()
 
@@ -85,10 +96,10 @@ def test_the_kernels_end_is_the_launchers(folder: Path, kernel: str, status: int
 def test_the_kernel_leads_its_own_group_and_knows_its_launcher(folder: Path) -> None:
     launched = Launched(folder, TELL_GROUP)
     assert launched.process.stdout is not None
+    assert launched.process.stdout.readline() == f"{KERNEL_SPEAKS}\n"
     pid, group, parent = map(int, launched.process.stdout.readline().split())
     assert pid == group == launched.event.kernel_pid
     assert parent == launched.process.pid == launched.event.launcher_pid
-    launched.process.wait(scaled(5))
     launched.close()
 
 
@@ -120,6 +131,20 @@ def test_when_the_wrapper_is_killed_kernel_and_launcher_end(folder: Path) -> Non
     launched.close()
 
 
+class OfTomorrow(Command):
+    """What a launcher of today does not know; each newer command is that to an older launcher."""
+
+    TYPE = "of tomorrow"
+
+
+def test_a_command_of_another_version_is_passed_over_and_the_next_is_obeyed(folder: Path) -> None:
+    launched = Launched(folder, SLEEP)
+    launched.supervisor.send(OfTomorrow())
+    launched.supervisor.send(SignalCommand(signal.SIGKILL))
+    assert launched.next() == KernelExitedEvent(-signal.SIGKILL)
+    launched.close()
+
+
 def test_without_a_supervisor_there_is_no_kernel(folder: Path) -> None:
     argv = command(sys.executable, str(folder / "none"), [*PYTHON, SLEEP])
     assert subprocess.run(argv, timeout=scaled(10), check=False).returncode == 137
@@ -129,7 +154,15 @@ def test_a_kernel_that_cannot_be_started_is_told_in_words(folder: Path) -> None:
     argv = command(sys.executable, str(folder / "none"), ["/no/such/kernel"])
     done = subprocess.run(argv, timeout=scaled(10), check=False, capture_output=True, text=True)
     assert done.returncode == 127
-    assert done.stderr == "Error: cannot start the kernel /no/such/kernel: No such file or directory\n"
+    said = "Error: cannot start the kernel /no/such/kernel: No such file or directory"
+    assert done.stderr == f"{KERNEL_SPEAKS}\n{said}\n"
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_the_wrapper_has_closed_is_no_hindrance(folder: Path, closed: int) -> None:
+    launched = Launched(folder, "raise SystemExit(7)", ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh"])
+    assert launched.next() == KernelExitedEvent(7)
+    launched.close()
 
 
 @pytest.mark.parametrize("words", [["socket"], ["socket", "--"], ["socket", "python"]])

@@ -20,6 +20,8 @@ from bitfusion_kernel.processes.messages import (
     StartedEvent,
     StopCommand,
     StoppedEvent,
+    WatchCommand,
+    WorkingEvent,
     WrapperExitedEvent,
     parse,
 )
@@ -31,10 +33,12 @@ environment = st.dictionaries(text, text, max_size=3)
 
 any_message: st.SearchStrategy[Message] = st.one_of(
     st.builds(StartCommand, number, st.lists(text, min_size=1, max_size=3), environment, text),
+    st.builds(WatchCommand, st.floats(allow_nan=False)),
     st.builds(StopCommand),
     st.builds(StartedEvent, number),
     st.builds(OutputEvent, st.sampled_from(["stdout", "stderr"]), text),
     st.builds(LaunchedEvent, number, number, environment, text),
+    st.builds(WorkingEvent, st.floats(allow_nan=False), number),
     st.builds(KernelExitedEvent, number),
     st.builds(WrapperExitedEvent, number, number),
     st.builds(StoppedEvent),
@@ -56,7 +60,7 @@ def test_every_type_has_its_own_name_on_the_wire() -> None:
 
 
 def test_the_lines_are_these() -> None:
-    assert StopCommand().format() == b'{"type": "stop"}\n'
+    assert StopCommand().format() == b'{"type": "stop", "spares": false}\n'
     assert WrapperExitedEvent(2, -9).format() == b'{"type": "wrapper_exited", "number": 2, "status": -9}\n'
 
 

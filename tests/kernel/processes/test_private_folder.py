@@ -15,7 +15,7 @@ def test_it_lies_in_the_runtime_folder_and_is_private() -> None:
     path = private_folder.create(os.environ)
     assert os.path.dirname(path) == os.environ["XDG_RUNTIME_DIR"]
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
-    Path(path, "kernel-1.json").touch()
+    Path(path, "kernel-5e.json").touch()
     private_folder.remove(path)
     assert not os.path.exists(path)
     private_folder.remove(path)  # whoever comes second finds nothing to do
@@ -87,3 +87,10 @@ def test_folders_inside_are_not_removed() -> None:
     inside.rmdir()
     private_folder.remove(path)
     assert not os.path.exists(path)
+
+
+def test_programs_that_search_the_path_for_a_kernels_id_find_it_in_the_name_of_the_file() -> None:
+    """`re.search("kernel-(.*).json", get_connection_file())`, as experiment trackers have it."""
+    path = private_folder.create({"XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]})
+    private_folder.remove(path)
+    assert "kernel-" not in os.path.basename(path)

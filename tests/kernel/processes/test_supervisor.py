@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_a_command_that_cannot_be_executed_is_told_in_words(
 def test_a_folder_without_room_for_the_launchers_socket_is_told_in_words(
     supervisor: SupervisorHarness,
 ) -> None:
-    supervisor.folder.rmdir()
+    shutil.rmtree(supervisor.folder)
     supervisor.start("print('never')")
     said = supervisor.until(OutputEvent)
     assert (
@@ -162,6 +163,7 @@ def test_the_kernels_end_is_told_before_the_wrappers(supervisor: SupervisorHarne
     assert launched.environment["BF_TEST"] == "told"
     assert "OTHER_TEST" not in launched.environment
     assert supervisor.until(KernelExitedEvent).status == 5
+    supervisor.stop()
     supervisor.until_said("released")
     assert supervisor.until(WrapperExitedEvent).status == 5
 
@@ -170,6 +172,7 @@ def test_a_killed_kernel_is_told_with_its_signal(supervisor: SupervisorHarness) 
     supervisor.start(RELEASING, SLEEP)
     os.kill(supervisor.until(LaunchedEvent).kernel_pid, signal.SIGKILL)
     assert supervisor.until(KernelExitedEvent).status == -9
+    supervisor.stop()
     assert supervisor.until(WrapperExitedEvent).status == 137
 
 
@@ -185,7 +188,8 @@ def test_stop_ends_the_kernel_first_and_lets_the_wrapper_release(supervisor: Sup
 
 def test_a_wrapper_that_becomes_its_program_works_too(supervisor: SupervisorHarness) -> None:
     supervisor.start("import os, sys; os.execv(sys.argv[1], sys.argv[1:])", "raise SystemExit(0)")
-    supervisor.until(LaunchedEvent)
+    supervisor.until(KernelExitedEvent)
+    supervisor.stop()
     assert supervisor.until(WrapperExitedEvent).status == 0
 
 
@@ -207,8 +211,8 @@ def test_a_grandchild_in_the_kernels_group_ends_with_the_kernel(supervisor: Supe
         "os.read(told, 1)",
     )
     grandchild = int(supervisor.until(OutputEvent, lambda line: line.text.isdigit()).text)
-    supervisor.until(WrapperExitedEvent)
-    assert gone(grandchild)
+    supervisor.until(KernelExitedEvent)
+    assert gone(grandchild, 0)
 
 
 def test_a_launcher_that_is_killed_leaves_no_kernel(supervisor: SupervisorHarness) -> None:
@@ -237,6 +241,8 @@ def test_a_grant_in_the_moment_of_the_cancel_is_given_back(supervisor: Superviso
 def test_one_wrapper_after_another(supervisor: SupervisorHarness) -> None:
     for number in (1, 2, 3):
         supervisor.start(RELEASING, "raise SystemExit(0)")
+        supervisor.until(KernelExitedEvent)
+        supervisor.stop()
         assert supervisor.until(WrapperExitedEvent).number == number
 
 
@@ -262,9 +268,9 @@ def test_the_supervisor_is_deaf_to_the_terminals_signals_and_leads_a_session(
 ) -> None:
     supervisor.stop()
     supervisor.until(StoppedEvent)
-    assert os.getsid(supervisor.link.pid) == supervisor.link.pid
+    assert os.getsid(supervisor.pid) == supervisor.pid
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(supervisor.link.pid, number)
+        os.kill(supervisor.pid, number)
     supervisor.stop()
     supervisor.until(StoppedEvent)
 
@@ -316,7 +322,7 @@ def test_a_supervisor_that_is_killed_holds_nothing(supervisor: SupervisorHarness
     supervisor.start(SLEEP)
     pid = supervisor.until(StartedEvent).pid
     assert is_locked(path)
-    os.kill(supervisor.link.pid, signal.SIGKILL)
+    os.kill(supervisor.pid, signal.SIGKILL)
     supervisor.wait_for_end()
     assert not is_locked(path), "whatever becomes of the wrapper"
     os.kill(pid, signal.SIGKILL)

@@ -15,9 +15,9 @@ class Pipes:
     """Two pipes; the test writes, as the wrapper would."""
 
     def __init__(self) -> None:
-        self.stdout, self.write_stdout = os.pipe()
-        self.stderr, self.write_stderr = os.pipe()
-        self.output = WrapperOutput(self.stdout, self.stderr)
+        self.stdout, self.write_stdout = stdout = os.pipe()
+        self.stderr, self.write_stderr = stderr = os.pipe()
+        self.output = WrapperOutput(stdout, stderr)
 
     def out(self, data: bytes) -> list[OutputEvent]:
         """What comes of this on stdout."""

@@ -71,9 +71,19 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 def test_the_kernels_file_is_private_and_keeps_key_and_scheme(tmp_path: Path) -> None:
     outer = ConnectionInfo({**PORTS, "key": "k€y", "signature_scheme": "hmac-sha512"})
-    path, info = connection_file.write_private(str(tmp_path), "kernel-1", outer)
+    path, info = connection_file.write_private(str(tmp_path), "kernel-1", "kernel-5e.json", outer)
+    assert path == f"{tmp_path}/kernel-5e.json"
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
     assert connection_file.read(path).__dict__ == info.__dict__
     assert (info.key, info.signature_scheme, info.transport) == (outer.key, "hmac-sha512", "ipc")
     assert len({info.address(channel) for channel in CHANNELS}) == 5
     assert info.address("hb") == f"ipc://{tmp_path}/kernel-1-5"
+
+
+@pytest.mark.parametrize("name", ["proxy", "launcher-1", "kernel-1-1", "kernel-1-1.json", "caf\udce9.json"])
+def test_the_kernels_file_is_called_as_jupyters_and_is_in_no_sockets_way(tmp_path: Path, name: str) -> None:
+    outer = ConnectionInfo({**PORTS, "key": "k"})
+    path, info = connection_file.write_private(str(tmp_path), "kernel-1", name, outer)
+    assert Path(path).name == (name if "." in name else f"{name}.json")
+    sockets = {info.address(channel) for channel in CHANNELS}
+    assert f"ipc://{path}" not in sockets | {f"ipc://{tmp_path}/{ours}" for ours in ("proxy", "launcher-1")}

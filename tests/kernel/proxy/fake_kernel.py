@@ -31,6 +31,11 @@ class FakeKernel:
         socket.bind(self.info.address(channel))
         return socket
 
+    def reopen_shell(self) -> None:
+        """As a program does that replaces itself."""
+        self.shell.close(linger=0)
+        self.shell = self._bind(zmq.ROUTER, "shell")
+
     def publish(self, message_type: str, content: dict[str, Any], parent: Message | None = None) -> None:
         """One message on iopub."""
         header = parent.header if parent is not None else None
@@ -50,11 +55,14 @@ class FakeKernel:
         socket.send_multipart(frames)
 
     def answer_probe(self) -> None:
+        """The next request on control."""
+        self.answer(self.request())
+
+    def answer(self, request: Message, **content: Any) -> None:
         """As ipykernel answers on control: reply, and busy and idle on iopub."""
-        probe = self.request()
-        self.publish("status", {"execution_state": "busy"}, probe)
-        self.reply(probe, status="ok")
-        self.publish("status", {"execution_state": "idle"}, probe)
+        self.publish("status", {"execution_state": "busy"}, request)
+        self.reply(request, **({"status": "ok"} | content))
+        self.publish("status", {"execution_state": "idle"}, request)
 
     def close(self) -> None:
         """Close everything."""

@@ -153,6 +153,9 @@ class Parts:
             self.subshells,
         )
         self.link = FakeLink()
+        self.signals: list[int] = []
+        """What the launcher was told to send to the kernel."""
+        self.interrupt_by_message = False
         self.interrupts_expected = True
         self.started_at = 0.0
         self.stopped = 0
@@ -168,9 +171,15 @@ class Parts:
         """What the kernel has been sent on shell."""
         self.kernel_takes = 1_000_000
         """How many messages the kernel's inbox still takes."""
+        self.questions: list[Message] = []
+        """What the proxy has asked on shell, and the kernel has not answered."""
         self.arriving: list[QueuedRequest] = []
         """What is received when a cell fails."""
         self.command_cells: list[FakeCommandCell] = []
+        self.cells_over = 0
+        """How many cells a kernel has finished."""
+        self.kept = 0
+        """How often the wrapper was kept for the next proxy."""
         self.scheduler = CellScheduler(
             self.loop,
             self.lifecycle,
@@ -179,11 +188,15 @@ class Parts:
             self.commands,
             self.replies,
             self.display,
-            self.subshells,
             silent_wait=lambda: self.policy.silent_wait,
             send_to_kernel=self.send_to_kernel,
+            ask_kernel=self.ask_kernel,
+            on_cell_over=self._on_cell_over,
             make_command_cell=self._make_command_cell,
         )
+
+    def _on_cell_over(self) -> None:
+        self.cells_over += 1
 
     def _start(self) -> Acquisition:
         self.on_start()
@@ -198,8 +211,23 @@ class Parts:
             self.link.inbox_full = True
             return False
         self.kernel_takes -= 1
-        self.kernel.append(self.subshells.to_kernel(frames))
+        self.kernel.append(frames)
         return True
+
+    def ask_kernel(self, subshell: str | None) -> str | None:
+        """As `Proxy` asks on one of the kernel's shells."""
+        frames = WIRE.build("kernel_info_request", {}, subshell=subshell)
+        if not self.send_to_kernel(frames):
+            return None
+        self.questions.append(WIRE.read(frames))
+        return self.questions[-1].id
+
+    def kernel_answers(self) -> None:
+        """The kernel has come to the oldest question."""
+        question = self.questions.pop(0)
+        frames = WIRE.build("kernel_info_reply", {"status": "ok"}, parent=question.header)
+        self.scheduler.on_answer(read_unchecked(frames))
+        self.scheduler.advance()
 
     def _make_command_cell(self, request: QueuedRequest, scheduler: Any) -> CommandCell:
         self.command_cells.append(FakeCommandCell(request, scheduler))
@@ -216,13 +244,15 @@ class Parts:
             self.loop,
             self.lifecycle,
             self.offline,
-            self.subshells,
             self.sent,
             self.commands,
             self.display,
             self.scheduler,
             cast(Any, self.link),
             stop_wrapper=self._stop_wrapper,
+            keep_for_restart=self._keep_for_restart,
+            signal_kernel=self.signals.append,
+            interrupt_by_message=self.interrupt_by_message,
             interrupts_expected=lambda: self.interrupts_expected,
             started_at=lambda: self.started_at,
             why_given_up=lambda: self.given_up,
@@ -230,6 +260,9 @@ class Parts:
 
     def _stop_wrapper(self) -> None:
         self.stopped += 1
+
+    def _keep_for_restart(self) -> None:
+        self.kept += 1
 
     def make_shell(self, on_shutdown: Callable[[Message], None] = lambda _: None) -> ShellRequests:
         """Shell on these parts."""
@@ -270,8 +303,9 @@ class Parts:
         self.scheduler.on_kernel_connected()
 
     def in_kernel(self) -> list[str]:
-        """Ids of the requests that the kernel has been sent."""
-        return [read_unchecked(frames).id for frames in self.kernel]
+        """Ids of the clients' requests that the kernel has been sent."""
+        sent = [read_unchecked(frames) for frames in self.kernel]
+        return [message.id for message in sent if message.identities]
 
     def kernel_replies(self, request: QueuedRequest, **content: Any) -> None:
         """The kernel has run a cell."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.errors import ClientNotFound, KernelDied, WaitCancelled
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
+from bitfusion_kernel.proxy.cells.request_queue import MOST_HELPERS, QueuedRequest
 from bitfusion_kernel.proxy.lifecycle import KernelState
 from tests.kernel.proxy.parts import LAUNCHED, STAY, WAIT, Parts, cell, message
 
@@ -117,7 +117,9 @@ def _later(request: QueuedRequest, than: QueuedRequest, seconds: float = 1.0) ->
     return request
 
 
-@pytest.mark.parametrize("line", ["", "status", "pool", "list_gpus", "health", "log", "help", "pool  # now"])
+@pytest.mark.parametrize(
+    "line", ["", "status", "pool", "list_gpus", "health", "log", "help", "pool  # now", "request -n 2"]
+)
 def test_a_question_behind_a_cell_that_waits_is_answered_at_once(line: str) -> None:
     parts = Parts()
     waiting = cell()
@@ -130,7 +132,7 @@ def test_a_question_behind_a_cell_that_waits_is_answered_at_once(line: str) -> N
 
 
 @pytest.mark.parametrize(
-    "lines", [["acquire"], ["request -n 2"], ["status", "request --reset"], ["nonsense"]]
+    "lines", [["acquire"], ["request -n 2", "acquire"], ["status", "acquire"], ["nonsense"]]
 )
 def test_a_command_that_changes_something_keeps_its_turn(lines: list[str]) -> None:
     parts = Parts()
@@ -587,3 +589,37 @@ def test_every_request_goes_to_the_kernel_in_order_or_is_answered_once(events: l
                     parts.kernel_replies(request)
         left = [r for r in sent if r.message.id not in parts.in_kernel() and parts.status_of(r) is None]
         assert not left
+
+
+def test_an_extensions_code_takes_no_gpu_and_is_answered_as_silent_code_is() -> None:
+    """A variable inspector asks not silently, but outside the history, as soon as a notebook is open."""
+    parts, helper = Parts(), cell(store_history=False, allow_stdin=True)
+    parts.submit(helper)
+    assert parts.lifecycle.state is KernelState.NOT_REQUESTED
+    helper.arrived_at -= 1000
+    parts.loop.fire("silent")
+    assert parts.published(helper) == ["busy", "idle"]
+    assert parts.status_of(helper) == "ok"
+    parts.submit(waiting := cell())
+    parts.replies.abort_behind(helper)
+    assert parts.status_of(helper) == "ok", "it has been answered"
+    parts.connect()
+    assert parts.in_kernel() == _ids(helper, waiting)[:1]
+
+
+def test_a_command_that_an_extension_sends_is_answered_once() -> None:
+    parts = Parts()
+    first, second = (cell(commands=[STAY], store_history=False) for _ in range(2))
+    parts.submit(first, second)
+    second.arrived_at -= 1000
+    if "silent" in parts.loop.timers:
+        parts.loop.fire("silent")
+    assert parts.status_of(second) is None
+
+
+def test_what_finds_no_room_in_the_queue_is_aborted() -> None:
+    parts = Parts()
+    parts.submit(*(cell(silent=True) for _ in range(MOST_HELPERS)))
+    parts.submit(late := cell(silent=True))
+    assert parts.status_of(late) == "aborted"
+    assert len(parts.queue) == MOST_HELPERS

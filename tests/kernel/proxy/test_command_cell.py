@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bitfusion_client.errors import BitfusionError, ClientNotFound
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.proxy.cells.client_command import ASK_LIMIT, ClientCommand, OnEnd, OnOutput
 from bitfusion_kernel.proxy.cells.command_cell import CommandCell
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
@@ -39,7 +42,9 @@ class FakeClient:
 class Made:
     """A command cell, and what it did."""
 
-    def __init__(self, *lines: str, client_error: BitfusionError | None = None) -> None:
+    def __init__(
+        self, *lines: str, client_error: BitfusionError | None = None, allow_stdin: bool = True
+    ) -> None:
         self.iopub = RecordingSocket()
         self.kernel = FakeKernel()
         self.clients: list[FakeClient] = []
@@ -48,8 +53,45 @@ class Made:
         self.wait_error: BitfusionError | None = None
         self.did: list[Any] = []
         self.cell = CommandCell(
-            cell(commands=list(lines)), self, self.kernel, Publisher(WIRE, self.iopub), self._run_client
+            cell(commands=list(lines), allow_stdin=allow_stdin),
+            self,
+            self.kernel,
+            Publisher(WIRE, self.iopub),
+            self._run_client,
+            self,
+            self,
+            self,
         )
+
+    def begin(self, on_done: Callable[[], None], *, others_came: bool = False) -> None:
+        """As what gives back."""
+        self.did.append("give back, as others came" if others_came else "give back")
+        self.on_given_back = on_done
+
+    def start(
+        self,
+        request: GpuRequest,
+        kept: str,
+        request_of: QueuedRequest,
+        on_end: Callable[[BitfusionError | None], None],
+    ) -> None:
+        """As what changes the size."""
+        self.did.append(f"{request.describe()} beside {kept}")
+        self.on_resized = on_end
+
+    def cancel(self, how: str) -> bool:
+        """As what changes the size."""
+        self.did.append(f"size {how}")
+        return True
+
+    def ask(self, request: QueuedRequest, prompt: str, on_answer: Callable[[str], None]) -> None:
+        """As what asks the person."""
+        self.did.append(prompt)
+        self.answer = on_answer
+
+    def forget(self, request: QueuedRequest) -> None:
+        """As what asks the person."""
+        self.did.append("forget")
 
     def _run_client(self, subcommand: str, on_output: OnOutput, on_end: OnEnd, limit: float) -> ClientCommand:
         if self.client_error is not None:
@@ -219,3 +261,60 @@ def test_an_interrupt_ends_the_client_that_runs() -> None:
     assert made.clients[0].ended
     assert made.did == ["ClientFailed"]
     assert not made.cell.interrupt()
+
+
+def resizing(*lines: str) -> Made:
+    """Lines for a kernel that runs on one GPU, of whose pool the client tells nothing."""
+    made = Made(*lines)
+    made.kernel.running = True
+    made.kernel.acquisition = Acquisition(1, GpuRequest(1), 0.0)
+    made.cell.proceed()
+    made.clients[0].finish(1)
+    return made
+
+
+def test_another_size_comes_and_what_the_kernel_had_goes_back_after_it() -> None:
+    made = resizing("request -n 2 --now -y", "request")
+    assert made.did == ["2 GPUs beside 1 GPU"]
+    assert made.cell.waits_for_gpu
+    made.on_resized(None)
+    assert made.did[1:] == ["give back, as others came"]
+    assert made.kernel.request == GpuRequest(2)
+    made.on_given_back()
+    assert made.printed() == "1 GPU given back.\n"
+    assert made.did[2:] == ["wait"]
+    made.cell.on_kernel_connected()
+    assert made.did[3:] == ["finish"]
+
+
+def test_another_size_that_does_not_come_ends_the_cell_and_is_not_noted() -> None:
+    made = resizing("request -n 2 --now -y", "request")
+    made.on_resized(ClientNotFound(("/no/such",)))
+    assert made.did[1:] == ["ClientNotFound"]
+    assert made.kernel.request == GpuRequest(1)
+    assert not made.cell.waits_for_gpu
+
+
+def test_an_interrupt_ends_the_wait_for_another_size_and_the_cell_with_it() -> None:
+    made = resizing("request -n 2 --now -y")
+    assert made.cell.interrupt()
+    assert made.did[1:] == ["size interrupted"]
+    made.on_resized(ClientNotFound(("/no/such",)))
+    assert made.did[2:] == ["ClientNotFound"]
+    assert not made.cell.interrupt()
+
+
+@pytest.mark.parametrize("typed", ["y", "n"])
+def test_another_size_is_asked_for_when_a_person_says_so(typed: str) -> None:
+    made = resizing("request -n 2 --now")
+    assert made.did == ["Exchange 1 GPU for 2 GPUs? The variables of this notebook are lost. [y/N] "]
+    made.answer(typed)
+    assert made.did[1:] == (["2 GPUs beside 1 GPU"] if typed == "y" else ["finish", "advance"])
+    assert made.kernel.request == GpuRequest(1)
+
+
+def test_a_size_that_could_not_be_kept_for_a_restart_is_told() -> None:
+    made = resizing("request -n 2 --now -y")
+    made.kernel.not_kept = OSError(28, "No space left on device", "/run/user/0")
+    made.on_resized(None)
+    assert "It could not be kept for a restart (No space left on device" in made.printed()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +13,8 @@ from bitfusion_client.errors import ClientNotFound, WaitCancelled
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.protocol.wire import DELIMITER, Message
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from bitfusion_kernel.proxy.requests.control_requests import INTERRUPT_DELAY, ControlRequests
+from bitfusion_kernel.proxy.requests.control_requests import INTERRUPT_DELAY, MOST_HELD, ControlRequests
+from bitfusion_kernel.proxy.requests.signals import Signals
 from tests.kernel.proxy.parts import STAY, WIRE, Parts, cell, message
 
 ERROR = WaitCancelled(GpuRequest(), "interrupted after 1 s of waiting")
@@ -99,7 +102,7 @@ def test_an_interrupt_sent_before_this_kernel_started_changes_nothing(
     _send(parts, old)
     assert _replies(parts, old)[0].content == {"status": "ok"}
     assert "interrupt" not in parts.loop.timers
-    assert parts.link.interrupts == 0
+    assert not parts.signals
     assert not parts.link.control
 
 
@@ -136,21 +139,23 @@ def test_an_interrupt_meant_for_the_kernel_before_is_answered_and_forgotten() ->
     assert "interrupt" not in parts.loop.timers
 
 
-def test_an_interrupt_in_a_running_cell_is_the_kernels() -> None:
+@pytest.mark.parametrize("by_message", [False, True])
+def test_an_interrupt_of_a_kernel_that_runs_is_a_signal_or_the_message_that_it_wants(
+    by_message: bool,
+) -> None:
     parts, request = Parts(), message("interrupt_request")
-    _control(parts)
-    parts.connect()
-    _send(parts, request)
-    assert parts.link.control == [request.frames]
-    assert not _replies(parts, request)
-
-
-def test_sigint_interrupts_a_kernel_that_runs() -> None:
-    parts = Parts()
+    parts.interrupt_by_message = by_message
     control = _control(parts)
     parts.connect()
+    _send(parts, request)
     control.interrupt()
-    assert parts.link.interrupts == 1
+    if by_message:
+        assert (parts.link.control, parts.link.interrupts, parts.signals) == ([request.frames], 1, [])
+        assert not _replies(parts, request), "the kernel answers"
+    else:
+        assert (parts.link.control, parts.link.interrupts) == ([], 0)
+        assert parts.signals == [signal.SIGINT, signal.SIGINT]
+        assert _replies(parts, request)[0].content == {"status": "ok"}
 
 
 def test_an_interrupt_beside_a_command_cell_is_the_command_cells() -> None:
@@ -224,29 +229,84 @@ def test_a_shutdown_on_shell_is_answered_there_even_with_a_kernel() -> None:
     assert parts.lifecycle.exit_status == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_signals_end_the_proxy(number: int) -> None:
-    parts = Parts()
-    delivered: list[object] = []
+def _signals(parts: Parts) -> Callable[[int], None]:
+    """What delivers a signal to the proxy."""
+    delivered: list[Callable[[int], None]] = []
     parts.loop.on_signals = lambda numbers, action: delivered.append(action)  # type: ignore[method-assign]  # a fake
-    _control(parts)
-    waiting = cell()
+    control = _control(parts)
+    Signals(
+        parts.loop,
+        parts.lifecycle,
+        parts.scheduler,
+        interrupt=control.interrupt,
+        signal_kernel=parts.signals.append,
+    ).watch()
+    return delivered[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_ends_a_proxy_without_a_kernel(number: int) -> None:
+    parts, waiting = Parts(), cell()
+    deliver = _signals(parts)
     parts.submit(waiting)
     parts.display._since -= 1000
     parts.loop.fire("wait display")
-    (deliver,) = delivered
-    deliver(number)  # type: ignore[operator]  # the proxy's handler
+    deliver(number)
     assert parts.lifecycle.exit_status == 128 + number
     assert parts.published(waiting) == ["busy", "display_data", "clear_output"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_kernel_that_is_told_to_end_gets_time_for_its_handler(number: int) -> None:
+    parts = Parts()
+    deliver = _signals(parts)
+    parts.connect()
+    deliver(number)
+    assert parts.signals == [number]
+    assert parts.lifecycle.state is KernelState.SHUTTING_DOWN
+    due = parts.loop.timers["end"][0]
+    deliver(signal.SIGTERM)
+    assert (parts.signals, parts.loop.timers["end"][0]) == ([number, signal.SIGTERM], due), "no more time"
+    parts.loop.fire("end")
+    assert parts.lifecycle.exit_status == 128 + number
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT])
+def test_other_signals_are_the_kernels_or_nobodys(number: int) -> None:
+    parts = Parts()
+    deliver = _signals(parts)
+    deliver(number)
+    parts.launch()
+    deliver(number)
+    assert parts.signals == []
+    parts.lifecycle.kernel_connected()
+    deliver(number)
+    assert parts.signals == [number]
+    assert not parts.lifecycle.over
+
+
+def test_what_jupyter_was_started_to_ignore_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Parts()
+    caught: set[int] = set()
+    parts.loop.on_signals = lambda numbers, action: caught.update(numbers)  # type: ignore[method-assign]  # a fake
+    ignored = (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
+    monkeypatch.setattr(
+        signal, "getsignal", lambda number: signal.SIG_IGN if number in ignored else signal.SIG_DFL
+    )
+    Signals(
+        parts.loop, parts.lifecycle, parts.scheduler, interrupt=lambda: None, signal_kernel=lambda _: None
+    ).watch()
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGRTMAX} <= caught
+    assert not {signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL, signal.SIGSEGV, signal.SIGCHLD} & caught
 
 
 # -- what the kernel alone can answer ------------------------------------------------------------------------
 
 
-def test_a_request_with_an_answer_is_answered_and_others_wait_for_the_kernel_in_order() -> None:
+def test_a_request_with_an_answer_is_answered_and_what_has_no_reply_waits_for_the_kernel_in_order() -> None:
     parts = Parts()
     control = _control(parts)
-    known, first, second = message("kernel_info_request"), message("usage_request"), message("odd")
+    known, first, second = message("kernel_info_request"), message("comm_open"), message("odd")
     _send(parts, known, first, second)
     assert _replies(parts, known)[0].content["banner"] == "hello"
     assert parts.lifecycle.state is KernelState.NOT_REQUESTED
@@ -271,14 +331,50 @@ def test_a_debugger_that_is_turned_on_gets_a_kernel_now() -> None:
     assert len(_replies(parts, request)) == 1
 
 
-@pytest.mark.parametrize("kind", ["usage_request", "debug_request"])
+def test_a_request_that_only_a_kernel_could_serve_is_refused_at_once() -> None:
+    """Whoever waits for the reply would do so until somebody runs a cell."""
+    parts, request = Parts(), message("something_new_request")
+    _control(parts)
+    _send(parts, request)
+    (reply,) = _replies(parts, request)
+    assert (reply.type, reply.content["status"]) == ("something_new_reply", "error")
+    assert (reply.content["ename"], reply.content["traceback"][-1]) == (
+        "NoKernelYet",
+        "What to do: run a cell, then do this again.",
+    )
+    assert parts.lifecycle.state is KernelState.NOT_REQUESTED
+
+
+def test_jupyters_panels_are_told_what_is_used_while_no_kernel_runs() -> None:
+    parts, request = Parts(), message("usage_request")
+    _control(parts)
+    _send(parts, request)
+    assert _replies(parts, request)[0].content["pid"] == os.getpid()
+    assert parts.lifecycle.state is KernelState.NOT_REQUESTED
+
+
+def test_what_waits_for_the_kernel_on_control_has_a_bound() -> None:
+    parts = Parts()
+    control = _control(parts)
+    asked = [message("debug_request", command="initialize", seq=number) for number in range(MOST_HELD + 5)]
+    _send(parts, *asked)
+    for late in asked[MOST_HELD:]:
+        (reply,) = _replies(parts, late)
+        assert (reply.content["success"], reply.content["request_seq"]) == (False, late.content["seq"])
+    _send(parts, *(message("comm_msg") for _ in range(1000)))
+    parts.connect()
+    control.on_kernel_connected()
+    assert parts.link.control == [request.frames for request in asked[:MOST_HELD]]
+
+
+@pytest.mark.parametrize("kind", ["comm_open", "debug_request"])
 def test_what_is_held_hears_that_there_is_no_gpu(kind: str) -> None:
     parts, request = Parts(), message(kind)
     control = _control(parts)
     _send(parts, request)
     control.refuse_held(ERROR)
     (reply,) = _replies(parts, request)
-    if kind == "usage_request":
+    if kind == "comm_open":
         assert (reply.content["status"], reply.content["ename"]) == ("error", "WaitCancelled")
         assert reply.content["evalue"] == "Waiting for GPUs was cancelled."
         assert "interrupted after 1 s of waiting" in reply.content["traceback"][2]

@@ -18,8 +18,9 @@ from tests.support.waiting import wait_until
 Interrupt = Callable[[], None]
 
 SLEEP = "import time; time.sleep(600)"
-LOST_BY_IPYKERNEL = "KeyboardInterrupt caught in kernel."
-"""What ipykernel logs when an interrupt meets it between taking a cell and running it: no reply comes."""
+INTERRUPTED = ("KeyboardInterrupt", "ReplyLost")
+"""How a cell in the kernel ends: with the second where the interrupt meets ipykernel between taking the cell
+and running it, as on a busy machine."""
 
 SLOW_START = f"""
 place = os.path.dirname(sys.argv[0])
@@ -111,12 +112,12 @@ def in_the_kernel_and_not_begun(proxy: StartProxy, how: str) -> None:
     freeze(pid)
     try:
         cell = harness.cell(SLEEP)
-        time.sleep(scaled(0.1))  # until the kernel has it
+        harness.reply(harness.cell("%bitfusion", subshell="beside"))  # the proxy has sent the kernel the cell
         _interrupt(harness, how)
         time.sleep(scaled(0.2))  # until an interrupt that is not kept back would be there, too
     finally:
         thaw(pid)
-    assert harness.reply(cell)["ename"] == "KeyboardInterrupt"
+    assert harness.reply(cell)["ename"] in INTERRUPTED
     harness.until_idle(cell)
     _works(harness)
 
@@ -126,7 +127,7 @@ def running(proxy: StartProxy, how: str) -> None:
     cell = harness.cell("print('on', flush=True); time.sleep(600)")
     harness.on_iopub(lambda message: message.type == "stream")
     _interrupt(harness, how)
-    assert harness.reply(cell)["ename"] == "KeyboardInterrupt"
+    assert harness.reply(cell)["ename"] in INTERRUPTED
     harness.until_idle(cell)
     _works(harness)
 
@@ -176,16 +177,7 @@ PHASES = [
 def test_an_interrupt_in_each_phase(
     proxy: StartProxy, phase: Callable[[StartProxy, str], None], how: str
 ) -> None:
-    for last in (False, False, True):
-        try:
-            phase(proxy, how)
-            return
-        except AssertionError as error:
-            lost = LOST_BY_IPYKERNEL in str(error)
-            # on a busy machine ipykernel (7.3 and 7.4) sometimes does so without a word
-            silent = phase is in_the_kernel_and_not_begun and "no reply" in str(error)
-            if last or not (lost or silent):
-                raise
+    phase(proxy, how)
 
 
 def test_an_interrupt_that_the_kernel_before_did_not_take_does_not_end_the_wait(proxy: StartProxy) -> None:

@@ -9,8 +9,10 @@ import pytest
 from bitfusion_client.errors import WaitCancelled
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.processes.launcher import KERNEL_SPEAKS
 from bitfusion_kernel.processes.messages import (
     Event,
+    JoinedEvent,
     KernelExitedEvent,
     LaunchedEvent,
     OutputEvent,
@@ -34,6 +36,12 @@ class FakeSupervisor:
     def __init__(self) -> None:
         self.waiting: list[Event] = []
         self.closed = False
+        self.kept = JoinedEvent()
+        self.stopped = 0
+
+    def stop(self) -> None:
+        """Counted."""
+        self.stopped += 1
 
     def events(self) -> list[Event]:
         """All at once."""
@@ -51,6 +59,7 @@ class Served:
     def __init__(self) -> None:
         self.parts = parts = Parts()
         self.supervisor = FakeSupervisor()
+        self.given_back = 0
         self.control = parts.make_control()
         self.control.watch()
         self.shell = parts.make_shell()
@@ -66,8 +75,29 @@ class Served:
             parts.display,
             OutageDisplay(parts.publisher, parts.sent),
             parts.start_up,
+            cast(Any, self),
+            cast(Any, self),
             lambda _: None,
+            on_working=lambda: None,
         )
+
+    def on_wrapper_exited(self) -> None:
+        """As what gives GPUs back."""
+        self.given_back += 1
+
+    wrapper_pid = None
+
+    def on_granted(self, _: Event) -> None:
+        """As what changes the size; the others likewise."""
+
+    def on_started(self, pid: int) -> None:
+        """Nobody asks for another size here."""
+
+    def on_exited(self, _: Event) -> None:
+        """Nobody asks for another size here."""
+
+    def on_taken(self) -> None:
+        """Nobody asks for another size here."""
 
     def tell(self, *events: Event) -> None:
         """The supervisor reports."""
@@ -172,13 +202,31 @@ def test_a_new_queue_position_refreshes_the_display(served: Served, monkeypatch:
     assert len(refreshed) == 2
 
 
+def test_a_new_reason_refreshes_the_display_where_nobody_knows_a_position(
+    served: Served, monkeypatch: Any
+) -> None:
+    served.wait(cell())
+    refreshed: list[int] = []
+    monkeypatch.setattr(served.parts.display, "refresh", lambda: refreshed.append(1))
+    for why in ("no GPU is free", "no GPU is free", "pulling the image"):
+        served.tell(
+            OutputEvent("stdout", POSITION.format(1).replace("place 1 of 3; held by ada", f"why: {why}"))
+        )
+    assert len(refreshed) == 2
+
+
 def test_what_the_kernel_writes_past_ipython_goes_to_jupyters_log(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[str] = []
     monkeypatch.setattr(kernel_events, "write_line", logged.append)
     served.tell(OutputEvent("stderr", "before anything was asked for"))
-    served.run()
+    served.wait()
+    served.tell(OutputEvent("stderr", "the client's"), OutputEvent("stderr", KERNEL_SPEAKS))
+    served.tell(OutputEvent("stdout", "the client's"), OutputEvent("stderr", "no encodings"))
+    assert logged == ["no encodings"]
+    logged.clear()
+    served.tell(LAUNCHED)
     served.tell(OutputEvent("stderr", "Segmentation fault"), OutputEvent("stdout", POSITION.format(1)))
     assert logged == ["Segmentation fault"]
 
@@ -315,7 +363,8 @@ def test_a_kernel_whose_wrapper_does_not_end_is_told_after_a_moment(served: Serv
 def test_what_the_kernel_had_answered_is_relayed_before_its_death_is_told(served: Served) -> None:
     done, running = cell(), cell()
     served.run(done, running)
-    reply = WIRE.build("execute_reply", {"status": "ok", "execution_count": 1}, parent=done.message.header)
+    content, header = {"status": "ok", "execution_count": 1}, done.message.header
+    reply = WIRE.build("execute_reply", content, parent=header, identities=[b"client"])
     served.parts.link.last_shell = [reply]
     served.parts.link.last_control = [[b"client", b"x"]]
     served.tell(KernelExitedEvent(-11), WrapperExitedEvent(1, 139))

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -20,7 +19,7 @@ from bitfusion_kernel.proxy.kernel.kernel_interrupt import (
     takes_sigint,
 )
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from tests.kernel.proxy.parts import FakeLink, ManualLoop, Parts, cell, message
+from tests.kernel.proxy.parts import ManualLoop, Parts, cell, message
 
 
 class Kernel:
@@ -29,13 +28,14 @@ class Kernel:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         monkeypatch.setattr("bitfusion_kernel.proxy.kernel.kernel_interrupt.time.monotonic", lambda: self.now)
-        self.loop, self.link = ManualLoop(), FakeLink()
+        self.loop = ManualLoop()
+        self.delivered: list[Message | None] = []
         self.cell: str | None = "first"
         self.takes = True
         self.answered: list[Message] = []
         self.interrupt = KernelInterrupt(
             self.loop,
-            cast(Any, self.link),
+            self.delivered.append,
             running_cell=lambda: self.cell,
             takes_interrupts=lambda: self.takes,
             answer=self.answered.append,
@@ -44,7 +44,7 @@ class Kernel:
     @property
     def sent(self) -> int:
         """How many interrupts the kernel has got."""
-        return self.link.interrupts + len(self.link.control)
+        return len(self.delivered)
 
     def pass_time(self, seconds: float) -> None:
         """The looks of so many seconds."""
@@ -66,7 +66,7 @@ def test_an_idle_kernel_gets_it_at_once(kernel: Kernel, takes: bool) -> None:
     request = message("interrupt_request")
     kernel.interrupt.send(request)
     kernel.interrupt.send()
-    assert (kernel.link.control, kernel.link.interrupts) == ([request.frames], 1)
+    assert kernel.delivered == [request, None]
 
 
 def test_a_cell_that_runs_is_hit_after_a_moment(kernel: Kernel) -> None:
@@ -84,7 +84,9 @@ def test_a_cell_that_has_not_begun_is_hit_when_it_has(kernel: Kernel) -> None:
     kernel.pass_time(PATIENCE / 2)
     assert kernel.sent == 0
     kernel.takes = True
-    kernel.pass_time(SETTLED * 2)
+    kernel.pass_time(SETTLED / 2)
+    assert kernel.sent == 0, "ipykernel loses one that hits the first moments of a cell"
+    kernel.pass_time(SETTLED)
     assert kernel.sent == 1
 
 
@@ -101,7 +103,9 @@ def test_the_cell_that_follows_is_hit_when_it_has_run_for_a_moment(kernel: Kerne
 def test_many_short_cells_are_no_shelter(kernel: Kernel) -> None:
     kernel.interrupt.send()
     for number in range(int(LONGEST_SETTLING * 2 / SETTLED) + 1):
-        kernel.cell = f"short {number}"
+        kernel.cell, kernel.takes = f"short {number}", False  # ipykernel ignores SIGINT between two cells
+        kernel.pass_time(SETTLED / 4)
+        kernel.takes = True
         kernel.pass_time(SETTLED / 2)
     assert kernel.sent == 1
 
@@ -110,7 +114,7 @@ def test_a_cell_that_ends_by_itself_leaves_nothing_to_hit(kernel: Kernel) -> Non
     kernel.interrupt.send()
     kernel.cell = None
     kernel.pass_time(SETTLED / 2)
-    assert kernel.sent == 1, "the kernel replies to its request"
+    assert kernel.sent == 1, "somebody waits for the reply"
 
 
 def test_a_cell_that_ignores_sigint_gets_it_in_the_end(kernel: Kernel) -> None:
@@ -127,7 +131,7 @@ def test_several_at_a_time_are_one_and_each_is_answered(kernel: Kernel) -> None:
     kernel.interrupt.send(second)
     kernel.interrupt.send()
     kernel.pass_time(SETTLED * 2)
-    assert (kernel.link.control, kernel.link.interrupts) == ([first.frames], 0)
+    assert kernel.delivered == [first]
     assert kernel.answered == [second]
 
 
@@ -152,9 +156,9 @@ def test_an_interrupt_in_the_last_150_ms_of_a_wait_goes_to_the_kernel() -> None:
     parts.launch()
     parts.lifecycle.kernel_connected()
     control.on_kernel_connected()
-    assert parts.link.interrupts == 0, "a shutdown may still follow"
+    assert not parts.signals, "a shutdown may still follow"
     parts.loop.fire("interrupt")
-    assert parts.link.interrupts == 1
+    assert parts.signals == [signal.SIGINT]
     assert parts.lifecycle.state is KernelState.RUNNING
 
 

@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 import zmq
 
+from bitfusion_kernel.magic.subshell_ids import SUBSHELL_ID
+from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.protocol.wire import Message, read_unchecked
 from bitfusion_kernel.proxy.event_loop import EventLoop
 from bitfusion_kernel.proxy.jupyter.publisher import Publisher
+from bitfusion_kernel.proxy.kernel import kernel_link
 from bitfusion_kernel.proxy.kernel.kernel_link import KernelLink
 from bitfusion_kernel.proxy.kernel.output_relay import OutputRelay
 from tests.kernel.proxy.fake_kernel import FakeKernel
 from tests.kernel.proxy.parts import WIRE, message
+from tests.support.machine import scaled
 from tests.support.waiting import Deadline
 
 FIRST_WORDS = {"execution_state": "starting"}
@@ -36,14 +40,26 @@ class Linked:
         assert self.iopub.recv() == b"\x01"
         self.loop = EventLoop()
         self.publisher = Publisher(WIRE, self.iopub)
-        self.link = KernelLink(self.context, self.loop, WIRE, self.iopub, self.publisher)
+        self.subshells = EarlySubshells(WIRE)
+        self.link = KernelLink(self.loop, WIRE, self.iopub, self.publisher, self.subshells)
+        self.requests: list[Message] = []
+        """What the kernel has served on control."""
+        self.kernel_creates: Callable[[Message], str | None] = lambda request: request.content[SUBSHELL_ID]
+        """The id that the kernel gives to a subshell; None if it refuses."""
         self.joined = 0
         self.announced: str | None = None
         self.received: dict[str, list[str]] = {"shell": [], "control": [], "stdin": []}
         self.calls = 0
+        self.reconnected = 0
         self.link.deliver_to(
-            shell=self._keep("shell"), control=self._keep("control"), stdin=self._keep("stdin")
+            shell=self._keep("shell"),
+            control=self._keep("control"),
+            stdin=self._keep("stdin"),
+            reconnected=self._on_reconnected,
         )
+
+    def _on_reconnected(self) -> None:
+        self.reconnected += 1
 
     def _keep(self, channel: str) -> Callable[[Iterator[list[bytes]]], None]:
         def keep(messages: Iterator[list[bytes]]) -> None:
@@ -80,8 +96,12 @@ class Linked:
 
     def _serve_kernel(self) -> bool:
         if self.kernel.control.poll(0):
-            self.kernel.answer_probe()
-            self.kernel.publish("status", FIRST_WORDS)
+            self.requests.append(request := self.kernel.request())
+            created = self.kernel_creates(request) if request.type == "create_subshell_request" else ""
+            status = "error" if created is None else "ok"
+            self.kernel.answer(request, status=status, **({"subshell_id": created} if created else {}))
+            if request.type == "kernel_info_request":
+                self.kernel.publish("status", FIRST_WORDS)
         return self.joined == 1
 
     def client_messages(self, count: int) -> list[Message]:
@@ -115,6 +135,16 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
     made = Linked(tmp_path_factory.mktemp("k"))
     yield made
     made.close()
+
+
+def test_a_kernel_whose_sockets_are_opened_anew_is_told_once(linked: Linked) -> None:
+    linked.join()
+    linked.run_for(0.1)
+    assert linked.reconnected == 0, "joining is no reconnecting"
+    linked.kernel.reopen_shell()
+    linked.run_until(lambda: linked.reconnected == 1, "the new connection")
+    linked.run_for(0.1)
+    assert linked.reconnected == 1
 
 
 def test_a_kernel_is_joined_when_it_answers_and_its_output_is_received(linked: Linked) -> None:
@@ -211,15 +241,41 @@ def test_a_link_can_be_closed_before_the_kernel_has_said_busy(linked: Linked) ->
 
 
 def test_the_relay_waits_for_its_own_subscription_and_takes_no_other() -> None:
+    others: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    clients, kernel = context.socket(zmq.XPUB), context.socket(zmq.XSUB)
+    clients, kernel = others.socket(zmq.XPUB), context.socket(zmq.XSUB)
     for subscription in (b"\x01", b"\x01a client's"):
         kernel.send(subscription)
-    inlet = OutputRelay(context, clients, kernel).inlet
-    arrived = [inlet.recv() for _ in range(inlet.poll(100))]
-    inlet.close()
-    context.term()
+    relay = OutputRelay(context, clients, kernel)
+    arrived = [relay.inlet.recv() for _ in range(relay.inlet.poll(100))]
+    relay.stop()
+    clients.close()
+    others.term()
     assert arrived == [b"\x01a client's"]
+
+
+def test_one_kernel_after_another_is_relayed_to_the_same_clients(linked: Linked) -> None:
+    for _ in range(3):
+        linked.joined = 0
+        linked.join()
+        assert linked.link.relays_output
+        linked.publisher.stream("from the proxy", {})
+        assert linked.client_sees(1)[-1:] == ["stream"]
+        linked.link.close()
+        linked.publisher.stream("between two", {})
+        assert linked.client_sees(1) == ["stream"]
+
+
+def test_what_is_published_last_reaches_the_clients_and_is_not_waited_for_long(linked: Linked) -> None:
+    for count in (1, 500) * 5:
+        linked.joined = 0
+        linked.join()
+        for _ in range(count):
+            linked.publisher.stream("last words", {})
+        began = time.monotonic()
+        linked.link.close()
+        assert time.monotonic() - began < scaled(0.5)
+        assert linked.client_sees(count) == ["stream"] * count
 
 
 def test_a_new_subscriber_is_welcomed_while_output_is_relayed(linked: Linked) -> None:
@@ -283,3 +339,134 @@ def test_a_kernel_that_loses_the_first_probe_is_asked_again(linked: Linked) -> N
     linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a probe")
     linked.kernel.request()
     linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a second probe")
+
+
+# -- subshells that clients created before there was a kernel --------------------------------------------
+
+
+def _early(linked: Linked) -> str:
+    created = linked.subshells.create()
+    assert created is not None
+    return created
+
+
+def _asked(linked: Linked) -> list[tuple[str, object]]:
+    """What the kernel was asked about subshells."""
+    found = [each for each in linked.requests if "subshell" in each.type]
+    return [(each.type.partition("_")[0], next(iter(each.content.values()))) for each in found]
+
+
+def _in_subshell(subshell: str) -> list[bytes]:
+    return message("execute_request", header={"subshell_id": subshell}).frames[1:]
+
+
+def test_a_kernel_has_the_clients_subshells_before_it_is_sent_anything(linked: Linked) -> None:
+    early = [_early(linked) for _ in range(3)]
+    linked.join()
+    assert _asked(linked) == [("create", subshell) for subshell in early]
+    linked.kernel.publish("stream", {"name": "stdout", "text": "x"})
+    assert linked.client_sees(1) == ["stream"], "no client sees the status of a request that is not its own"
+    assert linked.link.relays_output
+    assert linked.received["control"] == []
+
+
+def test_what_clients_create_and_delete_while_the_kernel_is_joined_is_done_there_too(linked: Linked) -> None:
+    first, second = _early(linked), _early(linked)
+    third: list[str] = []
+
+    def creates(request: Message) -> str:
+        if not third:
+            third.append(_early(linked))
+            linked.subshells.delete(first)
+        return str(request.content[SUBSHELL_ID])
+
+    linked.kernel_creates = creates
+    linked.join()
+    assert _asked(linked) == [
+        *(("create", first), ("create", second)),
+        *(("create", third[0]), ("delete", first)),
+    ]
+
+
+def test_each_kernel_is_asked_anew(linked: Linked) -> None:
+    early = _early(linked)
+    linked.kernel_creates = lambda request: linked.link.close()
+    linked.open()
+    linked.run_until(lambda: linked._serve_kernel() or bool(_asked(linked)), "a first kernel is asked")
+    linked.kernel_creates = lambda request: early
+    linked.requests.clear()
+    linked.join()
+    assert _asked(linked) == [("create", early)]
+
+
+REAL = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_of_a_kernel_that_names_them_itself_clients_see_their_own_ids(
+    linked: Linked, announced: bool
+) -> None:
+    early = _early(linked)
+    cell = linked.announced = message("execute_request").id if announced else None
+    linked.kernel_creates = lambda request: REAL
+    linked.join()
+    replies: list[Message] = []
+
+    def keep(frames: Iterator[list[bytes]]) -> None:
+        replies.extend(map(read_unchecked, frames))
+
+    linked.link.deliver_to(shell=keep, control=keep, stdin=keep, reconnected=lambda: None)
+    for channel, send in (("shell", linked.link.send_shell), ("control", linked.link.send_control)):
+        send(_in_subshell(early))
+        while (request := linked.kernel.request(channel)).type != "execute_request":
+            pass
+        assert request.header["subshell_id"] == REAL
+        linked.kernel.reply(request, channel)
+        linked.kernel.publish("stream", {"text": REAL}, request)
+    if cell is not None:
+        linked.kernel.publish("status", BUSY, message("execute_request", header={"msg_id": cell}))
+    linked.run_until(lambda: len(replies) == 2 and bool(linked.client.poll(0)), "replies and output")
+    for reply in replies:
+        assert reply.parent_header["subshell_id"] == early
+    linked.run_for(0.05)
+    for output in linked.client_messages(2):
+        assert output.parent_header["subshell_id"] == early
+        assert output.content == {"text": REAL}, "what a user prints is the user's"
+    linked.publisher.stream("the proxy's", {})
+    assert linked.client_sees(1) == ["stream"]
+
+
+def test_much_output_that_is_translated_leaves_the_loop_its_turns(linked: Linked) -> None:
+    _early(linked)
+    linked.kernel_creates = lambda request: REAL
+    linked.join()
+    for _ in range(350):
+        linked.kernel.publish("stream", {"name": "stdout", "text": "x"})
+    turns: list[int] = []
+
+    def turn() -> None:
+        turns.append(1)
+        linked.loop.set_timer("turn", time.monotonic(), turn)
+
+    turn()
+    linked.run_for(0.3)
+    assert len(turns) > 3
+    assert len(linked.client_sees(350)) == 350
+
+
+def test_a_subshell_that_the_kernel_refuses_keeps_nobody_waiting(linked: Linked) -> None:
+    early = _early(linked)
+    linked.kernel_creates = lambda request: None
+    linked.join()
+    linked.link.send_shell(_in_subshell(early))
+    assert linked.kernel.request("shell").header["subshell_id"] == early
+
+
+def test_a_kernel_that_does_not_answer_about_subshells_is_joined_after_a_time(
+    linked: Linked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_link, "SUBSHELLS_LIMIT", 0.2)
+    _early(linked)
+    linked.open()
+    linked.run_until(lambda: linked._serve_kernel() or bool(linked.requests), "the probe")
+    linked.run_until(lambda: linked.joined == 1, "joined")

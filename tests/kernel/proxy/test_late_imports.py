@@ -17,7 +17,9 @@ from bitfusion_kernel.proxy.event_loop import EventLoop
 from tests.support.machine import scaled
 
 ROOT = Path(bitfusion_kernel.__file__).parents[1]
-OF_THE_LAUNCHER = {"bitfusion_kernel.processes.kernel_guard"}
+OF_THE_LAUNCHER = {
+    f"bitfusion_kernel.processes.{name}" for name in ("kernel_guard", "kernel_process", "work_watch")
+}
 """What `launcher` imports when it runs, in a process of its own."""
 
 LOADED = (

@@ -16,9 +16,11 @@ LAUNCHED = LaunchedEvent(launcher_pid=10, kernel_pid=11, environment={})
 
 EVENTS: dict[str, Callable[[KernelLifecycle], None]] = {
     "request": lambda kernel: kernel.request(),
+    "go_on": lambda kernel: kernel.go_on(Acquisition(1, GpuRequest(), 0.0), wanted=True),
     "launched": lambda kernel: kernel.launched(LAUNCHED, 1.0),
     "connected": lambda kernel: kernel.kernel_connected(),
     "cancel": lambda kernel: kernel.cancel(),
+    "release": lambda kernel: kernel.release(),
     "relay_shutdown": lambda kernel: kernel.relay_shutdown(),
     "wrapper_exited": lambda kernel: kernel.wrapper_exited(1),
     "kernel_lost": lambda kernel: kernel.kernel_lost(),
@@ -31,6 +33,7 @@ WAYS: dict[KernelState, tuple[str, ...]] = {
     KernelState.STARTING: ("request", "launched"),
     KernelState.RUNNING: ("request", "launched", "connected"),
     KernelState.SHUTTING_DOWN: ("request", "launched", "connected", "relay_shutdown"),
+    KernelState.RELEASING: ("request", "launched", "connected", "release"),
     KernelState.CANCELLING: ("request", "cancel"),
     KernelState.OVER: ("request", "launched", "connected", "kernel_lost"),
 }
@@ -49,15 +52,16 @@ def _state(kernel: KernelLifecycle) -> KernelState:
 
 
 TABLE = """
-state          request  launched  connected  cancel      relay_shutdown  wrapper_exited  kernel_lost
-NOT_REQUESTED  WAITING  =         error      error       error           =               error
-WAITING        =        STARTING  error      CANCELLING  error           NOT_REQUESTED   error
-STARTING       =        =         RUNNING    CANCELLING  error           NOT_REQUESTED   error
-RUNNING        =        =         error      error       SHUTTING_DOWN   OVER            OVER
-SHUTTING_DOWN  =        =         error      error       =               OVER            OVER
-CANCELLING     =        =         error      =           error           NOT_REQUESTED   error
-OVER           =        =         error      error       error           =               =
-"""
+state          request  go_on    launched  connected  cancel      release    relay_shutdown  wrapper_exited  kernel_lost
+NOT_REQUESTED  WAITING  WAITING  =         error      error       error      error           =               error
+WAITING        =        error    STARTING  error      CANCELLING  error      error           NOT_REQUESTED   error
+STARTING       =        error    =         RUNNING    CANCELLING  error      error           NOT_REQUESTED   error
+RUNNING        =        error    =         error      error       RELEASING  SHUTTING_DOWN   OVER            OVER
+SHUTTING_DOWN  =        error    =         error      error       error      =               OVER            OVER
+RELEASING      =        error    =         error      error       =          error           NOT_REQUESTED   error
+CANCELLING     =        error    =         error      =           error      error           NOT_REQUESTED   error
+OVER           =        error    =         error      error       error      error           =               =
+"""  # noqa: E501 - one row a line
 
 
 def _documented() -> dict[tuple[KernelState, str], str]:

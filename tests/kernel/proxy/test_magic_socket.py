@@ -8,19 +8,31 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bitfusion_client.kernel_state import watch
+from bitfusion_client.kernel_state.proxy_socket import NAME
+from bitfusion_client.kernel_state.watch import Watch
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.magic.pool_table import render
+from bitfusion_kernel.proxy import kernel_state, magic_socket, peer
 from bitfusion_kernel.proxy.cells import client_command
 from bitfusion_kernel.proxy.cells.client_command import ClientCommand, OnEnd, OnOutput
+from bitfusion_kernel.proxy.cells.request_queue import RequestsInKernel
 from bitfusion_kernel.proxy.event_loop import EventLoop
-from bitfusion_kernel.proxy.magic_socket import NAME, MagicSocket
+from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
+from bitfusion_kernel.proxy.magic_socket import MagicSocket
+from bitfusion_kernel.proxy.state_board import StateBoard
 from tests.kernel.magic.kernel_view import FakeKernel
+from tests.support.kernel_state_schema import check
 from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 POOL = "- server 0 [10.0.0.1:56001]: running 1 tasks\n   |- GPU 0: free memory 0 MiB / 16160 MiB\n"
 
@@ -31,10 +43,22 @@ class Asked:
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, NAME)
         self._loop = EventLoop()
-        self._over = False
+        self._over = self._closing = False
+        self._actions: list[Callable[[], object]] = []
         self.kernel = FakeKernel()
         self.client = [sys.executable, "-c", f"print({POOL!r})"]
-        self.magic_socket = MagicSocket(self._loop, self.kernel, self._run_client)
+        self.lifecycle = KernelLifecycle(lambda: Acquisition(1, GpuRequest(), time.monotonic()))
+        self.in_kernel = RequestsInKernel()
+        self.board = StateBoard(
+            self._loop,
+            self.lifecycle,
+            self.in_kernel,
+            lambda: kernel_state.Asked(GpuRequest(2, 0.5)),
+            lambda: False,
+            "x.ipynb",
+            "5e-1",
+        )
+        self.magic_socket = MagicSocket(self._loop, self.kernel, self._run_client, self.board)
         self.magic_socket.listen_in(folder)
         self._stop, self._stopped = os.pipe()
         self._loop.on(self._stop, self._end)
@@ -46,7 +70,15 @@ class Asked:
         return ClientCommand(self._loop, self.client, dict(os.environ), on_output, on_end, limit)
 
     def _end(self) -> None:
-        self._over = True
+        os.read(self._stop, 1)  # first: an action lets the test go on, which may close at once
+        while self._actions:
+            self._actions.pop(0)()
+        self._over = self._closing
+
+    def do(self, action: Callable[[], object]) -> None:
+        """Have the loop do something."""
+        self._actions.append(action)
+        os.write(self._stopped, b"x")
 
     def ask(self, question: bytes) -> bytes:
         """One question on a connection of its own; all of the answer."""
@@ -64,8 +96,9 @@ class Asked:
 
     def close(self) -> None:
         """End the thread; nothing happens the second time."""
-        if self._over:
+        if self._closing:
             return
+        self._closing = True
         os.write(self._stopped, b"x")
         self._thread.join()
         self.magic_socket.close()
@@ -166,6 +199,143 @@ def test_a_peer_that_leaves_at_once_harms_nobody(asked: Asked) -> None:
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(asked.path)
         assert json.loads(asked.ask(b'{"words": "help"}'))["text"]
+
+
+# -- the kernel's state ----------------------------------------------------------------------------
+
+
+def test_the_state_is_answered_once_or_at_each_change(asked: Asked) -> None:
+    once = json.loads(asked.ask(watch.NOW))
+    check(once)
+    assert (once["state"], once["kernel_id"], once["request"]["text"]) == ("none", "5e-1", "2 GPUs × 50 %")
+    with Watch(os.path.dirname(asked.path)) as watcher:
+        assert watcher.wait(scaled(5)) == [once]
+        asked.do(asked.lifecycle.request)
+        (waiting,) = watcher.wait(scaled(5))
+        assert (waiting["state"], waiting["lease"]) == ("waiting", None)
+        assert waiting["since"] >= once["since"]
+        asked.do(asked.board.touch)  # nothing new
+        assert watcher.wait(0.3) == []
+
+
+def test_watchers_are_so_many_at_most_and_one_that_leaves_makes_room(asked: Asked) -> None:
+    folder = os.path.dirname(asked.path)
+    watchers = [Watch(folder) for _ in range(magic_socket.MOST_WATCHERS)]
+    assert all(watcher.wait(scaled(5)) for watcher in watchers)
+    with Watch(folder) as refused:
+        assert refused.wait(scaled(5)) == []
+        assert refused.refused == "this kernel's state is watched by 16 processes already"
+    watchers.pop().close()
+    asked.ask(watch.NOW)  # the loop has seen it
+    with Watch(folder) as last:
+        assert last.wait(scaled(5))
+        asked.do(asked.lifecycle.request)
+        assert all(watcher.wait(scaled(5))[0]["state"] == "waiting" for watcher in [*watchers, last])
+    for watcher in watchers:
+        watcher.close()
+
+
+def _flood(asked: Asked, lines: int) -> None:
+    """Tell so many changes, of 4 KB each, in one go."""
+    told = {**asked.board.look(), "filler": "x" * 4096}
+
+    def tell() -> None:
+        for number in range(lines):
+            for each in list(asked.board._watchers.values()):
+                each({**told, "number": number})
+
+    asked.do(tell)
+
+
+def test_of_what_a_slow_reader_has_missed_it_gets_the_newest(asked: Asked) -> None:
+    with Watch(os.path.dirname(asked.path)) as watcher:
+        assert watcher.wait(scaled(5))
+        _flood(asked, 5000)
+        asked.ask(watch.NOW)  # after the flood
+        numbers: list[int] = []
+        while not numbers or numbers[-1] < 4999:
+            numbers += [state["number"] for state in watcher.wait(scaled(5))]
+        assert len(numbers) < 4000
+        assert numbers == sorted(numbers)
+
+
+def test_who_never_reads_is_left_after_a_time_and_nobody_waits_for_it(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer, "TAKE_LIMIT", scaled(0.3))
+    with Watch(os.path.dirname(asked.path)) as watcher:
+        assert watcher.wait(scaled(5))
+        _flood(asked, 5000)
+        asked.ask(watch.NOW)
+        (waiting,) = asked.magic_socket._watchers
+        assert len(waiting._outgoing) + len(waiting._newest) < 20_000
+        wait_until(lambda: not asked.magic_socket._peers, "it is left")
+        assert asked.board._watchers == {}
+        while not watcher.closed:
+            watcher.wait(1)
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b'{"state": "now"', b'{"words": "' + b"x" * 60_000])
+def test_who_says_half_a_question_is_left_after_a_second_and_nobody_waits_for_it(
+    asked: Asked, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer, "QUESTION_LIMIT", scaled(0.1))
+    with socket.socket(socket.AF_UNIX) as half:
+        half.settimeout(scaled(5))
+        half.connect(asked.path)
+        half.sendall(said)
+        began = time.monotonic()
+        assert json.loads(asked.ask(watch.NOW))["state"] == "none"
+        assert time.monotonic() - began < scaled(0.1)
+        assert half.recv(1) == b""
+
+
+@pytest.mark.parametrize("said", [b"{" + b" " * 1_000_000 + b"}", b'{"words": "' + b"x" * 1_000_000])
+def test_a_question_of_a_megabyte_is_none(asked: Asked, said: bytes) -> None:
+    assert asked.ask(said) == b""
+    assert json.loads(asked.ask(watch.NOW))["state"] == "none"
+
+
+def test_a_question_in_pieces_is_one_and_a_watcher_that_speaks_on_is_left(asked: Asked) -> None:
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.settimeout(scaled(5))
+        slow.connect(asked.path)
+        for piece in (b'{"x": {}', b', "state": ', b'"changes"}', b"\n"):
+            slow.sendall(piece)
+            asked.ask(watch.NOW)
+        assert json.loads(slow.recv(65536))["state"] == "none"
+        slow.sendall(watch.CHANGES)
+        assert slow.recv(1) == b""
+
+
+def test_connections_are_so_many_at_most(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "QUESTION_LIMIT", 60.0)
+    crowd = [socket.socket(socket.AF_UNIX) for _ in range(magic_socket.MOST_PEERS + 1)]
+    for each in crowd:
+        each.settimeout(scaled(5))
+        each.connect(asked.path)
+    assert crowd[-1].recv(1) == b""
+    for each in crowd:
+        each.close()
+    wait_until(lambda: not asked.magic_socket._peers, "they are gone")
+    assert json.loads(asked.ask(watch.NOW))["state"] == "none"
+
+
+def test_the_end_of_the_proxy_is_told_first(asked: Asked) -> None:
+    with Watch(os.path.dirname(asked.path)) as watcher:
+        assert watcher.wait(scaled(5))
+        asked.do(asked.lifecycle.request)
+        assert watcher.wait(scaled(5))[0]["state"] == "waiting"
+
+        def end() -> None:
+            asked.lifecycle.end(0)
+            asked.board.close()
+
+        asked.do(end)
+        assert watcher.wait(scaled(5))[0]["state"] == "releasing"
+        asked.close()
+        assert watcher.wait(scaled(5)) == []
+        assert watcher.closed
 
 
 def test_after_closing_nobody_answers(asked: Asked) -> None:

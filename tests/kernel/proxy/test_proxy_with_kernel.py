@@ -28,7 +28,7 @@ def _pid(harness: ProxyHarness, expression: str) -> int:
 def test_commands_beside_a_running_kernel(running: ProxyHarness) -> None:
     assert running.printed(running.cell("%bitfusion acquire")) == "This kernel has its GPU already.\n"
     assert running.printed(running.cell("%bitfusion request -n 2")) == (
-        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size.\n"
+        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size, or use --now.\n"
         "Restarts of this kernel keep the new size. "
         "One that is shut down and started anew does not know it.\n"
     )

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitfusion_kernel.protocol.wire import Wire
-from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue, RequestsInKernel
+from bitfusion_kernel.proxy.cells.request_queue import (
+    MOST,
+    MOST_HELPERS,
+    QueuedRequest,
+    RequestQueue,
+    RequestsInKernel,
+)
 
 WIRE = Wire(b"")
 
@@ -38,6 +44,10 @@ def test_what_a_request_is() -> None:
     assert _request(allow_stdin=False).is_unattended
     for watched in ({}, {"allow_stdin": True}, {"allow_stdin": None}):
         assert not _request(**watched).is_unattended
+    for helper in (silent, _request(store_history=False), _request(store_history=False, allow_stdin=True)):
+        assert (helper.is_helper, helper.is_cell) == (True, False)
+    for person in (cell, _request(store_history=True), _request(store_history=False, allow_stdin=False)):
+        assert (person.is_helper, person.is_cell) == (False, True)
     comm = _request("comm_open")
     assert (comm.is_execute, comm.is_cell) == (False, False)
 
@@ -80,12 +90,42 @@ def test_cells_in_the_kernel_are_forgotten_when_answered() -> None:
     in_kernel.sent(first)
     in_kernel.sent(second)
     in_kernel.sent(_request("comm_open"))
-    assert in_kernel.answered(first.message.id) is first
-    assert in_kernel.answered(first.message.id) is None
+    assert in_kernel.answered(first.message.id) == (first, [])
+    assert in_kernel.answered(first.message.id) == (None, [])
     assert in_kernel.running() == [second]
     in_kernel.answered(second.message.id)
     assert not in_kernel.runs(None)
     assert in_kernel.running() == []
+
+
+def test_a_reply_proves_that_what_its_shell_was_sent_before_is_over() -> None:
+    in_kernel = RequestsInKernel()
+    lost, silent, answered, later = (_request(silent=number == 1) for number in range(4))
+    aside = _request(subshell="a")
+    for request in (lost, silent, aside, answered):
+        in_kernel.sent(request)
+    in_kernel.asked("question", None)
+    in_kernel.sent(later)
+    assert in_kernel.answered(answered.message.id) == (answered, [lost, silent])
+    assert in_kernel.running() == [later, aside]
+    assert in_kernel.answered("question") == (None, [])
+    assert in_kernel.shells == [None, "a"]
+    assert in_kernel.answered(later.message.id) == (later, [])
+    assert in_kernel.shells == ["a"]
+
+
+def test_a_shell_is_unsure_when_its_last_is_old_and_no_question() -> None:
+    in_kernel = RequestsInKernel()
+    assert in_kernel.unsure(5.0) == []
+    in_kernel.sent(_request(arrived_at=4.0))
+    in_kernel.sent(_request(subshell="a", arrived_at=6.0))
+    assert (in_kernel.unsure(3.0), in_kernel.unsure(5.0), in_kernel.unsure(7.0)) == ([], [None], [None, "a"])
+    assert not in_kernel.has_asked(None)
+    in_kernel.asked("question", None)
+    assert in_kernel.has_asked(None)
+    assert in_kernel.unsure(7.0) == ["a"]
+    assert in_kernel.answered("question")[1][0].arrived_at == 4.0
+    assert not in_kernel.runs(None)
 
 
 def test_null_is_no_subshell() -> None:
@@ -120,3 +160,14 @@ def test_the_reply_to_a_cell_answered_early_is_withheld_once() -> None:
     assert in_kernel.take_answered_early(silent.message.id)
     assert not in_kernel.take_answered_early(silent.message.id)
     assert not in_kernel.some_answered_early
+
+
+def test_the_queue_has_a_bound_and_a_smaller_one_for_what_clients_send_for_themselves() -> None:
+    queue = RequestQueue()
+    for _ in range(MOST_HELPERS):
+        queue.append(_request(silent=True))
+    assert not queue.has_room_for(_request(silent=True))
+    assert not queue.has_room_for(_request(store_history=False))
+    while queue.has_room_for(cell := _request()):
+        queue.append(cell)
+    assert len(queue) == MOST

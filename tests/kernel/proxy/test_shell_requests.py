@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bitfusion_kernel.protocol.wire import Message, Wire
+from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.requests.shell_requests import BETTER_FROM_THE_KERNEL, ShellRequests
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 from tests.kernel.proxy.parts import WIRE, Parts, cell, message
+
+CLIENT = [b"client"]
 
 
 def _shell(parts: Parts) -> ShellRequests:
@@ -36,6 +39,20 @@ def test_without_a_kernel_what_has_an_answer_is_answered_and_the_rest_waits() ->
     assert shell.seen
     parts.connect()
     assert parts.in_kernel() == [comm.id]
+
+
+@pytest.mark.parametrize("kind", ["comm_msg", "comm_close"])
+def test_without_a_kernel_what_is_for_no_comm_is_over_at_once(kind: str) -> None:
+    """Its client waits for `idle`, as there is no reply; a kernel may never come."""
+    parts = Parts()
+    _shell(parts)
+    nobodys = QueuedRequest(message(kind, comm_id="a"), 0.0)
+    opening, its_own = message("comm_open", comm_id="b"), message(kind, comm_id="b")
+    _send(parts, nobodys.message, opening, its_own)
+    assert parts.published(nobodys) == ["busy", "idle"]
+    assert not parts.shell.sent
+    parts.connect()
+    assert parts.in_kernel() == [opening.id, its_own.id]
 
 
 @pytest.mark.parametrize("request_type", sorted(BETTER_FROM_THE_KERNEL))
@@ -155,7 +172,9 @@ def test_replies_are_relayed_and_cells_accounted_for() -> None:
     first, commands = message("execute_request", code="1"), message("execute_request", code="%bitfusion")
     _send(parts, first, commands)
     assert not parts.command_cells, "its turn comes after the first"
-    reply = WIRE.build("execute_reply", {"status": "ok", "execution_count": 4}, parent=first.header)
+    reply = WIRE.build(
+        "execute_reply", {"status": "ok", "execution_count": 4}, parent=first.header, identities=CLIENT
+    )
     shell.on_kernel_replies(iter([reply]))
     assert parts.shell.sent[0] == reply
     assert parts.shell.messages()[1].content["execution_count"] == 4
@@ -170,8 +189,8 @@ def test_a_silent_cell_answered_early_is_not_answered_twice() -> None:
     parts.submit(silent)
     parts.loop.fire("silent")
     parts.connect()
-    reply = WIRE.build("execute_reply", {"status": "ok"}, parent=silent.message.header)
-    other = WIRE.build("comm_info_reply", {}, parent={"msg_id": "another"})
+    reply = WIRE.build("execute_reply", {"status": "ok"}, parent=silent.message.header, identities=CLIENT)
+    other = WIRE.build("comm_info_reply", {}, parent={"msg_id": "another"}, identities=CLIENT)
     shell.on_kernel_replies(iter([reply, other]))
     assert _reply_types(parts) == ["execute_reply", "comm_info_reply"]
     assert parts.status_of(silent) == "ok"

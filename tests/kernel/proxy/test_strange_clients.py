@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bitfusion_kernel.processes import private_folder
 from tests.kernel.proxy_harness import ProxyHarness, refuse
 from tests.support.machine import scaled
 
@@ -51,7 +52,7 @@ def proxy() -> Iterator[ProxyHarness]:
 
 
 def _runtime_folder() -> Path:
-    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob("bitfusion-kernel-*")
+    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob(f"{private_folder.PREFIX}*")
     return folder
 
 

@@ -10,8 +10,7 @@ from bitfusion_client.errors import KernelDied
 from bitfusion_kernel.protocol.wire import Message
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.lifecycle import KernelState
-from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
-from tests.kernel.proxy.parts import STAY, WIRE, Parts, message
+from tests.kernel.proxy.parts import STAY, Parts, message
 
 MAIN: str | None = None
 ASIDE, THIRD = "a", "b"
@@ -140,82 +139,14 @@ def test_before_there_is_a_kernel_all_cells_wait_for_it_and_keep_their_order() -
         assert [each for each in parts.in_kernel() if each in ids] == ids
 
 
-# -- created before there is a kernel ------------------------------------------------------------------
-
-
-def _create(parts: Parts) -> str:
+def test_one_created_before_there_is_a_kernel_takes_no_gpu() -> None:
+    parts = Parts()
+    parts.make_control().watch()
     request = message("create_subshell_request")
     parts.control.incoming.append(request.frames)
     parts.loop.handlers[parts.control]()
-    return str(parts.control.messages()[-1].content["subshell_id"])
-
-
-def _kernel_creates(parts: Parts, control: ControlRequests, real: str) -> None:
-    asked = WIRE.read(parts.link.control.pop(0))
-    assert asked.type == "create_subshell_request"
-    content = {"status": "ok", "subshell_id": real}
-    control.relay_replies([WIRE.build("create_subshell_reply", content, parent=asked.header)])
-
-
-def test_one_created_early_takes_no_gpu_and_its_cells_go_to_the_kernels_subshell() -> None:
-    parts = Parts()
-    control = parts.make_control()
-    control.watch()
-    early = _create(parts)
+    early = parts.control.messages()[-1].content["subshell_id"]
     assert parts.lifecycle.state is KernelState.NOT_REQUESTED
-    aside, main = _cell(early), _cell()
-    parts.submit(aside, main)
+    aside = _cell(early)
+    parts.submit(aside, _cell())
     assert parts.display.cell is aside
-    parts.connect(control)
-    assert _in_kernel(parts, aside, main) == [False, True], "the kernel has not created it yet"
-    replies = len(parts.control.sent)
-    _kernel_creates(parts, control, "real")
-    assert _in_kernel(parts, aside) == [True]
-    assert WIRE.read(parts.kernel[-1]).header["subshell_id"] == "real"
-    assert len(parts.control.sent) == replies, "the kernel's reply is for the proxy"
-
-
-def test_what_comes_while_the_kernel_creates_it_waits_too_and_keeps_its_order() -> None:
-    parts = Parts()
-    control = parts.make_control()
-    control.watch()
-    shell = parts.make_shell()
-    shell.watch()
-    early = _create(parts)
-    parts.submit(_cell())
-    parts.connect(control)
-    comm = message("comm_open", header={"subshell_id": early})
-    parts.shell.incoming.append(comm.frames)
-    parts.loop.handlers[parts.shell]()
-    assert comm.id not in parts.in_kernel()
-    _kernel_creates(parts, control, "real")
-    assert parts.in_kernel()[-1] == comm.id
-    assert WIRE.read(parts.kernel[-1]).header["subshell_id"] == "real"
-
-
-def test_with_a_kernel_lists_and_deletions_name_the_ids_that_clients_know() -> None:
-    parts = Parts()
-    control = parts.make_control()
-    control.watch()
-    early = _create(parts)
-    parts.connect(control)
-    _kernel_creates(parts, control, "real")
-    delete = message("delete_subshell_request", subshell_id=early)
-    parts.control.incoming.append(delete.frames)
-    parts.loop.handlers[parts.control]()
-    assert WIRE.read(parts.link.control[-1]).content == {"subshell_id": "real"}
-    listed = WIRE.build("list_subshell_reply", {"subshell_id": ["real"]}, identities=[b"client"])
-    control.relay_replies([listed])
-    assert parts.control.messages()[-1].content == {"subshell_id": [early]}
-
-
-def test_one_that_is_deleted_before_the_kernel_comes_is_not_created_there() -> None:
-    parts = Parts()
-    control = parts.make_control()
-    control.watch()
-    early = _create(parts)
-    parts.control.incoming.append(message("delete_subshell_request", subshell_id=early).frames)
-    parts.loop.handlers[parts.control]()
-    assert parts.control.messages()[-1].content == {"status": "ok"}
-    parts.connect(control)
-    assert parts.link.control == []

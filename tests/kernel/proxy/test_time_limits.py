@@ -18,7 +18,9 @@ def test_a_kernel_that_waits_in_its_start_is_not_ready_and_its_log_says_why(prox
     assert harness.reply(harness.send("comm_info_request"))["status"] == "ok"
     waits = "bitfusion_kernel: the kernel is ready when it has 1 GPU"  # and why, if the client is quick
     wait_until(lambda: waits in harness.stderr.read_text(), "the wait in the log")
-    wait_until(lambda: "place 1 of 2" in harness.printed(harness.cell("%bitfusion log")), "the client's word")
+    wait_until(
+        lambda: "position 1 of 2" in harness.printed(harness.cell("%bitfusion log")), "the client's word"
+    )
     harness.reply(harness.send("shutdown_request", on="control", restart=False), on="control")
     assert harness.process.wait(scaled(5)) == 0
     assert harness.unanswered(asked)

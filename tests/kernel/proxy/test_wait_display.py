@@ -11,7 +11,7 @@ from bitfusion_kernel.proxy.cells.wait_display import SHOW_AFTER, SHOW_SILENT_WA
 from tests.kernel.proxy.parts import LAUNCHED, Parts, cell
 
 TIMER = "wait display"
-POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: place 2 of 3; held by ada"
+POSITION = "[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 2 of 3; held by ada"
 
 
 def _waiting(*, position: bool = True) -> tuple[Parts, QueuedRequest]:

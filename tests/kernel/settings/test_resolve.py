@@ -23,6 +23,7 @@ def test_without_anything() -> None:
     found = resolve(["--bitfusion-spec=/somewhere"], {"BITFUSION_GPUS": "", "HOME": "/"})
     assert found.request == GpuRequest()
     assert (found.acquire, found.client, found.silent_wait, found.locked) == ("first_cell", None, 5.0, ())
+    assert found.idle_release == 0
     assert found.sources == {}
 
 
@@ -75,6 +76,7 @@ def test_both_sizes_in_one_source(
         ("partial", {"BITFUSION_MEMORY": "8Gi"}),
         ("memory", {"BITFUSION_PARTIAL": "1"}),
         ("acquire", {"BITFUSION_ACQUIRE": "start"}),
+        ("idle_release", {"BITFUSION_IDLE_RELEASE": "20m"}),
         ("client", {"BITFUSION_CLIENT": "/x"}),
         ("timeout", {"BITFUSION_TIMEOUT": "9h"}),
     ],
@@ -90,6 +92,20 @@ def test_locks_allow_the_same_value_and_everything_else() -> None:
     found.check_unlocked(GpuRequest(partial=0.1))
     with pytest.raises(WrongSetting, match='gpus="2"'):
         found.check_unlocked(GpuRequest(gpus=2))
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"), [("20m", True), ("1200", True), ("off", False), ("30m", False)]
+)
+def test_an_idle_kernel_gives_its_gpu_back_when_the_administrator_says(given: str, allowed: bool) -> None:
+    config = {"idle_release": "20m", "locked": ["idle_release"]}
+    assert resolve([], {}, config).idle_release == 1200
+    environ = {"BITFUSION_IDLE_RELEASE": given}
+    if allowed:
+        assert resolve([], environ, config).idle_release == 1200
+    else:
+        with pytest.raises(WrongSetting, match="locked by your administrator"):
+            resolve([], environ, config)
 
 
 def test_a_lock_on_one_size_holds_the_other() -> None:

@@ -32,8 +32,19 @@ GOOD = [
     ("acquire", "manual", "manual"),
     ("client", "/x/bitfusion", "/x/bitfusion"),
     ("silent_wait", "0", 0.0),
+    ("idle_release", "20m", 1200.0),
+    ("idle_release", "1h30m", 5400.0),
+    ("idle_release", "60", 60.0),
+    ("idle_release", 90, 90.0),
+    ("idle_release", "0", 0.0),
+    ("idle_release", 0, 0.0),
+    ("idle_release", "off", 0.0),
+    ("idle_release", " Off ", 0.0),
     ("locked", ["gpus"], ("gpus",)),
 ]
+
+
+IDLE = "must be a duration of at least one minute, like 20m or 1h30m (or 90: seconds), or off"
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), GOOD)
@@ -60,6 +71,9 @@ def test_a_wrong_value_is_one_clear_line(name: str, value: object) -> None:
         ("memory", "8 Gugel", "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"),
         ("partial", "50%", "must be greater than 0.0 and at most 1.0; write 0.5"),
         ("partial", 50, "must be greater than 0.0 and at most 1.0; write 0.5"),
+        ("idle_release", "5", IDLE),
+        ("idle_release", "59s", IDLE),
+        ("idle_release", "20 min", IDLE),
         ("partial", "0,5", "must be greater than 0.0 and at most 1.0; write 0.5"),
     ],
 )

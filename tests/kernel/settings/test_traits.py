@@ -28,7 +28,15 @@ def test_a_trait_that_is_not_set_means_that_nothing_is_given() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("memory", 8192), ("memory", "8Gi"), ("timeout", 90.0), ("filter", "a=b"), ("filter", ["a=b", "c=d"])],
+    [
+        ("memory", 8192),
+        ("memory", "8Gi"),
+        ("timeout", 90.0),
+        ("idle_release", 90),
+        ("idle_release", "off"),
+        ("filter", "a=b"),
+        ("filter", ["a=b", "c=d"]),
+    ],
 )
 def test_a_setting_may_be_given_as_each_of_its_types(name: str, value: Any) -> None:
     kernel = BitfusionKernel(config=Config(BitfusionKernel={name: value}))

@@ -300,15 +300,17 @@ def test_the_defaults_of_a_notebook_that_admission_missed_are_not_pending() -> N
     assert "bitfusion-client/os centos8 instead of ubuntu22, from the next start on" in told.message
 
 
-@pytest.mark.parametrize(
-    ("replicas", "when"),
-    [(1, "This notebook now has 1 GPU × 50 %"), (0, "From its next start on this notebook has 1 GPU × 50 %")],
-)
-def test_a_change_that_was_applied_is_told(replicas: int, when: str) -> None:
+MADE = "The change is made: this notebook starts with {} of Bitfusion from now on."
+
+
+@pytest.mark.parametrize("replicas", [1, 0])
+def test_a_change_that_was_applied_is_told_in_the_same_words_before_and_after_the_start(
+    replicas: int,
+) -> None:
     of = admitted(annotations={REQUEST: "-n 1 -p 0.5", PENDING: WAITS, RUNNING: "-n 2"})
     applied = statefulset(of, replicas=replicas, annotations={**CLIENT, REQUEST: "-n 1 -p 0.5"})
     actions = decided(of, applied)
-    assert actions[0] == Said("Normal", "BitfusionChangeApplied", f"{when} of Bitfusion.")
+    assert actions[0] == Said("Normal", "BitfusionChangeApplied", MADE.format("1 GPU × 50 %"))
     done = patched(of, actions, PatchNotebook)
     assert not {PENDING, RUNNING} & set(notes(done))
     assert decided(done, applied) == []
@@ -318,9 +320,7 @@ def test_gpus_given_up_are_told_when_they_are_gone() -> None:
     waits = "no GPU instead of 2 GPUs, from the next start on"
     of = notebook(annotations={PENDING: waits, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, replicas=0))
-    assert actions[0] == Said(
-        "Normal", "BitfusionChangeApplied", "From its next start on this notebook has no GPU of Bitfusion."
-    )
+    assert actions[0] == Said("Normal", "BitfusionChangeApplied", MADE.format("no GPU"))
 
 
 def test_a_change_that_was_taken_back_is_told() -> None:

@@ -21,7 +21,7 @@ from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile import refused_pods
 from notebook_controller_patch.reconcile.context import ReconcileContext
-from notebook_controller_patch.reconcile.decisions import Action
+from notebook_controller_patch.reconcile.decisions import Action, PatchTemplate, RetryPod
 from notebook_controller_patch.reconcile.metrics import ReconcileMetrics
 from notebook_controller_patch.reconcile.quota_waits import QuotaRecord
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
@@ -31,6 +31,7 @@ from notebook_controller_patch.reconcile.records import (
     StatefulSetRecord,
     statefulset_record,
 )
+from notebook_controller_patch.reconcile.statefulset_cache import StatefulSetCache
 from notebook_controller_patch.reconcile.writer import Writer
 from tests.notebook_controller_patch.reconcile.objects import CLIENT, Object, admitted, notebook, statefulset
 
@@ -44,6 +45,7 @@ class RecordedWriter(Writer):
     def __init__(self) -> None:
         self.done: list[str] = []
         self.pods_read = 0
+        self.asked: list[str] = []  # names of pods, and of StatefulSets that were named
         self.paused: list[float] = []
         self.failure: Exception | None = None
         self.refusals: list[Mapping[str, Any]] = []
@@ -55,11 +57,13 @@ class RecordedWriter(Writer):
     def pause(self, seconds: float) -> None:
         self.paused.append(seconds)
 
-    def read_pod(self, notebook: NotebookRecord) -> PodRecord | None:
+    def read_pod(self, statefulset: StatefulSetRecord) -> PodRecord | None:
         self.pods_read += 1
+        self.asked.append(statefulset.pod_name)
         return None
 
-    def read_refusals(self, notebook: NotebookRecord) -> list[Mapping[str, Any]]:
+    def read_refusals(self, statefulset: StatefulSetRecord) -> list[Mapping[str, Any]]:
+        self.asked.append(statefulset.name)
         return self.refusals
 
     def read_all_refusals(self) -> list[Mapping[str, Any]]:
@@ -74,6 +78,8 @@ class RecordedWriter(Writer):
         if self.failure is not None:
             raise self.failure
         self.done.append(action.reason if isinstance(action, Said) else type(action).__name__)
+        if isinstance(action, PatchTemplate | RetryPod):
+            self.asked.append(action.name)
 
 
 class OneTurn(WorkQueue):
@@ -94,7 +100,7 @@ class Setting:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.notebooks: Cache[NotebookRecord] = Cache()
-        self.statefulsets: Cache[StatefulSetRecord] = Cache()
+        self.statefulsets = StatefulSetCache()
         self.queue = OneTurn(first_delay=1000)
         self.writer = RecordedWriter()
         context = ReconcileContext(
@@ -327,6 +333,29 @@ def test_a_pod_that_others_refuse_is_left_to_them(podless: Setting) -> None:
     podless.writer.refusals = [{"message": "exceeded quota"}]
     assert podless.reconciler.reconcile(KEY) == []
     assert podless.queue.depth() == 1
+
+
+def generated(sts: Object) -> Object:
+    """Called as the API server makes a name of ``nb-``, as Open Data Hub has it for long names."""
+    sts["metadata"]["name"] = "nb-x7k2p"
+    return sts
+
+
+def test_a_statefulset_that_is_not_called_as_its_notebook_is_looked_after_all_the_same(
+    podless: Setting,
+) -> None:
+    writer, of = podless.writer, admitted()
+    podless.statefulsets.remove(KEY)
+    podless.know(of, generated(without_pod(of)))
+    writer.refusals = [{**refused_of_late("nb-x7k2p"), "message": NOT_ASKED["message"]}]
+    podless.reconciler.learn()
+    podless.reconciler.reconcile(KEY)
+    assert writer.done == ["BitfusionInjectorAway", "RetryPod"]
+    assert writer.asked == ["nb-x7k2p", "nb-x7k2p"]
+    podless.know(of, generated(statefulset(of, ready=False)))  # its pod was made of an empty template
+    podless.reconciler.reconcile(KEY)
+    assert writer.asked[2:] == ["nb-x7k2p-0", "nb-x7k2p"]
+    assert writer.done[2:] == ["PatchTemplate", "BitfusionInjectorBack"]
 
 
 EXCEEDED = {

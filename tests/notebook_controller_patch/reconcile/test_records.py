@@ -151,3 +151,13 @@ def test_replicas_that_are_absent_are_one(replicas: object, expected: int) -> No
     record = statefulset_record(data)
     assert record is not None
     assert record.replicas == expected
+
+
+def test_of_an_owner_as_long_as_an_object_the_beginning_is_kept() -> None:
+    """The API server looks at no name or uid in an ownerReference."""
+    data = statefulset(admitted())
+    (owner,) = data["metadata"]["ownerReferences"]
+    owner |= {"name": "n" * 1_000_000, "uid": "u" * 1_000_000}
+    record = statefulset_record(data)
+    assert record is not None
+    assert (len(record.owner_name), len(record.owner_uid)) == (254, 254)

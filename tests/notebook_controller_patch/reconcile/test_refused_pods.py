@@ -93,8 +93,16 @@ def about(name: str, message: str, last: str, **fields: Any) -> dict[str, Any]:
 def test_a_new_leader_learns_who_was_refused_of_late_and_was_not_told_of_the_return(
     refusals: list[dict[str, Any]], returns: list[dict[str, Any]], known: dict[tuple[str, str], int]
 ) -> None:
-    found = absences(refusals, returns, NOW)
+    found = absences(refusals, returns, NOW, lambda key: key)
     assert {key: when.second for key, when in found.items()} == known
+
+
+def test_a_statefulset_that_is_not_called_as_its_notebook_is_told_of_by_that() -> None:
+    generated = about("nb-x7k2p", AWAY, "2026-11-23T06:09:58Z")
+    owners = {("ann", "nb-x7k2p"): A}
+    for told, known in (("2026-11-23T06:09:57Z", [A]), ("2026-11-23T06:09:58Z", [])):
+        returns = [about("a", "back", told)]
+        assert list(absences([generated], returns, NOW, lambda key: owners.get(key, key))) == known
 
 
 class Setting:
@@ -123,8 +131,29 @@ def test_a_pod_is_given_time_to_be_made(setting: Setting) -> None:
 
 def test_one_is_tried_and_the_others_wait(setting: Setting) -> None:
     assert [setting.pods.refused(key) for key in (A, B, C)] == [True, False, False]
-    assert setting.later == {A: TRY_S, B: LONGEST_LOOK_S, C: LONGEST_LOOK_S}
-    assert [setting.pods.refused(key) for key in (C, A, B)] == [False, True, False]
+    assert setting.later == {A: TRY_S, B: TRY_S, C: TRY_S}
+    setting.clock.now += TRY_S
+    assert [setting.pods.refused(key) for key in (A, B, C)] == [False, False, True]
+    assert setting.later == {A: LONGEST_LOOK_S, B: TRY_S, C: LONGEST_LOOK_S}
+    setting.clock.now += TRY_S
+    assert [setting.pods.refused(key) for key in (A, B, C)] == [False, True, False]
+
+
+def test_one_that_says_for_ever_that_it_was_refused_takes_nobodys_turn(setting: Setting) -> None:
+    """As Events that somebody has forged say it, of notebooks that could never have a pod."""
+    forged = [("ann", f"n{number}") for number in range(100)]
+    tried = []
+    for _ in range(3):
+        tried += [key for key in (*forged, C) if setting.pods.refused(key)]
+        setting.clock.now += TRY_S
+    assert tried == [forged[0], C, forged[1]]
+
+
+def test_one_that_cannot_be_looked_at_holds_up_nobody(setting: Setting) -> None:
+    for key in (A, C):
+        setting.pods.refused(key)
+    setting.clock.now += LONGEST_LOOK_S  # reading C's Events fails all the time
+    assert setting.pods.refused(A)
 
 
 def test_when_one_has_its_pod_all_others_are_tried_at_once(setting: Setting) -> None:
@@ -142,8 +171,9 @@ def test_another_absence_begins_with_one_again(setting: Setting) -> None:
     setting.pods.has_pod(A)
     assert [setting.pods.refused(key) for key in (B, C)] == [True, True]
     # tried, and refused again
-    assert [setting.pods.refused(key) for key in (C, B)] == [False, True]
-    assert setting.later[C] == LONGEST_LOOK_S
+    assert [setting.pods.refused(key) for key in (C, B)] == [False, False]
+    setting.clock.now += TRY_S
+    assert [setting.pods.refused(key) for key in (C, B)] == [True, False]
 
 
 def test_an_absence_is_known_by_when_it_was_noticed_first(setting: Setting) -> None:
@@ -191,8 +221,9 @@ def test_looks_at_a_pod_that_others_refuse_become_rare(setting: Setting) -> None
 def test_one_that_is_stopped_leaves_its_turn_to_the_next(setting: Setting) -> None:
     for key in (A, B, C):
         setting.pods.refused(key)
+    setting.later.clear()
     setting.pods.forget(A)
-    assert setting.later[B] == 0.0
-    assert setting.later[C] == LONGEST_LOOK_S
-    assert [setting.pods.refused(key) for key in (B, C)] == [True, False]
+    assert setting.later == {C: TRY_S}
+    setting.clock.now += TRY_S
+    assert [setting.pods.refused(key) for key in (B, C)] == [False, True]
     setting.pods.forget(("nobody", "x"))

@@ -147,6 +147,14 @@ def test_a_service_that_speaks_no_tls_is_told(pool: Pool) -> None:
     assert re.fullmatch(r"no TLS connection with pool: [a-z0-9 ]+", told)
 
 
+@pytest.mark.parametrize(
+    "error", [ssl.SSLError(), ssl.SSLEOFError(8, "EOF occurred"), ssl.SSLZeroReturnError()]
+)
+def test_why_there_is_no_tls_is_never_empty(error: ssl.SSLError) -> None:
+    told = handshake_problem(error, "pool")
+    assert re.fullmatch(r"no TLS connection with pool: [a-z0-9 ]+", told)
+
+
 def test_it_is_renewed_when_two_thirds_of_its_life_are_over(pool: Pool) -> None:
     pool.create()
     before = pool.server.read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_from_standard_input_beside_the_pool_of_the_folder(
         "Protected against overselling by the queue, kubeflow/bitfusion-queue-7d9f\n"
     )
     assert "a user of the pool's own machine" in done.stdout
-    assert "│   200 │      1 │" in done.stdout
+    assert re.search(r"│   200 │ \d+ s │      │      1 │", done.stdout)
 
 
 def test_kubectl_is_asked_and_answers_for_programs(nobodys: dict[str, str], tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_status_is_that_of_the_service(user: PoolClient, service: RunningService
     assert (data["folder"], data["of_service"], data["left_out"]) == (service.socket, True, 0)
     assert data["software"] == VERSION
     assert [lease["label"] for lease in data["leases"]] == ["digits.ipynb"]
-    assert [(one["id"], one["place"]) for one in data["waiting"]] == [(place.entry, 1)]
+    assert [(one["id"], one["position"]) for one in data["waiting"]] == [(place.entry, 1)]
     assert "BITFUSION_POOL_DIR" not in user.environ
     assert not user.folder.exists()  # nothing of an own pool was made
 

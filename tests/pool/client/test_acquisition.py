@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 from bitfusion_client.command.client_lines import Waiting
 from bitfusion_client.command.client_output import parse_line
-from bitfusion_pool.ledger.entries import WAITING
+from bitfusion_pool.client.commands.acquisition import WaitingLines
+from bitfusion_pool.client.pools.first_contact import Contact
+from bitfusion_pool.inventory.emulation import Emulation
+from bitfusion_pool.ledger.entries import HELD, WAITING
 from tests.pool.pool_client import COMMAND, PoolClient, finish
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -38,11 +45,84 @@ def test_the_waiting_line_tells_holders_from_those_who_wait_before(
     first.communicate()
 
 
-def test_a_command_that_waits_for_what_its_own_notebook_holds_says_so(client: PoolClient) -> None:
-    inner = ("run", "-n", "2", "--timeout", f"{scaled(300):.0f}ms", "--", "true")
-    notebook = client.do(
-        "run", "-n", "1", "--", COMMAND, *inner, env={"JPY_SESSION_NAME": "/home/me/train.ipynb"}
+WHOLE_POOL = ("-n", "2")  # of two GPUs
+NOTEBOOK = {"JPY_SESSION_NAME": "/home/me/train.ipynb"}
+
+
+@pytest.mark.parametrize("words", [("run", *WHOLE_POOL, "--", "true"), ("request_gpus", *WHOLE_POOL)])
+@pytest.mark.parametrize("between", [(), (COMMAND, "run", "-n", "1", "-p", "0.1", "--")])
+def test_a_command_does_not_wait_for_what_its_own_notebook_holds(
+    client: PoolClient, words: tuple[str, ...], between: tuple[str, ...]
+) -> None:
+    done = client.do("run", "-n", "1", "--", *between, COMMAND, *words, env=NOTEBOOK)
+    assert done.returncode == 1
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
+    assert line.startswith("Error: this notebook holds 1 GPU")
+    assert line.endswith(
+        " itself and keeps it while this command waits, so it would wait in vain. What to do: run the "
+        "program itself, without `bitfusion`, on what is held already; or ask for less; "
+        "or run this command elsewhere"
     )
+    assert "Waiting for GPUs" not in done.stderr
+    assert client.entries(WAITING) == client.entries(HELD) == []
+
+
+def test_what_another_holds_is_waited_for_inside_a_lease(client: PoolClient) -> None:
+    other = client.start("run", "-n", "1", "-p", "0.8", "--", "sleep", "60", env={"BITFUSION_LABEL": "other"})
+    client.until_held()
+    inner = ("run", "-n", "2", "-p", "0.5", "--timeout", f"{scaled(300):.0f}ms", "--", "true")
+    done = client.do("run", "-n", "1", "-p", "0.1", "--", COMMAND, *inner, env=NOTEBOOK)
+    assert "timed out after" in done.stderr
+    os.killpg(other.pid, signal.SIGKILL)
+    finish(other)
+
+
+def lines_of_a_wait(client: PoolClient, **env: str) -> list[str]:
+    """What somebody who waits is told while the queue before him gets shorter."""
+    holder = client.start("run", "-n", "2", "--", "sleep", "60")
+    client.until_held()
+    first = client.start("run", "-n", "2", "--", "true")
+    client.until_waiting(1)
+    second = client.start("run", "-n", "2", "--", "true", env=env)
+    client.until_waiting(2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    client.until_waiting(1)
+    time.sleep(scaled(0.5))
+    os.killpg(holder.pid, signal.SIGKILL)
+    _, said = finish(second)
+    holder.communicate()
+    return [line for line in said.splitlines() if "Waiting for GPUs" in line]
+
+
+def test_people_are_told_of_a_wait_at_once_and_then_once_a_minute(client: PoolClient) -> None:
+    (line,) = lines_of_a_wait(client)
+    assert "position 2 of 2" in line
+
+
+def test_a_program_that_reads_the_lines_is_told_every_change(client: PoolClient) -> None:
+    lines = lines_of_a_wait(client, BITFUSION_POOL_ALL_LINES="1")
+    assert ["position 2 of 2" in lines[0], "position 1 of 1" in lines[-1]] == [True, True]
+
+
+def test_lines_for_people_come_once_a_minute() -> None:
+    now, log = [0.0], Mock()
+    told = WaitingLines(Contact("id", log, Emulation()), False, lambda: now[0])
+    for second in range(0, 200, 5):
+        now[0] = 1000.0 + second
+        told.tell(f"at {second}", "")
+    assert [call.args for call in log.log.call_args_list] == [("at 0",), ("at 60",), ("at 120",), ("at 180",)]
+
+
+def test_what_runs_in_the_program_is_not_read_by_the_one_who_asked_for_all_lines(client: PoolClient) -> None:
+    done = client.do("run", "-n", "1", "--", "printenv", env={"BITFUSION_POOL_ALL_LINES": "1"})
+    assert "BITFUSION_POOL_ALL_LINES" not in done.stdout
+
+
+def test_a_kernel_inside_a_notebook_is_told_that_this_holds_what_it_waits_for(client: PoolClient) -> None:
+    inner = ("run", "-n", "2", "--timeout", f"{scaled(300):.0f}ms", "--", "true")
+    read = ("/usr/bin/env", "BITFUSION_POOL_ALL_LINES=1", COMMAND)  # as a kernel's proxy does
+    notebook = client.do("run", "-n", "1", "--", *read, *inner, env=NOTEBOOK)
     (line,) = (line for line in notebook.stderr.splitlines() if "Waiting for GPUs" in line)
     assert "; held by this notebook: " in line
     assert ": train.ipynb (1 GPU, since " in line

@@ -104,4 +104,5 @@ def test_what_a_run_needs_from_its_start_is_little(client: PoolClient, pool: str
     loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     heavy = "re enum signal json subprocess inspect dataclasses typing tomllib asyncio socket selectors _ssl"
     heavy += " sqlite3" if pool != "own_pool" else ""
+    heavy += " bitfusion_pool.client.kernel_state_file bitfusion_client.kernel_state.activity"
     assert set(heavy.split(" ")) & set(loaded) == set()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +17,9 @@ import pytest
 from bitfusion_pool.access.token_text import new_token
 from bitfusion_pool.client.keeper.kept_program import SIGTERM_S
 from bitfusion_pool.client.keeper.life_pipe import LifePipe, is_held
+from bitfusion_pool.client.kernel_state_file import TELL_S
 from bitfusion_pool.messages import refusal_codes
-from bitfusion_pool.messages.from_client import Alive, Cancel, Hello, Release, Renew, Resume
+from bitfusion_pool.messages.from_client import Alive, Cancel, Hello, Release, Renew, Report, Resume
 from bitfusion_pool.messages.from_service import DIRECT, Refused
 from bitfusion_pool.messages.message import Message
 from bitfusion_pool.messages.refusal_codes import WRONG_TOKEN
@@ -30,6 +33,7 @@ from tests.pool.client.network_user import (
 )
 from tests.pool.pool_client import PoolClient, finish, uniform
 from tests.support.certificates import certified
+from tests.support.files import replace_text
 from tests.support.machine import scaled
 from tests.support.processes import alive, freeze, thaw, wait_until_gone
 from tests.support.waiting import wait_until
@@ -73,6 +77,44 @@ def lines_of(err: str) -> list[str]:
 
 
 # --- the network ---------------------------------------------------------------------------------------
+
+
+def test_what_a_kernel_says_is_passed_on_seldom_and_again_on_a_new_connection(
+    user: PoolClient, service: FakeNetworkService, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.json"
+    ended = threading.Event()
+
+    def change_all_the_time() -> None:
+        while not ended.wait(0.001):
+            said = {"version": 1, "state": "running", "since": time.time(), "notebook": "x"}
+            replace_text(path, json.dumps(said))
+
+    def reports() -> list[Report]:
+        return [message for message in service.heard if isinstance(message, Report)]
+
+    process = user.start(*SLEEPER, env={"BITFUSION_KERNEL_STATE": str(path)})
+    program = program_of(process)
+    changing = threading.Thread(target=change_all_the_time)
+    begin = time.monotonic()
+    changing.start()
+    try:
+        service.until_heard(Report, 2)
+    finally:
+        ended.set()
+        changing.join()
+    time.sleep(2.5)  # the last change is told, and nothing any more
+    found = reports()
+    assert len(found) <= 2 + (time.monotonic() - begin) / TELL_S
+    assert {(one.lease, one.secret, one.state, one.idle_s) for one in found} == {
+        (ENTRY, SECRET, "running", -1.0)
+    }
+    service.hang_up()
+    service.until_heard(Resume)
+    service.until_heard(Report, len(found) + 1)
+    assert reports()[-1].notebook == "x"
+    os.kill(program, signal.SIGKILL)
+    finish(process)
 
 
 @pytest.mark.parametrize("gone_for", [0, 3])  # beats: shorter and longer than what is told

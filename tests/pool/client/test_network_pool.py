@@ -220,7 +220,7 @@ def test_list_gpus_and_smi_say_that_the_gpus_are_simulated(
 # --- waiting -------------------------------------------------------------------------------------------
 
 PLACE = Waiting(
-    2, 3, "Waiting for GPUs: place 2 of 3; held by ada: a.ipynb (1 GPU, since 14:03)", ENTRY, SECRET
+    2, 3, "Waiting for GPUs: position 2 of 3; held by ada: a.ipynb (1 GPU, since 14:03)", ENTRY, SECRET
 )
 
 
@@ -253,7 +253,7 @@ def test_a_place_in_the_queue_survives_a_hiccup(user: PoolClient, service: FakeN
     assert sum(isinstance(message, Acquire) for message in service.heard) == 1
     assert Resume(ENTRY, SECRET) in service.heard
     assert "; this request waits for it\n" in err
-    assert f"pool service at {service.place} is back, the request goes back to its place\n" in err
+    assert f"pool service at {service.place} is back, the request goes back to its position\n" in err
 
 
 def test_who_was_away_for_too_long_asks_again(user: PoolClient, service: FakeNetworkService) -> None:
@@ -326,7 +326,7 @@ def test_a_queue_that_moves_calls_for_no_words(user: PoolClient, service: FakeNe
     files = read_network_client(user.environ)
     assert files is not None
     with ServicePool(LifeByWords(files, user.environ), user.environ) as pool:
-        pool.release(pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), PROCESS, "", lambda _: None))
+        pool.release(pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), PROCESS, "", lambda *_: None))
     assert service.words == 0
 
 
@@ -344,7 +344,7 @@ def test_a_lease_that_is_given_back_without_a_keeper_leaves_no_pipe(
     assert files is not None
     with ServicePool(LifeByWords(files, user.environ), user.environ) as pool:
         before = open_pipes()
-        taken = pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), kind, "", lambda _: None)
+        taken = pool.take(GpuRequest(1), Holder("ada", "a.ipynb"), kind, "", lambda *_: None)
         getattr(pool, end)(taken)
         joined = pool.join(pool.allocation(taken))
         assert joined is not None

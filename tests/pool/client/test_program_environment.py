@@ -9,11 +9,11 @@ from tests.pool.pool_client import PoolClient
 
 
 def test_the_program_finds_its_lease_in_the_environment(client: PoolClient) -> None:
-    done = client.do(
-        "run", "-n", "2", "-p", "0.25", "--", "env", "-0", env={"CUDA_VISIBLE_DEVICES": "0,1", "X": "a\nb"}
-    )
+    env = {"CUDA_VISIBLE_DEVICES": "0,1", "X": "a\nb", "BITFUSION_KERNEL_STATE": "/nowhere"}
+    done = client.do("run", "-n", "2", "-p", "0.25", "--", "env", "-0", env=env)
     found = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
     assert found["X"] == "a\nb"
+    assert "BITFUSION_KERNEL_STATE" not in found  # a command in it is no kernel
     assert found["CUDA_VISIBLE_DEVICES"] == ""
     assert len(found["BITFUSION_POOL_LEASE"]) == 16
     assert json.loads(found["BITFUSION_POOL_DEVICES"]) == [

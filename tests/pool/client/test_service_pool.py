@@ -29,7 +29,7 @@ from tests.support.waiting import wait_until
 
 OWN = "for simulated GPUs of your own set BITFUSION_POOL=own"
 FIRST_LINE = "[INFO] TIME Query server 127.0.0.1:56001 to claim client id: UUID"
-POSITION = "Waiting for GPUs: place 2 of 3; held by ada: a.ipynb (1 GPU, since 14:03)"
+POSITION = "Waiting for GPUs: position 2 of 3; held by ada: a.ipynb (1 GPU, since 14:03)"
 
 
 @pytest.fixture
@@ -239,17 +239,17 @@ def test_positions_are_shown_as_they_come(user: PoolClient, path: Path, locks: P
     def hold(service: Conversation) -> None:
         service.welcome()
         service.say(Waiting(2, 3, POSITION))
-        service.say(Waiting(1, 3, "Waiting for GPUs: place 1 of 3\n\x1b[31m"))
+        service.say(Waiting(1, 3, "Waiting for GPUs: position 1 of 3\n\x1b[31m"))
         service.grant(locked(locks))
         service.hear()
         service.say(Released(lease().entry_id))
 
     with FakeService(path, hold):
-        done = user.do("run", "-n", "1", "--", "true")
+        done = user.do("run", "-n", "1", "--", "true", env={"BITFUSION_POOL_ALL_LINES": "1"})
     lines = uniform(done.stderr).splitlines()
     assert lines[2:4] == [
         f"[INFO] TIME {POSITION}",
-        "[INFO] TIME Waiting for GPUs: place 1 of 3 \\x1b[31m",
+        "[INFO] TIME Waiting for GPUs: position 1 of 3 \\x1b[31m",
     ]
 
 
@@ -303,7 +303,7 @@ def test_a_request_comes_back_to_its_place(user: PoolClient, path: Path, locks: 
     assert heard == [Resume(lease().entry_id, "secret")]
     assert uniform(done.stderr).splitlines()[3:5] == [
         f"[WARN] TIME pool service at {path} has gone: it ended the connection; this request waits for it",
-        f"[INFO] TIME pool service at {path} is back, the request goes back to its place",
+        f"[INFO] TIME pool service at {path} is back, the request goes back to its position",
     ]
 
 
@@ -327,7 +327,7 @@ def test_a_request_whose_place_is_lost_is_made_again(user: PoolClient, path: Pat
     assert done.returncode == 0
     assert heard[1] == Resume(lease().entry_id, "secret")
     assert heard[0] == heard[2]
-    assert "[WARN] TIME the request has lost its place in the queue, and is made again" in uniform(
+    assert "[WARN] TIME the request has lost its position in the queue, and is made again" in uniform(
         done.stderr
     )
 

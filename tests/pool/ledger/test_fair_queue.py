@@ -75,7 +75,7 @@ def test_a_first_request_goes_before_the_many_of_another(users: Users) -> None:
     assert [entry.entry_id for entry in position.before] == [first.entry_id]
     assert position.why == OVERTAKEN
     assert re.search(
-        "place 2 of 4; held by user 1001: .*; before you user 1002: of 1002 .*; "
+        "position 2 of 4; held by user 1001: .*; before you user 1002: of 1002 .*; "
         "why: you hold or wait for GPUs of this pool already, and others who have less are served first, "
         "also if they came up to half an hour later$",
         position.text(),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
+from contextlib import closing
 
 import pytest
 
 from bitfusion_client.errors import (
     NeverSatisfiable,
     NoGpusAvailable,
+    PoolUnreadable,
 )
+from bitfusion_client.kernel_state.activity import UNKNOWN, KernelActivity
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.placement import Share
 from bitfusion_pool.ledger.entries import HELD, WAITING
@@ -66,3 +71,29 @@ def test_releasing_twice_is_no_error(holders: Holders) -> None:
 def test_the_client_id_stays_the_same_for_a_user(client: PoolClient) -> None:
     with client.ledger() as first, client.ledger() as second:
         assert first.client_id(7) == second.client_id(7) != second.client_id(8)
+
+
+def test_what_a_kernel_does_goes_with_its_entry(holders: Holders) -> None:
+    ledger, idle = holders.ledger, KernelActivity("idle", 5.0, 4.0, "x.ipynb")
+    assert ledger.activities() == {}
+    entry, other = holders.submit(GpuRequest(1)), holders.submit(GpuRequest(1))
+    for activity in (KernelActivity("running", 3.0), idle):
+        ledger.note_activity(entry.entry_id, activity)
+    ledger.note_activity("0123456789abcdef", idle)
+    assert [one.activity for one in ledger.entries()] == [idle, None]
+    assert ledger.activities() == {entry.entry_id: idle}
+    ledger.note_activity(other.entry_id, UNKNOWN)
+    holders.release(entry)
+    assert [one.activity for one in ledger.entries()] == [None]
+    assert ledger.activities() == {}
+
+
+def test_who_has_no_time_to_wait_for_others_does_not(holders: Holders, client: PoolClient) -> None:
+    entry = holders.submit(GpuRequest(1))
+    with closing(sqlite3.connect(client.folder / "ledger.db", isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        begin = time.monotonic()
+        with pytest.raises(PoolUnreadable):
+            holders.ledger.note_activity(entry.entry_id, UNKNOWN, 0.05)
+        assert time.monotonic() - begin < 2.0
+        db.execute("ROLLBACK")

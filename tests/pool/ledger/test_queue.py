@@ -62,10 +62,10 @@ def test_positions_count_from_one_and_name_who_is_ahead(holders: Holders) -> Non
         return re.sub(r"since [^)]+", "since T", holders.ledger.queue_position(entry).text())
 
     assert text(waiting[0]) == (
-        "Waiting for GPUs: place 1 of 7; held by tester: digits.ipynb (2 GPUs × 60 %, since T)"
+        "Waiting for GPUs: position 1 of 7; held by tester: digits.ipynb (2 GPUs × 60 %, since T)"
     )
     assert text(waiting[6]) == (
-        "Waiting for GPUs: place 7 of 7; held by tester: digits.ipynb (2 GPUs × 60 %, since T); "
+        "Waiting for GPUs: position 7 of 7; held by tester: digits.ipynb (2 GPUs × 60 %, since T); "
         + "; ".join(f"before you tester: w{number} (1 GPU × 16000 MiB, since T)" for number in range(4))
         + "; before you 2 more"
     )
@@ -123,14 +123,25 @@ def test_a_command_inside_the_holder_is_told_so(holders: Holders, label: str, wh
     other = holders.submit(GpuRequest(1), "other.ipynb")
     inside = holders.submit(GpuRequest(2), label)
     position = holders.ledger.queue_position(inside, own.entry_id)
-    assert position.why == (
-        f"{who} holds 1 GPU × 50 % itself and keeps it while this command waits: ask for less, "
-        "or stop this command and run it elsewhere"
-    )
+    assert position.blocked == f"{who} holds 1 GPU × 50 % itself and keeps it while this command waits"
+    assert position.why == f"{position.blocked}: ask for less, or stop this command and run it elsewhere"
     assert f"; held by {who}: tester: {label} (1 GPU × 50 %, since " in position.text()
     fits = holders.submit(GpuRequest(1), label)
     assert "itself" not in holders.ledger.queue_position(fits, own.entry_id).why
     assert "itself" not in holders.ledger.queue_position(inside, other.entry_id + "x").why
+    assert holders.ledger.queue_position(inside).blocked == ""
+
+
+def test_all_that_a_command_is_inside_of_counts(holders: Holders) -> None:
+    outer = holders.submit(GpuRequest(1, 0.5), "a.ipynb")
+    inner = holders.submit(GpuRequest(1, 0.4), "python a.py")
+    blocked = holders.submit(GpuRequest(2, 0.5), "true")
+    chain = f"{outer.entry_id} {inner.entry_id}"
+    assert holders.ledger.queue_position(blocked, inner.entry_id).blocked == ""
+    assert holders.ledger.queue_position(blocked, chain).blocked == (
+        "this notebook holds 1 GPU × 50 % and the program that runs this command holds 1 GPU × 40 % itself "
+        "and keeps it while this command waits"
+    )
 
 
 def test_many_requests_are_granted_one_by_one_in_the_order_they_came(

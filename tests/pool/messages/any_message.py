@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from bitfusion_client.kernel_state.activity import KernelActivity
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.nvidia.device_use import DeviceUse
 from bitfusion_pool.inventory.placement import Share
@@ -20,6 +21,7 @@ from bitfusion_pool.messages.from_client import (
     Look,
     Release,
     Renew,
+    Report,
     Resume,
     RevokeToken,
 )
@@ -60,6 +62,7 @@ servers = st.builds(
 )
 shares = st.builds(Share, text, whole, whole)
 holders = st.builds(Holder, text, text, whole, text, whole)
+activities = st.builds(KernelActivity, st.just("idle"), st.just(5.0), st.floats(0, 1e9), st.just("x.ipynb"))
 entries = st.builds(
     Entry,
     whole,
@@ -73,6 +76,7 @@ entries = st.builds(
     st.none() | seconds,
     st.none() | seconds,
     st.lists(shares, max_size=2).map(tuple),
+    st.none() | activities,
 )
 uses = st.builds(DeviceUse, whole, text, st.none() | whole, text)
 snapshots = st.builds(
@@ -97,6 +101,7 @@ messages_of_clients: st.SearchStrategy[Message] = st.one_of(
     st.builds(Renew, text, text),
     st.builds(End, text),
     st.builds(Alive),
+    st.builds(Report, text, text, text, seconds, seconds, text),
     st.builds(IssueToken, text, seconds, st.booleans(), text, whole, seconds, whole, whole),
     st.builds(RevokeToken, text),
     st.builds(ListTokens, text),

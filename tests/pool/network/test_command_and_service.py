@@ -148,10 +148,10 @@ def test_the_holder_of_a_token_is_shown_the_whole_pool(
     )
     assert "│ here.ipynb │ 1 GPU" in shown.stdout
     assert re.search(r"│ bob +│ far.ipynb +│ 1 GPU × 50 % │", shown.stdout)
-    assert re.search(rf"│ +1 │ bob +│ later.ipynb │ 2 GPUs  │ +\S+ │ {waiting.entry} │", shown.stdout)
+    assert re.search(rf"│ +1 │ bob +│ later.ipynb │ 2 GPUs  │ +\d+ s │ {waiting.entry} │", shown.stdout)
     assert (data["folder"], data["of_service"], data["software"]) == (network.address, True, VERSION)
     assert [lease["kind"] for lease in data["leases"]] == ["process", "remote"]
-    assert [(one["user"], one["place"]) for one in data["waiting"]] == [("bob", 1)]
+    assert [(one["user"], one["position"]) for one in data["waiting"]] == [("bob", 1)]
 
 
 def test_whose_token_was_revoked_is_shown_nothing(user: PoolClient, service: NetworkService) -> None:
@@ -166,7 +166,7 @@ def test_a_reset_network_costs_no_lease(
     user: PoolClient, service: NetworkService, network: CuttingProxy
 ) -> None:
     process = user.start(*SLEEPER)
-    program = program_of(process)
+    program, keeper = program_of(process), keeper_of(process.pid)
     (before,) = service.entries()
     for _ in range(3):
         reset_and_dialed(network)
@@ -174,6 +174,7 @@ def test_a_reset_network_costs_no_lease(
     end(process, program)
     # a command does not wait for a pool that it could not reach when it ended: the keeper gives back
     wait_until(lambda: service.entries() == [], limit_s=LIMIT_S)
+    wait_until_gone(keeper, limit_s=LIMIT_S)  # it hears of it over the proxy, which ends with the test
 
 
 def test_a_cut_is_told_and_so_is_its_end(

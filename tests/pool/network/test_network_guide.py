@@ -23,7 +23,6 @@ TOOLS = {
     "sudo": '[ "$1" = -u ] && shift 2; exec "$@"',
     "systemctl": 'echo "$@" >> "$ROOT/systemctl"',
     "scp": 'eval "set -- $(echo "$*" | sed "s,root@[^:]*:,,g")"; exec cp "$@"',
-    "pip": "exit 0",
     "bitfusion-pool": 'cd "$CODE" && exec "$PYTHON" -m bitfusion_pool.admin.cli "$@"',
 }
 """What a machine with systemd and a second machine would do, as far as a test has neither."""
@@ -52,7 +51,7 @@ class Machines:
         }
         self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BITFUSION_POOL")},
-            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PATH": f"{tools}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
             "HOME": str(base / "home"),
             "ROOT": str(base),
             "PYTHON": sys.executable,

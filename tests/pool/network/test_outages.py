@@ -137,7 +137,7 @@ def test_a_service_that_is_started_anew_loses_no_lease(base: Path, stack: ExitSt
     "fault",
     [
         "reset and refused",
-        "ended by a proxy for the service alone and cut",
+        pytest.param("ended by a proxy for the service alone and cut", marks=pytest.mark.long),
         pytest.param("reset for the service alone and cut", marks=pytest.mark.long),
         pytest.param("cut", marks=pytest.mark.long),
         pytest.param("revoked", marks=pytest.mark.long),

@@ -49,7 +49,7 @@ def main(operations: int, seed: int, proofs: str, log: str) -> None:
             pool = open_pool(os.environ)
             begun = time.monotonic()
             try:
-                lease = pool.take(request, Holder("random", "tester"), PROCESS, "", lambda _: None)
+                lease = pool.take(request, Holder("random", "tester"), PROCESS, "", lambda *_: None)
             except WaitTimedOut:
                 pool.close()
             else:

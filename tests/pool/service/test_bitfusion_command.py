@@ -83,7 +83,7 @@ def test_a_restart_keeps_what_is_held_and_serves_who_waited(
         out, err = finish(waiter)
         assert (waiter.returncode, out) == (0, f"{gpus}\n")
         assert err.count("this request waits for it") == 1
-        assert err.count("is back, the request goes back to its place") == 1
+        assert err.count("is back, the request goes back to its position") == 1
     assert service.entries() == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,11 +30,12 @@ def seen(
     host: str = "team-a/mnist",
     waited: float = 0.0,
     local: bool = False,
+    idle_since: float | None = None,
 ) -> Seen:
     uid = 1000 if local else FIRST_TOKEN_NAME
     if state != HELD:
         return Seen(entry_id, state, user, host, uid, 0.0, 100.0, None)
-    return Seen(entry_id, state, user, host, uid, gpus, 100.0, 100.0 + waited)
+    return Seen(entry_id, state, user, host, uid, gpus, 100.0, 100.0 + waited, idle_since)
 
 
 def row(usage: HolderUsage, now: float, key: SeriesKey = MNIST) -> Row:
@@ -51,6 +53,24 @@ def test_gpu_seconds_grow_while_a_lease_lives_and_stay_after_it() -> None:
     usage.update([], 24.0)
     assert row(usage, 1000.0) == Row(MNIST, 0.0, 0, 17.0, 2, 0.0)
     assert usage.all_gpu_seconds(1000.0) == 17.0
+
+
+def test_gpus_of_idle_kernels_are_counted_from_the_moment_that_it_is_told() -> None:
+    usage = HolderUsage(TOKENS, 0.0)
+    usage.update([seen("1", 0.1), seen("2", 0.2, waited=5.0), seen("3", 0.7, idle_since=90.0)], 0.0)
+    usage.activity("1", 80.0, 10.0)
+    usage.activity("2", 95.0, 10.0)
+    found = row(usage, 20.0)
+    assert found.idle_gpus == pytest.approx(1.0)
+    assert found.idle_gpu_seconds == pytest.approx(17.0)
+    assert (found.since_timestamp_seconds, found.idle_since_timestamp_seconds) == (100.0, 80.0)
+    for entry_id in ("1", "2", "3", "gone"):
+        usage.activity(entry_id, None, 20.0)
+    found = row(usage, 30.0)
+    assert (found.idle_gpus, found.idle_since_timestamp_seconds) == (0.0, None)
+    assert found.idle_gpu_seconds == pytest.approx(17.0)
+    usage.update([], 40.0)
+    assert row(usage, 50.0).since_timestamp_seconds is None
 
 
 def test_who_waits_is_counted_and_its_wait_once_it_is_granted() -> None:

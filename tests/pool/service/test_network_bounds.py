@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import ssl
@@ -20,9 +21,11 @@ from bitfusion_pool.messages import refusal_codes
 from bitfusion_pool.messages.from_client import Acquire, Alive, Hello, Look, Release, Resume
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot, Refused, Welcome
 from bitfusion_pool.messages.message import LONGEST_FROM_CLIENT
+from tests.pool.service.running_service import RunningService
 from tests.pool.service.test_bounds import memory, open_files
 from tests.pool.service.timed_service import Step, read_steps
 from tests.pool.service.tls_client import HOST, NetworkService, TlsClient
+from tests.support.flood import HELLO, SILENT, TLS_HEADER, Flood, answers_during, peak_mib
 from tests.support.machine import scaled
 from tests.support.ports import free_port, return_port
 from tests.support.waiting import wait_until
@@ -42,6 +45,13 @@ def network(base: Path) -> Iterator[NetworkService]:
 def connected(service: NetworkService) -> socket.socket:
     """A connection without TLS."""
     return socket.create_connection((HOST, service.port), scaled(LIMIT_S))
+
+
+def that_begins(service: NetworkService) -> socket.socket:
+    """A connection whose client has begun a handshake; until then it takes nobody's turn."""
+    plain = connected(service)
+    plain.sendall(client_hello())
+    return plain
 
 
 def everything(plain: socket.socket) -> bytes:
@@ -75,6 +85,18 @@ def test_older_tls_is_refused(network: NetworkService, version: ssl.TLSVersion) 
     wait_until(lambda: any("no TLS connection: " in str(line.get("reason")) for line in network.log))
 
 
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
+def test_who_hangs_up_during_the_handshake_is_logged_with_why(network: NetworkService, said: bytes) -> None:
+    with connected(network) as plain:
+        plain.sendall(said)
+
+    def reasons() -> list[str]:
+        return [str(line["reason"]) for line in network.log if line.get("code") == "no_tls"]
+
+    wait_until(reasons, "the refusal in the log")
+    assert reasons() == ["no TLS connection: the other side hung up before it was made"]
+
+
 def test_handshakes_of_one_address_wait_for_their_turn(base: Path) -> None:
     """Two at once, then one a second: nobody is lost but who would have to wait for too long."""
     port = free_port()
@@ -84,12 +106,12 @@ def test_handshakes_of_one_address_wait_for_their_turn(base: Path) -> None:
     try:
         token = service.token("ada")
         with service.remote(token) as known, service.client() as here:
-            crowd += [connected(service) for _ in range(2)]
+            crowd += [that_begins(service) for _ in range(2)]
             with service.remote(token) as late:
                 late.ask(Alive(), Alive)
 
             def too_many_are_refused() -> bool:
-                crowd.extend(connected(service) for _ in range(12))
+                crowd.extend(that_begins(service) for _ in range(12))
                 return "this address makes too many handshakes" in said(service)
 
             wait_until(too_many_are_refused, lambda: service.log, LIMIT_S)
@@ -118,7 +140,7 @@ def said(service: NetworkService) -> str:
 
 
 def test_who_does_not_finish_is_sent_away_and_makes_room(network: NetworkService) -> None:
-    """Forty connections of one address may be strangers; one that has shown its token is none."""
+    """Forty connections of one address may be strangers, the newest; one that has shown its token is none."""
     token = network.token("ada")
     crowd: list[socket.socket] = []
 
@@ -126,19 +148,83 @@ def test_who_does_not_finish_is_sent_away_and_makes_room(network: NetworkService
         crowd.extend(connected(network) for _ in range(20))
         return any("too many connections" in str(line.get("reason")) for line in network.log)
 
-    with network.remote(token) as known, network.stranger() as mute, connected(network) as half:
-        half.sendall(CLIENT_HELLO)
+    with network.remote(token) as known:
         wait_until(too_many_are_refused, lambda: network.log, 30)
         known.ask(Alive(), Alive)
-        refused = mute.expect(Refused)
-        assert refused.code == refusal_codes.TOO_SLOW
-        assert refused.message == "no hello came within 5 seconds"
-        assert mute.receive() is None
-        for plain in (half, *crowd):
-            everything(plain)
-            plain.close()
         with network.remote(token) as another:
             another.ask(Alive(), Alive)
+        with network.stranger() as mute, connected(network) as half:
+            half.sendall(CLIENT_HELLO)
+            refused = mute.expect(Refused)
+            assert refused.code == refusal_codes.TOO_SLOW
+            assert refused.message == "no hello came within 5 seconds"
+            assert mute.receive() is None
+            for plain in (half, *crowd):
+                everything(plain)
+                plain.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("say", "count"),
+    [
+        (SILENT, 10_000),
+        pytest.param(HELLO, 10_000, marks=pytest.mark.long),
+        pytest.param(TLS_HEADER, 10_000, marks=pytest.mark.long),
+    ],
+)
+def test_a_crowd_that_shows_no_token_keeps_nobody_out(base: Path, say: str, count: int) -> None:
+    """It kept all from its address out for five seconds, and took the turns of their handshakes."""
+    service = NetworkService(base, "--handshakes-per-address", "100")
+    service.start()
+    try:
+        token = service.token("ada")
+        with service.remote(token) as holder, service.remote(token) as known:
+            granted = holder.ask(Acquire(GpuRequest(1, 0.5)), Granted)
+            before = open_files(service.pid)
+
+            def ask() -> None:
+                known.ask(Alive(), Alive)
+                with service.remote(token, "127.0.0.2") as another:
+                    another.ask(Alive(), Alive)
+
+            with Flood((HOST, service.port), count, say) as flood:
+                slowest = answers_during(flood, ask)
+                assert open_files(service.pid) - before <= 256 + 64 + 20
+                if say != TLS_HEADER:  # whose handshakes are paced, with everybody's from there
+                    with service.remote(token) as neighbour:
+                        neighbour.ask(Alive(), Alive)
+            holder.release(granted)
+        assert slowest < scaled(2)
+        assert peak_mib(service.pid) < 200
+        assert sum(line["message"] == "refused" for line in service.log) < 20
+    finally:
+        service.end()
+
+
+def test_metrics_are_served_beside_a_crowd_of_connections(base: Path) -> None:
+    """Each had a thread of its own, for as long as it said nothing."""
+    port = free_port()
+    service = RunningService(base, "--metrics-port", str(port)).start()
+
+    def ask() -> None:
+        with socket.create_connection((HOST, port), scaled(10), ("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert b" 200 OK\r\n" in everything(other)
+
+    try:
+        with Flood((HOST, port), 10_000) as flood, service.client() as here:
+            slowest = answers_during(flood, ask)
+            with urlopen(f"http://{HOST}:{port}/metrics", timeout=scaled(LIMIT_S)) as answer:
+                text = answer.read().decode()
+            here.ask(Alive(), Alive)
+            assert len(os.listdir(f"/proc/{service.pid}/task")) < 10
+        assert 'bitfusion_pool_metrics_connections_closed_total{reason="too_many"}' in text
+        assert slowest < scaled(2)
+        assert peak_mib(service.pid) < 200
+    finally:
+        service.end()
+        return_port(port)
 
 
 def send_until_nothing_goes(client: TlsClient) -> None:

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bitfusion_client.kernel_state.activity import KernelActivity
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.servers import Device, Server
 from bitfusion_pool.ledger.entries import FIRST_TOKEN_NAME, REMOTE, Holder
@@ -47,6 +48,28 @@ def test_who_holds_waits_and_what_is_free(ledger: Ledger) -> None:
     assert value("bitfusion_pool_free_gpus", server) == 0.5
     assert value("bitfusion_pool_memory_bytes", server) == 2 * 16160 * 1048576
     assert value("bitfusion_pool_free_memory_bytes", server) == 8080 * 1048576
+
+
+def test_since_when_somebody_holds_and_is_idle(ledger: Ledger) -> None:
+    """The name of the document is nobody's business who reads metrics."""
+    held, _ = ledger.submit(GpuRequest(1, 0.5), of_a_pod(), kind=REMOTE)
+    ledger.submit(GpuRequest(1), of_a_pod(), kind=REMOTE)
+    ledger.note_activity(held.entry_id, KernelActivity("idle", 500.0, 400.0, 'my"secret.ipynb'))
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, TOKENS)
+    states_of_pool(ledger, metrics)
+    value = registry.get_sample_value
+    assert value("bitfusion_pool_holder_idle_gpus", OF_MNIST) == 0.5
+    assert value("bitfusion_pool_holder_idle_since_timestamp_seconds", OF_MNIST) == 400.0
+    assert value("bitfusion_pool_holder_since_timestamp_seconds", OF_MNIST) == held.granted_at
+    idle_s = value("bitfusion_pool_holder_idle_gpu_seconds_total", OF_MNIST)
+    assert idle_s is not None
+    assert idle_s > 0
+    assert "secret" not in generate_latest(registry).decode()
+    metrics.activity(held.entry_id, None)
+    assert value("bitfusion_pool_holder_idle_gpus", OF_MNIST) == 0
+    assert value("bitfusion_pool_holder_idle_since_timestamp_seconds", OF_MNIST) is None
+    Metrics().activity(held.entry_id, 5.0)  # nobody reads it
 
 
 @pytest.mark.parametrize(

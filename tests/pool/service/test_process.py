@@ -16,8 +16,10 @@ import pytest
 import bitfusion_pool
 from bitfusion_client.errors import ClientFailed
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pool.messages.from_client import Acquire
-from bitfusion_pool.messages.from_service import Refused
+from bitfusion_pool.admin.cli import main
+from bitfusion_pool.messages.from_client import Acquire, Look, Report
+from bitfusion_pool.messages.from_service import PoolSnapshot, Refused
+from bitfusion_pool.service import account_access
 from bitfusion_pool.service.connections.listener import bind_socket
 from bitfusion_pool.service.systemd_unit import unit_text
 from tests.pool.service.running_service import RunningService
@@ -168,7 +170,9 @@ def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
     running = RunningService(base, "--metrics-port", str(port)).start()
     try:
         with running.client() as holder, running.client() as waiter:
-            holder.acquire(GpuRequest(2))
+            granted = holder.acquire(GpuRequest(2))
+            holder.send(Report(granted.entry.entry_id, granted.secret, "idle", 5.0, 60.0, "secret.ipynb"))
+            holder.ask(Look(), PoolSnapshot)
             waiter.wait(GpuRequest(1))
             waiter.send(Acquire(GpuRequest(1)))
             waiter.expect(Refused)
@@ -176,6 +180,8 @@ def test_metrics_count_leases_waiting_and_refusals(base: Path) -> None:
                 text = answer.read().decode()
         assert "bitfusion_pool_leases 1.0" in text
         assert 'bitfusion_pool_holder_gpus{holder="(users)",namespace="",notebook=""} 2.0' in text
+        assert 'bitfusion_pool_holder_idle_gpus{holder="(users)",namespace="",notebook=""} 2.0' in text
+        assert "secret" not in text
         assert 'bitfusion_pool_free_gpus{server="127.0.0.1:56001"} 0.0' in text
         assert 'bitfusion_pool_refusals_total{code="bad_message"} 1.0' in text
         assert 'bitfusion_pool_wait_seconds_bucket{le="0.01"} 1.0' in text
@@ -227,8 +233,13 @@ def test_the_unit_lets_the_service_open_nvidias_devices() -> None:
     )
 
 
-def test_the_unit_is_what_systemd_understands(tmp_path: Path) -> None:
-    text = serve("serve", "--print-unit", "--settings", "/etc/a b.toml").stdout
+def test_the_unit_is_what_systemd_understands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Whether the account can read this Python is shown by `test_account_access` and `test_workstation_guide`.
+    monkeypatch.setattr(account_access, "check_account", lambda account: None)
+    assert main(["serve", "--print-unit", "--settings", "/etc/a b.toml"]) == 0
+    text = capsys.readouterr().out
     assert text == unit_text(sys.executable, "/etc/a b.toml")
     assert "\nRuntimeDirectoryPreserve=yes\n" in text  # clients look for the folder
     assert (

@@ -1,4 +1,4 @@
-"""Where the service listens for other machines, and which connections count as one machine's."""
+"""Where the service listens for other machines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import socket
 
 import pytest
 
+from bitfusion_client.listening.crowd import source_of
 from bitfusion_pool.access.addresses import Address
-from bitfusion_pool.service.connections.tls_listener import bind_port, source_of
+from bitfusion_pool.service.connections.tls_listener import bind_port
 from tests.support.machine import scaled
 from tests.support.ports import free_port
 
@@ -22,16 +23,3 @@ def test_a_port_without_a_host_is_open_at_every_address(host: str) -> None:
         connected, address = listening.accept()
         connected.close()
         assert source_of(address[0]) == "127.0.0.1"
-
-
-@pytest.mark.parametrize(
-    ("host", "source"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-    ],
-)
-def test_what_counts_as_one_machine(host: str, source: str) -> None:
-    assert source_of(host) == source

@@ -27,10 +27,11 @@ from tests.support.ports import free_port
 HOST = "127.0.0.1"
 
 
-def connected(port: int, segment: int, timeout_s: float) -> socket.socket:
+def connected(port: int, segment: int, timeout_s: float, source: str = HOST) -> socket.socket:
     """A connection to this port, for which this maximum segment size is announced."""
     plain = socket.socket()
     try:
+        plain.bind((source, 0))
         plain.settimeout(timeout_s)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
         plain.connect((HOST, port))
@@ -43,9 +44,9 @@ def connected(port: int, segment: int, timeout_s: float) -> socket.socket:
 class TlsClient(SocketClient):
     """One connection over TLS. `segment` is what it tells in its hello, and announces."""
 
-    def __init__(self, port: int, authority: str) -> None:
+    def __init__(self, port: int, authority: str, source: str = HOST) -> None:
         self.segment = SEGMENTS[0]
-        plain = connected(port, self.segment, scaled(LIMIT_S))
+        plain = connected(port, self.segment, scaled(LIMIT_S), source)
         # as the real one: else the first message waits for 40 ms, until the handshake is acknowledged
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -133,13 +134,13 @@ class NetworkService(RunningService):
         change_tokens(str(self.folder), change)
         assert read_tokens(str(self.folder)).good(name, time.time()) is None
 
-    def stranger(self) -> TlsClient:
+    def stranger(self, source: str = HOST) -> TlsClient:
         """A connection that has said nothing yet."""
-        return TlsClient(self.port, self.authority)
+        return TlsClient(self.port, self.authority, source)
 
-    def remote(self, token: str) -> TlsClient:
+    def remote(self, token: str, source: str = HOST) -> TlsClient:
         """A client that has been welcomed."""
-        client = self.stranger()
+        client = self.stranger(source)
         try:
             client.say_hello(token, Welcome)
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bitfusion_client.pod import pod_contract
@@ -18,6 +18,8 @@ TOOLS = "/image/busybox"
 PYTHON = Path(sys.base_prefix)
 JOVYAN = "1000:100"
 EXECUTABLE = f"{PYTHON}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
+
+Wrapped = Callable[[list[str]], list[str]]
 
 _ENTER = """\
 set -e
@@ -110,23 +112,27 @@ class Container:
         )
         self.add(path, f'exec {EXECUTABLE} -I -S /image/{name} "$@"')
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """A command in the container."""
+    def start(
+        self, *words: str, env: Mapping[str, str] | None = None, wrapped: Wrapped = list
+    ) -> subprocess.Popen[str]:
+        """A command in the container; `wrapped` is to see the command line that enters it."""
         given = {"PATH": self.path, **({} if self.home is None else {"HOME": self.home}), **(env or {})}
         command = ["sh", "-c", _ENTER, "sh", self.root, PYTHON, self.client, self.identity or ""]
         command += ["yes" if self.read_only else "", self.user]
         command += [f"{name}={value}" for name, value in given.items()]
         return subprocess.Popen(
-            with_own_mounts([*map(str, command), *words]),
+            wrapped(with_own_mounts([*map(str, command), *words])),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def do(self, *words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    def do(
+        self, *words: str, env: Mapping[str, str] | None = None, wrapped: Wrapped = list
+    ) -> tuple[int, str, str]:
         """Run a command in it: exit status, stdout, stderr."""
-        with self.start(*words, env=env) as process:
+        with self.start(*words, env=env, wrapped=wrapped) as process:
             try:
                 stdout, stderr = process.communicate(timeout=scaled(LIMIT_S))
             finally:

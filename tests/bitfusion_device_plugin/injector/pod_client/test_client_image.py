@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.pod import pod_contract
-from tests.bitfusion_device_plugin.injector.pod_client.client_image import MAIN, POD
+from tests.bitfusion_device_plugin.injector.pod_client.client_image import MAIN, POD, PODS
 from tests.bitfusion_device_plugin.injector.pod_client.container import Container
-from tests.cluster.image_files import BuiltImage, make_layer, why_no_images
+from tests.bitfusion_device_plugin.injector.pod_client.test_keys import both, talk
+from tests.cluster.image_files import BuiltImage, why_no_images
 from tests.cluster.image_run import run
 from tests.cluster.project_images import project_image
 
@@ -37,22 +38,17 @@ def pod_volume(tmp_path: Path) -> Path:
     return volume
 
 
-def with_mount_points(image: BuiltImage) -> BuiltImage:
-    """A runtime makes them where an image has none."""
-
-    def make(folder: Path) -> None:
-        for name in ("proc", "dev", pod_contract.VOLUME_PATH[1:]):
-            (folder / name).mkdir()
-
-    return replace(image, layers=(*image.layers, make_layer("pod-mount-points", make)))
-
-
 def installed(image: BuiltImage, volume: Path, *words: str, **more: object) -> tuple[int, str, str]:
     """As in a pod whose namespace enforces *restricted*."""
+    # A runtime makes them where an image has none.
+    mount_points = volume.with_name("mount-points")
+    for name in ("proc", "dev", pod_contract.VOLUME_PATH[1:], pod_contract.KEYS_VOLUME_PATH[1:]):
+        (mount_points / name).mkdir(parents=True, exist_ok=True)
+    environ: dict[str, str] = more.pop("environ", {})  # type: ignore[assignment]
     done = run(
-        with_mount_points(image),
+        replace(image, layers=(*image.layers, mount_points)),
         [*pod_contract.INSTALL_COMMAND, pod_contract.VOLUME_PATH, *words],
-        env=POD,
+        env={**POD, **environ},
         user="65532:65532",
         read_only=True,
         own_network=True,
@@ -69,9 +65,7 @@ def files_below(folder: Path) -> set[str]:
 def test_it_has_what_these_tests_put_together_by_hand_and_bytecode(
     image: BuiltImage, client_image: Path
 ) -> None:
-    built: dict[str, Path] = {}
-    for layer in image.layers:
-        built.update({name: layer.files / name for name in files_below(layer.files)})
+    built = image.files()
     own = {f"bitfusion-image/{name}" for name in files_below(client_image)}
     compiled = {name for name in built if name.endswith(".pyc")}
     assert built.keys() - compiled == own
@@ -110,3 +104,30 @@ def test_why_it_failed_stands_in_the_pods_status(image: BuiltImage, pod_volume: 
     assert stderr == log.read_text()
     assert stderr.startswith("Error: the bitfusion client could not be put into the pod: mkdir: can't create")
     assert os.listdir(pod_volume) == []
+
+
+def test_of_two_pods_each_trusts_the_others_certificate(image: BuiltImage, tmp_path: Path) -> None:
+    """By the image's own openssl, where nothing but the two volumes can be written."""
+    log = tmp_path / "termination-log"
+    log.touch()
+    log.chmod(0o666)
+    certificate = ""
+    for name in ("own", "gpu"):
+        folder = tmp_path / name
+        binds = [(str(log), "/dev/termination-log")]
+        for place in (pod_contract.VOLUME_PATH, pod_contract.KEYS_VOLUME_PATH):
+            (folder / place[1:]).mkdir(parents=True)
+            (folder / place[1:]).chmod(0o777)
+            binds.append((str(folder / place[1:]), place))
+        environ = {pod_contract.ENV_CLIENT_CERTIFICATE: certificate} if certificate else {}
+        status, stdout, stderr = installed(
+            image, folder / pod_contract.VOLUME_PATH[1:], *PODS, binds=binds, environ=environ
+        )
+        assert (status, stderr) == (0, "")
+        assert stdout == "The bitfusion client is in pod team-a/mnist-0, for main (pods, -n 1 -p 0.5)\n"
+        program = folder / pod_contract.VOLUME_PATH[1:] / "main" / pod_contract.PODS_FOLDER
+        assert sorted(os.listdir(program)) == ["bitfusion", "bitfusion_client", "bitfusion_pods"]
+        assert list(program.rglob("__pycache__/tls.cpython-3*.pyc"))
+        certificate = certificate or (folder / pod_contract.KEYS_VOLUME_PATH[1:] / "main/tls.crt").read_text()
+    own, gpu = (tmp_path / name / pod_contract.KEYS_VOLUME_PATH[1:] / "main" for name in ("own", "gpu"))
+    assert talk(*both(own, gpu, log.read_text())) == b"word:x"

@@ -109,8 +109,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     expected = contents(whole)
     script = (image / "install").read_text()
     steps = script.count("  try ")
-    assert steps > 8
-    position = 0
+    position = deaths = 0
     for step in range(steps):
         position = script.index("  try ", position) + 1
         killed = script[:position] + " kill -9 $$; sleep 60\n" + script[position:]
@@ -118,7 +117,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
         volume = tmp_path / f"volume-{step}"
         volume.mkdir()
         died = install(image, volume, *MAIN, *SIDE)
-        assert died.returncode == -signal.SIGKILL, (step, died)
+        deaths += died.returncode == -signal.SIGKILL  # some steps are other kinds'
         for name in ("main", "side"):
             if (volume / name).exists():
                 assert contents(volume / name) == contents(whole / name)
@@ -126,6 +125,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
         assert install(image, volume, *MAIN, *SIDE).returncode == 0
         assert contents(volume) == expected
         shutil.rmtree(volume)
+    assert deaths > 10
 
 
 def test_what_lies_in_the_volume_is_never_followed(client_image: Path, volume: Path, tmp_path: Path) -> None:
@@ -155,6 +155,7 @@ def test_what_lies_in_the_volume_is_never_followed(client_image: Path, volume: P
         (("main", "-n 1", "1", "other", ""), '"other" with package "" is no kind of client'),
         (("main", "-n 1", "1", "vmware", ""), '"vmware" with package "" is no kind of client'),
         (("main", "-n 1", "1", "vmware", "a/../../b"), '"a/../../b" is no name of a package'),
+        (("main", "-n 1", "1", "pods", "a"), '"pods" with package "a" is no kind of client'),
         (("main", "-n 1", "1", "vmware", ".."), '"vmware" with package ".." is no kind of client'),
     ],
 )

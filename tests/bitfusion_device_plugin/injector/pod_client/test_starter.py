@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from bitfusion_client.command.find_client import INSTALLED_MARK
 from tests.bitfusion_device_plugin.injector.pod_client.client_image import SCRIPTS
 from tests.bitfusion_device_plugin.injector.pod_client.container import Container
 
@@ -148,6 +149,14 @@ def test_an_image_with_a_client_of_its_own_is_told(container: Container) -> None
     assert container.do("/bitfusion/bin/bitfusion", "help")[2] == ""
 
 
+def test_what_pip_installs_is_no_client_of_the_images_own(container: Container) -> None:
+    """It starts the pod's."""
+    container.add_python("/usr/bin/python3")
+    container.add("/opt/own/bitfusion", f"# {INSTALLED_MARK.decode()}")
+    container.path = "/opt/own:/usr/local/bin:/usr/bin"
+    assert container.do("/bitfusion/bin/bitfusion", "version") == (0, VERSION, "")
+
+
 def test_a_folder_that_was_not_filled_is_told(container: Container) -> None:
     (container.client / "pod" / "client").unlink()
     assert container.do("bitfusion", "version") == (
@@ -159,4 +168,4 @@ def test_a_folder_that_was_not_filled_is_told(container: Container) -> None:
 
 
 def test_what_chooses_a_python_can_be_read_by_old_ones() -> None:
-    ast.parse((SCRIPTS / "start_stand_in.py").read_text(), feature_version=(3, 5))
+    ast.parse((SCRIPTS / "start_python.py").read_text(), feature_version=(3, 5))

@@ -168,7 +168,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read_cards({**os.environ, "BITFUSION_POOL_NVML": str(tmp_path)}, scaled(20.0))
     assert str(caught.value) == (
         "this machine's NVIDIA GPUs cannot be used: the Python package nvidia-ml-py is missing. What to do: "
-        "pip install 'kubeflow-bitfusion[nvidia]', or name the folder of its pynvml.py in BITFUSION_POOL_NVML"
+        "pip install nvidia-ml-py, or name the folder of its pynvml.py in BITFUSION_POOL_NVML"
     )
 
 

@@ -1,0 +1,61 @@
+"""What the container of a pod runs: `bitfusion agent --keys FOLDER --port PORT`.
+
+The folder has `tls.key` and `tls.crt`, this side's, and `client.crt`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+TERMINATION_LOG = "/dev/termination-log"
+USAGE = "usage: bitfusion agent --keys FOLDER --port PORT"
+
+
+def main(argv: list[str]) -> int:
+    """Run the agent to its end; 2 if it cannot begin."""
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    from bitfusion_pods.agent.agent import Agent, write_line
+    from bitfusion_pods.stream import tls
+
+    given = dict(zip(argv[::2], argv[1::2], strict=False))
+    keys, port = given.get("--keys"), given.get("--port", "")
+    if not keys or not port.isdecimal():
+        write_line(USAGE)
+        return 2
+    try:
+        with open(os.path.join(keys, "client.crt"), encoding="ascii") as file:
+            client = file.read()
+        context = tls.context(*tls.own_files(keys), client, server=True)
+        listener = socket.create_server(("", int(port)), backlog=16)
+    except (OSError, OverflowError, ValueError) as error:
+        write_line(f"cannot begin: {error}")
+        return 2
+    write_line(f"listens on port {listener.getsockname()[1]}")
+    agent = Agent(listener, context, write_line)
+    write_line(f"ends: {agent.run()}")
+    status = 0
+    if agent.told is not None:
+        status = agent.told.as_shell()
+        leave_words(agent.told.to_json())
+    if os.getpid() == 1:
+        try:
+            os.kill(-1, signal.SIGKILL)  # what the program has left behind
+        except ProcessLookupError:
+            pass
+    return status
+
+
+def leave_words(words: bytes) -> None:
+    """For the pod's status, which tells the end of a program whose connection was lost just before it."""
+    try:
+        with open(TERMINATION_LOG, "r+b") as file:  # the kubelet has made it
+            file.write(words)
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

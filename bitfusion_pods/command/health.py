@@ -1,0 +1,190 @@
+"""`bitfusion health`: what this pod may do in the cluster, and whether a GPU pod would be let in."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bitfusion_client.command.health_report import Report
+from bitfusion_client.command.log_output import write_text
+from bitfusion_client.errors import BitfusionError, ClusterUnusable
+from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.gpu_pods.size_rules import gpu_resources
+from bitfusion_client.kubernetes.raw_objects import labels_of, mapping, mappings
+from bitfusion_client.pod import pod_contract
+from bitfusion_pods.api.client import Api, ApiError, path, pods
+from bitfusion_pods.command.asking import in_words
+from bitfusion_pods.command.keys import Keys
+from bitfusion_pods.command.making import dry_pod, is_added_twice
+from bitfusion_pods.command.notebook_pod import read_notebook_pod
+from bitfusion_pods.command.where import here
+from bitfusion_pods.places.gpu_nodes import gpu_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bitfusion_pods.command.notebook_pod import NotebookPod
+    from bitfusion_pods.command.where import Where
+
+NEEDED = (
+    *(("create", "", "pods"), ("delete", "", "pods"), ("get", "", "pods"), ("list", "", "pods")),
+    ("watch", "", "pods"),
+)
+WANTED = (
+    (("get", "apps", "statefulsets"), "PodDefaults and sidecars of the running pod are copied"),
+    (("get", "", "persistentvolumeclaims"), "every volume counts as one that only this node can mount"),
+    (("list", "", "events"), "a wait is told with fewer reasons"),
+)
+"""Without these it works; what is less good then."""
+OF_RIGHTS, OF_POD, OF_GPUS = "Rights", "GPU pod", "GPUs"
+
+
+def health(environ: Mapping[str, str]) -> int:
+    """Reports for the cluster and for localhost, on stdout; status 1 if a check is FATAL.
+
+    Raises:
+        BitfusionError: There is no cluster; the report for localhost is written first.
+    """
+    reports, problem = [], None
+    try:
+        where = here(environ)
+        reports.append(_cluster(where))
+    except BitfusionError as error:
+        problem = error
+    reports.append(_machine())
+    for report in reports:
+        write_text(1, report.text())
+    if problem is not None:
+        raise problem
+    return 1 if any(report.totals["FATAL"] for report in reports) else 0
+
+
+def _cluster(where: Where) -> Report:
+    report = Report(f"Health report for server: {where.account.host}:{where.account.port}")
+    api = Api(where.account)
+    try:
+        report.group(OF_RIGHTS)
+        if not report.check("Check API server", lambda: _version(api)):
+            return report
+        for right in NEEDED:
+            _check_right(report, api, where, right, "")
+        for right, without in WANTED:
+            _check_right(report, api, where, right, without)
+        _check_pod(report, api, where)
+        _check_gpus(report, api, where)
+    finally:
+        api.close()
+    return report
+
+
+def _version(api: Api) -> str:
+    with in_words():
+        return str(api.get("/version").get("gitVersion", ""))[:40]
+
+
+def _check_right(report: Report, api: Api, where: Where, right: tuple[str, str, str], without: str) -> None:
+    verb, group, resource = right
+    spec = {
+        "resourceAttributes": {
+            "namespace": where.namespace,
+            "verb": verb,
+            "group": group,
+            "resource": resource,
+        }
+    }
+    words = f"Check right to {verb} {resource} in {where.namespace}"
+    try:
+        with in_words():
+            answer = api.create(
+                path("apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"), {"spec": spec}
+            )
+        allowed = mapping(answer.get("status")).get("allowed") is True
+    except ClusterUnusable as error:
+        report.add("FATAL", f"{words}: {error}")
+        return
+    if allowed:
+        report.add("PASS", words)
+    elif without:
+        report.add("MARGINAL", f"{words}: missing; {without}")
+    else:
+        report.add(
+            "FATAL",
+            f"{words}: missing. Ask your administrator for a role like Kubeflow's kubeflow-edit "
+            "for the service account of this pod",
+        )
+
+
+def _check_pod(report: Report, api: Api, where: Where) -> None:
+    report.group(OF_POD)
+    found: list[NotebookPod] = []
+
+    def read() -> str:
+        with in_words():
+            found.append(read_notebook_pod(api, where))
+        return f"{where.namespace}/{where.name}, container {found[0].container}"
+
+    if not report.check("Check this pod", read):
+        return
+    keys: list[Keys] = []
+
+    def own() -> str:
+        keys.append(Keys(where.keys))
+        return where.keys or "made by openssl for each run"
+
+    if not report.check("Check key and certificate", own):
+        return
+
+    def admitted() -> str:
+        request, made = dry_pod(where, found[0], keys[0].certificate)
+        way = pods(where.namespace, dryRun="All")
+        with in_words():
+            try:
+                api.create(way, made)
+            except ApiError as error:
+                if not is_added_twice(error, found[0]):
+                    raise
+                api.create(way, dry_pod(where, found[0], keys[0].certificate, template_only=True)[1])
+        return f"a pod with {request.describe()} would be let in"
+
+    if pod_contract.LABEL_GPU_POD_OF in labels_of(found[0].pod):
+        report.add("SKIPPED", "Check a GPU pod: this is one")
+    else:
+        report.check("Check a GPU pod", admitted)
+    keys[0].close()
+
+
+def _check_gpus(report: Report, api: Api, where: Where) -> None:
+    report.group(OF_GPUS)
+    for rule in where.settings.rules:
+        report.add("INFO", f"Size {rule.name}: {rule.describe()}")
+    nodes = None
+    try:
+        with in_words():
+            nodes = api.find(path("api", "v1", "nodes"))
+    except ClusterUnusable as error:
+        report.add("FATAL", f"Check nodes with GPUs: {error}")
+        return
+    if nodes is None:
+        report.add("SKIPPED", "Check nodes with GPUs: this account may not see nodes")
+        return
+    found, _ = gpu_nodes(mappings(nodes.get("items")), [], gpu_resources(where.settings.rules))
+    count = sum(node.gpus or 0 for node in found)
+    words = f"Check nodes with GPUs: {len(found)}, {count} GPUs"
+    report.add("PASS" if count else "MARGINAL", words)
+
+
+def _machine() -> Report:
+    report = Report("Health report for localhost")
+    report.group("Software Versions")
+    version = ".".join(map(str, sys.version_info[:3]))
+    report.add("PASS" if sys.version_info >= (3, 10) else "FATAL", f"Check Python version >= 3.10: {version}")
+    report.group("System Resources")
+
+    def private() -> str:
+        folder = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
+        if not os.access(folder, os.W_OK):
+            raise ClusterUnusable("", f"{folder} cannot be written")
+        return folder
+
+    report.check("Check folder for sockets", private)
+    return report

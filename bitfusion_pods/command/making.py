@@ -1,0 +1,337 @@
+"""A GPU pod at the API: made when it is its turn, followed until it runs, deleted, seen gone."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from bitfusion_client.errors import ClusterUnusable, PodLost, PodRefused, WaitTimedOut
+from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.gpu_pods import budget
+from bitfusion_client.gpu_pods.size_rules import rule_for
+from bitfusion_client.kubernetes.raw_objects import annotations_of, mapping, mappings, metadata_of, text
+from bitfusion_client.pod import pod_contract
+from bitfusion_client.request.durations import format_duration_short
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_pods.api.client import ApiError, ApiUnreachable, pods
+from bitfusion_pods.command.following import Following
+from bitfusion_pods.places import refusals, stages
+from bitfusion_pods.places.deaths import death_of, held_by_lost_node
+from bitfusion_pods.pod.gpu_pod import gpu_pod
+from bitfusion_pods.pod.held import held_gpus
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from bitfusion_client.gpu_pods.size_rules import FilledRule
+    from bitfusion_pods.api.client import Api
+    from bitfusion_pods.command.notebook_pod import NotebookPod
+    from bitfusion_pods.command.runs import Runs
+    from bitfusion_pods.command.telling import Telling
+    from bitfusion_pods.command.where import Where
+
+DEFAULT_TIMEOUT = 1800.0
+"""Seconds to wait for a GPU, as in the pool."""
+MOST_RETRIES = 3
+"""Times that a pod is made anew which its node has refused, because it frees devices late."""
+RETRY_PAUSE, TURN_PAUSE = 1.0, 1.0
+GONE_WITHIN, LOST_WITHIN = 10.0, 5.0
+"""Seconds for a deleted pod to be gone, and for one that does not answer: its node may be lost, and the next
+cell's kernel begins only then."""
+LONGEST_NAME = 50
+"""Characters of the notebook's pod in the names of its GPU pods, which have 63 at most."""
+
+_INVALID, _TWICE = 422, ("Duplicate value", "must be unique")
+
+LARGER_SIZE = "ask for that at most, or stop the notebook and start one with a larger size in the form."
+NO_CERTIFICATE = "the init container of the pod {} has left no certificate, but {!r}"
+OTHER_VERSIONS = "ask your administrator: the image of the client is of another version than this command."
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A pod that runs: where its agent listens, on which node, its certificate (PEM), its program's image."""
+
+    address: str
+    node: str
+    certificate: str
+    image: str
+
+
+class Making:
+    """That of one run.
+
+    Args:
+        api: For the cluster.
+        where: This pod, the notebook's.
+        notebook: The same, as the API has it.
+        request: What is asked for.
+        certificate: The notebook's, PEM.
+        runs: Those of this container.
+        telling: Hears what it waits for.
+
+    Raises:
+        BitfusionError: The cluster has no such size.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        where: Where,
+        notebook: NotebookPod,
+        request: GpuRequest,
+        certificate: str,
+        runs: Runs,
+        telling: Telling,
+    ) -> None:
+        self._api = api
+        self._where = where
+        self._notebook = notebook
+        self._request = request
+        self._certificate = certificate
+        self._runs = runs
+        self._telling = telling
+        self.rule = rule_for(request, where.settings.rules)
+        """The admin's, for this size."""
+        self._patience = request.timeout or DEFAULT_TIMEOUT
+        self._deadline = time.monotonic() + self._patience
+        self._holder = f"{notebook.container}/{os.geteuid()}"
+        self._last: dict[str, Any] = {}
+        self._template_only = False
+        self.name = ""
+        """Of the pod that there is, or may be; empty: there is none."""
+        self.is_lost = False
+        """Whether it does not answer, and nobody knows why."""
+
+    def start(self) -> Running:
+        """Make the pod and wait until its program's container runs.
+
+        Raises:
+            BitfusionError: There will be none; what was made is there until `delete`.
+        """
+        stage = None
+        for _ in range(1 + MOST_RETRIES):
+            if stage is not None:
+                self.delete()
+                self._telling.waits(stage.words)
+                time.sleep(RETRY_PAUSE)
+            self._make()
+            resources, port = self.rule.resources, self._where.settings.port
+            following = Following(self._api, self._last, resources, port, self._telling, self._check_time)
+            stage = following.until_it_runs()
+            self._last = following.pod or self._last
+            if stage.kind == stages.RUNS:
+                return self._running()
+            if stage.kind != stages.RETRY:
+                break
+        assert stage is not None
+        raise PodRefused(self._request, stage.words, stage.next_step)
+
+    def death(self) -> PodLost | None:
+        """Why the pod is over, as the API says; None if it is not, or nobody can be asked."""
+        try:
+            found = self._api.find(self._path)
+        except (ApiError, ApiUnreachable, ClusterUnusable):
+            return None
+        self._last = found or self._last
+        death = death_of(self._last, time.time(), gone=found is None)
+        return None if death is None else PodLost(self._request, death.words, death.next_step)
+
+    @property
+    def last_words(self) -> str:
+        """The termination message of the program's container, as `death` has seen it."""
+        for status in mappings(mapping(self._last.get("status")).get("containerStatuses")):
+            ended = mapping(mapping(status.get("state")).get("terminated"))
+            if ended:
+                return text(ended.get("message"))
+        return ""
+
+    @property
+    def node(self) -> str:
+        """On which the pod is, or was."""
+        return text(mapping(self._last.get("spec")).get("nodeName"))
+
+    def delete(self) -> str:
+        """Delete the pod and wait until it is gone; why that is not sure, empty if it is.
+
+        Called with signals held. Where the API does not answer the pod ends all the same, as its agent has no
+        client any more; it is deleted by the next run, or with the notebook.
+        """
+        name, why = self.name, "it is still there"
+        within = LOST_WITHIN if self.is_lost else GONE_WITHIN
+        end, pause, asked = time.monotonic() + within, 0.05, False
+        while name and time.monotonic() < end:
+            try:
+                if not asked:
+                    self._api.delete(self._path)
+                    asked = True
+                found = self._api.find(self._path)
+                if found is None:
+                    self._runs.forget(name)
+                    self.name = name = ""
+            except (ApiError, ApiUnreachable, ClusterUnusable) as error:
+                why = str(error)
+            if name:
+                time.sleep(pause)
+                pause = min(0.5, pause * 1.5)
+        return why if name else ""
+
+    @property
+    def _path(self) -> str:
+        return pods(self._where.namespace, self.name)
+
+    def _check_time(self, why: str) -> None:
+        if time.monotonic() >= self._deadline:
+            waited = format_duration_short(self._patience)
+            raise WaitTimedOut(self._request, f"timed out after {waited}: {why}")
+
+    # -- made ----------------------------------------------------------------------------------------
+
+    def _make(self) -> None:
+        """In its turn: `_last` is the new pod then."""
+        while True:
+            try:
+                with self._runs.turn():
+                    ours_hold, why = self._look_at_others()
+                    if not why:
+                        why = self._create(ours_hold)
+                if not why:
+                    return
+            except ApiUnreachable as error:
+                why = f"the cluster's API cannot be asked: {error}"
+                self.delete()  # it may have made one all the same
+            self._check_time(why)
+            self._telling.waits(why)
+            time.sleep(TURN_PAUSE)
+
+    def _look_at_others(self) -> tuple[bool, str]:
+        """Whether other GPU pods of this notebook hold something, and why that is too much; empty: it is not.
+
+        Those whose process is gone are deleted.
+        """
+        selector = f"{pod_contract.LABEL_GPU_POD_OF}={self._notebook.uid}"
+        try:
+            found = self._api.get(pods(self._where.namespace, labelSelector=selector))
+            living = []
+            for pod in mappings(found.get("items")):
+                if self._is_left(pod):
+                    self._api.delete(pods(self._where.namespace, text(metadata_of(pod).get("name"))))
+                else:
+                    living.append(pod)
+        except ApiError as error:
+            refusal = refusals.refusal_of(error.status, error.reason, error.message)
+            raise PodRefused(self._request, refusal.words, refusal.next_step) from None
+        held, whole = held_gpus(living, self._notebook.uid).held, self._where.budget
+        if whole is None or budget.fits(whole, held, self._request):
+            return bool(held), ""
+        if not budget.fits(whole, [], self._request):
+            chosen = f"the budget of this notebook is {whole.describe()}, as chosen when it was made"
+            raise PodRefused(self._request, chosen, LARGER_SIZE)
+        for pod in living:
+            if metadata_of(pod).get("deletionTimestamp"):
+                return True, _still_there(pod, whole)
+        count, hold = ("a GPU pod", "holds") if len(held) == 1 else (f"{len(held)} GPU pods", "hold")
+        return True, f"{count} of this notebook's kernels and programs {hold} its budget, {whole.describe()}"
+
+    def _is_left(self, pod: Any) -> bool:
+        """Whether a process of this container has made it that is gone."""
+        if annotations_of(pod).get(pod_contract.ANNOTATION_HOLDER) != self._holder:
+            return False
+        going = metadata_of(pod).get("deletionTimestamp")
+        return not going and not self._runs.lives(text(metadata_of(pod).get("name")))
+
+    def _create(self, ours_hold: bool) -> str:
+        """Make it; why it has to wait, or empty."""
+        where, notebook = self._where, self._notebook
+        name = _name(where)
+        made = _pod(where, notebook, self._request, self.rule, self._certificate, name, self._template_only)
+        made["metadata"]["annotations"][pod_contract.ANNOTATION_HOLDER] = self._holder
+        self.name = self._telling.pod = name
+        self._runs.claim(name)
+        try:
+            self._last = self._api.create(pods(where.namespace), made)
+        except ApiError as error:
+            if error.status == 409:  # made by a first try, whose answer was lost
+                self._last = self._api.get(self._path)
+                return ""
+            self._runs.forget(name)
+            self.name = ""
+            if not self._template_only and is_added_twice(error, notebook):
+                self._template_only = True
+                return self._create(ours_hold)
+            refusal = refusals.refusal_of(
+                error.status, error.reason, error.message, self.rule.resources, ours_hold
+            )
+            if refusal.kind == refusals.ERROR:
+                raise PodRefused(self._request, refusal.words, refusal.next_step) from None
+            return refusal.words
+        return ""
+
+    def _running(self) -> Running:
+        status = mapping(self._last.get("status"))
+        certificate = ""
+        for each in mappings(status.get("initContainerStatuses")):
+            if each.get("name") == pod_contract.INIT_CONTAINER:
+                certificate = text(mapping(mapping(each.get("state")).get("terminated")).get("message"))
+        if "BEGIN CERTIFICATE" not in certificate:
+            said = NO_CERTIFICATE.format(self.name, certificate[:100])
+            raise PodRefused(self._request, said, OTHER_VERSIONS)
+        spec = mapping(self._last.get("spec"))
+        images = {each.get("name"): text(each.get("image")) for each in mappings(spec.get("containers"))}
+        image = images.get(pod_contract.PROGRAM_CONTAINER, "")
+        return Running(text(status.get("podIP")), text(spec.get("nodeName")), certificate, image)
+
+
+def _still_there(pod: Any, whole: GpuRequest) -> str:
+    """Of one that was deleted."""
+    name, node = text(metadata_of(pod).get("name")), text(mapping(pod.get("spec")).get("nodeName"))
+    why = f"{node} does not answer" if held_by_lost_node(pod, time.time()) else "it is being ended"
+    return f"the pod {name} on node {node} still holds this notebook's budget, {whole.describe()}: {why}"
+
+
+def is_added_twice(error: ApiError, notebook: NotebookPod) -> bool:
+    """Whether a webhook adds to a GPU pod, too, what it had added to the notebook's."""
+    if notebook.template is None or error.status != _INVALID:
+        return False
+    return any(words in error.message for words in _TWICE)
+
+
+def dry_pod(
+    where: Where, notebook: NotebookPod, certificate: str, template_only: bool = False
+) -> tuple[GpuRequest, dict[str, Any]]:
+    """The pod for one GPU of the notebook's size, for the API to judge, and what it asks for.
+
+    Raises BitfusionError where there could be none.
+    """
+    whole = where.budget or GpuRequest()
+    request = GpuRequest(1, whole.partial, whole.memory_mib)
+    rule = rule_for(request, where.settings.rules)
+    return request, _pod(where, notebook, request, rule, certificate, _name(where), template_only)
+
+
+def _name(where: Where) -> str:
+    return f"{where.name[:LONGEST_NAME].rstrip('-.')}-gpu-{os.urandom(3).hex()}"
+
+
+def _pod(
+    where: Where,
+    notebook: NotebookPod,
+    request: GpuRequest,
+    rule: FilledRule,
+    certificate: str,
+    name: str,
+    template_only: bool = False,
+) -> dict[str, Any]:
+    return gpu_pod(
+        notebook=notebook.pod,
+        template=notebook.template,
+        container=notebook.container,
+        claims=notebook.claims,
+        filled_rule=rule,
+        request=request,
+        settings=where.settings,
+        certificate=certificate,
+        name=name,
+        queue=where.settings.queue_of(where.namespace),
+        template_only=template_only,
+    )

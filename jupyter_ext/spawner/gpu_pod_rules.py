@@ -1,0 +1,70 @@
+"""The list of sizes against the cluster's own GPUs: what no rule of the admin's ``pods.yaml`` serves.
+
+A user who chose such a size would have a notebook whose first cell says that there are no GPUs like that.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+
+from bitfusion_client.gpu_pods.settings import parse_settings
+from bitfusion_client.gpu_pods.size_rules import SizeRule, check_sizes
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_client.request.request_rules import MOST_GPUS
+from jupyter_ext.spawner.sizes import Size, SizeList
+from jupyter_ext.spawner.wrong_file import WrongFile
+from jupyter_ext.spawner.yaml_document import read_document
+
+NOT_SERVED = "is a size that no rule of {} serves; there are {}"
+ONE_AT_A_TIME = "No rule serves these at once; a notebook that has them can take them by several kernels:"
+
+
+def add_pods_option(parser: argparse.ArgumentParser) -> None:
+    """Add it to the parser of one command."""
+    parser.add_argument(
+        "--pods",
+        metavar="FILE",
+        help="your pods.yaml, for the GPUs of the cluster itself; its rules must serve the sizes",
+    )
+
+
+def advice(sizes: SizeList, pods: str | None, numbers: Iterable[int]) -> list[str]:
+    """Lines about what users can choose and not have at once, or about what has to be set elsewhere.
+
+    Args:
+        sizes: The list.
+        pods: The path of ``pods.yaml``; None where the GPUs are a pool's.
+        numbers: What users can multiply each size by.
+
+    Raises:
+        WrongFile: A size is served by no rule, or not by the number that is preselected; or there is no YAML.
+        WrongSetting: The file has something else than settings for GPU pods.
+        OSError: It cannot be read.
+    """
+    if pods is None:
+        return sizes.advice()
+    document = read_document(pods)
+    rules = parse_settings(document.data, document.source).rules
+    told = []
+    for place, size in zip(sizes.places, sizes.sizes, strict=True):
+        if check_sizes([_times(size, 1), size.request], rules):
+            there_are = "; ".join(dict.fromkeys(rule.describe() for rule in rules))
+            raise WrongFile(
+                sizes.source, f"{place}:", size.label, NOT_SERVED.format(document.source, there_are)
+            )
+        several = _several(size, numbers, rules)
+        if several:
+            told.append(f"  {size.label} × {', '.join(several)}")
+    return ["", ONE_AT_A_TIME, *told] if told else []
+
+
+def _several(size: Size, numbers: Iterable[int], rules: Sequence[SizeRule]) -> list[str]:
+    if size.number > 1:
+        return []  # most forms offer it as it is
+    offered = [number for number in numbers if number <= MOST_GPUS]
+    return [str(number) for number in offered if check_sizes([_times(size, number)], rules)]
+
+
+def _times(size: Size, number: int) -> GpuRequest:
+    return GpuRequest(size.number * number, size.request.partial, size.request.memory_mib)

@@ -1,0 +1,160 @@
+"""A kernel in a GPU pod loses a process, or its network: what the cell shows, and what is left.
+
+The environment variable KILL_ROUNDS says how many rounds each kill has (1).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.jupyter.cells import notice_texts, running_cell, wait_for_death
+from tests.jupyter.chain import WHOLE, chain, wait_for_no_process
+from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS
+from tests.jupyter.live_kernel import LiveKernel
+from tests.pods.command.notebook import Notebook, notebook_in
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+MARK = "BITFUSION_LABEL"
+FREE_WITHIN = {"proxy": 8.0, "kernel": 8.0}
+"""Seconds until the GPU is free: of what Jupyter may restart it is kept for 4 s."""
+
+
+class Kernels:
+    """Kernels in GPU pods of one notebook, and all their processes by a mark in their environment."""
+
+    def __init__(self, notebook: Notebook, folder: Path) -> None:
+        self.notebook = notebook
+        self.mark = f"{MARK}={folder.name}"
+        self._folder = folder
+        self._made: list[LiveKernel] = []
+
+    def launch(self) -> LiveKernel:
+        kernel = LiveKernel(FIRST_CELL, cwd=str(self._folder))
+        self._made.append(kernel)
+        kernel.connect()
+        return kernel
+
+    def stop(self) -> None:
+        for kernel in self._made:
+            kernel.stop()
+
+
+@pytest.fixture
+def kernels(
+    cluster: Cluster, kernelspecs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Kernels]:
+    with notebook_in(cluster, tmp_path) as notebook:
+        for name, text in notebook.environment().items():
+            if name not in ("PATH", "HOME"):
+                monkeypatch.setenv(name, text)
+        monkeypatch.setenv("BITFUSION_CLIENT", notebook.command)
+        made = Kernels(notebook, tmp_path)
+        name, _, text = made.mark.partition("=")
+        monkeypatch.setenv(name, text)
+        yield made
+        made.stop()
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", [*sorted(WHOLE), "agent"])
+@pytest.mark.timeout(60 + 30 * KILL_ROUNDS)
+def test_killed_while_a_cell_runs(kernels: Kernels, victim: str) -> None:
+    node = kernels.notebook.node
+    for _ in range(KILL_ROUNDS):
+        kernel = kernels.launch()
+        cell = running_cell(kernel.client)
+        victims = chain(kernels, os.getpid())
+        assert victims.keys() >= WHOLE
+        pod = kernels.notebook.one_gpu_pod()
+        os.kill(node.agent_pid(pod) if victim == "agent" else victims[victim].pid, signal.SIGKILL)
+        if victim in ("wrapper", "kernel", "launcher", "agent"):
+            wait_for_death(kernel.client, cell, 10)
+            assert {"agent": "pod", "wrapper": "bitfusion run"}.get(victim, "") in cell.error_text
+        wait_until(lambda: node.held == 0, "its GPU is free", FREE_WITHIN.get(victim, 5.0))
+        wait_for_no_process(kernels, 5)
+        kernel.stop()
+        if victim not in ("wrapper", "supervisor"):  # else the next one deletes what is left of it, an object
+            wait_until(lambda: not kernels.notebook.gpu_pods(), "the pod is deleted", 12)
+    again = kernels.launch()
+    cell = again.run("print(1)")
+    assert cell.stream() == "1\n", (cell.kinds, cell.of("error"), again.run("%bitfusion log").stream())
+    wait_until(lambda: len(kernels.notebook.gpu_pods()) == 1, "only the new pod is there")
+
+
+def frozen(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
+    """The agent stands still for good."""
+    os.kill(kernels.notebook.node.agent_pid(pod), signal.SIGSTOP)
+    return "pod"
+
+
+def silent(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
+    """The network takes nothing any more, in no direction, and says nothing of it."""
+    kernels.notebook.node.relays[pod].still = True
+    return "pod"
+
+
+def deleted(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
+    """By somebody."""
+    path = f"/api/v1/namespaces/{kernels.notebook.namespace}/pods/{pod}"
+    kernels.notebook.cluster.client.delete(path)
+    return "deleted"
+
+
+@pytest.mark.parametrize("fault", [frozen, silent, deleted], ids=lambda each: each.__name__)
+@pytest.mark.timeout(180)
+def test_a_pod_that_is_lost_is_told_and_deleted(
+    kernels: Kernels, fault: Callable[[Kernels, LiveKernel, str], str]
+) -> None:
+    node = kernels.notebook.node
+    kernel = kernels.launch()
+    cell = running_cell(kernel.client)
+    pod = kernels.notebook.one_gpu_pod()
+    words = fault(kernels, kernel, pod)
+    began = time.monotonic()
+    wait_for_death(kernel.client, cell, 60)
+    print(f"{fault.__name__}: told after {time.monotonic() - began:.1f} s")
+    assert words in cell.error_text
+    assert "GPUs are gone" in cell.error_text
+    wait_until(lambda: node.held == 0, lambda: node.log(pod), 15)
+    wait_until(lambda: not kernels.notebook.gpu_pods(), "the pod is deleted", 15)
+    wait_for_no_process(kernels, 10)
+
+
+@pytest.mark.timeout(120)
+def test_a_connection_that_is_cut_costs_a_cell_nothing(kernels: Kernels) -> None:
+    kernel = kernels.launch()
+    cell = kernel.client.send(
+        "import time\nfor number in range(600):\n    print(number, flush=True)\n    time.sleep(0.005)"
+    )
+    kernel.client.pump(lambda: "50\n" in cell.stream(), 20, "its output")
+    relay = kernels.notebook.node.relays[kernels.notebook.one_gpu_pod()]
+    for _ in range(3):
+        relay.cut()
+        kernel.client.settle(0.4)
+    assert kernel.client.finish(cell, 30).stream() == "".join(f"{number}\n" for number in range(600))
+    assert not any("out of reach" in text for text in notice_texts(cell))
+
+
+@pytest.mark.timeout(120)
+def test_a_network_that_is_away_for_seconds_is_told_and_comes_back(kernels: Kernels) -> None:
+    kernel = kernels.launch()
+    kernel.run("x = 1")
+    relay = kernels.notebook.node.relays[kernels.notebook.one_gpu_pod()]
+    cell = kernel.client.send("import time; time.sleep(25); print('there')")
+    kernel.client.pump(lambda: cell.of("execute_input"), 10, "its begin")
+    relay.still = True
+    kernel.client.settle(16)
+    relay.still = False
+    kernel.client.pump(lambda: cell.done or cell.of("error"), 40, "its end")
+    assert not cell.of("error"), (cell.error_text, kernels.notebook.node.log(kernels.notebook.one_gpu_pod()))
+    assert cell.stream() == "there\n"
+    assert kernel.run("x").result == "1"

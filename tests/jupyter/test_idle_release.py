@@ -1,0 +1,78 @@
+"""A kernel that nobody uses gives its GPU back: warned before, kept by any work, told after."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jupyter.cells import waiting_cell
+from tests.jupyter.client import Cell
+from tests.jupyter.conftest import Launch
+from tests.jupyter.embedded_pool import Pool
+from tests.jupyter.live_kernel import LiveKernel
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def kernel(launch: Launch, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> LiveKernel:
+    """One that gives its GPU back after the shortest time that there is: a warning after half of it."""
+    monkeypatch.setenv("BITFUSION_IDLE_RELEASE", "1m")
+    return launch("bitfusion")
+
+
+def said_under(cell: Cell) -> list[str]:
+    """What was shown in a cell, in order."""
+    return [each["content"]["data"]["text/plain"] for each in cell.of("display_data", "update_display_data")]
+
+
+def wait_for_words(kernel: LiveKernel, cell: Cell, words: str, limit_s: float) -> None:
+    def is_said() -> bool:
+        return any(words in text for text in said_under(cell))
+
+    kernel.client.pump(is_said, limit_s, words, lambda: said_under(cell))
+
+
+def test_it_is_warned_gives_its_gpu_back_and_the_next_cell_says_so(kernel: LiveKernel, pool: Pool) -> None:
+    cell = kernel.run("x = 1")
+    assert "gives its GPU back at" in kernel.run("%bitfusion").stream()
+    wait_for_words(kernel, cell, "This kernel gives its GPU back at", 45)
+    assert len(pool.leases()) == 1
+    wait_for_words(kernel, cell, "This kernel gave its GPU back at", 45)
+    assert pool.leases() == []
+    with pool.held() as holder:
+        again = waiting_cell(kernel.client, "print('x' in globals())")
+        pool.end(holder)
+        kernel.client.finish(again, 10)
+    assert again.stream() == "False\n"
+    assert "This notebook gave its GPU back at" in again.stream("stderr")
+    assert kernel.run("6 * 7").of("stream") == []
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "x = 2",
+        "%bitfusion",
+        pytest.param(
+            "import threading, time\n"
+            "def tick():\n    for _ in range(60): time.sleep(1); print('tick', flush=True)\n"
+            "threading.Thread(target=tick).start()",
+            id="output",
+        ),
+        pytest.param(
+            "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'while 1: pass'])", id="child"
+        ),
+    ],
+)
+def test_any_work_keeps_the_gpu(kernel: LiveKernel, pool: Pool, work: str) -> None:
+    cell = kernel.run("x = 1")
+    if work.startswith("import"):
+        cell = kernel.run(work)
+        kernel.client.settle(70)
+        assert [text for text in said_under(cell) if "gave its GPU back" in text] == []
+    else:
+        wait_for_words(kernel, cell, "This kernel gives its GPU back at", 45)
+        kernel.run(work)
+        wait_for_words(kernel, cell, "This kernel kept its GPU", 5)
+    assert len(pool.leases()) == 1
+    kernel.interrupt()

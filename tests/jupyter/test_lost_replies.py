@@ -1,0 +1,142 @@
+"""Cells whose reply the kernel loses: what follows works as in plain ipykernel, and they are told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.jupyter.client import Cell
+from tests.jupyter.conftest import FIRST_CELL, PLAIN, Launch
+from tests.jupyter.live_kernel import LiveKernel
+from tests.support.machine import scaled
+
+BETWEEN_TWO_CELLS = """
+kernel = get_ipython().kernel
+whole = kernel.finish_metadata
+
+def interrupted(*words, **named):
+    kernel.finish_metadata = whole
+    raise KeyboardInterrupt
+
+kernel.finish_metadata = interrupted
+"""
+NO_JSON = """
+kernel = get_ipython().kernel
+whole = kernel.do_execute
+
+async def unsendable(*words, **named):
+    kernel.do_execute = whole
+    return {"status": "ok", "execution_count": 1, "payload": [object()], "user_expressions": {}}
+
+kernel.do_execute = unsendable
+"""
+BY_A_TIMER = """
+import _thread, threading
+kernel = get_ipython().kernel
+whole = kernel.finish_metadata
+
+def slow(*words, **named):
+    kernel.finish_metadata = whole
+    threading.Timer(0.05, _thread.interrupt_main).start()
+    time.sleep(5)
+
+import time
+kernel.finish_metadata = slow
+"""
+ANEW = "import os, sys; os.execv(sys.executable, [sys.executable] + sys.orig_argv[1:])"
+
+LOSSES = {"an interrupt between two cells": BETWEEN_TWO_CELLS, "a timer's interrupt": BY_A_TIMER}
+
+
+def _lose(kernel: LiveKernel, code: str) -> Cell:
+    """A cell whose reply is lost; None has come of it after a second."""
+    kernel.run("1")
+    lost = kernel.client.send(code)
+    kernel.client.settle(1.0)
+    return lost
+
+
+def _is_told(kernel: LiveKernel, lost: Cell, limit_s: float) -> None:
+    kernel.client.pump(lambda: lost.reply and lost.of("error"), limit_s, "an end of the cell")
+    assert (lost.status, lost.error["ename"]) == ("error", "ReplyLost")
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("name", [PLAIN, FIRST_CELL])
+def test_a_lost_reply_blocks_no_later_cell(launch: Launch, name: str, loss: str) -> None:
+    kernel = launch(name)
+    lost = _lose(kernel, loss)
+    assert lost.reply is None, "planted: nobody else may see to it"
+    assert kernel.run("6 * 7", 5).result == "42"
+    if name != PLAIN:
+        _is_told(kernel, lost, 1)
+        assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
+        assert kernel.run("6 * 7", 5).result == "42"
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_command_cell_right_behind_a_lost_reply_runs(launch: Launch, loss: str) -> None:
+    kernel = launch(FIRST_CELL)
+    lost = _lose(kernel, loss)
+    assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
+    _is_told(kernel, lost, 1)
+    assert kernel.run("6 * 7", 5).result == "42"
+
+
+def test_a_reply_that_cannot_be_sent_blocks_nothing(launch: Launch) -> None:
+    kernel = launch(FIRST_CELL)
+    kernel.run(NO_JSON)
+    lost = kernel.client.send("1")
+    kernel.client.settle(1.0)
+    assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
+    assert lost.reply is not None
+    assert kernel.run("6 * 7", 5).result == "42"
+
+
+@pytest.mark.parametrize("name", [PLAIN, FIRST_CELL])
+def test_a_cell_that_replaces_the_kernels_program_blocks_no_later_one(launch: Launch, name: str) -> None:
+    kernel = launch(name)
+    kernel.run("kept = 1")
+    lost = kernel.client.send(ANEW)
+    if name == PLAIN:
+        time.sleep(scaled(3))  # nothing tells when it is there again,
+        kernel.run("6 * 7", 10)  # nor when clients hear what it publishes
+    else:
+        _is_told(kernel, lost, 20)
+    assert kernel.run("6 * 7", 10).result == "42"
+    assert kernel.run("kept", 5).error["ename"] == "NameError"
+    if name != PLAIN:
+        assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
+        kernel.restart()
+        assert kernel.run("6 * 7").result == "42"
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_the_cell_that_runs_is_told_of_the_kernels_death_and_not_one_that_is_over(
+    launch: Launch, loss: str
+) -> None:
+    kernel = launch(FIRST_CELL)
+    lost = _lose(kernel, loss)
+    dies = kernel.client.send("import os, time; time.sleep(0.5); os.kill(os.getpid(), 9)")
+    kernel.client.pump(lambda: dies.of("error"), 10, "the death")
+    assert dies.error["ename"] == "KernelDied"
+    assert lost.error["ename"] == "ReplyLost"
+
+
+@pytest.mark.parametrize("name", [PLAIN, FIRST_CELL])
+def test_short_cells_under_interrupts_never_block_the_kernel(launch: Launch, name: str) -> None:
+    kernel = launch(name)
+    kernel.run("import time")
+    cells = []
+    for number in range(120):
+        cells.append(kernel.client.send("time.sleep(0.002)", stop_on_error=False))
+        if number % 4 == 0:
+            kernel.interrupt()
+        kernel.client.settle(0.005)
+    kernel.client.settle(2.5)
+    assert kernel.run("6 * 7", 10).result == "42"
+    if name != PLAIN:
+        assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
+        kernel.client.settle(0.5)
+        assert [cell for cell in cells if cell.reply is None] == [], "each cell has ended in some way"

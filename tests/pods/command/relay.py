@@ -1,0 +1,106 @@
+"""A network between a command and its pod that the test cuts, resets, or takes away."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+import time
+
+from tests.support.ports import free_port
+
+
+class Relay:
+    """Connections to `port`, or to `address`, go on to `target`; with `refuse` "reset" new ones do not."""
+
+    def __init__(self, target: int, address: tuple[str, int] | None = None) -> None:
+        host, self.port = address or ("127.0.0.1", free_port())
+        self.refuse = ""
+        self.still = False
+        """Whether nothing is passed on, and nobody is told so."""
+        self._target = target
+        self._listener: socket.socket | None = socket.create_server((host, self.port))
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._over = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over:
+            if self.still:
+                time.sleep(0.01)
+                continue
+            with self._lock:
+                sources = [*self._others(), *([self._listener] if self._listener else [])]
+            try:  # without the lock, or a test that wants to cut would hardly ever get it
+                ready, _, _ = select.select(sources, [], [], 0.01)
+            except (OSError, ValueError):  # one was closed meanwhile
+                continue
+            with self._lock:
+                for source in ready:
+                    if source is self._listener:
+                        self._accept()
+                    elif (other := self._others().get(source)) is not None:
+                        self._pass_on(source, other)
+
+    def _others(self) -> dict[socket.socket, socket.socket]:
+        return {end: other for pair in self._pairs for end, other in (pair, pair[::-1])}
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        near, _ = self._listener.accept()
+        far = socket.socket()
+        try:
+            far.connect(("127.0.0.1", self._target))
+        except OSError:
+            far.close()
+            near.close()
+            return
+        if self.refuse:
+            _reset(near)
+            _reset(far)
+            return
+        self._pairs.append((near, far))
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            data = source.recv(1 << 16)
+            if data:
+                target.sendall(data)
+                return
+        except OSError:
+            pass
+        for pair in [pair for pair in self._pairs if source in pair]:
+            self._pairs.remove(pair)
+            for end in pair:
+                end.close()
+
+    def cut(self) -> None:
+        """Reset all connections that there are."""
+        with self._lock:
+            for pair in self._pairs:
+                for end in pair:
+                    _reset(end)
+            self._pairs.clear()
+
+    def stop_listening(self) -> None:
+        """Nobody is there any more."""
+        with self._lock:
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
+
+    def close(self) -> None:
+        self.stop_listening()
+        self._over = True
+        self._thread.join()
+        self.cut()
+
+
+def _reset(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()

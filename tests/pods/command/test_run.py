@@ -1,0 +1,264 @@
+"""`bitfusion run` with a real API server: its pod is made, waited for, told of, and gone in the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.pods.command.notebook import VIEW, Notebook, notebook_in
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def notebook(cluster: Cluster, tmp_path: Path) -> Iterator[Notebook]:
+    with notebook_in(cluster, tmp_path) as made:
+        yield made
+
+
+def test_a_program_runs_in_a_pod_that_is_gone_in_the_end(notebook: Notebook) -> None:
+    done = notebook.run("run", "-n", "1", "--", "sh", "-c", "echo $HOSTNAME; exit 7")
+    assert done.returncode == 7, done.told
+    name = done.said.decode().strip()
+    assert name.startswith("digits-0-gpu-")
+    lines = [line.partition("Z ")[2] or line for line in done.told.splitlines()]
+    for words in (
+        "Query server kubernetes gpu availability",
+        f"Locked 1 GPUs with partial memory 1, configuration saved to 'pod/{name}'",
+        f"Releasing GPUs from config file 'pod/{name}'...",
+        f"Released GPUs on 1 servers and removed generated config file 'pod/{name}'",
+    ):
+        assert words in lines
+    assert not notebook.gpu_pods()
+    assert notebook.node.held == 0
+
+
+def test_a_program_runs_before_the_kubelet_tells_so(notebook: Notebook) -> None:
+    """It looks once a second; the agent is asked itself."""
+    notebook.node.tells_after_s = 30.0
+    began = time.monotonic()
+    running = notebook.start("run", "-n", "1", "--", "sh", "-c", "echo runs; exec sleep 600")
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n", running.finish()
+    assert time.monotonic() - began < 20
+    running.terminate()
+    assert running.finish() == 128 + signal.SIGTERM
+
+
+FOR_EVER = ("sh", "-c", "echo runs; exec sleep 600")
+
+
+def test_who_finds_no_free_gpu_is_told_why_and_gets_the_next(notebook: Notebook) -> None:
+    holders = [notebook.start("run", "-n", "1", "--", *FOR_EVER) for _ in range(2)]
+    for holder in holders:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"runs\n", holder.finish()
+    waiter = notebook.start("run", "-n", "1", "--", "echo", "mine")
+    waiter.until_told("no free GPU")
+    assert len(notebook.gpu_pods()) == 3
+    holders[0].terminate()
+    holders[0].finish()
+    assert (waiter.finish(), waiter.said) == (0, b"mine\n"), waiter.told
+    holders[1].terminate()
+    assert holders[1].finish() == 128 + signal.SIGTERM
+    assert not notebook.gpu_pods()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_gives_up_the_wait_leaves_no_pod(notebook: Notebook, number: int) -> None:
+    waiter = notebook.start("run", "-n", "3", "--", "true")
+    waiter.until_told("why: ")
+    waiter.send_signal(number)
+    assert waiter.finish() == 128 + number
+    assert "Traceback" not in waiter.told
+    assert not notebook.gpu_pods()
+
+
+def test_a_wait_has_an_end(notebook: Notebook) -> None:
+    done = notebook.run("run", "-n", "3", "--timeout", "2", "--", "true")
+    assert done.returncode == 1
+    assert "Error: timed out after 2s: " in done.told
+    assert not notebook.gpu_pods()
+
+
+def test_a_killed_command_leaves_no_gpu_and_its_pod_to_the_next(notebook: Notebook) -> None:
+    killed = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    name = notebook.one_gpu_pod()
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == b"runs\n"
+    killed.kill()
+    killed.finish()
+    wait_until(lambda: notebook.node.held == 0, lambda: notebook.node.log(name), 6)
+    assert [pod["metadata"]["name"] for pod in notebook.gpu_pods()] == [name]
+    assert notebook.run("run", "-n", "1", "--", "true").returncode == 0
+    assert not notebook.gpu_pods()
+
+
+def test_a_killed_waiters_pod_is_deleted_by_the_next(notebook: Notebook) -> None:
+    waiter = notebook.start("run", "-n", "3", "--", "true")
+    waiter.until_told("why: ")
+    waiter.kill()
+    waiter.finish()
+    assert len(notebook.gpu_pods()) == 1
+    assert notebook.run("run", "-n", "1", "--", "true").returncode == 0
+    assert not notebook.gpu_pods()
+
+
+def test_the_pods_of_others_who_live_stay(notebook: Notebook) -> None:
+    holder = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    name = notebook.one_gpu_pod()
+    assert notebook.run("run", "-n", "1", "--", "true").returncode == 0
+    assert "deletionTimestamp" not in notebook.pod_now(name)["metadata"]
+    holder.terminate()
+    holder.finish()
+
+
+def test_a_pod_that_somebody_deletes_is_told_as_lost(notebook: Notebook) -> None:
+    running = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    name = notebook.one_gpu_pod()
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n"
+    notebook.cluster.client.delete(f"/api/v1/namespaces/{notebook.namespace}/pods/{name}")
+    assert running.finish() == 128 + signal.SIGTERM, running.told
+    assert "Error: GPU pod lost: " in running.told
+    assert "What to do: " in running.told
+    assert not notebook.gpu_pods()
+
+
+def test_a_pod_whose_agent_is_killed_is_told_as_lost(notebook: Notebook) -> None:
+    running = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    name = notebook.one_gpu_pod()
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n"
+    os.kill(notebook.node.agent_pid(name), signal.SIGKILL)
+    assert running.finish() == 137, running.told
+    assert "Error: GPU pod lost: " in running.told
+    assert not notebook.gpu_pods()
+
+
+def test_a_running_program_needs_no_api_server(notebook: Notebook) -> None:
+    running = notebook.start("run", "-n", "1", "--", "sh", "-c", "echo runs; read line; echo $line", stdin=-1)
+    assert running.stdout is not None
+    assert running.stdin is not None
+    assert running.stdout.readline() == b"runs\n"
+    notebook.cluster.apiserver.freeze()
+    try:
+        running.stdin.write(b"through\n")
+        assert running.stdout.readline() == b"through\n"
+        running.until_told("Releasing GPUs")
+    finally:
+        notebook.cluster.apiserver.thaw()
+    assert running.finish() == 0
+    assert not notebook.gpu_pods()
+
+
+def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) -> None:
+    with notebook_in(cluster, tmp_path, rules=VIEW) as notebook:
+        done = notebook.run("run", "-n", "1", "--", "true")
+    assert done.returncode == 1
+    (error,) = [line for line in done.told.splitlines() if line.startswith("Error: ")]
+    assert error.startswith("Error: GPU pod: ")
+    assert "may not" in error
+    assert "ask your administrator" in error
+
+
+def test_a_size_without_a_rule_is_refused_with_the_sizes_there_are(notebook: Notebook) -> None:
+    done = notebook.run("run", "-n", "1", "-p", "0.5", "--", "true")
+    assert done.returncode == 1
+    assert "Error: GPU pod: this cluster has no GPUs in this size: " in done.told
+    assert "whole" in done.told
+
+
+def test_a_quota_of_gpus_is_waited_for(notebook: Notebook) -> None:
+    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {"requests.nvidia.com/gpu": "1"}}}
+    path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
+    notebook.cluster.client.create(path, quota)
+    wait_until(lambda: "hard" in notebook.cluster.client.get(f"{path}/gpus").get("status", {}), "the quota")
+    holder = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    notebook.one_gpu_pod()
+    waiter = notebook.start("run", "-n", "1", "--", "echo", "mine")
+    waiter.until_told("quota")
+    assert len(notebook.gpu_pods()) == 1
+    holder.terminate()
+    holder.finish()
+    assert waiter.finish() == 0, waiter.told
+
+
+def test_a_pod_without_a_certificate_is_no_pod_of_ours(notebook: Notebook) -> None:
+    notebook.node.without_certificate = True
+    done = notebook.run("run", "-n", "1", "--", "true")
+    assert done.returncode == 1
+    assert "has left no certificate" in done.told
+    assert not notebook.gpu_pods()
+
+
+def test_the_budget_of_the_notebook_is_kept(notebook: Notebook, tmp_path: Path) -> None:
+    root = notebook.as_injected(tmp_path / "bitfusion", "-n 1")
+    holder = notebook.start("run", "-n", "1", "--", *FOR_EVER, root=root)
+    notebook.one_gpu_pod()
+    waiter = notebook.start("run", "-n", "1", "--", "echo", "mine", root=root)
+    waiter.until_told("holds its budget, 1 GPU")
+    assert len(notebook.gpu_pods()) == 1
+    too_much = notebook.run("run", "-n", "2", "--", "true", root=root)
+    assert "Error: GPU pod: the budget of this notebook is 1 GPU" in too_much.told
+    holder.terminate()
+    holder.finish()
+    assert (waiter.finish(), waiter.said) == (0, b"mine\n"), waiter.told
+
+
+def test_in_a_gpu_pod_there_is_no_second_one(notebook: Notebook) -> None:
+    inner = notebook.start("run", "-n", "1", "--", "sh", "-c", "env")
+    assert inner.finish() == 0
+    assert f"BITFUSION_GPU_POD={notebook.name}-gpu-".encode() in inner.said
+    again = subprocess.run(
+        [notebook.command, "run", "-n", "1", "--", "true"],
+        env=notebook.environment() | {"BITFUSION_GPU_POD": "digits-0-gpu-123456"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 1
+    assert "this is a GPU pod already (digits-0-gpu-123456)" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "--", "true"), "the number of GPUs is missing: -n"),
+        (("run", "-n", "1"), "there is no program to run"),
+        (("request_gpus", "-n", "1"), "makes a pod for each program"),
+        (("fly",), 'no such command: "fly"'),
+    ],
+)
+def test_a_wrong_command_is_an_error_in_one_line(
+    notebook: Notebook, words: tuple[str, ...], told: str
+) -> None:
+    done = notebook.run(*words)
+    assert done.returncode == 1
+    (line,) = done.told.splitlines()
+    assert line.startswith("Error: ")
+    assert told in line
+
+
+def test_no_cluster_and_no_token_are_told(notebook: Notebook, tmp_path: Path) -> None:
+    def told(**changed: str) -> str:
+        return subprocess.run(
+            [notebook.command, "run", "-n", "1", "--", "true"],
+            env=notebook.environment() | changed,
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+
+    assert "Error: cluster: this is no pod of a Kubernetes cluster" in told(KUBERNETES_SERVICE_HOST="")
+    assert "Error: cluster: this pod may not use the cluster's API" in told(
+        BITFUSION_PODS_ACCOUNT=str(tmp_path)
+    )

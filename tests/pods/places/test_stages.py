@@ -1,0 +1,575 @@
+"""How far a pod has come: what waits, what starts, what is tried again, and what is an error, when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitfusion_pods.places.stages import (
+    ENDED,
+    FAILED,
+    RETRY,
+    RUNS,
+    STARTS,
+    UNFIT,
+    WAITS,
+    Patience,
+    Stages,
+    stage,
+)
+from tests.pods.places.recorded import (
+    NOW,
+    RUNNING,
+    Raw,
+    clock,
+    condition,
+    container,
+    event,
+    pod,
+    terminated,
+    unscheduled,
+    waiting,
+)
+
+SHORT = (
+    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 "
+)
+FULL = (
+    f"{SHORT}nodes are available: 1 No preemption victims found for incoming pod, "
+    "1 Preemption is not helpful for scheduling."
+)
+NO_GPU_NODE = f"{SHORT}nodes are available: 2 Preemption is not helpful for scheduling."
+CREATING = waiting("ContainerCreating")
+INITIALIZING = waiting("PodInitializing")
+IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
+GATED = condition(
+    "PodScheduled", "False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"
+)
+
+
+def on_n2(*containers: Raw, **more: Any) -> Raw:
+    return pod(*containers, node="n2", **more)
+
+
+def gated(gate: str, labels: Raw | None = None) -> Raw:
+    made = pod(conditions=[GATED], spec={"schedulingGates": [{"name": gate}]})
+    made["metadata"]["labels"] = labels or {}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "events", "kind", "words"),
+    [
+        # -- waits --
+        (pod(), [], WAITS, "the scheduler default-scheduler has not looked at it for 1 min 00 s"),
+        (unscheduled(FULL), [], WAITS, "1 of 2 nodes has no free GPU, 1 has too few or none at all"),
+        (
+            unscheduled("etcd is slow", reason="SchedulerError"),
+            [],
+            WAITS,
+            "the scheduler has trouble: etcd is slow",
+        ),
+        (
+            gated("kueue.x-k8s.io/admission", {"kueue.x-k8s.io/queue-name": "team-a"}),
+            [],
+            WAITS,
+            "Kueue: waiting in the queue team-a",
+        ),
+        (
+            pod(conditions=[GATED]),
+            [],
+            WAITS,
+            "let go by its queue: the scheduler looks for a node",
+        ),
+        (gated("example.com/budget"), [], WAITS, "held back by the scheduling gate example.com/budget"),
+        (
+            unscheduled(NO_GPU_NODE),
+            [
+                event(
+                    "TriggeredScaleUp",
+                    "pod triggered scale-up: [{gpu 0->1 (max: 4)}]",
+                    20,
+                    source="cluster-autoscaler",
+                )
+            ],
+            WAITS,
+            "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none at all)",
+        ),
+        (
+            unscheduled(NO_GPU_NODE),
+            [event("Nominated", "Pod should schedule on: nodeclaim/gpu-x2", 20, source="karpenter")],
+            WAITS,
+            "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none at all)",
+        ),
+        # -- starts --
+        (on_n2(), [event("Scheduled", at=2)], STARTS, "n2 has not begun with it for 58 s"),
+        (
+            on_n2(container(INITIALIZING), conditions=[condition("PodReadyToStartContainers", "False")]),
+            [],
+            STARTS,
+            "on n2: its volumes are being attached and mounted",
+        ),
+        (
+            on_n2(container(INITIALIZING), init=[container(RUNNING, "bitfusion-client") | {"ready": False}]),
+            [event("Started", at=5, field="spec.initContainers{bitfusion-client}")],
+            STARTS,
+            "the client is being installed",
+        ),
+        (
+            on_n2(container(CREATING)),
+            [event("Pulling", f'Pulling image "{IMAGE}"', 19, field="spec.containers{program}")],
+            STARTS,
+            "pulling the image, 41 s",
+        ),
+        (
+            on_n2(container(INITIALIZING)),
+            [event("Pulling", 'Pulling image "client"', 57, field="spec.initContainers{bitfusion-client}")],
+            STARTS,
+            "pulling the image of bitfusion-client, 3 s",
+        ),
+        (
+            on_n2(container(CREATING)),
+            # in one second: the name tells which is newer
+            [
+                event("Pulling", at=19),
+                event("Pulled", f'Container image "{IMAGE}" already present on machine', 19),
+            ],
+            STARTS,
+            "its container is being made",
+        ),
+        (
+            on_n2(container(CREATING)),
+            [event("FailedMount", "MountVolume.SetUp failed", 5), event("Pulling", at=55)],
+            STARTS,
+            "pulling the image, 5 s",
+        ),
+        # -- runs --
+        (on_n2(container(RUNNING), phase="Running"), [], RUNS, "runs"),
+        (
+            on_n2(
+                container(RUNNING),
+                phase="Running",
+                conditions=[condition("Ready", "False"), condition("ContainersReady", "True")],
+            ),
+            [],
+            RUNS,
+            "runs, but n2 does not answer",
+        ),
+        # -- is tried again --
+        (
+            on_n2(
+                phase="Failed",
+                reason="UnexpectedAdmissionError",
+                message="Pod was rejected: Allocate failed due to requested number of devices unavailable "
+                "for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected",
+            ),
+            [],
+            RETRY,
+            "n2 refused the pod: its GPU is not free yet, although the scheduler thought so",
+        ),
+        (
+            on_n2(
+                phase="Failed",
+                reason="OutOfcpu",
+                message="Pod was rejected: Node didn't have enough resource: cpu, requested: 4000, "
+                "used: 6000, "
+                "capacity: 8000",
+            ),
+            [],
+            RETRY,
+            "n2 refused the pod: too little cpu is free, although the scheduler thought so",
+        ),
+        (
+            on_n2(
+                phase="Failed",
+                reason="NodeShutdown",
+                message="Pod was rejected: Pod was rejected as the node is shutting down.",
+            ),
+            [],
+            RETRY,
+            "n2 refused the pod: it is shutting down",
+        ),
+        # -- has ended --
+        (on_n2(container(terminated(7)), phase="Failed"), [], ENDED, "the program has ended with status 7"),
+        (
+            on_n2(container(RUNNING), phase="Running", deleted=clock(58)),
+            [],
+            ENDED,
+            "somebody has deleted the pod, or the notebook's pod that owns it",
+        ),
+    ],
+)
+def test_each_stage_has_its_words(made: Raw, events: list[Raw], kind: str, words: str) -> None:
+    found = stage(made, events, NOW)
+    assert (found.kind, found.words) == (kind, words)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "words"),
+    [
+        (
+            "ErrImagePull",
+            f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": not found',
+            f"there is no image {IMAGE} in its registry any more",
+        ),
+        (
+            "ImagePullBackOff",
+            f'Back-off pulling image "{IMAGE}": ErrImagePull: failed to pull and unpack image '
+            f'"{IMAGE}": failed '
+            "to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
+            f"the registry does not give the image {IMAGE} to this pod",
+        ),
+        (
+            "ErrImagePull",
+            f'failed to pull image "{IMAGE}": failed to do request: Head "https://quay.io/v2/": dial tcp: '
+            "lookup quay.io: no such host",
+            f"n2 cannot reach the registry of the image {IMAGE}",
+        ),
+        (
+            "ErrImagePull",
+            f'failed to pull image "{IMAGE}": no space left on device',
+            f"n2 has no room for the image {IMAGE}",
+        ),
+        (
+            "ErrImagePull",
+            f'failed to pull image "{IMAGE}": no match for platform in manifest: not found',
+            f"the image {IMAGE} is not made for the processor of n2",
+        ),
+        (
+            "ErrImagePull",
+            'failed to pull image "x@sha256:401403": failed to authorize: not found',  # digits are no status
+            "there is no image x@sha256:401403 in its registry any more",
+        ),
+        ("ErrImagePull", "rpc error: code = Unknown", "n2 cannot pull the image: rpc error: code = Unknown"),
+        (
+            "InvalidImageName",
+            'Failed to apply default image tag "A:b:c": couldn\'t parse image name: invalid reference format',
+            "the image's name cannot be read",
+        ),
+        (
+            "ErrImageNeverPull",
+            f'Container image "{IMAGE}" is not present with pull policy of Never',
+            f"the image {IMAGE} is not on n2, and may not be pulled",
+        ),
+        (
+            "CreateContainerConfigError",
+            'secret "s3" not found',
+            'the secret "s3", which a variable of the pod comes from',
+        ),
+        (
+            "CreateContainerConfigError",
+            'container has runAsNonRoot and image will run as root (pod: "x", container: program)',
+            "the image would run as root",
+        ),
+        (
+            "CreateContainerError",
+            "failed to generate container spec: failed to apply OCI options: no command specified",
+            "the container cannot be started: failed to generate container spec",
+        ),
+    ],
+)
+def test_a_container_that_cannot_be_made_is_an_error_at_once(reason: str, message: str, words: str) -> None:
+    found = stage(on_n2(container(waiting(reason, message))), [], NOW)
+    assert (found.kind, found.reason) == (FAILED, reason)
+    assert words in found.words
+    assert found.next_step
+
+
+MULTI_ATTACH = (
+    'Multi-Attach error for volume "pvc-7d1" Volume is already exclusively attached to one node and can\'t '
+    "be attached to another"
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "meanwhile", "words"),
+    [
+        (
+            event("FailedAttachVolume", MULTI_ATTACH, 55, 20, "attachdetach-controller"),
+            "its volumes are being attached (the volume pvc-7d1 is in use on another node",
+            "the volume pvc-7d1 is in use on another node, and only one node may have it",
+        ),
+        (
+            event(
+                "FailedMount",
+                'MountVolume.SetUp failed for volume "home" : mount failed: exit status 32',
+                55,
+                20,
+            ),
+            "its volumes are being attached (the volume home cannot be mounted",
+            "the volume home cannot be mounted: mount failed: exit status 32",
+        ),
+        (
+            event(
+                "FailedMount",
+                'MountVolume.SetUp failed for volume "conf" : configmap "team" not found',
+                55,
+                20,
+            ),
+            'its volumes are being attached (the configmap "team"',
+            'the configmap "team", which the pod mounts, does not exist',
+        ),
+        (
+            event(
+                "FailedCreatePodSandBox",
+                'Failed to create pod sandbox: plugin type="calico" failed (add)',
+                55,
+                20,
+            ),
+            "its network is being set up (n2 cannot set up its network",
+            "n2 cannot set up its network: Failed to create pod sandbox",
+        ),
+        (
+            event("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: no driver", 55, 20),
+            "its devices are being prepared (n2 cannot prepare",
+            "n2 cannot prepare its devices: Failed to prepare dynamic resources: no driver",
+        ),
+    ],
+)
+def test_what_the_kubelet_tries_again_has_some_seconds(told: Raw, meanwhile: str, words: str) -> None:
+    made = on_n2(container(INITIALIZING))
+    at_first = stage(made, [told], NOW, patience=Patience(mount=41))
+    later = stage(made, [told], NOW, patience=Patience(mount=40))
+    assert (at_first.kind, later.kind) == (STARTS, FAILED)
+    assert at_first.words.startswith(meanwhile)
+    assert words in later.words
+    assert later.next_step
+
+
+def test_a_runtime_that_the_node_lacks_is_an_error_at_once() -> None:
+    said = (
+        'Failed to create pod sandbox: failed to get sandbox runtime: no runtime for "nvidia" is configured'
+    )
+    found = stage(on_n2(container(INITIALIZING)), [event("FailedCreatePodSandBox", said, 59)], NOW)
+    assert (found.kind, found.words) == (FAILED, 'n2 has no container runtime "nvidia"')
+
+
+def test_a_kubelet_whose_caches_are_new_has_some_seconds() -> None:
+    said = "failed to sync configmap cache: timed out waiting for the condition"
+    made = on_n2(container(waiting("CreateContainerConfigError", said)))
+    assert stage(made, [], NOW, patience=Patience(mount=59)).kind == STARTS
+    assert stage(made, [], NOW, patience=Patience(mount=58)).kind == FAILED
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (
+            on_n2(
+                container(INITIALIZING),
+                phase="Failed",
+                init=[
+                    container(terminated(1, message="cannot make a key:\nno space left"), "bitfusion-client")
+                ],
+            ),
+            "the client could not be installed in the pod: cannot make a key: no space left",
+        ),
+        (
+            on_n2(container(INITIALIZING), phase="Failed", init=[container(terminated(1), "istio-init")]),
+            "the init container istio-init has failed: Error",
+        ),
+        (
+            on_n2(
+                container(
+                    terminated(
+                        128,
+                        "StartError",
+                        "failed to create containerd task: nvidia-container-cli: driver error",
+                    )
+                ),
+                phase="Failed",
+            ),
+            "NVIDIA's runtime could not give the GPU to the container: driver error",
+        ),
+        (
+            on_n2(
+                phase="Failed",
+                reason="TopologyAffinityError",
+                message="Pod was rejected: Resources cannot be allocated",
+            ),
+            "n2 refused the pod: Resources cannot be allocated",
+        ),
+    ],
+)
+def test_a_pod_that_never_ran_has_failed(made: Raw, words: str) -> None:
+    found = stage(made, [], NOW)
+    assert (found.kind, found.words) == (FAILED, words)
+    assert found.next_step
+
+
+def test_an_init_container_of_an_evicted_pod_says_nothing_of_its_own() -> None:
+    low = "The node was low on resource: memory. "
+    made = on_n2(
+        container(INITIALIZING),
+        phase="Failed",
+        reason="Evicted",
+        message=low,
+        init=[container(terminated(137), "bitfusion-client")],
+    )
+    assert stage(made, [], NOW).words == "the pod was evicted from n2: the node ran short of memory"
+
+
+def test_an_init_container_of_a_preempted_pod_says_nothing_of_its_own() -> None:
+    made = on_n2(
+        container(INITIALIZING),
+        phase="Failed",
+        conditions=[condition("DisruptionTarget", "True", "PreemptionByScheduler", "preempting")],
+        init=[container(terminated(137), "bitfusion-client")],
+    )
+    found = stage(made, [], NOW)
+    assert (found.kind, found.words) == (ENDED, "a pod of higher priority took the room on n2")
+
+
+# -- no node could ever take it ----------------------------------------------------------------------------
+
+
+def test_no_node_that_could_ever_take_it_is_an_error_once_an_autoscaler_has_had_time() -> None:
+    made = unscheduled(NO_GPU_NODE, at=40)
+    early, late = stage(made, [], NOW - 0.5), stage(made, [], NOW)
+    assert (early.kind, early.reason) == (WAITS, UNFIT)
+    assert early.words == "no node can take it yet: 2 of 2 nodes have too few GPUs or none at all"
+    assert (late.kind, late.reason) == (FAILED, UNFIT)
+    assert late.words == "no node can ever take it: 2 of 2 nodes have too few GPUs or none at all"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("pod didn't trigger scale-up: 1 Insufficient nvidia.com/gpu", FAILED),
+        ("pod didn't trigger scale-up: 1 max node group size reached", WAITS),
+        ("pod didn't trigger scale-up: 1 in backoff after failed scale-up", WAITS),
+    ],
+)
+def test_an_autoscaler_that_has_no_such_node_ends_the_waiting(said: str, kind: str) -> None:
+    told = event("NotTriggerScaleUp", said, 59, source="cluster-autoscaler")
+    assert stage(unscheduled(NO_GPU_NODE, at=55), [told], NOW).kind == kind
+
+
+def test_a_node_that_was_asked_for_does_not_come_for_ever() -> None:
+    told = event("TriggeredScaleUp", "pod triggered scale-up", 20, source="cluster-autoscaler")
+    assert stage(unscheduled(NO_GPU_NODE), [told], NOW + 800).kind == WAITS
+    assert stage(unscheduled(NO_GPU_NODE), [told], NOW + 900).kind == FAILED
+
+
+def test_an_autoscaler_that_has_changed_its_mind_counts_as_it_is_now() -> None:
+    asked = event("TriggeredScaleUp", "pod triggered scale-up", 20, source="cluster-autoscaler")
+    refused = event("NotTriggerScaleUp", "pod didn't trigger scale-up: ", 50, source="cluster-autoscaler")
+    assert stage(unscheduled(NO_GPU_NODE), [asked, refused], NOW).kind == FAILED
+    refused_first = refused | {"lastTimestamp": clock(10)}
+    assert stage(unscheduled(NO_GPU_NODE), [asked, refused_first], NOW).kind == WAITS
+
+
+def test_a_device_plugin_that_restarts_does_not_end_a_long_wait() -> None:
+    stages = Stages()
+    full, none = unscheduled(FULL), unscheduled(NO_GPU_NODE)  # both since the pod was made
+    assert stages.of(full, [], NOW + 1000).kind == WAITS
+    assert stages.of(none, [], NOW + 1010).kind == WAITS
+    assert stages.of(full, [], NOW + 1020).kind == WAITS
+    assert stages.of(none, [], NOW + 1035).kind == WAITS
+    assert stages.of(none, [], NOW + 1054).kind == WAITS
+    assert stages.of(none, [], NOW + 1055).kind == FAILED
+
+
+# -- anything ----------------------------------------------------------------------------------------------
+
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(
+        [
+            "True",
+            "False",
+            "Failed",
+            "Pending",
+            "program",
+            "PodScheduled",
+            "Pulling",
+            "FailedMount",
+            NO_GPU_NODE,
+            clock(3),
+        ]
+    )
+)
+keys = st.sampled_from(
+    [
+        "metadata",
+        "uid",
+        "spec",
+        "status",
+        "conditions",
+        "type",
+        "reason",
+        "message",
+        "phase",
+        "state",
+        "waiting",
+    ]
+) | st.text(max_size=3)
+anything = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+def broken(value: object, by: object, path: list[int]) -> object:
+    """The value with something else at one place in it."""
+    if not path or not isinstance(value, (dict, list)) or not value:
+        return by
+    at = path[0] % len(value)
+    if isinstance(value, list):
+        return [broken(item, by, path[1:]) if number == at else item for number, item in enumerate(value)]
+    return {
+        key: broken(item, by, path[1:]) if number == at else item
+        for number, (key, item) in enumerate(value.items())
+    }
+
+
+SHAPES = st.sampled_from(
+    [
+        unscheduled(NO_GPU_NODE),
+        gated("kueue.x-k8s.io/admission"),
+        on_n2(container(CREATING), init=[container(terminated(1), "bitfusion-client")]),
+        on_n2(container(waiting("ErrImagePull", "not found"))),
+        on_n2(phase="Failed", reason="OutOfcpu", message="Pod was rejected: x"),
+        on_n2(container(terminated(137, "OOMKilled")), phase="Failed", deleted=clock(1)),
+    ]
+)
+EVENTS = [event("Pulling", at=19), event("FailedMount", "x", 20), event("TriggeredScaleUp", "x")]
+
+
+@given(anything, anything)
+def test_anything_at_all_is_told_in_one_short_line(made: object, events: object) -> None:
+    check(made, events)
+
+
+@given(SHAPES, anything, st.lists(st.integers(0, 20), max_size=8), st.lists(st.integers(0, 20), max_size=5))
+def test_a_pod_with_something_wrong_anywhere_is_told(
+    made: object, by: object, path: list[int], other: list[int]
+) -> None:
+    check(broken(made, by, path), broken(EVENTS, by, other))
+
+
+def check(made: object, events: object) -> None:
+    found = stage(made, events, NOW)
+    assert found.kind in (WAITS, STARTS, RUNS, RETRY, FAILED, ENDED)
+    assert 0 < len(found.words) <= 200
+    assert found.words.isprintable()
+    assert found.next_step.isprintable()
+    assert len(found.next_step) <= 400
+
+
+def test_a_thousand_events_of_a_megabyte_are_read_in_no_time() -> None:
+    long = "x, 2 " * 200_000
+    events = [event("FailedMount", long, 20 + number % 30) for number in range(1000)]
+    made = on_n2(
+        container(waiting("CreateContainerError", long)), conditions=[condition("Ready", "False", "", long)]
+    )
+    assert len(stage(made, events, NOW).words) <= 200
+    assert len(stage(unscheduled(long), events, NOW).words) <= 200

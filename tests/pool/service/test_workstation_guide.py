@@ -1,0 +1,130 @@
+"""docs/workstation.md, from zero to two users: its commands as they stand, run by root and by two users.
+
+On a machine of their own, where systemd is played; `pip` installs what the guide names. Needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.guide import matches
+from tests.pool.service.own_machine import PYTHON, ROOT, OwnMachine
+from tests.support.machine import scaled
+from tests.support.waiting import wait_until
+
+SECTION = (ROOT / "docs/workstation.md").read_text(encoding="utf-8").partition("## From zero to two users")[2]
+SECTION = SECTION.partition("\n## ")[0]
+INSTALL, START, HOLD, WAIT, LOOK, KERNEL = re.findall(r"(?ms)^```sh\n(.*?)^```", SECTION)
+LOGGED, WAITED = re.findall(r"(?ms)^```text\n(.*?)^```", SECTION)
+NOTHING_YET = " && ".join(re.findall(r"`(/\S+[^`]*venv /opt/notebooks|/\S+ install jupyterlab)`", SECTION))
+USABLE = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: accounts, mounts"),
+    pytest.mark.skipif(
+        subprocess.run([PYTHON, "-c", USABLE], capture_output=True).returncode != 0,
+        reason=f"needs {PYTHON} of version 3.10 or newer with venv",
+    ),
+    pytest.mark.slow,
+    pytest.mark.long,
+]
+
+
+@pytest.fixture
+def machine(base: Path) -> Iterator[OwnMachine]:
+    made = OwnMachine(base)
+    for name in ("ada", "bob"):
+        made.add_user(name)
+    yield made
+    made.end()
+
+
+def install(machine: OwnMachine) -> None:
+    machine.root(INSTALL, limit_s=120)
+    assert matches(LOGGED, machine.root(START))
+
+
+@pytest.mark.timeout(240)
+def test_from_zero_to_two_users(machine: OwnMachine) -> None:
+    install(machine)
+    ada = machine.start("ada", HOLD)
+    wait_until(lambda: "ada" in machine.user("ada", LOOK))
+    bob = machine.start("bob", WAIT)
+    wait_until(lambda: "bob" in machine.user("ada", LOOK))
+    table = machine.user("bob", LOOK)
+    assert re.search(r"│ ada +│ sleep 60 +│ 2 GPUs", table), table
+    machine.user("ada", "pkill -x -u ada sleep")
+    ada.communicate(timeout=scaled(20))
+    printed, _ = bob.communicate(timeout=scaled(20))
+    assert matches(WAITED, printed), printed
+    assert "SIMULATED" in printed
+
+    # What an account cannot read is told before anything is started with it, and what is advised cures it.
+    machine.root("chmod 0700 /opt/bitfusion-pool/lib")
+    told = machine.root("! bitfusion-pool serve --print-unit")
+    assert (
+        "cannot run as bitfusion-pool with this Python: it cannot enter /opt/bitfusion-pool/lib (mode 0700"
+        in told
+    )
+    machine.root(told.partition("What to do: ")[2])
+    assert machine.root("bitfusion-pool serve --print-unit").startswith("# Written by")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_user_has_the_kernel_and_all_share_the_pool(machine: OwnMachine) -> None:
+    install(machine)
+    machine.root(NOTHING_YET, limit_s=300)
+    machine.root(KERNEL, limit_s=300)
+    cells = ["%bitfusion", "import time; end = time.time() + 60", WAIT_FOR_BOTH, "print(6 * 7)"]
+    running = []
+    for name in ("ada", "bob"):
+        (machine.base / "home" / name / "in.ipynb").write_text(notebook(cells))
+        assert "bitfusion" in machine.user(name, "/opt/notebooks/bin/jupyter kernelspec list")
+        command = "/opt/notebooks/bin/jupyter execute --inplace --kernel_name=bitfusion in.ipynb"
+        machine.root(f"chown {name} /home/{name}/in.ipynb")
+        running.append(machine.start(name, command))
+    for process in running:
+        printed, _ = process.communicate(timeout=scaled(120))
+        assert process.returncode == 0, printed
+    for name in ("ada", "bob"):
+        saved = (machine.base / "home" / name / "in.ipynb").read_text()
+        assert "ada and bob hold a GPU each" in saved
+        assert "42" in saved
+    assert "Nobody holds a GPU." in machine.user("ada", LOOK)
+
+
+WAIT_FOR_BOTH = """\
+import json, subprocess
+holders = set()
+while holders != {"ada", "bob"} and time.time() < end:
+    shown = json.loads(subprocess.check_output(["bitfusion-pool", "status", "--json"]))
+    holders = {lease["user"] for lease in shown["leases"]}
+    time.sleep(0.2)
+print(" and ".join(sorted(holders)), "hold a GPU each")
+time.sleep(1)
+"""
+
+
+def notebook(cells: list[str]) -> str:
+    """A notebook of these cells."""
+    made: list[dict[str, object]] = [
+        {
+            "cell_type": "code",
+            "id": f"c{at}",
+            "metadata": {},
+            "source": text,
+            "outputs": [],
+            "execution_count": None,
+        }
+        for at, text in enumerate(cells)
+    ]
+    kernel = {"name": "bitfusion", "display_name": "Bitfusion", "language": "python"}
+    return json.dumps({"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5})
