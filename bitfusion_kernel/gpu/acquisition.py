@@ -104,7 +104,10 @@ class Acquisition:
         self.asked_at = now
         self.kept = ""
         """What its kernel has and keeps while this waits for another size; empty if it has nothing."""
-        self.launched_at: float | None = None
+        self.held_since: float | None = None
+        """When the pool granted it; over a restart it stays what it was."""
+        self.granted = False
+        """Whether the wrapper has got GPUs and runs the launcher, which has told of its kernel."""
         self.log: deque[str] = deque(maxlen=LOG_LINES)
         self.kernel_output: deque[str] = deque(maxlen=KERNEL_LINES)
         """The last lines that the kernel wrote to its real stdout and stderr, past IPython."""
@@ -153,7 +156,7 @@ class Acquisition:
         if self.waits_for_pod and self._on_pod_line(text):
             return True
         line = parse_line(text)
-        if self.launched_at is not None or stream in self._kernels_streams:
+        if self.granted or stream in self._kernels_streams:
             if isinstance(line, Unknown):
                 if not text.strip() and self._last_was_clients:
                     return True  # the client prints an empty line between its own
@@ -204,14 +207,11 @@ class Acquisition:
 
     def on_launched(self, event: LaunchedEvent, now: float) -> None:
         """The launcher runs under the wrapper: the GPUs are granted and the kernel is starting."""
-        self.launched_at = now
+        self.granted = True
+        if self.held_since is None:
+            self.held_since = now
         self.kernel_pid, self.launcher_pid = event.kernel_pid or None, event.launcher_pid or None
         self.devices = devices_from_environment(event.environment)
-
-    @property
-    def granted(self) -> bool:
-        """Whether the wrapper has got GPUs and runs the launcher."""
-        return self.launched_at is not None
 
     @property
     def waits_for_pod(self) -> bool:

@@ -39,7 +39,8 @@ def acquisition(kept: JoinedEvent) -> Acquisition:
         made.pod_wait = PodWait(takes_what_is_left=left)
     for line in kept.lines:
         made.on_line(line[1:], time.time(), _STREAMS.get(line[:1], ""))
-    if kept.granted:
+    if kept.granted_at:
+        made.held_since = kept.granted_at
         for stream in _STREAMS.values():
             made.on_line(KERNEL_SPEAKS, time.time(), stream)
     return made

@@ -124,8 +124,8 @@ def lease_rows(acquisition: Acquisition, now: float) -> Rows:
         rows.append(("Server", acquisition.server))
     if acquisition.lock_file:
         rows.append(("Lock file", acquisition.lock_file))
-    if acquisition.launched_at is not None:
-        rows.append(("Held for", elapsed_text(now - acquisition.launched_at)))
+    if acquisition.held_since is not None:
+        rows.append(("Held for", elapsed_text(now - acquisition.held_since)))
     return rows
 
 

@@ -205,9 +205,9 @@ class JoinedEvent(Event):
     """What the supervisor keeps for the proxy that has joined; `number` is 0 if it keeps nothing.
 
     `number` and `note` are those of the StartCommand. `asked_at` is `time.monotonic()` at the wrapper's
-    start. `lines` are what it has said since, each after `o` or `e` for its stream, up to the kernel's first
-    line. `granted` tells whether there is a lease, `stopping` whether it is just given back, `kernels` the
-    largest number that a proxy has used. `supervisor` is its own pid.
+    start, `granted_at` when the pool granted it, 0 if it has not. `lines` are what it has said since, each
+    after `o` or `e` for its stream, up to the kernel's first line. `stopping` tells whether the lease is just
+    given back, `kernels` the largest number that a proxy has used. `supervisor` is its own pid.
     """
 
     TYPE = "joined"
@@ -215,7 +215,7 @@ class JoinedEvent(Event):
     pid: int = 0
     note: str = ""
     asked_at: float = 0.0
-    granted: bool = False
+    granted_at: float = 0.0
     stopping: bool = False
     kernels: int = 0
     lines: tuple[str, ...] = ()

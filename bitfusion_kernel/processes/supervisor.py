@@ -238,7 +238,7 @@ class Supervisor:
                 wrapper.process.pid,
                 wrapper.started.note,
                 wrapper.started_at,
-                wrapper.granted,
+                wrapper.granted_at,
                 wrapper.stopping,
                 self._largest_number,
                 tuple(f"{each.stream[3]}{each.text}" for each in self._said),

@@ -62,6 +62,8 @@ class Wrapper:
         """Whether there is a kernel, as far as the launcher has told."""
         self.parked = False
         """Whether no kernel is wanted now."""
+        self.granted_at = 0.0
+        """When the launcher came; 0 if it has not."""
         self._wanted: KernelCommand | None = None
         self._next: _NextKernel | None = None
         self._listener = listener
@@ -128,6 +130,7 @@ class Wrapper:
     def _accept_launcher(self) -> None:
         connection, _ = self._listener.accept()
         self._launcher = MessageConnection(connection)
+        self.granted_at = time.monotonic()
         if self.stopping:  # granted at the moment it was cancelled
             self.stopping = False
             self.stop()

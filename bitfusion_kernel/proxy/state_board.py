@@ -111,8 +111,8 @@ class StateBoard:
         if acquisition is not None:
             if self._asked_at is None:
                 self._asked_at = _epoch(acquisition.asked_at)
-            if self._granted_at is None and acquisition.launched_at is not None:
-                self._granted_at = _epoch(acquisition.launched_at)
+            if self._granted_at is None and acquisition.held_since is not None:
+                self._granted_at = _epoch(acquisition.held_since)
         name = kernel_state.name(self._lifecycle, works=self._works, kept=self._kept())
         by_work = {name, self._name} <= {states.RUNNING, states.IDLE}
         if by_work and self._worked_at > self._since:

@@ -343,6 +343,13 @@ def test_what_a_restart_has_kept_goes_on_with_a_kernel_of_the_new_proxys(
     assert made.start().number == 6
 
 
+def test_a_lease_that_is_kept_is_held_since_its_grant(tmp_path: Path, client: Path) -> None:
+    acquisition, _ = Made(tmp_path).starter.go_on_with(kept_for(GpuRequest(), granted_at=6.0))
+    assert (acquisition.granted, acquisition.held_since) == (False, 6.0)
+    acquisition.on_launched(LaunchedEvent(2, 3, {}), 60.0)
+    assert (acquisition.granted, acquisition.held_since) == (True, 6.0)
+
+
 def test_what_is_prepared_at_a_restart_is_what_the_next_proxy_asks_for(
     tmp_path: Path, client: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +359,7 @@ def test_what_is_prepared_at_a_restart_is_what_the_next_proxy_asks_for(
     acquisition.on_launched(LaunchedEvent(2, 3, {}), 0.0)
     prepared = first.starter.kernel_after(acquisition)
     written = (tmp_path / "kernel-5e.json").stat()
-    kept = kept_for(GpuRequest(), number=1, kernels=1, granted=True)
+    kept = kept_for(GpuRequest(), number=1, kernels=1, granted_at=6.0)
     second = Made(tmp_path, OMP_NUM_THREADS="4")
     monkeypatch.setattr(os, "getpid", lambda: 999)
     assert second.starter.go_on_with(kept)[1] is True

@@ -350,7 +350,7 @@ def test_now_for_what_is_left_of_a_pods_budget_gives_back_first() -> None:
 def test_now_while_a_kernel_starts_asks_anew() -> None:
     kernel = FakeKernel()
     kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
-    kernel.acquisition.launched_at = 1.0
+    kernel.acquisition.granted = True
     assert text_of("request 0.5 --now", kernel).startswith("This kernel asks for 1 GPU × 50 %.")
     assert kernel.asked_anew == 1
 

@@ -171,6 +171,8 @@ def test_a_restart_is_parked_in_between_and_a_watcher_finds_the_next_proxy(proxy
     names = [state["state"] for state in told]
     assert "parked" in names
     assert names.index("parked") < len(names) - 1
+    since = [state["granted_at"] for state in told if state["state"] == "idle"]
+    assert since == pytest.approx([since[0]] * len(since), abs=0.05)  # it is the same lease
 
 
 def test_a_proxy_that_is_killed_is_parked_until_its_time_is_over(proxy: StartProxy) -> None:
