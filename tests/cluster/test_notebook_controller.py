@@ -231,7 +231,8 @@ def test_a_notebook_in_deletion_is_left_alone_and_its_objects_go(
     room.client.delete(f"{room.notebooks}/mine", {"propagationPolicy": "Foreground"})
     wait_until(lambda: not room.client.exists(f"{room.notebooks}/mine"), limit_s=30)
     assert not room.client.exists(f"{room.stateful_sets}/mine")
-    assert room.pod() is None
+    # Kubernetes' StatefulSet controller may have made the pod anew, which had not seen the deletion yet.
+    wait_until(lambda: room.pod() is None, room.pod, 30)
 
 
 @pytest.mark.long
