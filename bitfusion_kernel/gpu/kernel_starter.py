@@ -116,6 +116,16 @@ class KernelStarter:
             return DEFAULT_SILENT_WAIT
 
     @property
+    def log_states(self) -> bool:
+        """Whether Jupyter's log has each change of the state; not while a setting is wrong."""
+        from bitfusion_client.errors import BitfusionError
+
+        try:
+            return self.settings.log_states
+        except BitfusionError:
+            return False
+
+    @property
     def hints(self) -> list[str]:
         """What is odd in the settings, though nothing is wrong, or was at the restart: a line each."""
         from bitfusion_kernel.settings.unknown_variables import hints

@@ -54,6 +54,7 @@ MODULES = (
     "bitfusion_kernel.proxy.idle_watch",
     "bitfusion_kernel.proxy.kernel_events",
     "bitfusion_kernel.proxy.resize",
+    "bitfusion_kernel.proxy.state_log",
     "bitfusion_kernel.proxy.kernel.kernel_interrupt",
     "bitfusion_kernel.proxy.kernel.kernel_sockets",
     "bitfusion_kernel.proxy.jupyter.jupyter_log",

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
     from bitfusion_kernel.proxy.magic_socket import MagicSocket
     from bitfusion_kernel.proxy.resize import Resize
+    from bitfusion_kernel.proxy.state_log import StateLog
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
 RELEASE_LIMIT = 2.0
@@ -350,6 +351,12 @@ class Proxy:
             proxy_socket.kernel_id(self._starter.file_name),
         )
 
+    @cached_property
+    def _state_log(self) -> StateLog:
+        from bitfusion_kernel.proxy.state_log import StateLog
+
+        return StateLog(self._board)
+
     def _asked_next(self) -> Asked | None:
         from bitfusion_client.errors import BitfusionError
         from bitfusion_kernel.proxy.kernel_state import Asked
@@ -418,6 +425,8 @@ class Proxy:
 
     def _on_state(self) -> None:
         self._board.touch()
+        if self._lifecycle.acquisition is not None and self._starter.log_states:
+            _ = self._state_log  # from here on
         if self._lifecycle.connected is (self._idle is not None):
             return
         if self._idle is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import new_class
 from typing import Any
 
-from traitlets import Float, Int, List, TraitError, TraitType, Unicode, Union
+from traitlets import Bool, Float, Int, List, TraitError, TraitType, Unicode, Union
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import JSONFileConfigLoader, PyFileConfigLoader
 
@@ -29,6 +29,7 @@ def _trait(setting: Setting) -> TraitType[Any, Any]:
         int: Int(None, allow_none=True),
         float: Float(None, allow_none=True),
         str: Unicode(""),
+        bool: Bool(None, allow_none=True),
         list: List(Unicode()),
     }
     first, *others = setting.config_types

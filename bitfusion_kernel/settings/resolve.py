@@ -39,6 +39,7 @@ class Settings:
     client: str | None
     silent_wait: float
     idle_release: float
+    log_states: bool
     locked: tuple[str, ...]
     sources: Mapping[str, str]
     pod: Pod | None = None
@@ -124,6 +125,7 @@ def resolve(
         client=str(given["client"].value) if "client" in given else None,
         silent_wait=float(str(_value(given, "silent_wait"))),
         idle_release=float(str(_value(given, "idle_release"))),
+        log_states=bool(_value(given, "log_states")),
         locked=locked,
         sources={name: item.source for name, item in given.items()},
         pod=pod,

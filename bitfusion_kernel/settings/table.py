@@ -131,6 +131,11 @@ SETTINGS = (
         "after how long without work a kernel's GPU is given back; its variables are lost",
     ),
     Setting(
+        *("log_states", values.on_off, (str, bool), "on", "off"),
+        "must be on or off",
+        "each change of the kernel's state is a line of JSON in Jupyter's log",
+    ),
+    Setting(
         *("locked", _setting_names, (list,), '["gpus", "partial"]', "nothing"),
         "must be a list of names of settings",
         "settings that neither environment nor `%bitfusion request` may change",

@@ -101,6 +101,16 @@ def idle_release(value: object) -> float:
     return number
 
 
+def on_off(value: object) -> bool:
+    """A switch."""
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text not in ("on", "off"):
+        raise ValueError
+    return text == "on"
+
+
 def words(value: object) -> tuple[str, ...]:
     """A list of text, or text in which `;` separates the items."""
     parts = value.split(";") if isinstance(value, str) else value

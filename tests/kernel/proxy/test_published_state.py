@@ -109,6 +109,21 @@ def test_waiting_starting_running_idle_and_the_end(proxy: StartProxy, tmp_path: 
         look(harness)
 
 
+@pytest.mark.parametrize("switch", ["on", "off", "maybe"])
+def test_the_states_are_in_jupyters_log_if_the_setting_says_so(proxy: StartProxy, switch: str) -> None:
+    harness = proxy(GRANT, BITFUSION_LOG_STATES=switch)
+    asked = harness.reply(harness.cell("1"))
+    assert (asked["status"] == "error") is (switch == "maybe")
+    if switch == "on":
+        wait_until(lambda: '"idle"' in harness.stderr.read_text(), "the log says idle")
+    harness.reply(harness.send("shutdown_request", on="control", restart=False), on="control")
+    harness.process.wait(LIMIT)
+    lines = [json.loads(line) for line in harness.stderr.read_text().splitlines() if line[:1] == "{"]
+    assert {line["message"] for line in lines} <= {"kernel state"}
+    assert ("idle" in [line["state"] for line in lines]) is (switch == "on")
+    assert bool(lines) is (switch == "on")
+
+
 def test_a_cell_that_asks_shows_text_as_ever_and_the_state_for_programs(proxy: StartProxy) -> None:
     harness = proxy(GRANT)
     cell = harness.cell("%bitfusion")

@@ -23,7 +23,7 @@ def test_without_anything() -> None:
     found = resolve(["--bitfusion-spec=/somewhere"], {"BITFUSION_GPUS": "", "HOME": "/"})
     assert found.request == GpuRequest()
     assert (found.acquire, found.client, found.silent_wait, found.locked) == ("first_cell", None, 5.0, ())
-    assert found.idle_release == 0
+    assert (found.idle_release, found.log_states) == (0, False)
     assert found.sources == {}
 
 

@@ -40,6 +40,10 @@ GOOD = [
     ("idle_release", 0, 0.0),
     ("idle_release", "off", 0.0),
     ("idle_release", " Off ", 0.0),
+    ("log_states", "on", True),
+    ("log_states", " OFF", False),
+    ("log_states", True, True),
+    ("log_states", False, False),
     ("locked", ["gpus"], ("gpus",)),
 ]
 

@@ -34,6 +34,8 @@ def test_a_trait_that_is_not_set_means_that_nothing_is_given() -> None:
         ("timeout", 90.0),
         ("idle_release", 90),
         ("idle_release", "off"),
+        ("log_states", "on"),
+        ("log_states", True),
         ("filter", "a=b"),
         ("filter", ["a=b", "c=d"]),
     ],

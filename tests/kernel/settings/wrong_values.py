@@ -36,6 +36,8 @@ WRONG: list[tuple[str, object]] = [
     ("idle_release", 1e9),
     ("idle_release", float("nan")),
     ("idle_release", True),
+    ("log_states", "yes"),
+    ("log_states", 1),
     ("locked", ["gpu"]),
     ("locked", ["locked"]),
     ("nothing", "1"),
