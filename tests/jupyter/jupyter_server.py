@@ -136,12 +136,13 @@ class Server(ServerProcess):
     def start_kernel(self, name: str) -> str:
         return str(self.ask("POST", "/api/kernels", {"name": name})["id"])
 
-    def connect(self, kernel_id: str) -> Client:
-        """A client of that kernel, once the kernel is ready."""
+    def connect(self, kernel_id: str, ready: bool = True) -> Client:
+        """A client of that kernel; `ready`: once the kernel is."""
         channels = channels_of(str(self.runtime / f"kernel-{kernel_id}.json"))
         client = Client(channels)
         self.clients.append(client)
-        channels.wait_for_ready(timeout=scaled(30))
+        if ready:
+            channels.wait_for_ready(timeout=scaled(30))
         return client
 
     def wait_for_answer(self, client: Client) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tests.jupyter.chain import role_of
 from tests.jupyter.soak.notebooks import ANSWER_S, NotAnswered, Notebook
+from tests.support.machine import scaled
 
 LONG = "import time\nfor _ in range(600):\n    time.sleep(0.1)"
 SIZES = ("-n 1", "-n 2", "-p 0.5", "-p 0.25", "-n 1 -m 4000", "-n 2 -p 0.5")
@@ -87,11 +88,12 @@ def restart_now(notebook: Notebook) -> None:
 
 
 def reload(notebook: Notebook) -> None:
-    """Of the page, while a cell runs or waits; the cell is interrupted later, as nobody sees it."""
+    """Of the page, while a cell runs or waits; the cell is interrupted then, as nobody sees it."""
     notebook.send(LONG)
     notebook.connected.settle(notebook.random.uniform(0, 1))
     notebook.reconnect()
     notebook.interrupt()
+    notebook.connected.channels.wait_for_ready(timeout=scaled(ANSWER_S))
     run(notebook)
 
 

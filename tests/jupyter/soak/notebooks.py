@@ -144,7 +144,7 @@ class Managed(Notebook):
         """The manager's client closes; another one is made as the first was."""
         self._live.clients.remove(self.connected)
         self.connected.close()
-        self.client = self._live.connect()
+        self.client = self._live.connect(ready=False)
 
     def interrupt(self) -> None:
         self._live.interrupt()
@@ -191,7 +191,7 @@ class Served(Notebook):
 
     def reconnect(self) -> None:
         self._server.drop(self.connected)
-        self.client = self._server.connect(self._id)
+        self.client = self._server.connect(self._id, ready=False)
 
     def interrupt(self) -> None:
         self._server.ask("POST", f"/api/kernels/{self._id}/interrupt")
