@@ -19,11 +19,17 @@ from tests.jupyter.embedded_pool import CLIENT, Pool
 from tests.jupyter.jupyter_server import Server
 from tests.jupyter.soak.actions import WEIGHTS, next_action
 from tests.jupyter.soak.invariants import Watcher, device_load, what_is_left
-from tests.jupyter.soak.notebooks import Managed, Notebook, Served
+from tests.jupyter.soak.notebooks import IDLE_RELEASE, Managed, Notebook, Served
+from tests.jupyter.tools import TOOLS, ToolRun, limits
 from tests.support.machine import VARIABLE, measure
 
 GPUS = 2
 NOTEBOOKS = 5
+GIVES_BACK = 2
+"""The notebook whose kernel gives back an idle GPU."""
+BATCH = ("x = 6", "y = 7", "print(x * y)")
+BATCH_S = 600
+"""Seconds for them: everybody who holds a GPU gives it back long before that."""
 
 
 class Soak:
@@ -85,6 +91,26 @@ class Soak:
                 self._done["bitfusion run"] += 1
             time.sleep(random.uniform(0, 10))
 
+    def batch(self, folder: Path) -> None:
+        """A notebook that nobody watches: its tool waits as long as it has to, and runs it to its end."""
+        random = Random(self._random.random())
+        while time.monotonic() < self._until:
+            tool = random.choice(list(TOOLS))
+            started = ToolRun(
+                tool, FIRST_CELL, folder, *BATCH, options=limits(tool, cell=BATCH_S, start=BATCH_S)
+            )
+            try:
+                told = started.finish(BATCH_S)
+                assert started.process.returncode == 0, told
+                assert started.outputs()[-1][0]["text"] == "42\n", started.outputs()
+            except (AssertionError, subprocess.TimeoutExpired):
+                self.tell(f"{tool}: {traceback.format_exc()}")
+                started.process.kill()
+                started.process.wait()
+            with self._lock:
+                self._done["batch"] += 1
+            time.sleep(random.uniform(0, 20))
+
     def progress(self) -> None:
         """A line a minute."""
         while time.monotonic() < self._until:
@@ -111,11 +137,13 @@ class Soak:
             if number % 2:
                 notebooks.append(Served(name, random, spec, server))
             else:
-                notebooks.append(Managed(name, random, spec, folder))
+                settings = {IDLE_RELEASE: "1m"} if number == GIVES_BACK else {}
+                notebooks.append(Managed(name, random, spec, folder, **settings))
         watcher = Watcher(pool, self.tell)
         watcher.start()
         threads = [threading.Thread(target=self.use, args=(notebook,)) for notebook in notebooks]
-        threads += [threading.Thread(target=self.compete), threading.Thread(target=self.progress)]
+        threads += [threading.Thread(target=each) for each in (self.compete, self.progress)]
+        threads.append(threading.Thread(target=self.batch, args=(folder,)))
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -129,7 +157,7 @@ class Soak:
     def _report(self, looks: int) -> None:
         minutes = (time.monotonic() - self._began) / 60
         print(f"\n{minutes:.0f} min, {NOTEBOOKS} notebooks on {GPUS} GPUs, {looks} looks at the pool")
-        for name in (*(action.__name__ for action in WEIGHTS), "bitfusion run"):
+        for name in (*(action.__name__ for action in WEIGHTS), "bitfusion run", "batch"):
             print(f"  {name.replace('_', ' '):<26}{self._done[name]:>6}")
         print(f"  {'anomalies':<26}{len(self.anomalies):>6}")
 

@@ -142,6 +142,17 @@ def pause(notebook: Notebook) -> None:
     notebook.connected.settle(notebook.random.uniform(0, 3))
 
 
+def sit_still(notebook: Notebook) -> None:
+    """Nobody does anything for so long that a kernel which gives back an idle GPU has done so."""
+    if not notebook.gives_back_idle:
+        pause(notebook)
+        return
+    run(notebook)
+    notebook.connected.settle(60 + scaled(5))
+    roles = {role_of(process.command) for process in notebook.processes()}
+    assert "kernel" not in roles, f"after a minute without work there are {roles}"
+
+
 WEIGHTS: dict[Callable[[Notebook], None], int] = {
     run: 20,
     run_long_and_interrupt: 8,
@@ -158,6 +169,7 @@ WEIGHTS: dict[Callable[[Notebook], None], int] = {
     abandon: 5,
     start_anew: 6,
     pause: 5,
+    sit_still: 2,
 }
 
 

@@ -59,7 +59,7 @@ class Watcher(threading.Thread):
             roles = {role_of(process.command) for process in found}
             if not found:
                 missing[lease["id"], "any process"] = scaled(GONE_S)
-            elif roles == {"launcher"}:
+            elif "launcher" in roles and "kernel" not in roles:
                 missing[lease["id"], "a kernel"] = scaled(PARKED_S)
         now = time.monotonic()
         self._without = {what: self._without.get(what, now) for what in missing}

@@ -21,7 +21,7 @@ ANSWER_S = 15.0
 """Seconds for an interrupted cell to end, and for a kernel to be there again."""
 LOST_S = 5.0
 """Seconds after which an interrupted cell is asked after."""
-MARK = "BITFUSION_LABEL"
+MARK, IDLE_RELEASE = "BITFUSION_LABEL", "BITFUSION_IDLE_RELEASE"
 
 
 class NotAnswered(AssertionError):
@@ -35,7 +35,10 @@ class Notebook(ABC):
         name: By which its processes are found.
         random: What is done, and when.
         diary: What was done last, for whoever looks for the cause of an anomaly.
+        gives_back_idle: Whether its kernel gives its GPU back after a minute without work.
     """
+
+    gives_back_idle = False
 
     def __init__(self, name: str, random: Random) -> None:
         self.name = name
@@ -120,9 +123,11 @@ class Notebook(ABC):
 class Managed(Notebook):
     """Under jupyter_client's manager, as in nbclient; whoever uses it restarts what has died."""
 
-    def __init__(self, name: str, random: Random, spec: str, folder: Path) -> None:
+    def __init__(self, name: str, random: Random, spec: str, folder: Path, **settings: str) -> None:
         super().__init__(name, random)
         self._spec = spec
+        self._settings = {MARK: name, **settings}
+        self.gives_back_idle = IDLE_RELEASE in settings
         self._log = (folder / f"{name}.log").open("a+")  # open for as long as a restart may need it
         self._kernel: LiveKernel | None = None
 
@@ -133,9 +138,7 @@ class Managed(Notebook):
 
     def start(self) -> None:
         output = self._log.fileno()
-        self._kernel = LiveKernel(
-            self._spec, env=os.environ | {MARK: self.name}, stdout=output, stderr=output
-        )
+        self._kernel = LiveKernel(self._spec, env=os.environ | self._settings, stdout=output, stderr=output)
         self.client = self._kernel.connect()
         if self.random.random() < 0.5:
             self.client.like_jupyterlab()
