@@ -28,6 +28,7 @@ TOPICS = (
     "output",
     "interrupt",
     "memory",
+    "idle",
     "gpu_pod_cells",
     "pool",
     "pool_service",

@@ -45,7 +45,15 @@ def workplace() -> Iterator[Workplace]:
 
 
 SLOWEST = {
-    *("admission_throughput", "first_cell", "gpu_pod_cells", "injector_throughput", "interrupt", "memory"),
+    *(
+        "admission_throughput",
+        "first_cell",
+        "gpu_pod_cells",
+        "idle",
+        "injector_throughput",
+        "interrupt",
+        "memory",
+    ),
     *("output", "pod_stream", "pool", "pool_service", "restart"),
 }
 
