@@ -62,12 +62,12 @@ def of(pod: str, **more: str) -> str:
 
 NAMESPACES = {
     **dict.fromkeys(("idle", "slice", "waits"), "team-a"),
-    **dict.fromkeys(("half", "starts", "leaves", "evicted", "oom"), "team-b"),
+    **dict.fromkeys(("half", "claims", "starts", "leaves", "evicted", "oom"), "team-b"),
 }
 NOTEBOOKS = {"team-a": "digits", "team-b": "speech"}
-ON = {"idle": "n1", "slice": "n1", "half": "n1", "starts": "n1", "leaves": "lost"}
-"""Of those that hold something."""
-HOLDS = {pod: (SLICES, 1) if pod == "slice" else (GPUS, 2 if pod == "idle" else 1) for pod in ON}
+ON = {**dict.fromkeys(("idle", "slice", "half", "claims", "starts"), "n1"), "leaves": "lost"}
+"""Of those that hold something; the GPU of a claim is no resource of a container."""
+HOLDS = {"idle": (GPUS, 2), "slice": (SLICES, 1), **dict.fromkeys(("half", "starts", "leaves"), (GPUS, 1))}
 
 
 def with_notebook(pod: str, **more: str) -> str:
@@ -95,8 +95,8 @@ SHOWN: dict[tuple[str, str], Mapping[str, float]] = {
     ("Longest wait", "A"): {"{}": WAITED},
     ("Held, by namespace", "A"): by_namespace(),
     ("GPU-hours, by namespace", "A"): by_namespace(),
-    ("Now", "A"): {with_notebook(pod): ONE * 1000 for pod in ON},
-    ("Now", "B"): {of(pod, node=ON[pod], resource=what): many for pod, (what, many) in HOLDS.items()},
+    ("Now", "A"): {with_notebook(pod, node=node): ONE * 1000 for pod, node in ON.items()},
+    ("Now", "B"): {of(pod, resource=what): many for pod, (what, many) in HOLDS.items()},
     ("Now", "C"): {of("idle"): END},
     ("Quota used", "A"): {
         labels(namespace="team-a", resource=f"requests.{GPU}", resourcequota="gpus"): 0.625
@@ -205,6 +205,7 @@ def make_everything(make: Maker) -> None:
     make.state(piece, KernelActivity("running", 1767225600.0))
     of_model(a, "waits")
     make.bind(of_model(b, "half", settings=settings("hami"), request=HALF), "n1")
+    make.bind(of_model(b, "claims", settings=settings("dra")), "n1")
     make.bind(of_model(b, "starts"), "n1", "Pending")
     leaves = of_model(b, "leaves")
     make.bind(leaves, "lost")
@@ -238,16 +239,15 @@ def told(kube_state_metrics: KubeStateMetrics) -> list[Sample]:
 
     def everything() -> list[Sample] | None:
         samples = kube_state_metrics.samples()
-        pods = {each.labels["pod"] for each in samples if each.name == "kube_pod_owner"}
-        used = [
-            each.value
-            for each in samples
-            if each.name == "kube_resourcequota" and each.labels["type"] == "used"
-        ]
-        states = [each for each in samples if "annotation_bitfusion_io_state" in each.labels]
-        return samples if pods >= {*NAMESPACES, "pending"} and used == [5] and len(states) == 2 else None
 
-    return wait_until(everything, "kube-state-metrics has seen all pods and the quota", 30)
+        def seen(metric: str, label: str) -> set[str]:
+            return {each.labels[label] for each in samples if each.name == metric}
+
+        used = [each.value for each in samples if each.labels.get("type") == "used"]
+        there = seen("kube_pod_info", "pod") >= {*NAMESPACES, "pending"}
+        return samples if there and seen("kube_node_info", "node") == set(NODES) and used == [5] else None
+
+    return wait_until(everything, "kube-state-metrics has seen all pods, nodes and the quota", 30)
 
 
 def series(samples: Iterable[Sample]) -> list[dict[str, str]]:
@@ -357,7 +357,7 @@ def test_an_alert_is_for_pods_whose_notebook_is_gone(told: list[Sample], tmp_pat
             f"The GPU pod team-b/{pod} is there without its notebook's pod speech-0",
             **{"namespace": "team-b", "pod": pod, "owner_name": "speech-0"},
         )
-        for pod in ("half", "starts", "evicted", "oom")
+        for pod in ("half", "claims", "starts", "evicted", "oom")
     ]
     expected = [("4m", "BitfusionGpuPodLeftBehind", []), ("5m", "BitfusionGpuPodLeftBehind", behind)]
     promtool(tmp_path, {"input_series": series(left), "alert_rule_test": _tests(expected)})
