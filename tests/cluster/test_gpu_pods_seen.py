@@ -214,8 +214,8 @@ def make_everything(make: Maker) -> None:
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     told = {"name": "program", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
     make.bind(of_model(b, "oom"), "n1", "Failed", containerStatuses=[told])
-    # Others': a job with a GPU, and, as Spark has them, a pod that another one owns; one that waits.
-    job = make.pod("team-a", "job", gpus=1)
+    # Others': a job whose container is called so; a pod that one owns, as Spark has them; one that waits.
+    job = make.pod("team-a", "job", "program", 1)
     make.bind(job, "n1")
     owner = {
         "apiVersion": "v1",
@@ -340,8 +340,8 @@ def test_alerts_are_for_pods_that_do_not_start_or_do_not_go(told: list[Sample], 
         **{"namespace": "team-b", "pod": "leaves", "node": "lost"},
     )
     expected = [
-        ("9m", "BitfusionGpuPodDoesNotStart", []),
-        ("9m", "BitfusionGpuPodNotGone", []),
+        ("15m", "BitfusionGpuPodDoesNotStart", []),
+        ("10m", "BitfusionGpuPodNotGone", []),
         ("20m", "BitfusionGpuPodDoesNotStart", waiting),
         ("20m", "BitfusionGpuPodNotGone", [leaving]),
         ("6h", "BitfusionGpuPodLeftBehind", []),
