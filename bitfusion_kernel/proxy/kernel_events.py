@@ -35,9 +35,9 @@ from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 if TYPE_CHECKING:
     from bitfusion_client.command.client_lines import Waiting
     from bitfusion_client.errors import BitfusionError
-    from bitfusion_kernel.processes.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.proxy.give_back import GiveBack
+    from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
     from bitfusion_kernel.proxy.resize import Resize
 
 LAST_OUTPUT_DELAY = 0.3
@@ -162,7 +162,7 @@ class KernelEvents:
             self._outage_display.show(acquisition.outage)
 
     def _count_oom_kills(self) -> None:
-        from bitfusion_kernel.processes.oom_kills import OomKills
+        from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
 
         acquisition = self._lifecycle.acquisition
         if acquisition is not None and acquisition.kernel_pid is not None:

@@ -425,7 +425,7 @@ def test_memory_that_ran_out_under_the_kernel_is_told(
         def happened(self) -> bool | None:
             return ran_out
 
-    monkeypatch.setattr("bitfusion_kernel.processes.oom_kills.OomKills", Kills)
+    monkeypatch.setattr("bitfusion_kernel.proxy.kernel.oom_kills.OomKills", Kills)
     running = cell()
     acquisition = served.run(running)
     served.tell(KernelExitedEvent(-9), WrapperExitedEvent(1, 137))
