@@ -159,7 +159,7 @@ class ShellRequests:
         self._scheduler.advance()
 
     def relay_replies(self, replies: Iterable[list[bytes]]) -> None:
-        """Replies leave first; cells are accounted for while the client reads. Damage is passed over."""
+        """To the clients; cells are accounted for while they read. Damage is passed over."""
         for frames in replies:
             try:
                 self._relay_reply(frames)
@@ -170,14 +170,19 @@ class ShellRequests:
         if frames[0] == DELIMITER:
             self._scheduler.on_answer(read_unchecked(frames))
             return
-        if self._in_kernel.some_answered_early:
-            reply = read_unchecked(frames)
-            if self._in_kernel.take_answered_early(str(reply.parent_header.get("msg_id"))):
-                self._scheduler.on_execute_reply(reply)
-                return
-        self._channel.send(frames)
-        if is_type(frames, b"execute_reply"):
-            self._scheduler.on_execute_reply(read_unchecked(frames))
+        of_cell = is_type(frames, b"execute_reply")
+        reply = self._channel.read(frames) if of_cell or self._in_kernel.some_answered_early else None
+        if reply is None:
+            self._channel.send(frames)
+            return
+        request = str(reply.parent_header.get("msg_id"))
+        if self._in_kernel.is_over(request):
+            return
+        early = self._in_kernel.take_answered_early(request)
+        if not early:
+            self._channel.send(frames)
+        if of_cell or early:
+            self._scheduler.on_execute_reply(reply)
 
 
 def _asks_the_same(one: Message, other: Message) -> bool:
