@@ -139,7 +139,7 @@ class Notebook:
 
     def __init__(self, client: Client, interrupt: Callable[[], object], folder: Path) -> None:
         self.client = client
-        self._interrupt = interrupt
+        self.send_interrupt = interrupt
         self._mark = folder / "begun"
         self._cell: Cell
 
@@ -150,7 +150,7 @@ class Notebook:
 
     def interrupt(self) -> Interrupted:
         cell, begun = self._cell, time.monotonic()
-        self._interrupt()
+        self.send_interrupt()
         woken = begun + WAKE_S
         self.client.pump(lambda: cell.done or time.monotonic() > woken, LIMIT_S, "its end")
         if not cell.done:
