@@ -44,11 +44,6 @@ class NotebookPage:
         self.page.locator(".jp-Dialog").get_by_role("button", name="Confirm Kernel Restart").click()
         expect(self.page.locator(".jp-Dialog")).to_have_count(0)
 
-    def shut_down_kernel(self) -> None:
-        """With the menu, and wait for its end: until then JupyterLab runs no cell."""
-        self.choose("Kernel", "Shut Down Kernel")
-        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("No Kernel")
-
     def choose(self, menu: str, entry: str) -> None:
         """Choose an entry of the menu bar."""
         self.page.locator(".lm-MenuBar-itemLabel").get_by_text(menu, exact=True).click()
