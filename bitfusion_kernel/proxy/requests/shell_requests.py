@@ -18,6 +18,10 @@ from bitfusion_kernel.proxy.requests.start_up_wait import READY_REQUEST, StartUp
 BETTER_FROM_THE_KERNEL = frozenset(("complete_request", "inspect_request", "history_request"))
 """Answered by the kernel if it is starting already: 0.2 s later, but with what it knows."""
 
+ASKS_FOR_WIDGETS = "jupyter.widget.control"
+"""The target of a comm that JupyterLab opens with each notebook. Left to the kernel it would be answered with
+the first cell, and what the client then asks makes the kernel look idle while that runs."""
+
 _LEFT_TO_KERNEL = BETTER_FROM_THE_KERNEL | {READY_REQUEST}
 
 _MAGIC_WORD = MAGIC.encode()
@@ -131,6 +135,8 @@ class ShellRequests:
 
         ipykernel says busy and idle of it; a client may wait for that, and no cell may ever come.
         """
+        if not self._lifecycle.connected and message.type == "comm_open":
+            return message.content.get("target_name") == ASKS_FOR_WIDGETS
         if self._lifecycle.connected or message.type not in ("comm_msg", "comm_close"):
             return False
         comm = message.content.get("comm_id")

@@ -28,15 +28,15 @@ class NotebookPage:
         self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
         self.wait_until_idle()  # until then JupyterLab may still take the focus away from a cell
 
-    def open_file(self, name: str) -> None:
-        """Open a notebook from JupyterLab's folder, and wait for its kernel."""
-        self.page.goto(f"{self.page.url.partition('/lab')[0]}/lab/tree/{name}")
+    def open_file(self, name: str, kernel: str = "Bitfusion") -> None:
+        """Open a notebook from JupyterLab's folder, it alone, and wait for its kernel."""
+        self.page.goto(f"{self.page.url.partition('/lab')[0]}/lab/tree/{name}?reset")
         self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
-        self.wait_until_idle()
+        self.wait_until_idle(kernel)
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self, kernel: str = "Bitfusion") -> None:
         """Until JupyterLab says that the kernel has nothing to do."""
-        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("Bitfusion | Idle")
+        expect(self.page.locator("#jp-main-statusbar")).to_contain_text(f"{kernel} | Idle")
 
     def restart_kernel(self) -> None:
         """With the button, and yes to JupyterLab's question."""
