@@ -162,7 +162,7 @@ class ClientChannel:
         """
         self._publisher.status("busy", message.header)
         if message.type == "comm_open":
-            content = {"comm_id": message.content.get("comm_id"), "data": {}}
+            content: Json = {"comm_id": message.content.get("comm_id"), "data": {}}
             self._publisher.publish("comm_close", content, message.header)
         self._publisher.status("idle", message.header)
 
