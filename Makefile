@@ -126,7 +126,8 @@ rounds:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
 	@$(BIN)/python -m tests.jupyter.interrupt_matrix $(INTERRUPTS)
-	@KILL_ROUNDS=20 $(PYTEST) -m rounds tests/jupyter/test_kill_matrix.py tests/jupyter/test_server.py
+	@KILL_ROUNDS=20 $(PYTEST) -m rounds tests/jupyter/test_kill_matrix.py tests/jupyter/test_server.py \
+	    tests/jupyter/test_interrupts.py
 	@KILL_ROUNDS=100 $(PYTEST) -m rounds tests/jupyter/test_gpu_pod_faults.py
 
 soak:

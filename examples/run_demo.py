@@ -31,8 +31,8 @@ OUTPUT = HERE.parent / "build" / "demo"
 ACCURACY = 0.95
 # A kernel's chain is gone, and its lease free, this long after a shutdown at the latest.
 GONE_S = 5.0
-# Tags of cells: one that must wait for others, so long at least; one before which the kernel is shut down.
-WAITS, AFTER_SHUTDOWN = "waits", "after-shutdown"
+# Tags of cells: one that must wait for others, so long at least; one that gives the GPU back, and shows it.
+WAITS, GIVES_BACK = "waits", "gives-back"
 WAITED_S = 3.0
 
 
@@ -58,19 +58,8 @@ class Demo:
 
     def run(self) -> None:
         """Execute the notebook; what fails is kept for the table."""
-        parts: list[list[Any]] = [[]]
-        for cell in self.notebook.cells:
-            if AFTER_SHUTDOWN in tags(cell):
-                parts.append([])
-            parts[-1].append(cell)
-        for part in parts:
-            self.run_part(part)
-            self.wait_until_gone()
-
-    def run_part(self, cells: list[Any]) -> None:
-        """Execute cells in a kernel that is shut down after them."""
         self.client = NotebookClient(
-            nbformat.v4.new_notebook(cells=cells, metadata=self.notebook.metadata),
+            self.notebook,
             kernel_name=self.kernel_name,
             timeout=600,
             resources={"metadata": {"path": str(HERE)}},
@@ -84,6 +73,7 @@ class Demo:
             self.failures.append(f"a cell failed: {error.ename}: {error.evalue}")
         except Exception as error:  # a kernel that died or never answered: shown in the table
             self.failures.append(f"the notebook stopped: {type(error).__name__}: {error}")
+        self.wait_until_gone()
 
     def before_cell(self, cell: Any, cell_index: int) -> None:
         """Print the cell's title and note when it begins."""
@@ -108,6 +98,8 @@ class Demo:
             if "Waiting for GPUs" not in text or self.times[-1] < WAITED_S:
                 self.failures.append(f"cell {len(self.times)} did not wait for anybody:\n{text}")
             self.waited = f"{self.times[-1]:.1f} s, behind another holder"
+        if GIVES_BACK in tags(cell) and any(each["id"] == self.lease for each in pool_status()["leases"]):
+            self.failures.append(f"cell {len(self.times)} did not give the GPU back")
 
     def on_error(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         """Print the traceback of a cell."""
@@ -151,7 +143,7 @@ class Demo:
         elif float(found[1]) < 100 * ACCURACY:
             self.failures.append(f"TensorFlow learned too little: {found[1]} %")
         for cell in self.cells:
-            if AFTER_SHUTDOWN in tags(cell):
+            if GIVES_BACK in tags(cell):
                 self.check_that_it_shows_the_pool(output_text(cell))
         for error in re.findall(r"^Error: .*", text, re.MULTILINE):
             self.failures.append(f"a command of the notebook failed: {error}")

@@ -12,6 +12,7 @@ that has an honest answer without a kernel is answered at once, and every other 
     control         any other debug_request                              held; a kernel is started for it
     control         any other request                                    refused
     shell           comm_msg, comm_close of a comm that nobody opened    busy and idle; they have no reply
+    shell           comm_open that asks for widgets                      closed: there are none
     shell, control  everything else, as execute_request or comm_open     held
 
 The reply does not depend on the channel. `interrupt_request` and `shutdown_request` never come here: the

@@ -10,10 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.jupyter import interrupt_matrix
 from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS, OURS, PLAIN, Launch
 from tests.jupyter.embedded_pool import Pool
-from tests.jupyter.interrupt_matrix import CODE, ENDED, WAYS, kinds_for, telling_begin
+from tests.jupyter.interrupt_matrix import (
+    CODE,
+    LATER_S,
+    NAMES,
+    WAYS,
+    Interrupted,
+    compare,
+    kinds_for,
+    telling_begin,
+)
 from tests.jupyter.live_kernel import LiveKernel
 from tests.support.machine import scaled
 
@@ -40,26 +50,50 @@ def _still_works(kernel: LiveKernel) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=[pytest.mark.long] * (way != "button")) for way in WAYS]
-)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.usefixtures("kernelspecs")
 def test_code_of_any_kind_is_interrupted_in_every_way_as_in_plain_ipykernel(
     way: str, pool: Pool, tmp_path: Path
 ) -> None:
-    kinds = kinds_for(way)
-    with WAYS[way](PLAIN, tmp_path / "plain") as notebook:
-        plain = {kind: notebook.interrupt_cell(CODE[kind]) for kind in kinds}
-    with WAYS[way](FIRST_CELL, tmp_path / "ours") as notebook:
-        ours = {kind: notebook.interrupt_cell(CODE[kind]) for kind in kinds}
-    assert {kind: ended.name for kind, ended in ours.items()} == {
-        kind: ended.name for kind, ended in plain.items()
-    }
-    assert {ended.name for ended in ours.values()} <= set(ENDED)
-    slow = {
-        kind: ended.seconds for kind, ended in ours.items() if ended.seconds > plain[kind].seconds + scaled(3)
-    }
-    assert not slow, f"as if the code had gone on: {slow}"
+    with WAYS[way](PLAIN, tmp_path / "plain") as plain, WAYS[way](FIRST_CELL, tmp_path / "ours") as ours:
+        rounds = [compare(kind, plain, ours) for kind in kinds_for(way)]
+    assert [found for found in rounds if found.missed(found.plain + found.ours, scaled(LATER_S))] == []
+
+
+class Played:
+    """Cells that end one after another as it is told."""
+
+    def __init__(self, *ends: Interrupted) -> None:
+        self._ends = list(ends)
+
+    def begin(self, code: str) -> None:
+        assert code
+
+    def interrupt(self) -> Interrupted:
+        return self._ends.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "good"),
+    [
+        ("thread join", ("KeyboardInterrupt", 0.1), True),
+        ("thread join", ("", 0.1), False),  # it has ended by itself,
+        ("big integers", ("KeyboardInterrupt", 2.1), False),  # or after what it had to do,
+        ("await", ("KeyboardInterrupt", 0.1), False),
+        ("await", ("CancelledError", 0.1), True),
+        ("!sleep", ("", 0.1), True),
+        ("regex", ("ReplyLost", 0.1), False),  # or the interrupt has hit the kernel itself
+    ],
+)
+def test_one_lost_interrupt_of_three_is_seen(
+    monkeypatch: pytest.MonkeyPatch, kind: str, ends: tuple[str, float], good: bool
+) -> None:
+    monkeypatch.setattr(interrupt_matrix, "RUNS_S", 0.0)
+    usual = Interrupted(0.1, NAMES.get(kind, "KeyboardInterrupt"))
+    found = compare(
+        kind, Played(usual, usual, usual), Played(usual, Interrupted(ends[1], ends[0]), usual), rounds=3
+    )
+    assert found.good == good
 
 
 def test_a_cell_that_holds_the_interpreters_lock_restarts_as_fast_as_plain(

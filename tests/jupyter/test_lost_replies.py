@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, PLAIN, Launch
+from tests.jupyter.interrupt_matrix import WAYS, Notebook
 from tests.jupyter.live_kernel import LiveKernel
 from tests.support.machine import scaled
 
@@ -124,19 +126,32 @@ def test_the_cell_that_runs_is_told_of_the_kernels_death_and_not_one_that_is_ove
     assert lost.error["ename"] == "ReplyLost"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", [PLAIN, FIRST_CELL])
-def test_short_cells_under_interrupts_never_block_the_kernel(launch: Launch, name: str) -> None:
-    kernel = launch(name)
-    kernel.run("import time")
-    cells = []
-    for number in range(120):
-        cells.append(kernel.client.send("time.sleep(0.002)", stop_on_error=False))
-        if number % 4 == 0:
-            kernel.interrupt()
-        kernel.client.settle(0.005)
-    kernel.client.settle(2.5)
-    assert kernel.run("6 * 7", 10).result == "42"
-    if name != PLAIN:
-        assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
-        kernel.client.settle(0.5)
-        assert [cell for cell in cells if cell.reply is None] == [], "each cell has ended in some way"
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [("interrupt_kernel", 120), pytest.param("button", 600, marks=pytest.mark.long)],
+)
+@pytest.mark.usefixtures("kernelspecs", "pool")
+def test_short_cells_under_interrupts_never_block_the_kernel(
+    tmp_path: Path, name: str, way: str, number: int
+) -> None:
+    with WAYS[way](name, tmp_path / name) as notebook:
+        assert isinstance(notebook, Notebook)
+        client, cells = notebook.client, []
+        client.run("import time")
+        for count in range(number):
+            cells.append(client.send("time.sleep(0.002)", stop_on_error=False))
+            if count % 4 == 0:
+                notebook.send_interrupt()
+            client.settle(0.005)
+        client.settle(2.5)
+        assert client.run("6 * 7", 10).result == "42"
+        if name != PLAIN:
+            assert "Kernel      running" in client.run("%bitfusion", 5).stream()
+            client.settle(0.5)
+            assert [cell for cell in cells if cell.reply is None] == [], "each cell has ended in some way"
+    ends = [cell.error["ename"] if cell.of("error") else "" for cell in cells]
+    lost = ends.count("ReplyLost") + sum(cell.reply is None for cell in cells)
+    hit = ends.count("KeyboardInterrupt")
+    print(f"{name}: {number} cells, {-(-number // 4)} by {way}: {hit} interrupted, {lost} replies lost")

@@ -13,6 +13,9 @@ MOST = 10_000
 MOST_HELPERS = 100
 """Of them such as clients send for themselves; some poll."""
 
+MOST_OVER = 1000
+"""Cells that are over and whose replies would be second ones."""
+
 
 class QueuedRequest:
     """One request on shell. `commands`: the lines of a `%bitfusion` cell."""
@@ -153,6 +156,9 @@ class RequestsInKernel:
         self._shells: dict[str | None, dict[str, QueuedRequest | None]] = {}
         """By id; None is a question of the proxy's."""
         self._answered_early: set[str] = set()
+        self._over: dict[str, None] = {}
+        self._ambiguous: set[str] = set()
+        """Ids that a client uses for several cells at once."""
         self.last_count = 0
         """The execution count of the newest cell that has been answered."""
         self.on_sent: Callable[[QueuedRequest], None] | None = None
@@ -187,7 +193,11 @@ class RequestsInKernel:
     def sent(self, request: QueuedRequest) -> None:
         """One request has gone to the kernel."""
         if request.is_execute:
-            self._shells.setdefault(request.subshell, {})[request.message.id] = request
+            requests = self._shells.setdefault(request.subshell, {})
+            if request.message.id in requests:
+                self._ambiguous.add(request.message.id)
+            requests[request.message.id] = request
+            self._over.pop(request.message.id, None)
         if request.answered:
             self._answered_early.add(request.message.id)
         if self.on_sent is not None and request.is_execute:
@@ -210,9 +220,16 @@ class RequestsInKernel:
                 request = requests.pop(request_id)
                 if not requests:
                     del self._shells[subshell]
+                self._over |= dict.fromkeys({*earlier, request_id} - self._ambiguous)
+                while len(self._over) > MOST_OVER:
+                    del self._over[next(iter(self._over))]
                 self.on_change()
                 return request, lost
         return None, []
+
+    def is_over(self, request_id: str) -> bool:
+        """Whether a cell has been answered, or told that its reply is lost."""
+        return request_id in self._over
 
     def clear(self) -> list[QueuedRequest]:
         """The kernel is gone; what it has not answered."""

@@ -156,8 +156,14 @@ class ClientChannel:
         self._publisher.status("idle", request.header)
 
     def pass_over(self, message: Message) -> None:
-        """A message that has no reply, and to which nothing has to be done: `busy` and `idle`."""
+        """A message that has no reply, and to which nothing has to be done: `busy` and `idle`.
+
+        A comm that is opened is closed, as by a kernel that does not know its target.
+        """
         self._publisher.status("busy", message.header)
+        if message.type == "comm_open":
+            content: Json = {"comm_id": message.content.get("comm_id"), "data": {}}
+            self._publisher.publish("comm_close", content, message.header)
         self._publisher.status("idle", message.header)
 
 

@@ -61,6 +61,7 @@ class KernelLink:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._relay: OutputRelay | None = None
         self._listener: zmq.Socket[bytes] | None = None
+        self._looks_idle = False
         self.inbox_full = False
         """Whether the kernel's shell takes nothing more for now."""
 
@@ -133,13 +134,15 @@ class KernelLink:
 
         Args:
             announced: Id of a cell for which the proxy has said `busy`. The kernel says it again: clients
-                that expect it once must not see that. Until then output moves in Python, then in C.
+                that expect it once must not see that, unless another request, which came before the cell,
+                has made the kernel look idle. Until then output moves in Python, then in C.
         """
         sockets = self._sockets
         self._loop.on(sockets.shell, self._on_shell)
         self._loop.on(sockets.connections, self._on_connections)
         self._loop.on(sockets.control, lambda: self._receivers["control"](self.control_replies()))
         self._loop.on(sockets.stdin, lambda: self._receivers["stdin"](self._received(sockets.stdin)))
+        self._looks_idle = False
         if announced is None:
             self._relay_output()
         else:
@@ -152,8 +155,10 @@ class KernelLink:
             except InvalidMessage:
                 continue
             begins = message.parent_header.get("msg_id") == cell
-            if not begins or message.content.get("execution_state") != "busy":
+            state = message.content.get("execution_state")
+            if not begins or state != "busy" or self._looks_idle:
                 self._publisher.relay(frames)
+                self._looks_idle = state == "idle"
             if begins:
                 self._loop.off(self._sockets.iopub)
                 self._relay_output()

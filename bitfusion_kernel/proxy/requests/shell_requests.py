@@ -18,6 +18,10 @@ from bitfusion_kernel.proxy.requests.start_up_wait import READY_REQUEST, StartUp
 BETTER_FROM_THE_KERNEL = frozenset(("complete_request", "inspect_request", "history_request"))
 """Answered by the kernel if it is starting already: 0.2 s later, but with what it knows."""
 
+ASKS_FOR_WIDGETS = "jupyter.widget.control"
+"""The target of a comm that JupyterLab opens with each notebook. Left to the kernel it would be answered with
+the first cell, and what the client then asks makes the kernel look idle while that runs."""
+
 _LEFT_TO_KERNEL = BETTER_FROM_THE_KERNEL | {READY_REQUEST}
 
 _MAGIC_WORD = MAGIC.encode()
@@ -131,6 +135,8 @@ class ShellRequests:
 
         ipykernel says busy and idle of it; a client may wait for that, and no cell may ever come.
         """
+        if not self._lifecycle.connected and message.type == "comm_open":
+            return message.content.get("target_name") == ASKS_FOR_WIDGETS
         if self._lifecycle.connected or message.type not in ("comm_msg", "comm_close"):
             return False
         comm = message.content.get("comm_id")
@@ -159,7 +165,7 @@ class ShellRequests:
         self._scheduler.advance()
 
     def relay_replies(self, replies: Iterable[list[bytes]]) -> None:
-        """Replies leave first; cells are accounted for while the client reads. Damage is passed over."""
+        """To the clients; cells are accounted for while they read. Damage is passed over."""
         for frames in replies:
             try:
                 self._relay_reply(frames)
@@ -170,14 +176,19 @@ class ShellRequests:
         if frames[0] == DELIMITER:
             self._scheduler.on_answer(read_unchecked(frames))
             return
-        if self._in_kernel.some_answered_early:
-            reply = read_unchecked(frames)
-            if self._in_kernel.take_answered_early(str(reply.parent_header.get("msg_id"))):
-                self._scheduler.on_execute_reply(reply)
-                return
-        self._channel.send(frames)
-        if is_type(frames, b"execute_reply"):
-            self._scheduler.on_execute_reply(read_unchecked(frames))
+        of_cell = is_type(frames, b"execute_reply")
+        reply = self._channel.read(frames) if of_cell or self._in_kernel.some_answered_early else None
+        if reply is None:
+            self._channel.send(frames)
+            return
+        request = str(reply.parent_header.get("msg_id"))
+        if self._in_kernel.is_over(request):
+            return
+        early = self._in_kernel.take_answered_early(request)
+        if not early:
+            self._channel.send(frames)
+        if of_cell or early:
+            self._scheduler.on_execute_reply(reply)
 
 
 def _asks_the_same(one: Message, other: Message) -> bool:

@@ -28,26 +28,21 @@ class NotebookPage:
         self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
         self.wait_until_idle()  # until then JupyterLab may still take the focus away from a cell
 
-    def open_file(self, name: str) -> None:
-        """Open a notebook from JupyterLab's folder, and wait for its kernel."""
-        self.page.goto(f"{self.page.url.partition('/lab')[0]}/lab/tree/{name}")
+    def open_file(self, name: str, kernel: str = "Bitfusion") -> None:
+        """Open a notebook from JupyterLab's folder, it alone, and wait for its kernel."""
+        self.page.goto(f"{self.page.url.partition('/lab')[0]}/lab/tree/{name}?reset")
         self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
-        self.wait_until_idle()
+        self.wait_until_idle(kernel)
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self, kernel: str = "Bitfusion") -> None:
         """Until JupyterLab says that the kernel has nothing to do."""
-        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("Bitfusion | Idle")
+        expect(self.page.locator("#jp-main-statusbar")).to_contain_text(f"{kernel} | Idle")
 
     def restart_kernel(self) -> None:
         """With the button, and yes to JupyterLab's question."""
         self.page.get_by_role("button", name=re.compile("Restart the kernel")).first.click()
         self.page.locator(".jp-Dialog").get_by_role("button", name="Confirm Kernel Restart").click()
         expect(self.page.locator(".jp-Dialog")).to_have_count(0)
-
-    def shut_down_kernel(self) -> None:
-        """With the menu, and wait for its end: until then JupyterLab runs no cell."""
-        self.choose("Kernel", "Shut Down Kernel")
-        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("No Kernel")
 
     def choose(self, menu: str, entry: str) -> None:
         """Choose an entry of the menu bar."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -18,7 +19,7 @@ from playwright.sync_api import Page, expect
 
 from tests.jupyter.browser.executed_notebook import ExecutedCell, executed_cells
 from tests.jupyter.browser.notebook_page import NotebookPage, Picture
-from tests.jupyter.conftest import FIRST_CELL
+from tests.jupyter.conftest import FIRST_CELL, PLAIN
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.live_kernel import without_pytest
 from tests.support.machine import scaled
@@ -55,6 +56,21 @@ KEEP_FOR_THE_PICTURE = """
     }
     document.querySelector("main").style.padding = "12px";
 """
+FRESH = 5
+"""Notebooks, each opened for the first time."""
+WATCH_STATUS = """() => {
+    window.states = [];
+    const say = state => states.at(-1)?.[0] === state || states.push([state, performance.now() / 1000]);
+    setInterval(() => {
+        const output = document.querySelector(".jp-Notebook .jp-OutputArea-output");
+        const bar = document.querySelector("#jp-main-statusbar").textContent;
+        const runs = document.querySelector(".jp-CodeCell .jp-InputPrompt").textContent === "[*]:";
+        if (output?.textContent.includes("imported")) say("imported");
+        else if (runs) say(bar.match(/\\| (Idle|Busy|\\w*)/)?.[1] ?? "");
+    }, 10);
+}"""
+BLINK_S = 0.5
+"""Seconds for which what is answered beside a cell may show, until the cell is said to be busy again."""
 MAY_FAIL = {"tags": ["raises-exception"]}
 """With this JupyterLab and nbclient go on after an error."""
 
@@ -114,6 +130,32 @@ def test_run_all_shows_what_nbclient_gets(page: Page, pool: Pool, lab_folder: Pa
     compare(run_all(page, path, expected, 40), expected)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("name", "title"), [(PLAIN, "Python 3 (ipykernel)"), (FIRST_CELL, "Bitfusion")])
+def test_the_status_bar_never_says_idle_while_the_first_cell_of_run_all_imports(
+    page: Page, pool: Pool, lab_folder: Path, name: str, title: str
+) -> None:
+    """JupyterLab makes and deletes subshells then, and shows the newest status of all."""
+    pool.write(gpus=FRESH)
+    (lab_folder / "slow.py").write_text("import time\ntime.sleep(3)")
+    notebook = NotebookPage(page)
+    for number in range(FRESH):
+        path = lab_folder / f"{number}.ipynb"
+        cells = [new_code_cell(code) for code in ("import slow\nprint('imported')", "6 * 7")]
+        kernelspec = {"name": name, "display_name": title}
+        nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernelspec}), path)
+        notebook.open_file(path.name, title)
+        page.evaluate(WATCH_STATUS)
+        notebook.choose("Run", "Run All Cells")
+        expect(notebook.prompts).to_have_text(["[1]:", "[2]:"])
+        seen = page.evaluate("states")
+        since_busy = seen[[state for state, _ in seen].index("Busy") :]
+        idle = [end - begin for (state, begin), (_, end) in itertools.pairwise(since_busy) if state == "Idle"]
+        assert since_busy[-1][0] == "imported", seen
+        assert max(idle, default=0) < BLINK_S, seen
+
+
 @pytest.mark.tensorflow
 @pytest.mark.long
 @pytest.mark.timeout(600)
@@ -126,12 +168,7 @@ def test_run_all_of_the_example_shows_what_nbclient_gets(
     executed, expected = by_nbclient(path)
     compare(run_all(page, path, expected, 240), expected)
 
-    notebook = NotebookPage(page)
-    last = len(expected) - 1
-    expect(notebook.output(last)).to_contain_text("1 GPU × 50 %")
-    notebook.shut_down_kernel()
-    notebook.run_again(last)
-    expect(notebook.output(last)).not_to_contain_text("1 GPU × 50 %")
+    expect(NotebookPage(page).cell(len(expected) - 1)).to_contain_text("1 GPU × 50 % given back")
     assert not pool.leases(), "as the notebook says"
     picture(page, "all free")
 

@@ -1,7 +1,8 @@
 """A kernel that sends what no kernel should: torn, reordered, doubled, random and huge frames.
 
 As a program with a connection file it is such a kernel: a cell `SEED NUMBER` has it send that many on all
-channels, and any other cell prints itself.
+channels, a cell `SEED NUMBER OTHERS` so many whole replies and states of itself and of the cells behind it,
+in any order, and any other cell prints itself.
 
 `python -m tests.kernel.proxy.damaged_frames --frames 100000` runs one behind
 a real proxy, which must live, stay as small as it is, and run the next cell.
@@ -15,7 +16,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ Frames = list[bytes]
 
 ODD_JSON = (b"", b"{", b"null", b"[]", b"3", b'"text"', b"\xff\xfe", b"{}", b"[" * 5000, b'{"msg_id": 7}')
 HUGE = 3 << 20
+AT_ONCE, OF_EACH = 4, 50
+"""Cells whose replies and states come in any order, and how many of them."""
 ROOM_MIB = 40
 """What the proxy may grow by: one huge message each way, and what malloc keeps of it."""
 
@@ -70,6 +74,7 @@ class FuzzingKernel:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopub": zmq.XPUB}
         self.sockets = {name: self._bind(kind, name) for name, kind in kinds.items()}
+        self.waiting: deque[Message] = deque()
 
     def _bind(self, kind: int, channel: str) -> zmq.Socket[bytes]:
         socket = self.context.socket(kind)
@@ -83,8 +88,8 @@ class FuzzingKernel:
         for name in ("shell", "control"):
             poller.register(self.sockets[name], zmq.POLLIN)
         while True:
-            for socket, _ in poller.poll():
-                request = self.wire.read(socket.recv_multipart())
+            for socket, _ in [(self.sockets["shell"], 0)] if self.waiting else poller.poll():
+                request = self.waiting.popleft() if self.waiting else self.wire.read(socket.recv_multipart())
                 self._publish("status", {"execution_state": "busy"}, request)
                 content = self._serve(request) if request.type == "execute_request" else {}
                 self._reply(socket, request, content)
@@ -95,7 +100,9 @@ class FuzzingKernel:
 
     def _serve(self, cell: Message) -> dict[str, Any]:
         words = str(cell.content["code"]).split()
-        if words[0].isdigit():
+        if words[0].isdigit() and len(words) == 3:
+            self._send_in_any_order(cell, random.Random(int(words[0])), int(words[1]), int(words[2]))
+        elif words[0].isdigit():
             self._send_damaged(cell, random.Random(int(words[0])), int(words[1]))
         else:
             self._publish("stream", {"name": "stdout", "text": cell.content["code"]}, cell)
@@ -115,6 +122,16 @@ class FuzzingKernel:
             if count % 500 == 0:
                 time.sleep(0.01)  # as fast as the proxy, so that it is its memory which counts
 
+    def _send_in_any_order(self, cell: Message, rng: random.Random, number: int, others: int) -> None:
+        while len(self.waiting) < others:
+            self.waiting.append(self.wire.read(self.sockets["shell"].recv_multipart()))
+        for _ in range(number):
+            request = rng.choice((cell, *self.waiting))
+            if rng.random() < 0.3:
+                self._reply(self.sockets["shell"], request, {"execution_count": 1})
+            else:
+                self._publish("status", {"execution_state": rng.choice(("busy", "idle"))}, request)
+
     def _publish(self, message_type: str, content: dict[str, Any], parent: Message) -> None:
         frames = self.wire.build(message_type, content, parent=parent.header, identities=[b"topic"])
         self.sockets["iopub"].send_multipart(frames)
@@ -131,24 +148,34 @@ class Client:
 
     def __init__(self, harness: ProxyHarness) -> None:
         self.harness = harness
+        self.replies: dict[object, int] = {}
+        """How many each cell has got."""
 
     def run(self, code: str, limit_s: float) -> str:
         """What a cell prints, once its reply has come."""
-        wanted, printed, replied = self.harness.cell(code), "", False
+        (printed,) = self.run_together([code], limit_s)
+        return printed
+
+    def run_together(self, codes: Sequence[str], limit_s: float) -> list[str]:
+        """The same of cells that are sent at once."""
+        printed = dict.fromkeys(map(self.harness.cell, codes), "")
+        self.replies |= dict.fromkeys(printed, 0)
         deadline = Deadline(limit_s)
         sockets = (self.harness.shell, self.harness.control, self.harness.iopub)
-        idle = False
-        while not (replied and idle):
-            assert not deadline.passed, f"{code!r}: reply {replied}, idle {idle}, {self._proxy_said()}"
+        idle: set[object] = set()
+        while not all(self.replies[cell] and cell in idle for cell in printed):
+            assert not deadline.passed, f"{codes}: {self.replies}, idle {idle}, {self._proxy_said()}"
             assert self.harness.process.poll() is None, self._proxy_said()
             for socket in sockets:
                 for message in self._arrived(socket):
-                    if message.parent_header.get("msg_id") != wanted:
-                        continue
-                    replied = replied or message.type == "execute_reply"
-                    idle = idle or message.content.get("execution_state") == "idle"
-                    printed += message.content["text"] if message.type == "stream" else ""
-        return printed
+                    cell = message.parent_header.get("msg_id")
+                    if cell in self.replies:
+                        self.replies[cell] += message.type == "execute_reply"
+                    if message.content.get("execution_state") == "idle":
+                        idle.add(cell)
+                    if message.type == "stream" and cell in printed:
+                        printed[cell] += message.content["text"]
+        return list(printed.values())
 
     def _arrived(self, socket: zmq.Socket[bytes]) -> list[Message]:
         messages = []
@@ -179,10 +206,13 @@ def spec(folder: Path) -> tuple[str, ...]:
 
 
 def fuzz(start: Callable[..., ProxyHarness], folder: Path, number: int, seed: int) -> tuple[float, float]:
-    """Have a kernel send so many damaged messages; the proxy's memory before and after, in MiB.
+    """Have a kernel send so many damaged messages, and a fifth as many whole ones in any order.
+
+    Returns:
+        The proxy's memory before and after, in MiB.
 
     Raises:
-        AssertionError: The proxy has ended, or a cell is not answered.
+        AssertionError: The proxy has ended, or a cell is not answered, or twice.
     """
     harness = start(GRANT, options=spec(folder), PYTHONPATH=str(Path(__file__).parents[3]))
     client = Client(harness)
@@ -191,6 +221,11 @@ def fuzz(start: Callable[..., ProxyHarness], folder: Path, number: int, seed: in
     before = memory_mib(harness.process.pid)
     client.run(f"{seed + 1} {number}", 60 + number / 300)
     assert client.run("next", 30) == "next"
+    for more in range(number // 5 // (AT_ONCE * OF_EACH)):
+        others = [f"cell {at}" for at in range(1, AT_ONCE)]
+        client.run_together([f"{seed + more} {AT_ONCE * OF_EACH} {len(others)}", *others], 30)
+        assert client.run("next", 30) == "next"
+    assert set(client.replies.values()) == {1}, "each cell has one reply"
     return before, memory_mib(harness.process.pid)
 
 

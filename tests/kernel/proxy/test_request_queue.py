@@ -11,6 +11,7 @@ from bitfusion_kernel.protocol.wire import Wire
 from bitfusion_kernel.proxy.cells.request_queue import (
     MOST,
     MOST_HELPERS,
+    MOST_OVER,
     QueuedRequest,
     RequestQueue,
     RequestsInKernel,
@@ -112,6 +113,31 @@ def test_a_reply_proves_that_what_its_shell_was_sent_before_is_over() -> None:
     assert in_kernel.shells == [None, "a"]
     assert in_kernel.answered(later.message.id) == (later, [])
     assert in_kernel.shells == ["a"]
+
+
+def test_a_cell_is_over_once_until_its_id_comes_again() -> None:
+    in_kernel = RequestsInKernel()
+    lost, answered = _request(), _request()
+    for _ in range(2):
+        in_kernel.sent(lost)
+        in_kernel.sent(answered)
+        assert [in_kernel.is_over(each.message.id) for each in (lost, answered)] == [False, False]
+        in_kernel.answered(answered.message.id)
+        assert [in_kernel.is_over(each.message.id) for each in (lost, answered)] == [True, True]
+    for _ in range(MOST_OVER):
+        other = _request()
+        in_kernel.sent(other)
+        in_kernel.answered(other.message.id)
+    assert not in_kernel.is_over(answered.message.id), "forgotten"
+
+
+def test_an_id_of_several_cells_at_once_is_never_over() -> None:
+    in_kernel = RequestsInKernel()
+    request = _request()
+    in_kernel.sent(request)
+    in_kernel.sent(request)
+    in_kernel.answered(request.message.id)
+    assert not in_kernel.is_over(request.message.id)
 
 
 def test_a_shell_is_unsure_when_its_last_is_old_and_no_question() -> None:

@@ -6,7 +6,11 @@ import pytest
 
 from bitfusion_kernel.protocol.wire import Message, Wire
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
-from bitfusion_kernel.proxy.requests.shell_requests import BETTER_FROM_THE_KERNEL, ShellRequests
+from bitfusion_kernel.proxy.requests.shell_requests import (
+    ASKS_FOR_WIDGETS,
+    BETTER_FROM_THE_KERNEL,
+    ShellRequests,
+)
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 from tests.kernel.proxy.parts import WIRE, Parts, cell, message
 
@@ -53,6 +57,20 @@ def test_without_a_kernel_what_is_for_no_comm_is_over_at_once(kind: str) -> None
     assert not parts.shell.sent
     parts.connect()
     assert parts.in_kernel() == [opening.id, its_own.id]
+
+
+def test_without_a_kernel_whoever_asks_for_widgets_hears_that_there_are_none() -> None:
+    parts = Parts()
+    _shell(parts)
+    opening = message("comm_open", comm_id="a", target_name=ASKS_FOR_WIDGETS)
+    its_own = message("comm_msg", comm_id="a")
+    _send(parts, opening, its_own)
+    assert parts.published(QueuedRequest(opening, 0.0)) == ["busy", "comm_close", "idle"]
+    assert parts.published(QueuedRequest(its_own, 0.0)) == ["busy", "idle"]
+    parts.connect()
+    assert parts.in_kernel() == []
+    _send(parts, opening)
+    assert parts.in_kernel() == [opening.id], "a kernel may have some"
 
 
 @pytest.mark.parametrize("request_type", sorted(BETTER_FROM_THE_KERNEL))

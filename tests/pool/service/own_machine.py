@@ -14,6 +14,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.machine import scaled
 from tests.support.namespaces import as_process_1
 from tests.support.waiting import wait_until
@@ -23,6 +25,18 @@ PYTHON = "/usr/bin/python3"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("opt", "home", "var", "run", "usr/local/bin", "usr/local/sbin")
 """Empty at first, but for what this machine has in /opt; /etc is a copy."""
+NEEDS = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: accounts, mounts"),
+    pytest.mark.skipif(
+        subprocess.run(
+            [PYTHON, "-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"],
+            capture_output=True,
+        ).returncode
+        != 0,
+        reason=f"needs {PYTHON} of version 3.10 or newer with venv",
+    ),
+]
+"""The marks of its tests."""
 FOR_PIP = re.compile(r"(PIP|SSL)_|XDG_CACHE_HOME$|.*_PROXY$", re.IGNORECASE)
 LIMIT_S = 20.0
 _SYSTEMCTL = """\
@@ -91,13 +105,18 @@ class OwnMachine:
         """What a block of commands prints, run by root in the checkout; each must succeed."""
         return self._finished(self._started("root", commands, f"{self.base}/checkout", self._root), limit_s)
 
-    def user(self, name: str, commands: str, limit_s: float = 60) -> str:
+    def user(self, name: str, commands: str, limit_s: float = 60, *, pip: bool = False) -> str:
         """The same, by a user at home."""
-        return self._finished(self.start(name, commands), limit_s)
+        return self._finished(self.start(name, commands, pip=pip), limit_s)
 
-    def start(self, name: str, commands: str) -> subprocess.Popen[str]:
-        """Commands of a user at home, which run; all that they write is the process's stdout."""
+    def start(self, name: str, commands: str, *, pip: bool = False) -> subprocess.Popen[str]:
+        """Commands of a user at home, which run; all that they write is the process's stdout.
+
+        `pip`: it reaches the package index as root's does.
+        """
         environ = {"PATH": PATH, "HOME": f"/home/{name}", "XDG_RUNTIME_DIR": f"/run/user/{name}"}
+        if pip:
+            environ = {each: value for each, value in self._root.items() if "CACHE" not in each} | environ
         return self._started(name, commands, f"/home/{name}", environ)
 
     def _started(

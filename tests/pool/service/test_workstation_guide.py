@@ -6,16 +6,14 @@ On a machine of their own, where systemd is played; `pip` installs what the guid
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.guide import matches
-from tests.pool.service.own_machine import PYTHON, ROOT, OwnMachine
+from tests.pool.service.own_machine import NEEDS, ROOT, OwnMachine
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -24,17 +22,8 @@ SECTION = SECTION.partition("\n## ")[0]
 INSTALL, START, HOLD, WAIT, LOOK, KERNEL = re.findall(r"(?ms)^```sh\n(.*?)^```", SECTION)
 LOGGED, WAITED = re.findall(r"(?ms)^```text\n(.*?)^```", SECTION)
 NOTHING_YET = " && ".join(re.findall(r"`(/\S+[^`]*venv /opt/notebooks|/\S+ install jupyterlab)`", SECTION))
-USABLE = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))"
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: accounts, mounts"),
-    pytest.mark.skipif(
-        subprocess.run([PYTHON, "-c", USABLE], capture_output=True).returncode != 0,
-        reason=f"needs {PYTHON} of version 3.10 or newer with venv",
-    ),
-    pytest.mark.slow,
-    pytest.mark.long,
-]
+pytestmark = [*NEEDS, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture
