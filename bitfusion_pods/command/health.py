@@ -14,7 +14,7 @@ from bitfusion_client.kubernetes.raw_objects import labels_of, mapping, mappings
 from bitfusion_client.pod import pod_contract
 from bitfusion_pods.api.client import Api, ApiError, path, pods
 from bitfusion_pods.command.asking import in_words
-from bitfusion_pods.command.keys import Keys
+from bitfusion_pods.command.keys import make_keys
 from bitfusion_pods.command.making import dry_pod, is_added_twice
 from bitfusion_pods.command.notebook_pod import read_notebook_pod
 from bitfusion_pods.command.where import here
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NEEDED = (
     *(("create", "", "pods"), ("delete", "", "pods"), ("get", "", "pods"), ("list", "", "pods")),
-    ("watch", "", "pods"),
+    *(("watch", "", "pods"), ("create", "", "secrets")),
 )
 WANTED = (
     (("get", "apps", "statefulsets"), "PodDefaults and sidecars of the running pod are copied"),
@@ -125,17 +125,15 @@ def _check_pod(report: Report, api: Api, where: Where) -> None:
 
     if not report.check("Check this pod", read):
         return
-    keys: list[Keys] = []
 
-    def own() -> str:
-        keys.append(Keys(where.keys))
-        return where.keys or "made by openssl for each run"
+    def keys() -> str:
+        make_keys(where.folder)
+        return "openssl makes them for each run"
 
-    if not report.check("Check key and certificate", own):
-        return
+    report.check("Check keys and certificates", keys)
 
     def admitted() -> str:
-        request, made = dry_pod(where, found[0], keys[0].certificate)
+        request, made = dry_pod(where, found[0])
         way = pods(where.namespace, dryRun="All")
         with in_words():
             try:
@@ -143,14 +141,13 @@ def _check_pod(report: Report, api: Api, where: Where) -> None:
             except ApiError as error:
                 if not is_added_twice(error, found[0]):
                     raise
-                api.create(way, dry_pod(where, found[0], keys[0].certificate, template_only=True)[1])
+                api.create(way, dry_pod(where, found[0], template_only=True)[1])
         return f"a pod with {request.describe()} would be let in"
 
     if pod_contract.LABEL_GPU_POD_OF in labels_of(found[0].pod):
         report.add("SKIPPED", "Check a GPU pod: this is one")
     else:
         report.check("Check a GPU pod", admitted)
-    keys[0].close()
 
 
 def _check_gpus(report: Report, api: Api, where: Where) -> None:

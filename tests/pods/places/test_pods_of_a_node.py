@@ -178,13 +178,13 @@ def test_a_volume_that_cannot_be_mounted_is_an_error_after_some_seconds(room: Ro
 
 def test_an_init_container_that_fails_says_why(room: Room) -> None:
     init = {
-        "name": "bitfusion-client",
+        "name": "other",
         "image": SMALL,
         "imagePullPolicy": "Never",
         "command": ["/bin/busybox", "sh", "-c", "echo no room > /dev/termination-log; exit 1"],
     }
     room.create("uninstalled", initContainers=[init])
-    assert room.wait("uninstalled", FAILED).words == "the client could not be installed in the pod: no room"
+    assert room.wait("uninstalled", FAILED).words == "the init container other has failed: no room"
 
 
 def test_deaths_of_pods_that_ran(room: Room) -> None:
