@@ -40,8 +40,9 @@ RETRY_PAUSE, TURN_PAUSE = 1.0, 1.0
 GONE_WITHIN, LOST_WITHIN = 10.0, 5.0
 """Seconds for a deleted pod to be gone, and for one that does not answer: its node may be lost, and the next
 cell's kernel begins only then."""
-LONGEST_NAME = 50
-"""Characters of the notebook's pod in the names of its GPU pods, which have 63 at most."""
+LONGEST_NAME, CUT_NAME = 50, 41
+"""Characters of the notebook's pod in the names of its GPU pods, which have 63 at most; of a longer one so
+many stand before the beginning of its uid."""
 
 _INVALID, _TWICE = 422, ("Duplicate value", "must be unique")
 
@@ -242,7 +243,7 @@ class Making:
     def _create(self, ours_hold: bool) -> str:
         """Make it; why it has to wait, or empty."""
         where, notebook = self._where, self._notebook
-        name = _name(where)
+        name = _name(where, notebook.uid)
         made = _pod(where, notebook, self._request, self.rule, name, self._template_only)
         made["metadata"]["annotations"][pod_contract.ANNOTATION_HOLDER] = self._holder
         self.name = self._telling.pod = name
@@ -317,11 +318,15 @@ def dry_pod(
     whole = where.budget or GpuRequest()
     request = GpuRequest(1, whole.partial, whole.memory_mib)
     rule = rule_for(request, where.settings.rules)
-    return request, _pod(where, notebook, request, rule, _name(where), template_only)
+    return request, _pod(where, notebook, request, rule, _name(where, notebook.uid), template_only)
 
 
-def _name(where: Where) -> str:
-    return f"{where.name[:LONGEST_NAME].rstrip('-.')}-gpu-{os.urandom(3).hex()}"
+def _name(where: Where, uid: str) -> str:
+    """Of a GPU pod. JupyterHub's policies know by it whose it is, also where names of servers begin alike."""
+    own = where.name
+    if len(own) > LONGEST_NAME:
+        own = f"{own[:CUT_NAME].replace('.', '-')}-{uid[:8]}"
+    return f"{own}-gpu-{os.urandom(3).hex()}"
 
 
 def _pod(
