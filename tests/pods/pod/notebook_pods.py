@@ -67,7 +67,6 @@ def notebook() -> dict[str, Any]:
             "subPath": "digits/bin/bitfusion",
             "readOnly": True,
         },
-        {"name": "bitfusion-keys", "mountPath": "/bitfusion/keys", "subPath": "digits", "readOnly": True},
         {
             "name": "kube-api-access-x7k2p",
             "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -83,7 +82,6 @@ def notebook() -> dict[str, Any]:
     spec["volumes"] += [
         {"name": "datasets", "configMap": {"name": "datasets", "defaultMode": 420}},
         {"name": "bitfusion-client", "emptyDir": {"sizeLimit": "256Mi"}},
-        {"name": "bitfusion-keys", "emptyDir": {"medium": "Memory"}},
         {"name": "istio-envoy", "emptyDir": {}},
         {
             "name": "kube-api-access-x7k2p",
