@@ -89,8 +89,9 @@ def test_health_tells_what_is_worse_without_a_right(cluster: Cluster, tmp_path: 
     assert "[MARGINAL] Check right to get statefulsets" in done.said.decode()
 
 
-def test_health_tells_of_a_quota_that_no_pod_fits(notebook: Notebook) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}}
+@pytest.mark.parametrize("limited", ["requests.nvidia.com/gpu", "count/secrets"])
+def test_health_tells_of_a_quota_that_no_pod_fits(notebook: Notebook, limited: str) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {limited: "0"}}}
     path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
     notebook.cluster.client.create(path, quota)
     done = notebook.run("health")
