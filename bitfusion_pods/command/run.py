@@ -71,6 +71,7 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     log = LogOutput()
     log.log("Query server kubernetes gpu availability")
     telling = Telling(log, environ)
+    # all before the pod: a kubelet that comes before the Secret looks again half a second later
     keys, api = make_keys(where.folder), Api(where.account)
     files: dict[str, bytes | str] = {**agent_files(), **keys.of_pod}
     try:
