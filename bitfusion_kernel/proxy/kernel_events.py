@@ -35,9 +35,9 @@ from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 if TYPE_CHECKING:
     from bitfusion_client.command.client_lines import Waiting
     from bitfusion_client.errors import BitfusionError
-    from bitfusion_kernel.processes.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.proxy.give_back import GiveBack
+    from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
     from bitfusion_kernel.proxy.resize import Resize
 
 LAST_OUTPUT_DELAY = 0.3
@@ -46,12 +46,14 @@ LAST_OUTPUT_DELAY = 0.3
 LAST_WORDS_DELAY = 3.0
 """The same while its pool is out of reach: the wrapper then says whether it has ended the kernel for that."""
 
+KEPT_IS_LOST = "What this kernel held before its restart was lost: its GPU is another one."
+
 
 class KernelEvents:
     """Serves the supervisor's events, and the kernel's connection between them.
 
-    `tell_hints` says in the cell that has waited what is odd in the settings; `on_working` is told that the
-    kernel's processes compute.
+    `tell_hints` says in the cell that has waited what is odd in the settings, and what `tell_later` has been
+    told; `on_working` is told that the kernel's processes compute.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class KernelEvents:
         start_up: StartUpWait,
         give_back: GiveBack,
         resize: Resize,
+        tell_later: Callable[[str], None],
         tell_hints: Callable[[QueuedRequest], None],
         on_working: Callable[[], None],
     ) -> None:
+        self._tell_later = tell_later
         self._tell_hints = tell_hints
         self._loop = loop
         self._supervisor = supervisor
@@ -158,7 +162,7 @@ class KernelEvents:
             self._outage_display.show(acquisition.outage)
 
     def _count_oom_kills(self) -> None:
-        from bitfusion_kernel.processes.oom_kills import OomKills
+        from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
 
         acquisition = self._lifecycle.acquisition
         if acquisition is not None and acquisition.kernel_pid is not None:
@@ -201,7 +205,13 @@ class KernelEvents:
         elif before in CONNECTED:
             self._report_kernel_lost(before)
         elif before is not KernelState.OVER:
-            self._report_wait_over(None if before is KernelState.CANCELLING else acquisition.why_it_ended())
+            lost = acquisition.held_since is not None and not acquisition.granted
+            if (
+                lost
+            ):  # what a restart had kept, before it had a kernel: who waits asks anew, and is told later
+                self._tell_later(KEPT_IS_LOST)
+            unasked = lost or before is KernelState.CANCELLING
+            self._report_wait_over(None if unasked else acquisition.why_it_ended())
 
     def _report_kernel_lost(self, before: KernelState) -> None:
         """Pass on the kernel's last replies; then, unless it was to end, the running cell shows why."""
@@ -214,7 +224,7 @@ class KernelEvents:
             self._scheduler.show_death(acquisition.why_it_ended(ran=True))
 
     def _report_wait_over(self, error: BitfusionError | None) -> None:
-        """No kernel comes. `error` is None if the wait was cancelled: then its cell has failed already."""
+        """No kernel comes. `error` is None if no cell is to fail: it has been cancelled, or asks anew."""
         was_starting_up = self._start_up.end()
         self._link.close()
         self._shell.on_wait_over()

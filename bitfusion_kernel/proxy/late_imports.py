@@ -44,7 +44,7 @@ MODULES = (
     "bitfusion_kernel.pod.budget",
     "bitfusion_kernel.processes.kernel_start",
     "bitfusion_kernel.processes.launcher",
-    "bitfusion_kernel.processes.oom_kills",
+    "bitfusion_kernel.proxy.kernel.oom_kills",
     "bitfusion_kernel.protocol.message_date",
     "bitfusion_kernel.proxy.cells.client_command",
     "bitfusion_kernel.proxy.cells.command_cell",

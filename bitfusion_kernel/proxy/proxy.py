@@ -393,6 +393,7 @@ class Proxy:
             self._start_up,
             self._give_back,
             self._resize,
+            self._starter.told.append,
             self._tell_hints,
             on_working=lambda: self._touched("PROCESSES"),
         )

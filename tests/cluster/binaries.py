@@ -92,6 +92,15 @@ KUEUE = Parts(
     copied=("sigs.k8s.io/kueue", "config"),
 )
 
+KUBE_STATE_METRICS = Parts(
+    {"kube-state-metrics": "k8s.io/kube-state-metrics/v2"},
+    build_s=150.0,
+    first_share=1.0,
+    title="kube-state-metrics 2.18.0",
+    modules=_MODULES / "kube-state-metrics",
+    ldflags="-s -w",
+)
+
 # The first Go that fetches the toolchain which go.mod asks for by itself.
 _OLDEST_GO = (1, 21)
 _SECONDS_BETWEEN_LINES = 30.0

@@ -1,4 +1,4 @@
-"""The fixtures `cluster`, `node`, `two_nodes`, `kueue`: a real Kubernetes, and ones in which pods really run.
+"""The fixtures `cluster`, `node` and others: a real Kubernetes, and ones in which pods really run.
 
 Each is started once a test process, lazily, for every test that names it. Under pytest-xdist one worker in
 three has a cluster, as tests on it wait most of their time, and runs whole files: what a file's fixtures
@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster.binaries import (
     CONTROL_PLANE,
+    KUBE_STATE_METRICS,
     KUEUE,
     NODE,
     Binaries,
@@ -29,9 +30,12 @@ from tests.cluster.binaries import (
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
+    from tests.cluster.kube_state_metrics import KubeStateMetrics
     from tests.cluster.kueue import Kueue
     from tests.cluster.node import Node
 
+_BESIDE = {"kueue": KUEUE, "kube_state_metrics": KUBE_STATE_METRICS}
+"""By fixture: what runs beside a cluster of its own."""
 _built_key = pytest.StashKey[dict[str, Binaries]]()
 _failed_key = pytest.StashKey[dict[str, str]]()
 """By fixture: why there is none."""
@@ -39,13 +43,8 @@ _lines_key = pytest.StashKey[list[str]]()
 
 
 def needs_cluster(item: pytest.Item) -> bool:
-    """Whether the test, or a fixture of it, uses the fixture `cluster`, or `kueue`."""
-    return "cluster" in getattr(item, "fixturenames", ()) or needs_kueue(item)
-
-
-def needs_kueue(item: pytest.Item) -> bool:
-    """Whether the test, or a fixture of it, uses the fixture `kueue`."""
-    return "kueue" in getattr(item, "fixturenames", ())
+    """Whether the test, or a fixture of it, uses the fixture `cluster`, or one of `_BESIDE`."""
+    return not {"cluster", *_BESIDE}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def needs_node(item: pytest.Item) -> bool:
@@ -87,8 +86,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         _prepare(config, "cluster", CONTROL_PLANE)
     if node:
         _prepare(config, "node", NODE)
-    if any(needs_kueue(item) for item in session.items):
-        _prepare(config, "kueue", KUEUE)
+    for fixture, parts in _BESIDE.items():
+        if any(fixture in getattr(item, "fixturenames", ()) for item in session.items):
+            _prepare(config, fixture, parts)
 
 
 def _prepare(config: pytest.Config, fixture: str, parts: Parts) -> None:
@@ -216,6 +216,26 @@ def kueue(pytestconfig: pytest.Config) -> Iterator[Kueue]:
     built = pytestconfig.stash[_built_key]
     with kueue_on(built["cluster"], built["kueue"]) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def kube_state_metrics(pytestconfig: pytest.Config) -> Iterator[KubeStateMetrics]:
+    """A real kube-state-metrics, to be started, in a cluster of its own, for the tests of one file.
+
+    Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
+    """
+    _leave_out_without(pytestconfig, "kube_state_metrics")
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.kube_state_metrics import KubeStateMetrics
+
+    built = pytestconfig.stash[_built_key]
+    cluster = Cluster.start(built["cluster"])
+    program = KubeStateMetrics(cluster, built["kube_state_metrics"])
+    try:
+        yield program
+    finally:
+        program.end()
+        cluster.end()
 
 
 def _leave_out_without(config: pytest.Config, fixture: str) -> None:

@@ -287,7 +287,6 @@ NAMES = [
     ("jupyter-ada", "jupyter-ada-gpu-00ff1a", True),
     ("jupyter-ada", "hub", False),
     ("jupyter-ada", "jupyter-ada", False),
-    ("jupyter-ada", "jupyter-ada-gpu-", False),
     ("jupyter-ada", "jupyter-ada-gpu-00ff1", False),
     ("jupyter-ada", "jupyter-ada-gpu-00ff1a0", False),
     ("jupyter-ada", "jupyter-ada-gpu-00ff1z", False),

@@ -1,4 +1,4 @@
-"""The alerts of pool, queue and plugin are PromQL over metrics that there are; docs/seeing.md lists them."""
+"""The alerts but the controller's are PromQL over metrics that there are; docs/seeing.md lists them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import promql_parser
 import pytest
 import yaml
 
+from tests.manifests.kube_state_metrics import labels_of_metrics
+from tests.manifests.promql import labels_in, metrics_in
 from tests.manifests.test_metrics_docs import documented
 
 ROOT = Path(__file__).parents[2]
@@ -17,23 +19,19 @@ PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
 SAMPLE = yaml.safe_load((ROOT / "manifests" / "samples" / "alerts.yaml").read_text())
 _, *GROUPS = SAMPLE["spec"]["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
-ELSEWHERE = ("kube_job_", "kube_cronjob_")
-"""Metrics of kube-state-metrics."""
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
 def test_an_alert_asks_for_what_there_is(rule: dict[str, Any]) -> None:
     promql_parser.parse(rule["expr"])
-    known = documented()
-    named = re.findall(r"\b((?:bitfusion|kube)_\w+)", rule["expr"])
+    known = {**documented(), **labels_of_metrics()}
+    named = metrics_in(rule["expr"])
     assert named
-    labels = {"instance", "cronjob"}
+    labels = {"instance", "le"}
     for name in named:
-        metric = re.sub(r"_(bucket|sum|count)$", "", name)
-        assert name.startswith(ELSEWHERE) or name in known or metric in known
-        labels |= known.get(name, known.get(metric, frozenset()))
-    used = re.findall(r"(\w+)=~?\"", rule["expr"]) + re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))
-    assert set(used) <= labels
+        labels |= known[name if name in known else re.sub(r"_(bucket|sum|count)$", "", name)]
+    used = labels_in(rule["expr"]) | set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+    assert used <= labels
 
 
 def test_the_page_lists_the_same_alerts() -> None:

@@ -23,7 +23,7 @@ from bitfusion_kernel.processes.messages import (
 from bitfusion_kernel.proxy import kernel_events
 from bitfusion_kernel.proxy.cells.outage_display import OutageDisplay
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
-from bitfusion_kernel.proxy.kernel_events import KernelEvents
+from bitfusion_kernel.proxy.kernel_events import KEPT_IS_LOST, KernelEvents
 from bitfusion_kernel.proxy.lifecycle import KernelState
 from tests.kernel.proxy.parts import LAUNCHED, WAIT, WIRE, Parts, cell, message
 
@@ -60,6 +60,7 @@ class Served:
         self.parts = parts = Parts()
         self.supervisor = FakeSupervisor()
         self.given_back = 0
+        self.later: list[str] = []
         self.control = parts.make_control()
         self.control.watch()
         self.shell = parts.make_shell()
@@ -77,6 +78,7 @@ class Served:
             parts.start_up,
             cast(Any, self),
             cast(Any, self),
+            self.later.append,
             lambda _: None,
             on_working=lambda: None,
         )
@@ -256,6 +258,27 @@ def test_a_wrapper_that_ends_before_the_kernel_answers_fails_the_wait(served: Se
     assert served.parts.link.closed == 1
 
 
+def test_a_lease_that_a_restart_kept_and_that_is_lost_before_its_kernel_came_fails_no_cell(
+    served: Served,
+) -> None:
+    """A pod that is gone with its node, for example: who waits asks for another one, once."""
+    kept = Acquisition(0, GpuRequest(), 0.0)
+    kept.held_since = 1.0
+    served.parts.lifecycle.go_on(kept, wanted=True)
+    waiting = cell()
+    served.parts.submit(waiting)
+    served.tell(OutputEvent("stderr", "Released GPUs on 1 servers"), WrapperExitedEvent(0, 1))
+    assert served.state is KernelState.WAITING
+    (again,) = served.parts.started
+    assert served.later == [KEPT_IS_LOST]
+    served.tell(
+        OutputEvent("stderr", "Error: not enough GPUs available: 0 of 1"),
+        WrapperExitedEvent(again.number, 1),
+    )
+    assert served.parts.status_of(waiting) == "error"
+    assert len(served.parts.started) == 1
+
+
 def _fails_in_its_start(served: Served, *cells: QueuedRequest) -> None:
     served.parts.start_up.lasts = True
     served.wait(*cells)
@@ -402,7 +425,7 @@ def test_memory_that_ran_out_under_the_kernel_is_told(
         def happened(self) -> bool | None:
             return ran_out
 
-    monkeypatch.setattr("bitfusion_kernel.processes.oom_kills.OomKills", Kills)
+    monkeypatch.setattr("bitfusion_kernel.proxy.kernel.oom_kills.OomKills", Kills)
     running = cell()
     acquisition = served.run(running)
     served.tell(KernelExitedEvent(-9), WrapperExitedEvent(1, 137))

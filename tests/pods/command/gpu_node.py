@@ -59,6 +59,7 @@ class GpuNode:
         self._lock = threading.RLock()
         self._follower = Follower(self.client, f"/api/v1/namespaces/{namespace}/pods", self._changed)
         self._waiters: list[threading.Thread] = []
+        self._agains: list[threading.Timer] = []
         self.relays: dict[str, Relay] = {}
         """The network before each agent: a pod has an address of its own, and all the same port."""
 
@@ -71,6 +72,9 @@ class GpuNode:
 
     def __exit__(self, *_: object) -> None:
         self._follower.stop()
+        for again in self._agains:  # also those that a running one still adds
+            again.cancel()
+            again.join(20)
         for agent in self.agents.values():
             agent.kill()
         for waiter in self._waiters:
@@ -139,9 +143,9 @@ class GpuNode:
             return
         name = pod["metadata"]["name"]
         if not self._mount(pod):
-            looks = threading.Timer(AGAIN_S, self._look_again, (name,))  # as a kubelet that was too early
-            looks.daemon = True
-            looks.start()
+            again = threading.Timer(AGAIN_S, self._look_again, (name,))  # as a kubelet that was too early
+            self._agains.append(again)
+            again.start()
             return
         (container,) = pod["spec"]["containers"]
         here = f"{self._folder / name}/"
