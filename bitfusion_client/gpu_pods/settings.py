@@ -1,8 +1,8 @@
 """`PodSettings`: what an admin decides about GPU pods, from ``pods.yaml`` and from the JSON in each pod.
 
 The injector reads the file and puts it as JSON into notebooks (`pod_contract.SETTINGS_FILE`), where
-`bitfusion run` reads it; the GPU pod has it, too. Pure, and bounded in every list and text: a pod's file is
-written by the injector, but a user may run the client with another one.
+`bitfusion run` reads it and puts it into the Secrets of GPU pods. Pure, and bounded in every list and text: a
+pod's file is written by the injector, but a user may run the client with another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from bitfusion_client.gpu_pods.values import (
 )
 from bitfusion_client.kubernetes.image_references import LONGEST_IMAGE
 from bitfusion_client.kubernetes.names import GROUP
-from bitfusion_client.pod.pod_contract import CLIENT_IMAGE
 from bitfusion_client.request.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -45,10 +44,7 @@ MOST_CLASSES = 50
 MOST_SECONDS = 100 * 24 * 3600
 LONGEST_TEXT = 1 << 16  # characters of all of it as JSON: a variable of a container has it
 
-FIELDS = (
-    *("rules", "port", "deadline", "cpu", "memory", "queues", "images", "labels", "rwo_anywhere", "pod"),
-    "client_image",
-)
+FIELDS = ("rules", "port", "deadline", "cpu", "memory", "queues", "images", "labels", "rwo_anywhere", "pod")
 IMAGE_FIELDS = ("image", "gpu_image")
 ALLOWED_DEADLINE = "must be a duration from 1m to 2400h, such as 12h"
 ALLOWED_ANYWHERE = "must be true, false, or a list of storage classes"
@@ -84,7 +80,6 @@ class PodSettings:
             NFS; or the names of the storage classes whose claims are; field ``rwo_anywhere``.
         pod: Fragment that all GPU pods get: ``nodeSelector``, ``tolerations``, ``priorityClassName``,
             ``runtimeClassName``, ``schedulerName`` and what else `fragments` allows.
-        client_image: The image of the init container; field ``client_image``.
     """
 
     rules: tuple[SizeRule, ...] = DEFAULT_RULES
@@ -97,7 +92,6 @@ class PodSettings:
     labels: tuple[str, ...] = ()
     rwo_anywhere: bool | tuple[str, ...] = False
     pod: Fragment | None = None
-    client_image: str = CLIENT_IMAGE
 
     def queue_of(self, namespace: str) -> str:
         """The queue of Kueue's in which GPU pods of a namespace wait; empty for none."""
@@ -137,7 +131,7 @@ class PodSettings:
         if self.rwo_anywhere:
             anywhere = self.rwo_anywhere
             answer["rwo_anywhere"] = anywhere if isinstance(anywhere, bool) else list(anywhere)
-        return {**answer, "client_image": self.client_image}
+        return answer
 
     def to_text(self) -> str:
         """One line of JSON, for `pod_contract.SETTINGS_FILE`."""
@@ -170,7 +164,6 @@ def parse_settings(data: object, source: str = "") -> PodSettings:
         labels=_labels(given.get("labels"), root.field("labels")),
         rwo_anywhere=_anywhere(given.get("rwo_anywhere", False), root.field("rwo_anywhere")),
         pod=parse_pod_fragment(given.get("pod"), root.field("pod"), numbers=False) or None,
-        client_image=image(given.get("client_image", CLIENT_IMAGE), root.field("client_image")),
     )
     if len(settings.to_text()) > LONGEST_TEXT:
         raise root.wrong("…", TOO_LONG)

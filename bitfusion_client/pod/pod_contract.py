@@ -15,7 +15,6 @@ PATH_NONE = "none"  # nothing is mounted at `COMMAND_PATH`
 
 # Of a GPU pod, which a client of the kind `PODS` makes for one program and deletes after it.
 LABEL_GPU_POD_OF = "bitfusion.io/gpu-pod-of"  # the uid of the pod that made it
-ANNOTATION_CLIENT_CERTIFICATE = "bitfusion.io/client-certificate"  # PEM: whom its agent lets in
 ANNOTATION_HOLDER = "bitfusion.io/holder"  # container and user whose process has made it
 ANNOTATION_HOLDS = "bitfusion.io/holds"  # its request in options: -n 1 -p 0.5
 ANNOTATION_STATE = "bitfusion.io/state"  # what its kernel does, as JSON: state, since, idle_since
@@ -25,14 +24,12 @@ PROGRAM_CONTAINER = "program"
 CLIENT_VOLUME = "bitfusion-client"
 IDENTITY_VOLUME = "bitfusion-identity"
 IDENTITY_SECRET = "bitfusion-client"  # in the pod's namespace; it may be absent
-# In memory, with a folder for each container as above; where the kind is `PODS`, instead of the identity.
-KEYS_VOLUME = "bitfusion-keys"
 
 # In a container that asks: its folder, read-only, and the command of its folder on every usual PATH.
 CLIENT_FOLDER = "/bitfusion"
 COMMAND_PATH = "/usr/local/bin/bitfusion"
 IDENTITY_PATH = "/bitfusion/identity"
-KEYS_PATH = "/bitfusion/keys"
+KEYS_PATH = "/bitfusion/keys"  # in a GPU pod, whose folder is a Secret
 VMWARE_TLS_PATH = "/etc/bitfusion/tls"  # where VMware's client looks for the CA; for its kind only
 
 # Within the folder of a container.
@@ -40,6 +37,7 @@ COMMAND_FILE = "bin/bitfusion"
 SHELL_FILE = "bin/sh"
 STAND_IN_FOLDER = "stand-in"
 PODS_FOLDER = "pods"
+OPENSSL_FOLDER = "pods/openssl"  # a program with libraries of its own, which makes keys
 PACKAGES_FOLDER = "packages"
 IDENTITY_FOLDER = "identity"
 KEYS_FOLDER = "keys"
@@ -57,10 +55,10 @@ CLIENT_FILE = "client"  # one of `KINDS`
 PACKAGE_FILE = "package"  # VMware's: the folder's name below `PACKAGES_FOLDER`; empty for the others
 SETTINGS_FILE = "pods.json"  # the admin's settings for GPU pods; where the kind is `PODS`
 
-# Files in `KEYS_FOLDER`, all PEM.
+# Files in `KEYS_FOLDER` of a GPU pod, all PEM.
 KEY_FILE = "tls.key"
 CERTIFICATE_FILE = "tls.crt"
-CLIENT_CERTIFICATE_FILE = "client.crt"  # in a GPU pod: of the pod that made it
+CLIENT_CERTIFICATE_FILE = "client.crt"  # of the command that made it: whom its agent lets in
 
 # Kinds of client.
 STAND_IN = "stand-in"
@@ -80,7 +78,6 @@ PACKAGES_CONTAINER = "bitfusion-packages"
 IMAGE_FOLDER = "/bitfusion-image"
 INSTALL_COMMAND = ("/bitfusion-image/bin/sh", "/bitfusion-image/install")
 VOLUME_PATH = "/bitfusion-volume"
-KEYS_VOLUME_PATH = "/bitfusion-keys"
 PACKAGES_IN_IMAGE = "/bitfusion"  # upstream's layout: one folder for each package
 
 # Variables of our first init container, by the downward API, and the label from which the last one comes.
@@ -90,9 +87,8 @@ ENV_POD_UID = "BITFUSION_POD_UID"
 ENV_NOTEBOOK = "BITFUSION_NOTEBOOK"
 LABEL_NOTEBOOK = "notebook-name"
 
-# Where the kind is `PODS`: the text of `SETTINGS_FILE`; and in a GPU pod its `ANNOTATION_CLIENT_CERTIFICATE`.
+# Where the kind is `PODS`: the text of `SETTINGS_FILE`.
 ENV_SETTINGS = "BITFUSION_PODS"
-ENV_CLIENT_CERTIFICATE = "BITFUSION_CLIENT_CERTIFICATE"
 
 CLIENT_IMAGE = "kubeflow-bitfusion/client:0.1.0"
 RUN_AS_USER = 65532  # of our init containers, unless the pod says

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bitfusion_client.gpu_pods.settings import PodSettings
+from bitfusion_client.gpu_pods.settings import PodSettings, parse_settings
 from bitfusion_cluster.leading.election import (
     Candidate,
     Election,
@@ -26,7 +26,7 @@ from bitfusion_cluster.webhooks.serving_process import ServingProcess
 from bitfusion_device_plugin.injector.gates import Gates
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule, parse_clients
 from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes
-from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings, parse_pods
+from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
 from bitfusion_device_plugin.injector.settings import DEFAULT_NAME, Settings
 
@@ -49,7 +49,7 @@ class Injector(ServingProcess):
             "--clients", settings.clients, "clients", parse_clients
         )
         self._images = ImageRulesFile(settings.images)
-        self._pods: YamlFile[PodSettings] = YamlFile("--pods", settings.pods, "pod settings", parse_pods)
+        self._pods: YamlFile[PodSettings] = YamlFile("--pods", settings.pods, "pod settings", parse_settings)
         files = (self._clients, self._images, self._pods)
         super().__init__(settings, DEFAULT_NAME, "bitfusion_injector_info", files, UNREACHED)
         self._own = settings

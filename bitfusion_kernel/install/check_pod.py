@@ -55,7 +55,8 @@ def check_pod(environ: Mapping[str, str]) -> Iterator[Finding]:
         f"{pod.files.describe()}: budget {counted}, client {one_line(pod.files.client) or 'unknown'}",
     )
     yield _what_is_left(pod, environ)
-    yield _keys(pod) if pod.files.client == pod_contract.PODS else _identity(pod)
+    if pod.files.client != pod_contract.PODS:
+        yield _identity(pod)
     yield from _client(pod, environ)
 
 
@@ -81,17 +82,6 @@ def _identity(pod: Pod) -> Finding:
         found = f"this user cannot read {', '.join(unreadable)} in {folder}"
         return Finding(FAIL, "pod identity", found, "start Jupyter as the user of the image")
     return Finding(PASS, "pod identity", f"{', '.join(IDENTITY_FILES)} in {folder}")
-
-
-def _keys(pod: Pod) -> Finding:
-    """Those with which this pod is known to the GPU pods that it makes."""
-    folder = os.path.join(pod.root, pod_contract.KEYS_FOLDER)
-    files = (pod_contract.KEY_FILE, pod_contract.CERTIFICATE_FILE)
-    unreadable = [name for name in files if not os.access(os.path.join(folder, name), os.R_OK)]
-    if unreadable:
-        found = f"{', '.join(unreadable)} cannot be read in {folder}"
-        return Finding(FAIL, "pod keys", found, "ask your administrator to look at the injector")
-    return Finding(PASS, "pod keys", f"{', '.join(files)} in {folder}")
 
 
 def _client(pod: Pod, environ: Mapping[str, str]) -> Iterator[Finding]:

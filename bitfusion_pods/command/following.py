@@ -8,7 +8,6 @@ from bitfusion_client.errors import ClusterUnusable, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
 from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
-from bitfusion_pods.command.answering import Answering
 from bitfusion_pods.places import kueue, stages
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ class Following:
         api: For the cluster.
         pod: As the API has made it.
         gpus: The resources by which it asks for GPUs.
-        port: Of its agent.
         telling: Hears what it waits for.
         check_time: Called with the reason of a wait; raises when it has lasted too long.
     """
@@ -44,7 +42,6 @@ class Following:
         api: Api,
         pod: dict[str, Any],
         gpus: Sequence[str],
-        port: int,
         telling: Telling,
         check_time: Callable[[str], None],
     ) -> None:
@@ -52,7 +49,6 @@ class Following:
         self.pod = pod
         """As it was seen last; empty when it is gone."""
         self._gpus = gpus
-        self._answering = Answering(port)
         self._telling = telling
         self._check_time = check_time
         metadata = metadata_of(pod)
@@ -78,8 +74,6 @@ class Following:
                 stage = told.of(pod, self._events, time.time())
             if stage.kind not in (stages.WAITS, stages.STARTS):
                 return stage
-            if self._answering.agent_listens(pod):
-                return stages.Stage(stages.RUNS, "runs")
             place = None
             if stage.kind == stages.WAITS:
                 if kueue.is_gated(pod):

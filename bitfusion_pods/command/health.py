@@ -14,11 +14,12 @@ from bitfusion_client.kubernetes.raw_objects import labels_of, mapping, mappings
 from bitfusion_client.pod import pod_contract
 from bitfusion_pods.api.client import Api, ApiError, path, pods
 from bitfusion_pods.command.asking import in_words
-from bitfusion_pods.command.keys import Keys
+from bitfusion_pods.command.keys import make_keys
 from bitfusion_pods.command.making import dry_pod, is_added_twice
 from bitfusion_pods.command.notebook_pod import read_notebook_pod
 from bitfusion_pods.command.where import here
 from bitfusion_pods.places.gpu_nodes import gpu_nodes
+from bitfusion_pods.pod.secret import agent_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 NEEDED = (
     *(("create", "", "pods"), ("delete", "", "pods"), ("get", "", "pods"), ("list", "", "pods")),
-    ("watch", "", "pods"),
+    *(("watch", "", "pods"), ("create", "", "secrets")),
 )
 WANTED = (
     (("get", "apps", "statefulsets"), "PodDefaults and sidecars of the running pod are copied"),
@@ -125,32 +126,30 @@ def _check_pod(report: Report, api: Api, where: Where) -> None:
 
     if not report.check("Check this pod", read):
         return
-    keys: list[Keys] = []
 
-    def own() -> str:
-        keys.append(Keys(where.keys))
-        return where.keys or "made by openssl for each run"
-
-    if not report.check("Check key and certificate", own):
-        return
+    def keys() -> str:
+        make_keys(where.folder)
+        return "openssl makes them for each run"
 
     def admitted() -> str:
-        request, made = dry_pod(where, found[0], keys[0].certificate)
+        request, made = dry_pod(where, found[0])
         way = pods(where.namespace, dryRun="All")
         with in_words():
             try:
-                api.create(way, made)
+                pod = api.create(way, made)
             except ApiError as error:
                 if not is_added_twice(error, found[0]):
                     raise
-                api.create(way, dry_pod(where, found[0], keys[0].certificate, template_only=True)[1])
+                pod = api.create(way, dry_pod(where, found[0], template_only=True)[1])
+            secret = agent_secret(pod, found[0].pod, where.settings.to_text(), {})
+            api.create(path("api", "v1", "namespaces", where.namespace, "secrets", dryRun="All"), secret)
         return f"a pod with {request.describe()} would be let in"
 
     if pod_contract.LABEL_GPU_POD_OF in labels_of(found[0].pod):
         report.add("SKIPPED", "Check a GPU pod: this is one")
     else:
+        report.check("Check keys and certificates", keys)
         report.check("Check a GPU pod", admitted)
-    keys[0].close()
 
 
 def _check_gpus(report: Report, api: Api, where: Where) -> None:

@@ -13,14 +13,16 @@ from bitfusion_client.kubernetes.raw_objects import annotations_of, mapping, map
 from bitfusion_client.pod import pod_contract
 from bitfusion_client.request.durations import format_duration_short
 from bitfusion_client.request.gpu_request import GpuRequest
-from bitfusion_pods.api.client import ApiError, ApiUnreachable, pods
+from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
 from bitfusion_pods.command.following import Following
 from bitfusion_pods.places import refusals, stages
 from bitfusion_pods.places.deaths import death_of, held_by_lost_node
 from bitfusion_pods.pod.gpu_pod import gpu_pod
 from bitfusion_pods.pod.held import held_gpus
+from bitfusion_pods.pod.secret import agent_secret
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from bitfusion_client.gpu_pods.size_rules import FilledRule
@@ -38,23 +40,21 @@ RETRY_PAUSE, TURN_PAUSE = 1.0, 1.0
 GONE_WITHIN, LOST_WITHIN = 10.0, 5.0
 """Seconds for a deleted pod to be gone, and for one that does not answer: its node may be lost, and the next
 cell's kernel begins only then."""
-LONGEST_NAME = 50
-"""Characters of the notebook's pod in the names of its GPU pods, which have 63 at most."""
+LONGEST_NAME, CUT_NAME = 50, 41
+"""Characters of the notebook's pod in the names of its GPU pods, which have 63 at most; of a longer one so
+many stand before the beginning of its uid."""
 
 _INVALID, _TWICE = 422, ("Duplicate value", "must be unique")
 
 LARGER_SIZE = "ask for that at most, or stop the notebook and start one with a larger size in the form."
-NO_CERTIFICATE = "the init container of the pod {} has left no certificate, but {!r}"
-OTHER_VERSIONS = "ask your administrator: the image of the client is of another version than this command."
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A pod that runs: where its agent listens, on which node, its certificate (PEM), its program's image."""
+    """A pod that runs: where its agent listens, on which node, its program's image."""
 
     address: str
     node: str
-    certificate: str
     image: str
 
 
@@ -66,7 +66,7 @@ class Making:
         where: This pod, the notebook's.
         notebook: The same, as the API has it.
         request: What is asked for.
-        certificate: The notebook's, PEM.
+        files: The agent and its keys, by their keys in the pod's Secret.
         runs: Those of this container.
         telling: Hears what it waits for.
 
@@ -80,7 +80,7 @@ class Making:
         where: Where,
         notebook: NotebookPod,
         request: GpuRequest,
-        certificate: str,
+        files: Mapping[str, bytes | str],
         runs: Runs,
         telling: Telling,
     ) -> None:
@@ -88,7 +88,7 @@ class Making:
         self._where = where
         self._notebook = notebook
         self._request = request
-        self._certificate = certificate
+        self._files = files
         self._runs = runs
         self._telling = telling
         self.rule = rule_for(request, where.settings.rules)
@@ -116,8 +116,7 @@ class Making:
                 self._telling.waits(stage.words)
                 time.sleep(RETRY_PAUSE)
             self._make()
-            resources, port = self.rule.resources, self._where.settings.port
-            following = Following(self._api, self._last, resources, port, self._telling, self._check_time)
+            following = Following(self._api, self._last, self.rule.resources, self._telling, self._check_time)
             stage = following.until_it_runs()
             self._last = following.pod or self._last
             if stage.kind == stages.RUNS:
@@ -190,16 +189,17 @@ class Making:
     def _make(self) -> None:
         """In its turn: `_last` is the new pod then."""
         while True:
+            why = self.delete()  # what was made before an answer was lost or a Secret was not taken
             try:
-                with self._runs.turn():
-                    ours_hold, why = self._look_at_others()
-                    if not why:
-                        why = self._create(ours_hold)
                 if not why:
-                    return
+                    with self._runs.turn():
+                        ours_hold, why = self._look_at_others()
+                        if not why:
+                            why = self._create(ours_hold) or self._create_secret()
+                    if not why:
+                        return
             except ApiUnreachable as error:
                 why = f"the cluster's API cannot be asked: {error}"
-                self.delete()  # it may have made one all the same
             self._check_time(why)
             self._telling.waits(why)
             time.sleep(TURN_PAUSE)
@@ -243,8 +243,8 @@ class Making:
     def _create(self, ours_hold: bool) -> str:
         """Make it; why it has to wait, or empty."""
         where, notebook = self._where, self._notebook
-        name = _name(where)
-        made = _pod(where, notebook, self._request, self.rule, self._certificate, name, self._template_only)
+        name = _name(where, notebook.uid)
+        made = _pod(where, notebook, self._request, self.rule, name, self._template_only)
         made["metadata"]["annotations"][pod_contract.ANNOTATION_HOLDER] = self._holder
         self.name = self._telling.pod = name
         self._runs.claim(name)
@@ -267,19 +267,31 @@ class Making:
             return refusal.words
         return ""
 
+    def _create_secret(self) -> str:
+        """Make what the pod mounts; why it was not taken for now, or empty.
+
+        After the pod, whose uid names it as the owner; the pod starts as soon as it is there. A command that
+        is killed between the two leaves a pod that waits for it: the next command deletes that as one whose
+        process is gone, and Kubernetes as one whose owner, the notebook's pod, is.
+        """
+        where, notebook = self._where, self._notebook.pod
+        made = agent_secret(self._last, notebook, where.settings.to_text(), self._files)
+        try:
+            self._api.create(path("api", "v1", "namespaces", where.namespace, "secrets"), made)
+        except ApiError as error:
+            # also of one that exists: whosever it is, the next attempt has another name
+            refusal = refusals.refusal_of(error.status, error.reason, error.message, kind=refusals.SECRET)
+            if refusal.kind == refusals.ERROR:
+                raise PodRefused(self._request, refusal.words, refusal.next_step) from None
+            return refusal.words
+        return ""
+
     def _running(self) -> Running:
         status = mapping(self._last.get("status"))
-        certificate = ""
-        for each in mappings(status.get("initContainerStatuses")):
-            if each.get("name") == pod_contract.INIT_CONTAINER:
-                certificate = text(mapping(mapping(each.get("state")).get("terminated")).get("message"))
-        if "BEGIN CERTIFICATE" not in certificate:
-            said = NO_CERTIFICATE.format(self.name, certificate[:100])
-            raise PodRefused(self._request, said, OTHER_VERSIONS)
         spec = mapping(self._last.get("spec"))
         images = {each.get("name"): text(each.get("image")) for each in mappings(spec.get("containers"))}
         image = images.get(pod_contract.PROGRAM_CONTAINER, "")
-        return Running(text(status.get("podIP")), text(spec.get("nodeName")), certificate, image)
+        return Running(text(status.get("podIP")), text(spec.get("nodeName")), image)
 
 
 def _still_there(pod: Any, whole: GpuRequest) -> str:
@@ -297,7 +309,7 @@ def is_added_twice(error: ApiError, notebook: NotebookPod) -> bool:
 
 
 def dry_pod(
-    where: Where, notebook: NotebookPod, certificate: str, template_only: bool = False
+    where: Where, notebook: NotebookPod, template_only: bool = False
 ) -> tuple[GpuRequest, dict[str, Any]]:
     """The pod for one GPU of the notebook's size, for the API to judge, and what it asks for.
 
@@ -306,11 +318,15 @@ def dry_pod(
     whole = where.budget or GpuRequest()
     request = GpuRequest(1, whole.partial, whole.memory_mib)
     rule = rule_for(request, where.settings.rules)
-    return request, _pod(where, notebook, request, rule, certificate, _name(where), template_only)
+    return request, _pod(where, notebook, request, rule, _name(where, notebook.uid), template_only)
 
 
-def _name(where: Where) -> str:
-    return f"{where.name[:LONGEST_NAME].rstrip('-.')}-gpu-{os.urandom(3).hex()}"
+def _name(where: Where, uid: str) -> str:
+    """Of a GPU pod. JupyterHub's policies know by it whose it is, also where names of servers begin alike."""
+    own = where.name
+    if len(own) > LONGEST_NAME:
+        own = f"{own[:CUT_NAME].replace('.', '-')}-{uid[:8]}"
+    return f"{own}-gpu-{os.urandom(3).hex()}"
 
 
 def _pod(
@@ -318,7 +334,6 @@ def _pod(
     notebook: NotebookPod,
     request: GpuRequest,
     rule: FilledRule,
-    certificate: str,
     name: str,
     template_only: bool = False,
 ) -> dict[str, Any]:
@@ -330,7 +345,6 @@ def _pod(
         filled_rule=rule,
         request=request,
         settings=where.settings,
-        certificate=certificate,
         name=name,
         queue=where.settings.queue_of(where.namespace),
         template_only=template_only,

@@ -18,7 +18,8 @@ from bitfusion_client.request.decimals import plain_number
 from bitfusion_pods import environment, signals
 from bitfusion_pods.api.client import Api
 from bitfusion_pods.command import where as places_of
-from bitfusion_pods.command.keys import Keys
+from bitfusion_pods.command.agent_files import agent_files
+from bitfusion_pods.command.keys import make_keys
 from bitfusion_pods.command.making import Making
 from bitfusion_pods.command.notebook_pod import read_notebook_pod
 from bitfusion_pods.command.remote_program import NotReached, RemoteProgram
@@ -70,24 +71,25 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     log = LogOutput()
     log.log("Query server kubernetes gpu availability")
     telling = Telling(log, environ)
-    keys, api = Keys(where.keys), Api(where.account)
+    # all before the pod: a kubelet that comes before the Secret looks again half a second later
+    keys, api = make_keys(where.folder), Api(where.account)
+    files: dict[str, bytes | str] = {**agent_files(), **keys.of_pod}
     try:
         notebook = read_notebook_pod(api, where)
-        making = Making(api, where, notebook, request, keys.certificate, Runs(os.geteuid()), telling)
+        making = Making(api, where, notebook, request, files, Runs(os.geteuid()), telling)
         try:
             pod = making.start()
             asked = _asked(program, environ, request, pod, making)
             address = pod.address, where.settings.port
             _announce(log, request, pod, making, program)
             hears = _Hears(telling, making, pod.image, lambda: _tell_state(environ, where, making.name))
-            remote = RemoteProgram(address, keys.context(pod.certificate), asked, hears)
+            remote = RemoteProgram(address, keys.context, asked, hears)
             return _run(remote, making, log, program)
         finally:
             signals.hold(signals.ENDS)
             _release(making, log)
     finally:
         api.close()
-        keys.close()
 
 
 class _Hears:

@@ -45,7 +45,7 @@ class Where:
         notebook: The Notebook's; empty where there is none.
         container: Empty where nobody says; a pod with one container needs nobody.
         budget: What all programs of this container may hold together; None without a bound.
-        keys: The folder with this pod's key and certificate; empty where there is none.
+        folder: What the injector has put here, `/bitfusion`; there may be none.
     """
 
     account: Account
@@ -55,22 +55,20 @@ class Where:
     notebook: str
     container: str
     budget: GpuRequest | None
-    keys: str
+    folder: str
 
 
 def here(environ: Mapping[str, str]) -> Where:
     """This pod. Raises ClusterUnusable and WrongSetting."""
     folder = environ.get(FOLDER_VARIABLE) or pod_contract.CLIENT_FOLDER
     account, settings = this_account(environ), _settings(environ, folder)
-    keys = os.path.join(folder, pod_contract.KEYS_FOLDER)
-    keys = keys if os.path.exists(os.path.join(keys, "tls.key")) else ""
     files = this_pod(folder)
     if files is None or files.client != pod_contract.PODS:
         name = environ.get("HOSTNAME") or os.uname().nodename
         container = environ.get(CONTAINER_VARIABLE, "")
-        return Where(account, settings, account.namespace(), name, "", container, None, keys)
+        return Where(account, settings, account.namespace(), name, "", container, None, folder)
     names = files.namespace, files.name, files.notebook, files.container
-    return Where(account, settings, *names, _budget(files.request, folder), keys)
+    return Where(account, settings, *names, _budget(files.request, folder), folder)
 
 
 def check_no_gpu_pod(environ: Mapping[str, str]) -> None:

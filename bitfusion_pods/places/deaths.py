@@ -49,6 +49,9 @@ UNKNOWN = "unknown"
 LOST_AFTER = 30.0
 """Seconds after the end of its grace for which a pod may stay, before its node counts as lost."""
 
+_NO_PYTHON, _SAID = 127, "Error: "
+"""How the start script of a GPU pod ends that finds no Python, and begins to say so: `agent/bitfusion`."""
+
 _AGAIN = "run the cells again from the first one: a new pod is made for them."
 _ASK = "ask your administrator"
 
@@ -192,6 +195,9 @@ def _by_program(pod: RawObject) -> Told | None:
         return UNKNOWN, f"the program never ran: {message_of(ended) or reason}", _AGAIN
     if code is None:
         return UNKNOWN, f"the program has ended: {reason or 'nobody says how'}", _AGAIN
+    if code == _NO_PYTHON and message_of(ended).startswith(_SAID):
+        said, _, cure = message_of(ended).removeprefix(_SAID).partition(". What to do: ")
+        return UNKNOWN, said, words(f"{cure}.")
     if code == 137:
         said = "the program was killed (SIGKILL), by somebody, or for want of memory"
         return ENDED, said, _AGAIN

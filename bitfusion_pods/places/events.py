@@ -69,7 +69,7 @@ def _event(event: RawObject) -> PodEvent:
         message=message_of(event) or message_of({"message": event.get("note")}),
         at=_at(event),
         since=_first(event),
-        container=name_of(path.partition("{")[2].partition("}")[0]),  # spec.initContainers{bitfusion-client}
+        container=name_of(path.partition("{")[2].partition("}")[0]),  # spec.containers{program}
         source=name_of(source),
     )
 

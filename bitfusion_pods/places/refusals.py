@@ -1,4 +1,4 @@
-"""A pod that the API server does not take: whether that passes, and in plain words what it wants. Pure.
+"""A pod or its Secret that the API server does not take: whether that passes, and what it wants. Pure.
 
 The forms are those of kubernetes 1.34: apiserver/pkg/admission/plugin/resourcequota/controller.go,
 plugin/pkg/admission/limitranger/admission.go, pod-security-admission/admission/admission.go,
@@ -24,8 +24,11 @@ POLICY = "policy"
 EXISTS = "exists"
 BUSY = "busy"
 REFUSED = "refused"
-"""Reasons of a Refusal: a ResourceQuota; no right; Pod Security, LimitRange, policy or webhook; there is a
-pod of that name; the API server or a webhook cannot answer now; anything else."""
+"""Reasons of a Refusal: a ResourceQuota; no right; Pod Security, LimitRange, policy or webhook; there is one
+of that name; the API server or a webhook cannot answer now; anything else."""
+
+POD, SECRET = "pod", "pod's Secret"
+"""What was to be made."""
 
 _ASK = "ask your administrator"
 _COMPUTE = ("cpu", "memory", "ephemeral-storage", "pods", "count/pods")
@@ -34,7 +37,7 @@ _QUOTA = "exceeded quota: "
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a pod was not made.
+    """Why it was not made.
 
     Attributes:
         kind: `WAITS`: ask again when somebody has given back; `RETRY`: at once, a bounded number of times;
@@ -51,9 +54,14 @@ class Refusal:
 
 
 def refusal_of(
-    status: int, reason: str, message: str, gpus: Sequence[str] = ("nvidia.com/gpu",), ours_hold: bool = False
+    status: int,
+    reason: str,
+    message: str,
+    gpus: Sequence[str] = ("nvidia.com/gpu",),
+    ours_hold: bool = False,
+    kind: str = POD,
 ) -> Refusal:
-    """What the answer to the creation of a pod means.
+    """What the answer to the creation of a pod or its Secret means.
 
     Args:
         status: Of HTTP; 0 if there was no answer.
@@ -62,17 +70,18 @@ def refusal_of(
         gpus: Names of the resources by which the pod asks for GPUs.
         ours_hold: Whether GPU pods of ours hold CPU and memory in this namespace, so that a quota of those is
             given back with them.
+        kind: `POD` or `SECRET`.
     """
     said = one_line(message[:LONGEST_READ], LONGEST_READ)
-    core = said.partition(" is forbidden: ")[2] if said.startswith("pods ") else said
+    core = said.partition(" is forbidden: ")[2] if said.startswith(("pods ", "secrets ")) else said
     core = core or said
     if status == 403 and core.startswith(_QUOTA):
         return _quota(core, gpus, ours_hold)
     for known in (_policy, _rights, _busy):
-        found = known(status, reason, core)
+        found = known(status, reason, core, kind)
         if found is not None:
             return found
-    return Refusal(ERROR, words(f"the cluster refuses the pod: {core or f'HTTP {status}'}"), f"{_ASK}.")
+    return Refusal(ERROR, words(f"the cluster refuses the {kind}: {core or f'HTTP {status}'}"), f"{_ASK}.")
 
 
 # -- quota -------------------------------------------------------------------------------------------------
@@ -134,7 +143,7 @@ def _fits(requested: str, limited: str) -> bool:
 # -- policies ----------------------------------------------------------------------------------------------
 
 
-def _policy(status: int, reason: str, core: str) -> Refusal | None:
+def _policy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
     if core.startswith("violates PodSecurity "):
         level = name_of(core.partition('"')[2].partition('"')[0])
         rest = core.partition(": ")[2]
@@ -158,14 +167,14 @@ def _policy(status: int, reason: str, core: str) -> Refusal | None:
             what = "the admission webhook" if beginning.startswith("adm") else "the policy"
             why = denied[2].partition(": ")[2] or "it does not say why"
             cure = f"{_ASK} what {what} {name} wants of GPU pods."
-            return Refusal(ERROR, words(f"{what} {name} refuses the pod: {why}"), cure, POLICY)
+            return Refusal(ERROR, words(f"{what} {name} refuses the {kind}: {why}"), cure, POLICY)
     return None
 
 
 # -- rights ------------------------------------------------------------------------------------------------
 
 
-def _rights(status: int, reason: str, core: str) -> Refusal | None:
+def _rights(status: int, reason: str, core: str, kind: str) -> Refusal | None:
     if status == 401:
         said = "the cluster does not accept this pod's service account"
         return Refusal(ERROR, said, f"restart the notebook's pod; if that does not help, {_ASK}.", RIGHTS)
@@ -178,7 +187,7 @@ def _rights(status: int, reason: str, core: str) -> Refusal | None:
     account = user.removeprefix("system:serviceaccount:").partition(":")
     shown = f'service account "{name_of(account[2])}"' if account[2] else f'user "{name_of(user)}"'
     said = f"this notebook may not {verb} {what} in the namespace {namespace}: its {shown} has no such right"
-    cure = f"{_ASK} for the right to make pods there"
+    cure = f"{_ASK} for the right to {'make pods' if kind == POD else 'create Secrets'} there"
     if account[2] and _is_plain(account[0]) and _is_plain(account[2]) and _is_plain(namespace):
         cure += f", in a Kubeflow profile the role kubeflow-edit for {account[0]}:{account[2]}"
     return Refusal(ERROR, words(said), cure + ".", RIGHTS)
@@ -191,10 +200,10 @@ def _is_plain(name: str) -> bool:
 # -- what passes -------------------------------------------------------------------------------------------
 
 
-def _busy(status: int, reason: str, core: str) -> Refusal | None:
+def _busy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
     if status == 409:
         if reason == "AlreadyExists" or core.endswith("already exists"):
-            return Refusal(RETRY, "a pod of this name exists already", reason=EXISTS)
+            return Refusal(RETRY, f"a {kind} of this name exists already", reason=EXISTS)
         return Refusal(RETRY, words(f"the cluster was changing what this needs: {core}"), reason=BUSY)
     if core.startswith("status unknown for quota: "):
         return Refusal(RETRY, "the namespace's quota is being counted", reason=BUSY)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bitfusion_client.clock_time import elapsed_text
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
-from bitfusion_client.pod.pod_contract import INIT_CONTAINER, PROGRAM_CONTAINER
+from bitfusion_client.pod.pod_contract import PROGRAM_CONTAINER
 from bitfusion_pods.places import kueue, starting
 from bitfusion_pods.places.deaths import death_of
 from bitfusion_pods.places.events import events_of
@@ -197,9 +197,6 @@ def _init_failure(pod: RawObject) -> Stage | None:
             continue
         name = name_of(status.get("name"))
         said = message_of(ended) or reason_of(ended) or "it does not say why"
-        if name == INIT_CONTAINER:
-            cure = "ask your administrator: the client's image could not set the GPU pod up."
-            return Stage(FAILED, words(f"the client could not be installed in the pod: {said}"), cure, "init")
         cure = f"ask your administrator: another webhook's init container ({name}) does not work in GPU pods."
         return Stage(FAILED, words(f"the init container {name} has failed: {said}"), cure, "init")
     return None
@@ -224,21 +221,21 @@ def _starting(pod: RawObject, events: list[PodEvent], now: float, patience: Pati
             trouble = starting.container_trouble(reason_of(waiting), message_of(waiting), node_of(pod))
             if trouble is not None and not (trouble.passes and _young(scheduled, now, patience.mount)):
                 return _failed(trouble, reason_of(waiting))
-    event = starting.newest(events)
-    trouble = starting.event_trouble(event, node_of(pod)) if event is not None else None
+    event, name = starting.newest(events), text(metadata_of(pod).get("name"))
+    trouble = starting.event_trouble(event, node_of(pod), name) if event is not None else None
     if event is not None and trouble is not None:
         since = max(event.since, scheduled or 0.0) or None
-        if trouble.passes and _young(since, now, patience.mount):
+        if not (trouble.passes and _young(since, now, patience.mount)):
+            return _failed(trouble, event.reason)
+        if trouble.meanwhile:
             return Stage(STARTS, words(f"{trouble.meanwhile} ({trouble.words})"), "", event.reason)
-        return _failed(trouble, event.reason)
     return Stage(STARTS, words(_progress(pod, event, scheduled, now)))
 
 
 def _progress(pod: RawObject, event: PodEvent | None, scheduled: float | None, now: float) -> str:
     for status in containers_of(pod, init=True):
         if state_of(status, "running") is not None and not status.get("ready"):
-            name = name_of(status.get("name"))
-            return "the client is being installed" if name == INIT_CONTAINER else f"{name} prepares the pod"
+            return f"{name_of(status.get('name'))} prepares the pod"
     if event is not None and event.reason == "Pulling":
         whose = (
             "the image" if event.container in ("", PROGRAM_CONTAINER) else f"the image of {event.container}"

@@ -51,7 +51,7 @@ class Trouble:
         words: What is wrong.
         next_step: What to do.
         passes: The kubelet tries again, often with success.
-        meanwhile: What to say until it has lasted too long.
+        meanwhile: What to say until it has lasted too long; empty: nothing.
     """
 
     words: str
@@ -69,11 +69,11 @@ def newest(events: list[PodEvent]) -> PodEvent | None:
     return next((event for event in events if event.reason in known), None)
 
 
-def event_trouble(event: PodEvent, node: str) -> Trouble | None:
-    """What an event says is wrong; None: nothing."""
+def event_trouble(event: PodEvent, node: str, pod: str) -> Trouble | None:
+    """What an event says is wrong; None: nothing. `pod` is the pod's name, and its Secret's."""
     said, node = one_line(event.message, _LONGEST), node or "its node"
     if event.reason in _MOUNT_REASONS:
-        return _volumes(event.message, said)
+        return _volumes(event.message, said, pod)
     if event.reason == "FailedPrepareDynamicResources":
         told = f"{node} cannot prepare its devices: {said}"
         return Trouble(told, f"{_ASK} about the device driver.", True, "its devices are being prepared")
@@ -87,7 +87,7 @@ def event_trouble(event: PodEvent, node: str) -> Trouble | None:
     return None
 
 
-def _volumes(message: str, said: str) -> Trouble:
+def _volumes(message: str, said: str, pod: str) -> Trouble:
     meanwhile = "its volumes are being attached"
     volume = one_line(message.partition('volume "')[2].partition('"')[0], 60)
     if "Multi-Attach error" in message:
@@ -97,6 +97,10 @@ def _volumes(message: str, said: str) -> Trouble:
             "or start the notebook on a GPU node."
         )
         return Trouble(told, cure, True, meanwhile)
+    if pod and f'secret "{pod}" not found' in message:
+        # made a moment after the pod: until it has lasted too long it is nothing to be told
+        told = f"the pod's Secret {pod} is not there: somebody has deleted it"
+        return Trouble(told, "run the cells again from the first one.", True, "")
     for kind in ("configmap", "secret"):
         if f'{kind} "' in message and "not found" in message:
             name = one_line(message.partition(f'{kind} "')[2].partition('"')[0], 60)
@@ -165,7 +169,6 @@ def _image(reason: str, message: str, node: str) -> Trouble:
 
 
 def _config(message: str) -> Trouble:
-    said = one_line(message, _LONGEST)
     for kind in ("configmap", "secret"):
         if f'{kind} "' in message and "not found" in message:
             name = one_line(message.partition(f'{kind} "')[2].partition('"')[0], 60)
@@ -176,12 +179,15 @@ def _config(message: str) -> Trouble:
             "the image would run as root, or as a user without a number, and the pod may not (runAsNonRoot)"
         )
         return Trouble(told, "choose an image with a numeric user, or set runAsUser for the notebook.")
-    return cannot_run(said)
+    return cannot_run(message)
 
 
 def cannot_run(message: str) -> Trouble:
     """The container could not be started at all."""
     said = one_line(message, _LONGEST)
+    if '"/bin/sh"' in message or "`/bin/sh`" in message:  # runc's words, and crun's
+        told = "the image has no shell (/bin/sh), by which a GPU pod starts"
+        return Trouble(told, "choose a notebook image with /bin/sh and Python 3.10 or newer.")
     if "nvidia-container-cli" in message or "nvidia-container-runtime" in message:
         why = one_line(message.rpartition("nvidia-container-cli: ")[2], _LONGEST)
         return Trouble(

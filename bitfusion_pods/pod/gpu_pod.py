@@ -19,16 +19,14 @@ from bitfusion_client.kubernetes.raw_objects import (
     metadata_of,
     text,
 )
-from bitfusion_client.kubernetes.sizes import units
 from bitfusion_client.one_line import one_line
 from bitfusion_client.pod import pod_contract as pod
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.pod.cannot_copy import NotebookUnusable, copy_of
-from bitfusion_pods.pod.certificate import checked_certificate
 from bitfusion_pods.pod.fragment import bind_to_node, put_fragment
 from bitfusion_pods.pod.image import image_of
-from bitfusion_pods.pod.init_container import init_container, our_mounts, our_volumes, user_of
-from bitfusion_pods.pod.resources import plain_resources, program_resources
+from bitfusion_pods.pod.resources import program_resources
+from bitfusion_pods.pod.secret import secret_mount, secret_volume
 from bitfusion_pods.pod.volumes import mounted
 
 if TYPE_CHECKING:
@@ -76,7 +74,6 @@ def gpu_pod(
     filled_rule: FilledRule,
     request: GpuRequest,
     settings: PodSettings,
-    certificate: str,
     name: str,
     queue: str,
     node_has_gpus: bool | None = None,
@@ -92,8 +89,7 @@ def gpu_pod(
         filled_rule: `size_rules.rule_for` of the request.
         request: What the pod is to hold.
         settings: The admin's.
-        certificate: PEM, the notebook's: whom the agent lets in.
-        name: Of the new pod.
+        name: Of the new pod, and of the Secret that it mounts.
         queue: Of Kueue's, in which it waits; empty for none (`PodSettings.queue_of`).
         node_has_gpus: Whether the notebook's node has GPUs at all; None: not known.
         template_only: What only the running container mounts is left out: a webhook adds it to every pod.
@@ -128,10 +124,10 @@ def gpu_pod(
     program: dict[str, Any] = {
         "name": pod.PROGRAM_CONTAINER,
         **image_of(notebook, live, settings),
-        "command": [f"{pod.CLIENT_FOLDER}/{pod.COMMAND_FILE}", "agent"],
+        "command": ["/bin/sh", f"{pod.CLIENT_FOLDER}/{pod.COMMAND_FILE}", "agent"],
         "args": ["--keys", pod.KEYS_PATH, "--port", str(settings.port)],
         "resources": copy_of(resources),
-        "volumeMounts": [*files.mounts, *our_mounts()],
+        "volumeMounts": [*files.mounts, secret_mount()],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if files.devices:
@@ -162,18 +158,8 @@ def gpu_pod(
         },
         "spec": {
             **_taken(spec, live_spec),
-            "initContainers": [
-                init_container(
-                    notebook,
-                    settings,
-                    options,
-                    _units(request, filled_rule.rule.gpu_memory),
-                    plain_resources(program["resources"]),
-                    user_of(spec, model, live_spec, live),
-                )
-            ],
             "containers": [program],
-            "volumes": [*files.volumes, *our_volumes()],
+            "volumes": [*files.volumes, secret_volume(name)],
             "tolerations": _tolerations(spec),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": GRACE_S,
@@ -188,13 +174,7 @@ def gpu_pod(
         bind_to_node(result["spec"], files.node)
     ours = {pod.LABEL_GPU_POD_OF: uid, ISTIO: "false"}
     result["metadata"]["labels"].update({**ours, KUEUE_QUEUE: queue} if queue else ours)
-    result["metadata"]["annotations"].update(
-        {
-            pod.ANNOTATION_CLIENT_CERTIFICATE: checked_certificate(certificate),
-            pod.ANNOTATION_HOLDS: options,
-            ISTIO: "false",
-        }
-    )
+    result["metadata"]["annotations"].update({pod.ANNOTATION_HOLDS: options, ISTIO: "false"})
     return result
 
 
@@ -227,8 +207,3 @@ def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_S}
         for key in LOST_NODE_TAINTS
     ]
-
-
-def _units(request: GpuRequest, total_mib: int | None) -> int:
-    """Percent × amount; 0 where nobody knows how much memory a GPU has."""
-    return units(request, total_mib) if request.memory_mib is None or total_mib else 0

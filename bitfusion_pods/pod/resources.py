@@ -48,15 +48,6 @@ def program_resources(
     return result
 
 
-def plain_resources(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """CPU and memory of them, for an init container that makes the pod no bigger."""
-    parts = {
-        part: {name: each for name, each in resources.get(part, {}).items() if name in PLAIN_RESOURCES}
-        for part in PARTS
-    }
-    return {part: amounts for part, amounts in parts.items() if amounts}
-
-
 def times(quantity: str, number: int) -> str:
     """An amount so many times: whole numbers, MiB or thousandths, rounded up to the next thousandth."""
     above, below = parse_quantity(quantity)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
-from bitfusion_client.pod.pod_contract import CLIENT_FOLDER, CLIENT_VOLUME, IDENTITY_VOLUME, KEYS_VOLUME
+from bitfusion_client.pod.pod_contract import CLIENT_FOLDER, CLIENT_VOLUME, IDENTITY_VOLUME
 from bitfusion_pods.pod.cannot_copy import FilesElsewhere, NotebookUnusable, copy_of
 from bitfusion_pods.pod.mount_paths import expanded
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bitfusion_client.gpu_pods.settings import PodSettings
 
-OUR_VOLUMES = (CLIENT_VOLUME, IDENTITY_VOLUME, KEYS_VOLUME)
+OUR_VOLUMES = (CLIENT_VOLUME, IDENTITY_VOLUME)
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_VOLUMES = "kube-api-access-"
 

@@ -33,7 +33,7 @@ def context(key: str, own: str, others: str, *, server: bool) -> ssl.SSLContext:
 
 
 def own_files(folder: str) -> tuple[str, str]:
-    """The key and the certificate in a folder of keys, as the init container makes them."""
+    """The key and the certificate in a folder of keys, as `bitfusion run` makes them."""
     return os.path.join(folder, "tls.key"), os.path.join(folder, "tls.crt")
 
 

@@ -237,6 +237,12 @@ class GpuUser(User):
     def wait_no_gpu_pod(self, limit_s: float = 20) -> None:
         wait_until(lambda: not self.gpu_pods(), self.told_of_gpu_pods, limit_s)
 
+    def gpu_pod_secrets(self) -> list[Object]:
+        """What their pods mount."""
+        path = f"/api/v1/namespaces/{self.namespace}/secrets"
+        found: list[Object] = self.cluster.client.get(path, labelSelector=LABEL_GPU_POD_OF)["items"]
+        return found
+
     def told_of_gpu_pods(self) -> str:
         """What they, and their agents, say: for failures."""
         parts = []

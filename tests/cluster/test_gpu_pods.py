@@ -73,6 +73,7 @@ def test_a_notebook_of_the_form_computes_on_another_nodes_gpu_and_gives_it_back(
             wait_until(lambda: not gpus.held(), gpus.held, 10)
             back_s = time.monotonic() - began
             user.wait_no_gpu_pod(5)
+            wait_until(lambda: not user.gpu_pod_secrets(), "its Secret goes with it", 20)
             gone_s = time.monotonic() - began
             released = release.finish().text
             second = kernel.run(TRAINS)

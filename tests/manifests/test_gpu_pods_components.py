@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bitfusion_client.gpu_pods.settings import DEFAULT_PORT
+from bitfusion_client.gpu_pods.settings import DEFAULT_PORT, DEFAULT_SETTINGS
 from bitfusion_client.pod.pod_contract import ANNOTATION_STATE, LABEL_GPU_POD_OF
+from bitfusion_pods.api.account import Account
+from bitfusion_pods.command.making import _name
+from bitfusion_pods.command.where import Where
 from bitfusion_pods.places.kueue import GATE, QUEUE_LABEL
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
@@ -27,6 +30,7 @@ from tests.support.waiting import wait_until
 COMPONENTS = MANIFESTS / "components"
 NETWORK, HUB, ONLY = "gpu-pods-network-policy", "gpu-pods-jupyterhub", "gpu-pods-only"
 ACCOUNT = "bitfusion-notebook"
+LONG = "jupyter-somebody-of-a-rather-large-department-example-org---1f0c2b3d"[:63]
 POLICY, GATE_POLICY = "bitfusion-gpu-pods-only", "bitfusion-gpu-pods-gate"
 
 
@@ -108,12 +112,13 @@ class Hub:
         self.cluster = cluster
         self.namespace = cluster.new_namespace()
         self.pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        self.secrets = f"/api/v1/namespaces/{self.namespace}/secrets"
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects(HUB)})
         cluster.kubectl("apply", "-n", self.namespace, "-f", "-", input=text)
         accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
         cluster.client.create(accounts, {"metadata": {"name": "hub"}})
-        self.servers = {name: self._server(name) for name in ("jupyter-ada", "jupyter-ben")}
-        self.ada, self.ben = (self._client(name) for name in self.servers)
+        self.servers = {name: self._server(name) for name in ("jupyter-ada", "jupyter-ben", LONG)}
+        self.ada, self.ben, self.long = (self._client(name) for name in self.servers)
 
     def _server(self, name: str) -> Object:
         metadata = {"name": name, "labels": {"component": "singleuser-server"}}
@@ -143,12 +148,19 @@ class Hub:
             },
         }
 
-    def refusal(self, client: ApiClient, body: Object) -> str:
-        """The policy's words; empty where the pod would be taken."""
+    def secret(self, server: str, name: str = "", **fields: Any) -> Object:
+        """As `bitfusion run` makes it there, for a pod of this name."""
+        name = name or f"{server}-gpu-00ff1a"
+        labels = {LABEL_GPU_POD_OF: self.uid(server)}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "1"}
+        return {"metadata": {"name": name, "labels": labels, "ownerReferences": [owner]}, **fields}
+
+    def refusal(self, client: ApiClient, body: Object, of: str = "account") -> str:
+        """The policy's words; empty where the pod, or the Secret, would be taken."""
         try:
-            client.create(self.pods, body, dryRun="All")
+            client.create(self.pods if of == "account" else self.secrets, body, dryRun="All")
         except Refused as refused:
-            return refused.message.partition(f"with binding '{ACCOUNT}-account' denied request: ")[2] or "?"
+            return refused.message.partition(f"with binding '{ACCOUNT}-{of}' denied request: ")[2] or "?"
         return ""
 
 
@@ -158,10 +170,12 @@ def hub(cluster: Cluster) -> Iterator[Hub]:
     other = found.gpu_pod("jupyter-ben")
     try:
         wait_until(lambda: found.refusal(found.ada, other), "the policy is in force", 30)
+        others = found.secret("jupyter-ben")
+        wait_until(lambda: found.refusal(found.ada, others, "secrets"), "that of Secrets is, too", 30)
         yield found
     finally:
         for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-            cluster.kubectl("delete", "--ignore-not-found", kind, f"{ACCOUNT}-account")
+            cluster.kubectl("delete", "--ignore-not-found", kind, f"{ACCOUNT}-account", f"{ACCOUNT}-secrets")
 
 
 def may(cluster: Cluster, namespace: str, verb: str, group: str, resource: str) -> bool:
@@ -178,7 +192,7 @@ def test_a_hubs_users_have_the_rights_that_gpu_pods_need_and_no_more(hub: Hub) -
         ("", "pods"): {"create", "get", "list", "watch", "patch", "delete"},
         ("", "persistentvolumeclaims"): {"get"},
         ("", "events"): {"list"},
-        ("", "secrets"): set(),
+        ("", "secrets"): {"create"},
         ("", "pods/exec"): set(),
         ("apps", "statefulsets"): set(),
     }
@@ -212,6 +226,12 @@ FAULTS: list[tuple[str, list[str | int], Any, str]] = [
     ("no owner", ["metadata", "ownerReferences"], [], "only that it owns"),
     ("the hub's account", ["spec", "serviceAccountName"], "hub", "has the account bitfusion-notebook"),
     ("a Secret", ["spec", "volumes", 0], {"name": "s", "secret": {"secretName": "hub"}}, "mounts no Secret"),
+    (
+        "a Secret of another pod's",
+        ["spec", "volumes", 0],
+        {"name": "s", "secret": {"secretName": "jupyter-ben-gpu-00ff1a"}},
+        "mounts no Secret",
+    ),
     (
         "a projected Secret",
         ["spec", "volumes", 0],
@@ -253,6 +273,72 @@ def test_a_user_takes_nothing_of_others_into_a_gpu_pod(
         place = place[step]
     place[where[-1]] = value
     assert words in hub.refusal(hub.ada, body)
+
+
+def mounting(hub: Hub, server: str, name: str) -> Object:
+    """A GPU pod of this name that mounts the Secret of its name."""
+    body = hub.gpu_pod(server, name)
+    body["spec"]["volumes"].append({"name": "s", "secret": {"secretName": name}})
+    return body
+
+
+NAMES = [
+    # a server, the name of its GPU pod, whether that is one as `bitfusion run` makes them
+    ("jupyter-ada", "jupyter-ada-gpu-00ff1a", True),
+    ("jupyter-ada", "hub", False),
+    ("jupyter-ada", "jupyter-ada", False),
+    ("jupyter-ada", "jupyter-ada-gpu-00ff1", False),
+    ("jupyter-ada", "jupyter-ada-gpu-00ff1a0", False),
+    ("jupyter-ada", "jupyter-ada-gpu-00ff1z", False),
+    ("jupyter-ada", "jupyter-ada-gpu-gpu-00ff1a", False),  # of a user who is called ada-gpu
+    ("jupyter-ada", "jupyter-ben-gpu-00ff1a", False),
+    (LONG, f"{LONG[:50]}-gpu-00ff1a", False),
+]
+
+
+@pytest.mark.parametrize(("server", "name", "own"), NAMES)
+def test_a_user_makes_and_mounts_the_secrets_of_own_gpu_pods_only(
+    hub: Hub, server: str, name: str, own: bool
+) -> None:
+    client = hub._client(server)
+    secret = hub.refusal(client, hub.secret(server, name), "secrets")
+    pod = hub.refusal(client, mounting(hub, server, name))
+    if own:
+        assert (secret, pod) == ("", "")
+    else:
+        assert "may make Secrets of its own GPU pods only" in secret
+        assert "mounts no Secret but that of its own name" in pod
+
+
+@pytest.mark.parametrize("server", ["jupyter-ada", LONG])
+def test_the_names_that_the_command_gives_are_those_that_the_policies_take(hub: Hub, server: str) -> None:
+    where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, hub.namespace, server, "", "", None, "")
+    name = _name(where, hub.uid(server))
+    client = hub._client(server)
+    assert hub.refusal(client, hub.secret(server, name), "secrets") == ""
+    assert hub.refusal(client, mounting(hub, server, name)) == ""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"type": "kubernetes.io/service-account-token"},
+        {"metadata": {"ownerReferences": []}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "1"}]}},
+    ],
+)
+def test_a_secret_becomes_no_accounts_token_and_does_not_stay(hub: Hub, changed: Object) -> None:
+    body = hub.secret("jupyter-ada")
+    body["metadata"] |= changed.pop("metadata", {})
+    body["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "hub"}
+    assert "is Opaque and its GPU pod's" in hub.refusal(hub.ada, {**body, **changed}, "secrets")
+
+
+def test_a_token_of_no_pod_makes_no_secret(hub: Hub) -> None:
+    client = hub.cluster.client_as(hub.cluster.service_account_token(hub.namespace, ACCOUNT))
+    for name in ("jupyter-ada-gpu-00ff1a", "x-gpu-00ff1a"):
+        words = hub.refusal(client, hub.secret("jupyter-ada", name), "secrets")
+        assert "may make Secrets of its own GPU pods only" in words
 
 
 def test_a_token_of_no_pod_makes_none(hub: Hub) -> None:

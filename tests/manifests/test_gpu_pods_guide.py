@@ -34,9 +34,10 @@ HUB = "jupyterhub"
 KEEPS = {True: "the cluster", False: "TensorFlow, PyTorch, JAX"}
 WORDS = [*(ROOT / "bitfusion_pods").rglob("*.py"), ROOT / "bitfusion_client" / "errors.py"]
 WORDS += (ROOT / "bitfusion_client" / "gpu_pods").rglob("*.py")
+START_SCRIPT = ROOT / "bitfusion_pods" / "agent" / "bitfusion"
 
 
-WITH = {"create pods": "{x} {x}", "asked, 0 allowed": "asked, {x} allowed"}
+WITH = {"create pods": "{x} {x}", "create secrets": "{x} {x}", "asked, 0 allowed": "asked, {x} allowed"}
 """What stands in the table for what the code fills in."""
 
 
@@ -73,7 +74,7 @@ def test_the_table_of_sizes_is_that_of_the_files() -> None:
 
 
 def test_the_words_of_errors_are_those_of_the_code() -> None:
-    everything = "\n".join(text for path in WORDS for _, text in texts(path))
+    everything = "\n".join(text for path in WORDS for _, text in texts(path)) + START_SCRIPT.read_text()
     shown = [row[0].strip("| ") for row in table("What errors say")]
     assert len(shown) > 12
     for words in shown:
@@ -91,7 +92,6 @@ def test_the_settings_of_a_hub_are_read(tmp_path: Path) -> None:
     assert text is not None
     settings = settings_from_text(text[0].replace("$REGISTRY", "registry.example.com/team"))
     assert (settings.cpu, settings.memory) == ("4", "16Gi")
-    assert settings.client_image == "registry.example.com/team/client:0.1.0"
     values = next(
         yaml.safe_load(each)["singleuser"]
         for each in re.findall(r"(?ms)^```yaml\n(.*?)^```$", TEXT)
@@ -138,7 +138,8 @@ def test_a_notebook_of_kubeflow_gets_the_client_for_gpu_pods(
     (init,) = pod["spec"]["initContainers"]
     assert init["args"][-2:] == [pod_contract.PODS, ""]
     settings = next(each["value"] for each in init["env"] if each["name"] == pod_contract.ENV_SETTINGS)
-    assert json.loads(settings)["client_image"] == "registry.example.com/team/client:0.1.0"
+    assert json.loads(settings)["rules"][0]["name"] == "whole"
+    assert init["image"] == "registry.example.com/team/client:0.1.0"
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
     assert [name for name in limits if "bitfusion" in name or "nvidia" in name] == []  # no units, no GPU
     wishes = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -153,7 +154,10 @@ def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
 ) -> None:
     around.enter_context(namespaces(cluster, {PROFILE: {}, HUB: {}}))
     for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-        for name in ("bitfusion-gpu-pods-only", "bitfusion-gpu-pods-gate", "bitfusion-notebook-account"):
+        for name in (
+            *("bitfusion-gpu-pods-only", "bitfusion-gpu-pods-gate"),
+            *("bitfusion-notebook-account", "bitfusion-notebook-secrets"),
+        ):
             around.callback(cluster.kubectl, "delete", "--ignore-not-found", kind, name)
     reader = Reader(cluster, tmp_path, shell=shell)
     for heading in ("Limits", "JupyterHub"):
@@ -163,7 +167,7 @@ def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
     wait_until(lambda: cluster.client.get(quota).get("status", {}).get("hard"), "the quota is counted", 20)
     assert cluster.client.get(quota)["status"]["hard"] == {"requests.nvidia.com/gpu": "4"}
     config = cluster.client.get(f"/api/v1/namespaces/{HUB}/configmaps/bitfusion-gpu-pods")
-    assert "registry.example.com/team/client" in config["data"]["pods.json"]
+    assert json.loads(config["data"]["pods.json"])["memory"] == "16Gi"
 
 
 def test_the_kueue_component_goes_into_the_readers_folder(cluster: Cluster, tmp_path: Path) -> None:

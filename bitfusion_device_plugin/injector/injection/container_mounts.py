@@ -18,9 +18,6 @@ from bitfusion_client.pod.pod_contract import (
     IDENTITY_SECRET,
     IDENTITY_VOLUME,
     INIT_CONTAINER,
-    KEYS_PATH,
-    KEYS_VOLUME,
-    KEYS_VOLUME_PATH,
     PODS,
     VMWARE,
     VMWARE_TLS_PATH,
@@ -30,7 +27,7 @@ from bitfusion_client.pod.pod_contract import (
 LONGEST_PATH = 100  # characters, within a message
 SAYING = ("name", "subPath", "subPathExpr", "readOnly")  # what a mount says besides where it is
 
-_NOT_ALWAYS = (COMMAND_PATH, VMWARE_TLS_PATH, IDENTITY_PATH, KEYS_PATH)
+_NOT_ALWAYS = (COMMAND_PATH, VMWARE_TLS_PATH, IDENTITY_PATH)
 
 MOUNTED_THERE = f"is where the client is put at {CLIENT_FOLDER}"
 MOUNT_ELSEWHERE = "Mount it at another path."
@@ -43,7 +40,6 @@ class VolumeNames(NamedTuple):
 
     client: str = CLIENT_VOLUME
     identity: str = IDENTITY_VOLUME
-    keys: str = KEYS_VOLUME
 
 
 USUAL_NAMES = VolumeNames()
@@ -52,8 +48,7 @@ USUAL_NAMES = VolumeNames()
 def volume_names(spec: Mapping[str, Any]) -> VolumeNames:
     """The names that they have, or will have: another webhook may have renamed all volumes of a pod.
 
-    The client's and that of the keys are those that our init container fills, the other is the identity's
-    Secret.
+    The client's is the one that our init container fills, the other is the identity's Secret.
     """
     for container in init_containers_of(spec) if spec.get("initContainers") else ():
         if container.get("name") == INIT_CONTAINER:
@@ -64,22 +59,19 @@ def volume_names(spec: Mapping[str, Any]) -> VolumeNames:
 
 
 def _names_now(filling: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -> VolumeNames:
-    mounts = mappings(filling.get("volumeMounts"))
-
-    def filled(path: str, usual: str) -> str:
-        names = [text(mount.get("name")) for mount in mounts if _path_of(mount) == path]
-        found = [name for name in names if "emptyDir" in volumes.get(name, ())]
-        return usual if usual in volumes else [*found, usual][0]
-
+    filled = [
+        text(mount.get("name"))
+        for mount in mappings(filling.get("volumeMounts"))
+        if _path_of(mount) == VOLUME_PATH and "emptyDir" in volumes.get(text(mount.get("name")), ())
+    ]
     secrets = [
         name
         for name, volume in volumes.items()
         if mapping(volume.get("secret")).get("secretName") == IDENTITY_SECRET
     ]
     return VolumeNames(
-        filled(VOLUME_PATH, CLIENT_VOLUME),
+        CLIENT_VOLUME if CLIENT_VOLUME in volumes else [*filled, CLIENT_VOLUME][0],
         IDENTITY_VOLUME if IDENTITY_VOLUME in volumes else [*secrets, IDENTITY_VOLUME][0],
-        filled(KEYS_VOLUME_PATH, KEYS_VOLUME),
     )
 
 
@@ -101,7 +93,7 @@ def client_mounts(
     if command_path and not any(_meet(path, COMMAND_PATH) for path in own):
         mounts.append(_mount(volumes.client, COMMAND_PATH, f"{name}/{COMMAND_FILE}"))
     if kind == PODS:
-        return [*mounts, _mount(volumes.keys, KEYS_PATH, name)]
+        return mounts
     mounts.append(_mount(volumes.identity, IDENTITY_PATH))
     if kind == VMWARE and not any(_meet(path, VMWARE_TLS_PATH) for path in own):
         mounts.append(_mount(volumes.identity, VMWARE_TLS_PATH))

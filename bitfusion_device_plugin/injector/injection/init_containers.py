@@ -17,8 +17,6 @@ from bitfusion_client.pod.pod_contract import (
     IDENTITY_VOLUME,
     INIT_CONTAINER,
     INSTALL_COMMAND,
-    KEYS_VOLUME,
-    KEYS_VOLUME_PATH,
     LABEL_NOTEBOOK,
     PACKAGES_CONTAINER,
     PACKAGES_FOLDER,
@@ -68,7 +66,6 @@ _SECURITY: dict[str, Any] = {
     "readOnlyRootFilesystem": True,
 }
 _IDENTITY = {"name": IDENTITY_VOLUME, "secret": {"secretName": IDENTITY_SECRET, "optional": True}}
-_KEYS = {"name": KEYS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
 
 
 def with_init_containers(
@@ -100,7 +97,7 @@ def with_init_containers(
     Raises:
         WrongKey: Another container has one of our names.
     """
-    common = _common(spec, like, volumes, client.kind)
+    common = _common(spec, like, volumes)
     wanted = [_installer(common, records, client, settings)]
     if client.kind == VMWARE:
         wanted += [
@@ -133,8 +130,10 @@ def with_volumes(
     mib = sum(settings.volume_mib_for(record.kind) for record in records)
     client = {"name": names.client, "emptyDir": {"sizeLimit": format_mib(mib)}}
     result: list[Mapping[str, Any]] = list(present)
-    other = (names.keys, _KEYS) if records[0].kind == PODS else (names.identity, _IDENTITY)
-    for name, wanted in ((names.client, client), other):
+    ours = [(names.client, client)]
+    if records[0].kind != PODS:
+        ours.append((names.identity, _IDENTITY))
+    for name, wanted in ours:
         same_name = [volume for volume in present if volume.get("name") == name]
         if not same_name:
             result.append(wanted)
@@ -149,7 +148,7 @@ def _installer(
     image = settings.client_image if client.kind == VMWARE else client.image
     variables = _VARIABLES
     if client.kind == PODS:
-        variables = [*_VARIABLES, {"name": ENV_SETTINGS, "value": escaped(settings.pods_text(client.image))}]
+        variables = [*_VARIABLES, {"name": ENV_SETTINGS, "value": escaped(settings.pods.to_text())}]
     return {
         "name": INIT_CONTAINER,
         "image": image,
@@ -173,9 +172,7 @@ def _packages(common: Mapping[str, Any], record: Record, client: ClientRule, num
     }
 
 
-def _common(
-    spec: Mapping[str, Any], like: Mapping[str, Any], volumes: VolumeNames, kind: str
-) -> dict[str, Any]:
+def _common(spec: Mapping[str, Any], like: Mapping[str, Any], volumes: VolumeNames) -> dict[str, Any]:
     security = _SECURITY
     if not mapping(spec.get("securityContext")).get("runAsUser"):  # 0, root, would not be let in
         # That of the container is one that the cluster lets in: OpenShift gives each namespace a range, and
@@ -186,12 +183,9 @@ def _common(
         part: {name: given[name] for name in COPIED_RESOURCES if name in given}
         for part, given in (("limits", limits_of(like)), ("requests", requests_of(like)))
     }
-    mounts = [{"name": volumes.client, "mountPath": VOLUME_PATH}]
-    if kind == PODS:
-        mounts.append({"name": volumes.keys, "mountPath": KEYS_VOLUME_PATH})
     return {
         "resources": {part: given for part, given in resources.items() if given},
-        "volumeMounts": mounts,
+        "volumeMounts": [{"name": volumes.client, "mountPath": VOLUME_PATH}],
         "securityContext": security,
     }
 
@@ -220,6 +214,4 @@ def _copies(container: Mapping[str, Any]) -> bool:
 def _is_like(volume: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     if wanted is _IDENTITY:
         return mapping(volume.get("secret")).get("secretName") == IDENTITY_SECRET
-    empty = volume.get("emptyDir")
-    # keys of somebody's volume of that name would come to lie on a disk
-    return isinstance(empty, dict) and (wanted is not _KEYS or empty.get("medium") == "Memory")
+    return isinstance(volume.get("emptyDir"), dict)

@@ -106,7 +106,7 @@ def injected_pod(
             win over the pod's, which come from a template that may be old.
     """
     labels = labels_of(pod)
-    # A GPU pod has an init container like ours, made by who made the pod.
+    # A GPU pod has its client from its maker; an earlier release made an init container like ours.
     if namespace in SYSTEM_NAMESPACES or is_left_alone(labels) or LABEL_GPU_POD_OF in labels:
         return pod
     annotations = annotations_of(pod)
@@ -153,7 +153,7 @@ def _with_client(
     init = with_init_containers(spec, init, records, client, settings, like, volumes, lines)
     return {
         **pod,
-        "metadata": _metadata(pod, annotations, [volumes.client] + ([] if counted else [volumes.keys])),
+        "metadata": _metadata(pod, annotations, [volumes.client]),
         "spec": {
             **spec,
             "containers": containers,

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bitfusion_client.errors import WrongSetting
 from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS as DEFAULT_POD_SETTINGS
-from bitfusion_client.gpu_pods.settings import LONGEST_TEXT, PodSettings, parse_settings
+from bitfusion_client.gpu_pods.settings import PodSettings
 from bitfusion_client.kubernetes.client_images import DEFAULT_RULES, ImageRule
 from bitfusion_client.pod.pod_contract import CLIENT_IMAGE, VMWARE
-from bitfusion_device_plugin.injector.injection.client_map import (
-    DEFAULT_CLIENTS,
-    LONGEST_IMAGE,
-    ClientRule,
-)
+from bitfusion_device_plugin.injector.injection.client_map import DEFAULT_CLIENTS, ClientRule
 from bitfusion_device_plugin.injector.injection.gpu_nodes import NOWHERE, GpuNodes
 
 # MiB of an emptyDir for each container that asks. VMware's image may have the packages of all systems.
 STAND_IN_MIB = 256
 VMWARE_MIB = 4096
-
-TOO_LONG = f"is too long: as JSON it may have {LONGEST_TEXT - LONGEST_IMAGE} characters"
-
-
-def parse_pods(data: object, source: str = "") -> PodSettings:
-    """The settings of a ``pods.yaml``; they have room for the image of a client, see `pods_text`.
-
-    Raises WrongSetting.
-    """
-    settings = parse_settings(data, source)
-    if len(settings.to_text()) > LONGEST_TEXT - LONGEST_IMAGE:
-        raise WrongSetting("pods", "…", TOO_LONG, source)
-    return settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +49,6 @@ class InjectorSettings:
     def volume_mib_for(self, kind: str) -> int:
         """The size limit for one container with this kind of client."""
         return self.volume_mib or (VMWARE_MIB if kind == VMWARE else STAND_IN_MIB)
-
-    def pods_text(self, image: str) -> str:
-        """The settings of GPU pods for a pod whose client comes from this image; theirs does, too.
-
-        Unless their own settings name another one.
-        """
-        if self.pods.client_image != CLIENT_IMAGE:
-            return self.pods.to_text()
-        return json.dumps({**self.pods.to_json(), "client_image": image}, separators=(",", ":"))
 
 
 DEFAULT_SETTINGS = InjectorSettings()

@@ -63,7 +63,7 @@ OUR_CONTAINERS = (
     *("bitfusion-client", "bitfusion-packages"),
     *(f"bitfusion-packages-{number}" for number in range(2, 8)),
 )
-NAMES = ("bitfusion-client", "bitfusion-identity", "bitfusion-keys")
+NAMES = ("bitfusion-client", "bitfusion-identity")
 GPUS = "nvidia.com/gpu"
 OUR_VOLUMES = (*NAMES, *(RENAMED + name for name in NAMES))
 CARRIED = (

@@ -261,7 +261,7 @@ class Chooser:
         """The volume that containers mount, and sometimes one that has a name of ours."""
         spec["volumes"] = [{"name": "home", "emptyDir": {}}]
         if self.chance(0.05):
-            name = self.pick(("bitfusion-client", "bitfusion-identity", "bitfusion-keys"))
+            name = self.pick(("bitfusion-client", "bitfusion-identity"))
             other: Object = {"secret": {"secretName": "bitfusion-client"}}
             sources: list[Object] = [
                 {"emptyDir": {}},

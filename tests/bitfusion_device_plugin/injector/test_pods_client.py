@@ -1,4 +1,4 @@
-"""A client of the kind `pods`: the pod takes nothing of a pool, and has keys and the admin's settings."""
+"""A client of the kind `pods`: the pod takes nothing of a pool, and has the admin's settings."""
 
 from __future__ import annotations
 
@@ -10,20 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_client.errors import WrongSetting
-from bitfusion_client.gpu_pods.settings import LONGEST_TEXT, parse_settings, settings_from_text
+from bitfusion_client.gpu_pods.settings import parse_settings, settings_from_text
 from bitfusion_client.kubernetes.pod_units import units_of
-from bitfusion_device_plugin.injector.injection.client_map import (
-    LONGEST_IMAGE,
-    ClientRule,
-    parse_clients,
-)
+from bitfusion_device_plugin.injector.injection.client_map import parse_clients
 from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes, near_gpus
 from bitfusion_device_plugin.injector.injection.injected_pod import injected_pod
 from bitfusion_device_plugin.injector.injection.injection_settings import (
     DEFAULT_SETTINGS,
     InjectorSettings,
-    parse_pods,
 )
 from bitfusion_device_plugin.injector.pods_webhook import asks
 from tests.bitfusion_device_plugin.injector.pods import (
@@ -68,25 +62,18 @@ def test_the_ordinary_pod_of_a_notebook() -> None:
             "subPath": "nb/bin/bitfusion",
             "readOnly": True,
         },
-        {"name": "bitfusion-keys", "mountPath": "/bitfusion/keys", "subPath": "nb", "readOnly": True},
     ]
-    assert after["spec"]["volumes"] == [
-        {"name": "bitfusion-client", "emptyDir": {"sizeLimit": "256Mi"}},
-        {"name": "bitfusion-keys", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
-    ]
+    assert after["spec"]["volumes"] == [{"name": "bitfusion-client", "emptyDir": {"sizeLimit": "256Mi"}}]
     (init,) = after["spec"]["initContainers"]
     assert init["image"] == "registry.local/client:7"
     assert init["args"] == ["/bitfusion-volume", "nb", "-n 2 -p 0.5", "100", "pods", ""]
-    assert init["volumeMounts"] == [
-        {"name": "bitfusion-client", "mountPath": "/bitfusion-volume"},
-        {"name": "bitfusion-keys", "mountPath": "/bitfusion-keys"},
-    ]
+    assert init["volumeMounts"] == [{"name": "bitfusion-client", "mountPath": "/bitfusion-volume"}]
     assert init["resources"] == notebook["resources"]
     assert [each["name"] for each in init["env"]] == [
         *("BITFUSION_POD_NAME", "BITFUSION_POD_NAMESPACE", "BITFUSION_POD_UID", "BITFUSION_NOTEBOOK"),
         "BITFUSION_PODS",
     ]
-    assert after["metadata"]["annotations"][LOCAL_VOLUMES] == "bitfusion-client,bitfusion-keys"
+    assert after["metadata"]["annotations"][LOCAL_VOLUMES] == "bitfusion-client"
     assert "affinity" not in after["spec"]
 
 
@@ -96,31 +83,11 @@ def settings_in(after: Object) -> str:
     return expanded(named(variables, "BITFUSION_PODS")["value"], {"HOME": "/root", "BITFUSION_POD_NAME": "x"})
 
 
-@pytest.mark.parametrize(
-    ("client_image", "image"), [(None, "registry.local/client:7"), ("mirror/a:1", "mirror/a:1")]
-)
-def test_the_settings_arrive_as_the_admin_has_written_them(client_image: str | None, image: str) -> None:
+def test_the_settings_arrive_as_the_admin_has_written_them() -> None:
     given: dict[str, Any] = {"pod": {"spec": {"nodeSelector": {"a": "$(HOME) $$ $$(HOME) ü '\" \\"}}}}
-    if client_image:
-        given["client_image"] = client_image
-    settings = InjectorSettings(CLIENTS, pods=parse_pods(given))
+    settings = InjectorSettings(CLIENTS, pods=parse_settings(given))
     found = settings_from_text(settings_in(inject(pod(container({HALF: "1"})), settings=settings)))
-    assert found == parse_settings({**given, "client_image": image})
-
-
-def test_settings_have_room_for_the_image_of_a_client() -> None:
-    entry = len(',"team-0000":""') + 50
-    most = (LONGEST_TEXT - len(parse_settings({"queues": {}}).to_text()) - len(',"queues":{}')) // entry
-    queues = {f"team-{number:04}": "n" * 50 for number in range(most)}
-    assert LONGEST_TEXT - LONGEST_IMAGE < len(parse_settings({"queues": queues}).to_text()) <= LONGEST_TEXT
-    with pytest.raises(WrongSetting) as caught:
-        parse_pods({"queues": queues}, "pods.yaml")
-    assert "(from pods.yaml): is too long: as JSON it may have 65024 characters" in caught.value.user_message
-    settings = parse_pods({"queues": dict(list(queues.items())[8:])})
-    longest = InjectorSettings((ClientRule("*", "*", "pods", "i" * LONGEST_IMAGE),), pods=settings)
-    text = settings_in(inject(pod(container({HALF: "1"})), settings=longest))
-    assert len(text) <= LONGEST_TEXT
-    assert settings_from_text(text).client_image == "i" * LONGEST_IMAGE
+    assert found == parse_settings(given)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +113,10 @@ def test_a_pod_that_names_its_node_waits_for_nobody() -> None:
     assert "goes around the scheduler" in refused(before, settings=STAND_IN)
 
 
-def test_several_containers_have_keys_of_their_own() -> None:
+def test_several_containers_ask_and_others_have_no_client() -> None:
     before = pod(container({HALF: "1"}, "one"), container(name="two"), container({AMOUNT: "2"}, "three"))
     after = inject(before, settings=SETTINGS)
     assert after["spec"]["containers"][1] == container(name="two")
-    for name in ("one", "three"):
-        assert ("bitfusion-keys", "/bitfusion/keys", name) in mounts(named(after["spec"]["containers"], name))
     assert after["spec"]["initContainers"][0]["args"][1:] == [
         *("one", "-n 1 -p 0.5", "50", "pods", ""),
         *("three", "-n 2", "200", "pods", ""),
@@ -190,32 +155,18 @@ def test_a_map_of_clients_that_changes_between_two_passes_refuses_no_pod(
     counted = second is STAND_IN
     assert units_of(after) == (50 if counted else 0)
     paths = [path for _, path, _ in mounts(after["spec"]["containers"][0])]
-    private = "/bitfusion/identity" if counted else "/bitfusion/keys"
-    assert paths == ["/bitfusion", "/usr/local/bin/bitfusion", private]
+    identity = ["/bitfusion/identity"] if counted else []
+    assert paths == ["/bitfusion", "/usr/local/bin/bitfusion", *identity]
 
 
 def test_volumes_that_somebody_has_renamed_are_known_again() -> None:
     made = inject(pod(container({HALF: "1"})), settings=SETTINGS)
-    renamed = json.loads(json.dumps(made).replace('"name": "bitfusion-keys"', '"name": "their-keys"'))
+    renamed = json.loads(json.dumps(made).replace('"name": "bitfusion-client", "', '"name": "theirs", "'))
     assert inject(renamed, settings=SETTINGS)["spec"] == renamed["spec"]
 
 
-@pytest.mark.parametrize(
-    "source", [{"emptyDir": {}}, {"emptyDir": {"medium": ""}}, {"hostPath": {"path": "/x"}}, {}]
-)
-def test_keys_come_into_no_volume_of_somebody_elses(source: Object) -> None:
-    before = pod(container({HALF: "1"}), volumes=[{"name": "bitfusion-keys", **source}])
-    assert 'volume "bitfusion-keys" has the name of the injector' in refused(before, settings=SETTINGS)
-
-
-@pytest.mark.parametrize("path", ["/bitfusion/keys", "/bitfusion/keys/tls.key", "/bitfusion"])
-def test_nothing_of_the_containers_own_lies_over_its_keys(path: str) -> None:
-    before = pod(container({HALF: "1"}, volumeMounts=[{"name": "home", "mountPath": path}]))
-    assert "is where the client is put" in refused(before, settings=SETTINGS)
-
-
 def test_a_gpu_pod_is_left_alone() -> None:
-    """Its init container is like ours. API servers without match conditions send it."""
+    """An earlier release made an init container like ours. API servers without match conditions send it."""
     notebook = inject(pod(container({HALF: "1"}, "program")), settings=SETTINGS)
     made = {"apiVersion": "v1", "kind": "Pod", "spec": copy.deepcopy(notebook["spec"])}
     made["metadata"] = {"name": "p", "labels": {"bitfusion.io/gpu-pod-of": "uid"}}

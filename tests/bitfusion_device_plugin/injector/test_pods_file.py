@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from bitfusion_client.errors import WrongSetting
-from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS, FIELDS
-from bitfusion_device_plugin.injector.injection.injection_settings import parse_pods
+from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS, FIELDS, parse_settings
 from tests.cluster.project_images import ROOT
 
 FOLDER = ROOT / "manifests" / "base" / "injector"
@@ -17,7 +16,7 @@ FILE = (FOLDER / "pods.yaml").read_text(encoding="utf-8")
 
 
 def test_it_says_what_holds_without_it() -> None:
-    assert parse_pods(yaml.safe_load(FILE)) == parse_pods(None) == DEFAULT_SETTINGS
+    assert parse_settings(yaml.safe_load(FILE)) == parse_settings(None) == DEFAULT_SETTINGS
 
 
 def test_every_setting_is_explained() -> None:
@@ -28,7 +27,7 @@ def test_every_setting_is_explained() -> None:
 def test_the_example_in_its_comment_can_be_used_as_it_is() -> None:
     comment = [line[2:] for line in FILE.splitlines() if line.startswith("# ")]
     start = next(place for place, line in enumerate(comment) if line.startswith("- name:"))
-    (rule,) = parse_pods({"rules": yaml.safe_load("\n".join(comment[start:]))}).rules
+    (rule,) = parse_settings({"rules": yaml.safe_load("\n".join(comment[start:]))}).rules
     assert rule.name == "slice"
 
 
@@ -52,6 +51,6 @@ def test_the_deployment_reads_the_file_of_the_config_map() -> None:
 )
 def test_a_mistake_is_told_in_one_line(text: str) -> None:
     with pytest.raises(WrongSetting) as caught:
-        parse_pods(yaml.safe_load(text), "pods.yaml")
+        parse_settings(yaml.safe_load(text), "pods.yaml")
     assert len(caught.value.user_message.splitlines()) == 1
     assert "(from pods.yaml)" in caught.value.user_message

@@ -30,7 +30,6 @@ ALL = {
     "labels": ["access-ml-pipeline"],
     "rwo_anywhere": ["nfs-client"],
     "pod": {"spec": {"nodeSelector": {"gpu": "true"}}},
-    "client_image": "registry.example.org/client:1",
 }
 
 
@@ -48,7 +47,6 @@ def test_every_field_is_read() -> None:
     assert (settings.port, settings.deadline_s, settings.cpu, settings.memory) == (9000, 43200, "4", "16Gi")
     assert settings.labels == ("access-ml-pipeline",)
     assert settings.pod == ALL["pod"]
-    assert settings.client_image == "registry.example.org/client:1"
 
 
 def test_they_read_back_from_their_json() -> None:
@@ -122,7 +120,6 @@ def test_storage_that_mounts_anywhere() -> None:
         ("rwo_anywhere", [7], "rwo_anywhere[0]"),
         ("pod", {"spec": {"nodeName": "n1"}}, "pod.spec.nodeName"),
         ("pod", {"metadata": {"annotations": {"a": "{gpus}"}}}, "pod.metadata.annotations.a"),
-        ("client_image", "two words", "client_image"),
         ("rules", {}, "rules"),
         ("rules", [7], "rules[0]"),
     ],

@@ -1,11 +1,12 @@
 """A node with GPUs on the tests' API server: GPU pods are namespaces here, others run on paper.
 
 What the API server does is real. Of scheduler and kubelet it has what `bitfusion run` sees: a node or the
-words of kube-scheduler, the init container's certificate, states, exit codes, termination.
+words of kube-scheduler, the pod's Secret as files, states, exit codes, termination.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import random
@@ -26,6 +27,8 @@ from tests.support.ports import free_port
 NODE = "gpu-node"
 GPU = "nvidia.com/gpu"
 GRACE_S = 3.0
+AGAIN_S = 0.05
+"""Seconds after which a Secret that was not there is looked for again."""
 COMMAND = Path(bitfusion_pods.__file__).parent / "bin" / "bitfusion"
 IN_A_POD = 'mount -t tmpfs none "$XDG_RUNTIME_DIR" && exec "$@"'
 """Sockets and files of the private folder are there only if the stream has brought them."""
@@ -37,7 +40,7 @@ class GpuNode:
     Args:
         cluster: Whose API server.
         namespace: Whose pods it takes.
-        folder: For keys and logs; it is gone in the end.
+        folder: For the pods' Secrets and logs; it is gone in the end.
         gpus: How many it has.
         run_folder: Its pods have another, empty one there.
     """
@@ -48,10 +51,6 @@ class GpuNode:
         self.client = ApiClient(cluster.server, cluster.ca, cluster.token, "gpu-node")
         self.namespace = namespace
         self.gpus = gpus
-        self.without_certificate = False
-        """Whether its init containers leave none."""
-        self.tells_after_s = 0.0
-        """How late it tells that a program's container runs."""
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         """By the pod's name."""
         self._folder = folder
@@ -60,7 +59,7 @@ class GpuNode:
         self._lock = threading.RLock()
         self._follower = Follower(self.client, f"/api/v1/namespaces/{namespace}/pods", self._changed)
         self._waiters: list[threading.Thread] = []
-        self._tellers: list[threading.Timer] = []
+        self._agains: list[threading.Timer] = []
         self.relays: dict[str, Relay] = {}
         """The network before each agent: a pod has an address of its own, and all the same port."""
 
@@ -73,8 +72,9 @@ class GpuNode:
 
     def __exit__(self, *_: object) -> None:
         self._follower.stop()
-        for teller in self._tellers:
-            teller.cancel()
+        for again in self._agains:  # also those that a running one still adds
+            again.cancel()
+            again.join(20)
         for agent in self.agents.values():
             agent.kill()
         for waiter in self._waiters:
@@ -139,51 +139,62 @@ class GpuNode:
 
     def _start(self, pod: Object) -> None:
         if pod_contract.LABEL_GPU_POD_OF not in (pod["metadata"].get("labels") or {}):
-            self._status(pod, _running(pod, ""))
+            self._status(pod, _running(pod))
             return
         name = pod["metadata"]["name"]
-        keys = self._folder / name
-        keys.mkdir()
-        command = [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-            *("-days", "10", "-subj", "/CN=test", "-keyout", str(keys / "tls.key")),
-            *("-out", str(keys / "tls.crt")),
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        annotations = pod["metadata"]["annotations"]
-        (keys / "client.crt").write_text(annotations[pod_contract.ANNOTATION_CLIENT_CERTIFICATE])
-        words = list(pod["spec"]["containers"][0]["args"])
-        words[words.index("--keys") + 1] = str(keys)
+        if not self._mount(pod):
+            again = threading.Timer(AGAIN_S, self._look_again, (name,))  # as a kubelet that was too early
+            self._agains.append(again)
+            again.start()
+            return
+        (container,) = pod["spec"]["containers"]
+        here = f"{self._folder / name}/"
+        words = [word.replace(f"{pod_contract.CLIENT_FOLDER}/", here) for word in container["args"]]
+        command = [word.replace(f"{pod_contract.CLIENT_FOLDER}/", here) for word in container["command"]]
         address = f"127.0.{random.randint(1, 254)}.{random.randint(1, 254)}"
         port = free_port()
         self.relays[name] = Relay(port, (address, int(words[words.index("--port") + 1])))
         words[words.index("--port") + 1] = str(port)
         given = {each: os.environ[each] for each in ("PATH", "TMPDIR") if each in os.environ}
         given |= {"HOSTNAME": name, "XDG_RUNTIME_DIR": str(self._run_folder), "CUDA_VISIBLE_DEVICES": "GPU-7"}
+        given["BITFUSION_PYTHON"] = sys.executable
         agent = [
             *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
-            *("sh", "-c", IN_A_POD, "sh", sys.executable, "-I", "-S", str(COMMAND), "agent", *words),
+            *("sh", "-c", IN_A_POD, "sh", *command, *words),
         ]
         with open(self._folder / f"{name}.log", "wb") as log:
             self.agents[name] = subprocess.Popen(
                 agent, env=given, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        certificate = "" if self.without_certificate else (keys / "tls.crt").read_text()
-        self._tell_running(pod, _running(pod, certificate, address))
+        self._status(pod, _running(pod, address))
         waiter = threading.Thread(target=self._wait, args=(pod, self.agents[name]), daemon=True)
         self._waiters.append(waiter)
         waiter.start()
 
-    def _tell_running(self, pod: Object, status: Object) -> None:
-        """Of a pod whose init container is known to be over, as a kubelet tells it before."""
-        if not self.tells_after_s:
-            self._status(pod, status)
-            return
-        waiting = {"waiting": {"reason": "PodInitializing"}}
-        known = [{**each, "ready": False, "state": waiting} for each in status["containerStatuses"]]
-        self._status(pod, {**status, "phase": "Pending", "containerStatuses": known})
-        self._tellers.append(threading.Timer(self.tells_after_s, self._status, (pod, status)))
-        self._tellers[-1].start()
+    def _mount(self, pod: Object) -> bool:
+        """Make files of the Secrets that the pod mounts; whether all are there."""
+        folder = self._folder / pod["metadata"]["name"]
+        for volume in pod["spec"]["volumes"]:
+            mounted = volume.get("secret")
+            if mounted is None:
+                continue
+            namespace = f"/api/v1/namespaces/{self.namespace}"
+            try:
+                data = self.client.get(f"{namespace}/secrets/{mounted['secretName']}")["data"]
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
+                return False
+            for item in mounted["items"]:
+                file = folder / item["path"]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(base64.b64decode(data[item["key"]]))
+                file.chmod(item.get("mode", mounted["defaultMode"]))
+        return True
+
+    def _look_again(self, name: str) -> None:
+        with contextlib.suppress(*TROUBLE):
+            self._changed("MODIFIED", self.client.get(f"/api/v1/namespaces/{self.namespace}/pods/{name}"))
 
     def agent_pid(self, name: str) -> int:
         """Of the agent itself, below the program that has made its namespaces."""
@@ -245,18 +256,7 @@ def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-def _running(pod: Object, certificate: str, address: str = "127.0.0.1") -> Object:
-    init = [
-        {
-            "name": each["name"],
-            "image": each["image"],
-            "imageID": "",
-            "ready": True,
-            "restartCount": 0,
-            "state": {"terminated": {"exitCode": 0, "reason": "Completed", "message": certificate}},
-        }
-        for each in pod["spec"].get("initContainers") or []
-    ]
+def _running(pod: Object, address: str = "127.0.0.1") -> Object:
     containers = [
         {
             "name": each["name"],
@@ -271,7 +271,6 @@ def _running(pod: Object, certificate: str, address: str = "127.0.0.1") -> Objec
     return {
         "phase": "Running",
         "conditions": [{"type": "PodScheduled", "status": "True"}],
-        "initContainerStatuses": init,
         "containerStatuses": containers,
         "podIP": address,
         "podIPs": [{"ip": address}],

@@ -27,6 +27,7 @@ EDIT: list[Object] = [
         "resources": ["pods"],
         "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
     },
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
     {
         "apiGroups": [""],
         "resources": ["events", "persistentvolumeclaims", "resourcequotas"],
@@ -34,7 +35,9 @@ EDIT: list[Object] = [
     },
     {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
 ]
-VIEW: list[Object] = [{**rule, "verbs": ["get", "list", "watch"]} for rule in EDIT]
+VIEW: list[Object] = [
+    {**rule, "verbs": ["get", "list", "watch"]} for rule in EDIT if rule["resources"] != ["secrets"]
+]
 
 
 class Notebook:
@@ -67,6 +70,12 @@ class Notebook:
     def gpu_pods(self) -> list[Object]:
         listed = self.cluster.client.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
         return [pod for pod in listed if pod["metadata"]["name"].startswith(f"{self.name}-gpu-")]
+
+    def secrets(self) -> list[Object]:
+        """Those of its GPU pods."""
+        path, label = f"/api/v1/namespaces/{self.namespace}/secrets", pod_contract.LABEL_GPU_POD_OF
+        found: list[Object] = self.cluster.client.get(path, labelSelector=label)["items"]
+        return found
 
     def one_gpu_pod(self, phase: str = "Running") -> str:
         """The name of the only one, once it is in this phase."""

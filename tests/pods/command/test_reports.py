@@ -78,18 +78,20 @@ def test_health_tells_what_a_viewer_lacks(cluster: Cluster, tmp_path: Path) -> N
         done = notebook.run("health")
     assert done.returncode == 1
     wrong = [line for line in done.said.decode().splitlines() if line.startswith("[FATAL")]
-    assert any("right to create pods" in line and "kubeflow-edit" in line for line in wrong)
+    for resource in ("pods", "secrets"):
+        assert any(f"right to create {resource} in" in line and "kubeflow-edit" in line for line in wrong)
 
 
 def test_health_tells_what_is_worse_without_a_right(cluster: Cluster, tmp_path: Path) -> None:
-    with notebook_in(cluster, tmp_path, rules=EDIT[:1]) as notebook:
+    with notebook_in(cluster, tmp_path, rules=EDIT[:2]) as notebook:
         done = notebook.run("health")
     assert done.returncode == 0, done.said.decode()
     assert "[MARGINAL] Check right to get statefulsets" in done.said.decode()
 
 
-def test_health_tells_of_a_quota_that_no_pod_fits(notebook: Notebook) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}}
+@pytest.mark.parametrize("limited", ["requests.nvidia.com/gpu", "count/secrets"])
+def test_health_tells_of_a_quota_that_no_pod_fits(notebook: Notebook, limited: str) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {limited: "0"}}}
     path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
     notebook.cluster.client.create(path, quota)
     done = notebook.run("health")

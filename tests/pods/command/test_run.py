@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.pods.command.notebook import VIEW, Notebook, notebook_in
+from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
+
+FOR_EVER = ("sh", "-c", "echo runs; exec sleep 600")
 
 
 @pytest.fixture
@@ -41,19 +42,36 @@ def test_a_program_runs_in_a_pod_that_is_gone_in_the_end(notebook: Notebook) -> 
     assert notebook.node.held == 0
 
 
-def test_a_program_runs_before_the_kubelet_tells_so(notebook: Notebook) -> None:
-    """It looks once a second; the agent is asked itself."""
-    notebook.node.tells_after_s = 30.0
-    began = time.monotonic()
-    running = notebook.start("run", "-n", "1", "--", "sh", "-c", "echo runs; exec sleep 600")
-    assert running.stdout is not None
-    assert running.stdout.readline() == b"runs\n", running.finish()
-    assert time.monotonic() - began < 20
+def test_its_secret_goes_with_the_pod(notebook: Notebook) -> None:
+    running = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    name = notebook.one_gpu_pod()
+    (secret,) = notebook.secrets()
+    assert secret["metadata"]["name"] == name
+    assert secret["immutable"] is True
     running.terminate()
-    assert running.finish() == 128 + signal.SIGTERM
+    running.finish()
+    wait_until(lambda: not notebook.secrets(), "Kubernetes collects the Secret")
 
 
-FOR_EVER = ("sh", "-c", "echo runs; exec sleep 600")
+def test_who_may_make_no_secrets_is_told_so_and_leaves_no_pod(cluster: Cluster, tmp_path: Path) -> None:
+    rules = [rule for rule in EDIT if rule["resources"] != ["secrets"]]
+    with notebook_in(cluster, tmp_path, rules=rules) as notebook:
+        done = notebook.run("run", "-n", "1", "--", "true")
+        assert done.returncode == 1
+        assert "this notebook may not create secrets in the namespace" in done.told
+        assert "for the right to create Secrets there" in done.told
+        assert not notebook.gpu_pods()
+
+
+def test_a_quota_of_secrets_is_told_and_leaves_no_pod(notebook: Notebook) -> None:
+    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/secrets": "0"}}}
+    path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
+    notebook.cluster.client.create(path, quota)
+    wait_until(lambda: "hard" in notebook.cluster.client.get(f"{path}/few").get("status", {}), "the quota")
+    done = notebook.run("run", "-n", "1", "--", "true")
+    assert done.returncode == 1
+    assert "quota few: 1 count/secrets asked, 0 allowed" in done.told
+    assert not notebook.gpu_pods()
 
 
 def test_who_finds_no_free_gpu_is_told_why_and_gets_the_next(notebook: Notebook) -> None:
@@ -190,14 +208,6 @@ def test_a_quota_of_gpus_is_waited_for(notebook: Notebook) -> None:
     holder.terminate()
     holder.finish()
     assert waiter.finish() == 0, waiter.told
-
-
-def test_a_pod_without_a_certificate_is_no_pod_of_ours(notebook: Notebook) -> None:
-    notebook.node.without_certificate = True
-    done = notebook.run("run", "-n", "1", "--", "true")
-    assert done.returncode == 1
-    assert "has left no certificate" in done.told
-    assert not notebook.gpu_pods()
 
 
 def test_the_budget_of_the_notebook_is_kept(notebook: Notebook, tmp_path: Path) -> None:

@@ -190,6 +190,13 @@ def queued(reason: str, message: str) -> Raw:
         (ran(terminated(143)), PROGRAM_ENDED, "the program was ended by signal 15"),
         (ran(KILLED), PROGRAM_ENDED, "the program was killed (SIGKILL), by somebody, or for want of memory"),
         (ran(terminated(137, "ContainerStatusUnknown", "gone")), UNKNOWN, "the program never ran: gone"),
+        # of a program that ends so by itself nothing but its status is known
+        (ran(terminated(127)), PROGRAM_ENDED, "the program has ended with status 127"),
+        (
+            ran(terminated(127, message="a: not found")),
+            PROGRAM_ENDED,
+            "the program has ended with status 127",
+        ),
     ],
 )
 def test_each_death_has_its_sentence(last: Raw, reason: str, words: str) -> None:
@@ -197,6 +204,16 @@ def test_each_death_has_its_sentence(last: Raw, reason: str, words: str) -> None
     assert found is not None
     assert (found.reason, found.words) == (reason, words)
     assert found.next_step or "program has ended" in words
+
+
+def test_an_image_without_a_python_says_so_in_the_words_of_the_start_script() -> None:
+    said = (
+        "Error: this image has no Python for the bitfusion client. What to do: take an image\nwith Python 3\n"
+    )
+    found = death_of(ran(terminated(127, message=said)), NOW)
+    assert found is not None
+    assert (found.reason, found.words) == (UNKNOWN, "this image has no Python for the bitfusion client")
+    assert found.next_step == "take an image with Python 3."
 
 
 def test_a_pod_that_is_well_has_no_death_until_it_is_gone() -> None:

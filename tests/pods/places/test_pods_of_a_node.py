@@ -13,7 +13,7 @@ import pytest
 
 from bitfusion_pods.places.deaths import DEADLINE, EVICTED, death_of
 from bitfusion_pods.places.events import events_of
-from bitfusion_pods.places.stages import FAILED, RUNS, STARTS, UNFIT, WAITS, Patience, Stage, stage
+from bitfusion_pods.places.stages import ENDED, FAILED, RUNS, STARTS, UNFIT, WAITS, Patience, Stage, stage
 from bitfusion_pods.places.starting import newest
 from bitfusion_pods.places.statuses import exit_code_of
 from tests.cluster.node import SMALL, Node
@@ -71,6 +71,9 @@ class Room:
             **spec,
         }
         self._client.create(f"{self._path}/pods", {"metadata": {"name": name}, "spec": body})
+
+    def create_secret(self, name: str) -> None:
+        self._client.create(f"{self._path}/secrets", {"metadata": {"name": name}, "immutable": True})
 
     def pod(self, name: str) -> Raw:
         return dict(self._client.get(f"{self._path}/pods/{name}"))
@@ -153,6 +156,12 @@ def test_a_claim_that_is_not_there_is_an_error_at_once(room: Room) -> None:
         ),
         ("root", {}, {"securityContext": {"runAsNonRoot": True}}, "the image would run as root"),
         ("no-command", {"command": ["/none"]}, {}, "the container cannot be started: "),
+        (
+            "no-shell",
+            {"command": ["/bin/sh", "-c", "true"], "volumeMounts": [{"name": "empty", "mountPath": "/bin"}]},
+            {"volumes": [{"name": "empty", "emptyDir": {}}]},
+            "the image has no shell (/bin/sh), by which a GPU pod starts",
+        ),
     ],
 )
 def test_a_container_that_cannot_be_made_is_an_error(
@@ -176,15 +185,45 @@ def test_a_volume_that_cannot_be_mounted_is_an_error_after_some_seconds(room: Ro
     room.delete("unmounted")
 
 
+def test_a_pod_whose_secret_comes_a_moment_later_runs_and_tells_nothing_of_it(room: Room) -> None:
+    secret = {"name": "bitfusion-client", "secret": {"secretName": "early"}}
+    mount = {"name": "bitfusion-client", "mountPath": "/bitfusion", "readOnly": True}
+    room.create("early", volumes=[secret], container={"volumeMounts": [mount]})
+    missed = 'secret "early" not found'
+    wait_until(lambda: any(missed in each["message"] for each in room.events()), "the kubelet's event", 30)
+    found = room.stage("early")
+    assert (found.kind, found.words.partition(": ")[2]) == (
+        STARTS,
+        "its volumes are being attached and mounted",
+    )
+    assert room.stage("early", Patience(mount=0)).words == (
+        "the pod's Secret early is not there: somebody has deleted it"
+    )
+    room.create_secret("early")
+    assert room.wait("early", RUNS).words == "runs"
+    room.delete("early")
+
+
+def test_what_the_start_script_says_is_told(room: Room) -> None:
+    said = "Error: this image has no Python for the bitfusion client. What to do: take another"
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    room.create("no-python", f"echo '{said}' >&2; exit 127", container=container)
+    found = room.wait("no-python", ENDED)
+    assert (found.words, found.next_step) == (
+        "this image has no Python for the bitfusion client",
+        "take another.",
+    )
+
+
 def test_an_init_container_that_fails_says_why(room: Room) -> None:
     init = {
-        "name": "bitfusion-client",
+        "name": "other",
         "image": SMALL,
         "imagePullPolicy": "Never",
         "command": ["/bin/busybox", "sh", "-c", "echo no room > /dev/termination-log; exit 1"],
     }
     room.create("uninstalled", initContainers=[init])
-    assert room.wait("uninstalled", FAILED).words == "the client could not be installed in the pod: no room"
+    assert room.wait("uninstalled", FAILED).words == "the init container other has failed: no room"
 
 
 def test_deaths_of_pods_that_ran(room: Room) -> None:

@@ -15,6 +15,7 @@ from bitfusion_pods.places.refusals import (
     REFUSED,
     RETRY,
     RIGHTS,
+    SECRET,
     WAITS,
     refusal_of,
 )
@@ -80,6 +81,63 @@ def test_only_the_rules_own_resources_are_gpus() -> None:
     mig = quota(f"{key}=1", f"{key}=7", f"{key}=7")
     assert refusal_of(403, "Forbidden", mig).kind == ERROR
     assert refusal_of(403, "Forbidden", mig, gpus=("nvidia.com/mig-1g.5gb",)).kind == WAITS
+
+
+SECRET_ONE = 'secrets "nb-0-gpu-x7k2q" is forbidden: '
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind", "words", "cure"),
+    [
+        (
+            403,
+            'secrets is forbidden: User "system:serviceaccount:alice:default-viewer" cannot create resource '
+            '"secrets" in API group "" in the namespace "alice"',
+            ERROR,
+            "this notebook may not create secrets in the namespace alice: its service account "
+            '"default-viewer" has no such right',
+            "for the right to create Secrets there, in a Kubeflow profile the role kubeflow-edit for "
+            "alice:default-viewer",
+        ),
+        (
+            403,
+            f"{SECRET_ONE}exceeded quota: q, requested: count/secrets=1, used: count/secrets=9, limited: "
+            "count/secrets=9",
+            ERROR,
+            "quota q: 9 of 9 count/secrets are in use, 1 more asked",
+            "larger quota (q)",
+        ),
+        (
+            403,
+            f"{SECRET_ONE}ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no Secrets here",
+            ERROR,
+            "the policy p refuses the pod's Secret: no Secrets here",
+            "what the policy p wants",
+        ),
+        (
+            422,
+            'Secret "nb-0-gpu-x7k2q" is invalid: data: Too long: may not be more than 1048576 bytes',
+            ERROR,
+            'the cluster refuses the pod\'s Secret: Secret "nb-0-gpu-x7k2q" is invalid: data: Too long: may '
+            "not be more than 1048576 bytes",
+            "ask your administrator",
+        ),
+        (
+            409,
+            'secrets "nb-0-gpu-x7k2q" already exists',
+            RETRY,
+            "a pod's Secret of this name exists already",
+            "",
+        ),
+        (500, "etcd", RETRY, "the cluster's API is busy (500): etcd", ""),
+    ],
+)
+def test_a_secret_that_is_not_taken_is_told_as_such(
+    status: int, message: str, kind: str, words: str, cure: str
+) -> None:
+    found = refusal_of(status, "", message, ours_hold=True, kind=SECRET)
+    assert (found.kind, found.words) == (kind, words)
+    assert cure in found.next_step
 
 
 SERVICE_ACCOUNT = (

@@ -113,10 +113,10 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
             "on n2: its volumes are being attached and mounted",
         ),
         (
-            on_n2(container(INITIALIZING), init=[container(RUNNING, "bitfusion-client") | {"ready": False}]),
-            [event("Started", at=5, field="spec.initContainers{bitfusion-client}")],
+            on_n2(container(INITIALIZING), init=[container(RUNNING, "istio-init") | {"ready": False}]),
+            [event("Started", at=5, field="spec.initContainers{istio-init}")],
             STARTS,
-            "the client is being installed",
+            "istio-init prepares the pod",
         ),
         (
             on_n2(container(CREATING)),
@@ -126,9 +126,9 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
         ),
         (
             on_n2(container(INITIALIZING)),
-            [event("Pulling", 'Pulling image "client"', 57, field="spec.initContainers{bitfusion-client}")],
+            [event("Pulling", 'Pulling image "istio"', 57, field="spec.initContainers{istio-init}")],
             STARTS,
-            "pulling the image of bitfusion-client, 3 s",
+            "pulling the image of istio-init, 3 s",
         ),
         (
             on_n2(container(CREATING)),
@@ -347,6 +347,25 @@ def test_a_runtime_that_the_node_lacks_is_an_error_at_once() -> None:
     assert (found.kind, found.words) == (FAILED, 'n2 has no container runtime "nvidia"')
 
 
+NO_SECRET = 'MountVolume.SetUp failed for volume "bitfusion-client" : secret "nb-0-gpu-x7k2q" not found'
+
+
+def test_the_moment_before_the_pods_secret_is_there_is_nothing_to_be_told() -> None:
+    made, events = on_n2(container(CREATING)), [event("FailedMount", NO_SECRET, 40, since=35)]
+    found = stage(made, events, NOW)
+    assert (found.kind, found.words) == (STARTS, "on n2: its volumes are being attached and mounted")
+
+
+def test_a_pod_whose_secret_does_not_come_has_failed() -> None:
+    made, events = on_n2(container(CREATING)), [event("FailedMount", NO_SECRET, 58, since=5)]
+    found = stage(made, events, NOW)
+    assert (found.kind, found.words) == (
+        FAILED,
+        "the pod's Secret nb-0-gpu-x7k2q is not there: somebody has deleted it",
+    )
+    assert found.next_step
+
+
 def test_a_kubelet_whose_caches_are_new_has_some_seconds() -> None:
     said = "failed to sync configmap cache: timed out waiting for the condition"
     made = on_n2(container(waiting("CreateContainerConfigError", said)))
@@ -357,16 +376,6 @@ def test_a_kubelet_whose_caches_are_new_has_some_seconds() -> None:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (
-            on_n2(
-                container(INITIALIZING),
-                phase="Failed",
-                init=[
-                    container(terminated(1, message="cannot make a key:\nno space left"), "bitfusion-client")
-                ],
-            ),
-            "the client could not be installed in the pod: cannot make a key: no space left",
-        ),
         (
             on_n2(container(INITIALIZING), phase="Failed", init=[container(terminated(1), "istio-init")]),
             "the init container istio-init has failed: Error",
@@ -383,6 +392,33 @@ def test_a_kubelet_whose_caches_are_new_has_some_seconds() -> None:
                 phase="Failed",
             ),
             "NVIDIA's runtime could not give the GPU to the container: driver error",
+        ),
+        (
+            on_n2(
+                container(
+                    terminated(
+                        128,
+                        "StartError",
+                        "failed to create containerd task: failed to create shim task: OCI runtime create "
+                        "failed: runc create failed: unable to start container process: error during "
+                        'container init: exec: "/bin/sh": stat /bin/sh: no such file or directory',
+                    )
+                ),
+                phase="Failed",
+            ),
+            "the image has no shell (/bin/sh), by which a GPU pod starts",
+        ),
+        (
+            on_n2(
+                container(
+                    waiting(
+                        "CreateContainerError",
+                        "container create failed: executable file `/bin/sh` not found: No such file or "
+                        "directory",
+                    )
+                )
+            ),
+            "the image has no shell (/bin/sh), by which a GPU pod starts",
         ),
         (
             on_n2(
@@ -407,7 +443,7 @@ def test_an_init_container_of_an_evicted_pod_says_nothing_of_its_own() -> None:
         phase="Failed",
         reason="Evicted",
         message=low,
-        init=[container(terminated(137), "bitfusion-client")],
+        init=[container(terminated(137), "istio-init")],
     )
     assert stage(made, [], NOW).words == "the pod was evicted from n2: the node ran short of memory"
 
@@ -417,7 +453,7 @@ def test_an_init_container_of_a_preempted_pod_says_nothing_of_its_own() -> None:
         container(INITIALIZING),
         phase="Failed",
         conditions=[condition("DisruptionTarget", "True", "PreemptionByScheduler", "preempting")],
-        init=[container(terminated(137), "bitfusion-client")],
+        init=[container(terminated(137), "istio-init")],
     )
     found = stage(made, [], NOW)
     assert (found.kind, found.words) == (ENDED, "a pod of higher priority took the room on n2")
@@ -535,7 +571,7 @@ SHAPES = st.sampled_from(
     [
         unscheduled(NO_GPU_NODE),
         gated("kueue.x-k8s.io/admission"),
-        on_n2(container(CREATING), init=[container(terminated(1), "bitfusion-client")]),
+        on_n2(container(CREATING), init=[container(terminated(1), "istio-init")]),
         on_n2(container(waiting("ErrImagePull", "not found"))),
         on_n2(phase="Failed", reason="OutOfcpu", message="Pod was rejected: x"),
         on_n2(container(terminated(137, "OOMKilled")), phase="Failed", deleted=clock(1)),

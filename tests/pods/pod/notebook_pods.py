@@ -12,11 +12,6 @@ from bitfusion_pods.pod.gpu_pod import gpu_pod
 
 DIGEST = "sha256:" + "5f" * 32
 UID = "0b9c7d55-6f7e-4d3c-9a39-1f0a3c5c8e01"
-CERTIFICATE = """-----BEGIN CERTIFICATE-----
-MIIBdzCCAR2gAwIBAgIUQxq6Zs1bJZ0C3+QmY6b0c7J1o2QwCgYIKoZIzj0EAwIw
-FDESMBAGA1UEAwwJYml0ZnVzaW9uMCAXDTAwMDEwMTAwMDAwMFoYDzk5OTkxMjMx
------END CERTIFICATE-----
-"""
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -72,7 +67,6 @@ def notebook() -> dict[str, Any]:
             "subPath": "digits/bin/bitfusion",
             "readOnly": True,
         },
-        {"name": "bitfusion-keys", "mountPath": "/bitfusion/keys", "subPath": "digits", "readOnly": True},
         {
             "name": "kube-api-access-x7k2p",
             "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -88,7 +82,6 @@ def notebook() -> dict[str, Any]:
     spec["volumes"] += [
         {"name": "datasets", "configMap": {"name": "datasets", "defaultMode": 420}},
         {"name": "bitfusion-client", "emptyDir": {"sizeLimit": "256Mi"}},
-        {"name": "bitfusion-keys", "emptyDir": {"medium": "Memory"}},
         {"name": "istio-envoy", "emptyDir": {}},
         {
             "name": "kube-api-access-x7k2p",
@@ -163,7 +156,6 @@ def made(
         "filled_rule": rule_for(request, settings.rules),
         "request": request,
         "settings": settings,
-        "certificate": CERTIFICATE,
         "name": "digits-0-gpu-7f3a",
         "queue": "",
         **others,

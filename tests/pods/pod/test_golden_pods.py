@@ -30,7 +30,7 @@ def test_the_pod_is_one_of_kubernetes(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_pod_is_restricted_as_its_notebook_is(case: str) -> None:
     pod = golden_pod(case)
-    for container in [*pod["spec"]["containers"], *pod["spec"]["initContainers"]]:
+    for container in pod["spec"]["containers"]:
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False
         assert security["capabilities"] == {"drop": ["ALL"]}

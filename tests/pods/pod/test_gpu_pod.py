@@ -13,7 +13,7 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS, PodSettings, parse_settings
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.pod.cannot_copy import FilesElsewhere, NotebookUnusable
-from tests.pods.pod.notebook_pods import CERTIFICATE, UID, claim, made, notebook, program, template
+from tests.pods.pod.notebook_pods import UID, claim, made, notebook, program, template
 from tests.support.schemas import validate
 
 SHARES = parse_settings(
@@ -55,8 +55,7 @@ def test_sidecars_variables_ports_and_probes_do_not_come_along() -> None:
     for pod in (made(), made(of_template=None), made(of_template=changed)):
         names = {"ports", "env", "envFrom", "livenessProbe", "lifecycle", "stdin"}
         assert not names & set(program(pod))
-        assert [each["name"] for each in pod["spec"]["initContainers"]] == ["bitfusion-client"]
-        assert not {"nodeSelector", "nodeName", "hostname", "priority"} & set(pod["spec"])
+        assert not {"initContainers", "nodeSelector", "nodeName", "hostname", "priority"} & set(pod["spec"])
 
 
 @pytest.mark.parametrize(
@@ -93,32 +92,8 @@ def test_the_notebooks_pod_owns_it_and_its_deletion_is_not_held_up() -> None:
 
 def test_the_agent_is_started_on_the_admins_port() -> None:
     container = program(made(settings=parse_settings({"port": 9000})))
-    assert container["command"] == ["/bitfusion/bin/bitfusion", "agent"]
+    assert container["command"] == ["/bin/sh", "/bitfusion/bin/bitfusion", "agent"]
     assert container["args"] == ["--keys", "/bitfusion/keys", "--port", "9000"]
-
-
-@pytest.mark.parametrize(
-    ("pod_user", "container_user", "live_user", "user"),
-    [
-        (1000, 2000, 3000, 1000),
-        (None, 2000, 3000, 2000),
-        (None, None, 1000650000, 1000650000),  # OpenShift has written it
-        (0, None, None, 65532),  # root would not be let in
-        (None, None, None, 65532),
-        (True, None, None, 65532),
-    ],
-)
-def test_the_init_container_runs_as_a_user_that_is_let_in(
-    pod_user: Any, container_user: Any, live_user: Any, user: int
-) -> None:
-    changed, pod = template(), notebook()
-    for spec in (changed["spec"], pod["spec"]):
-        spec["securityContext"] = {}
-    changed["spec"]["securityContext"] = {"runAsUser": pod_user}
-    changed["spec"]["containers"][0]["securityContext"] = {"runAsUser": container_user}
-    pod["spec"]["containers"][0]["securityContext"] = {"runAsUser": live_user}
-    (init,) = made(pod=pod, of_template=changed)["spec"]["initContainers"]
-    assert init["securityContext"]["runAsUser"] == user
 
 
 @pytest.mark.parametrize(
@@ -137,8 +112,6 @@ def test_cpu_and_memory_are_the_notebooks_or_by_the_gpu(
     resources = program(pod)["resources"]
     assert resources["limits"] == {**limits, "nvidia.com/gpu": str(gpus)}
     assert resources["requests"] == {**requests, "memory": requests.get("memory", "1000000000")}
-    init = pod["spec"]["initContainers"][0]["resources"]
-    assert init == {"limits": limits, "requests": resources["requests"]}
 
 
 def test_a_rules_own_cpu_replaces_the_notebooks_in_both_parts() -> None:
@@ -151,29 +124,29 @@ def test_a_rules_own_cpu_replaces_the_notebooks_in_both_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "holds", "units"),
+    ("request_", "holds"),
     [
-        (GpuRequest(2), "-n 2", "200"),
-        (GpuRequest(1, 0.5, timeout=9), "-n 1 -p 0.5", "50"),
-        (GpuRequest(1, None, 8192), "-n 1 -m 8192", "0"),
+        (GpuRequest(2), "-n 2"),
+        (GpuRequest(1, 0.5, timeout=9), "-n 1 -p 0.5"),
+        (GpuRequest(1, None, 8192), "-n 1 -m 8192"),
     ],
 )
-def test_what_it_holds_is_told_to_people_and_to_the_init_container(
-    request_: GpuRequest, holds: str, units: str
-) -> None:
-    pod = made(request=request_, settings=SHARES)
-    assert pod["metadata"]["annotations"]["bitfusion.io/holds"] == holds
-    assert pod["spec"]["initContainers"][0]["args"][2:4] == [holds, units]
+def test_what_it_holds_is_told_to_people(request_: GpuRequest, holds: str) -> None:
+    assert made(request=request_, settings=SHARES)["metadata"]["annotations"] == {
+        "bitfusion.io/holds": holds,
+        "sidecar.istio.io/inject": "false",
+    }
 
 
-def test_nothing_in_the_settings_is_expanded_by_the_kubelet() -> None:
-    settings_ = parse_settings({"images": [{"image": "a$(BITFUSION_POD_UID)", "gpu_image": "b"}]})
-    pod = made(settings=settings_)
-    (variable,) = [
-        each for each in pod["spec"]["initContainers"][0]["env"] if each["name"] == "BITFUSION_PODS"
-    ]
-    assert "$$(BITFUSION_POD_UID)" in variable["value"]
-    assert variable["value"].replace("$$", "$") == settings_.to_text()
+def test_the_secret_of_its_name_is_its_clients_folder_and_readable_for_any_user() -> None:
+    pod = made()
+    (volume,) = [each for each in pod["spec"]["volumes"] if "secret" in each]
+    assert volume["secret"]["secretName"] == pod["metadata"]["name"]
+    assert volume["secret"]["defaultMode"] == 0o444
+    (script,) = [each for each in volume["secret"]["items"] if "mode" in each]
+    assert script == {"key": "bitfusion", "path": "bin/bitfusion", "mode": 0o555}
+    (mount,) = [each for each in program(pod)["volumeMounts"] if each["name"] == volume["name"]]
+    assert mount == {"name": volume["name"], "mountPath": "/bitfusion", "readOnly": True}
 
 
 def test_a_fragment_cannot_take_the_labels_or_annotations_that_are_ours() -> None:
@@ -202,12 +175,6 @@ def test_the_admins_node_affinity_and_the_notebooks_node_both_hold() -> None:
         ({"name": "a" * 64}, "does not take"),
         ({"queue": "no queue"}, "does not take: no queue"),
         ({"pod": {"metadata": {"name": "a", "namespace": "b"}}}, "name, namespace and uid"),
-        ({"certificate": ""}, "certificate"),
-        ({"certificate": CERTIFICATE * 2}, "certificate"),
-        ({"certificate": CERTIFICATE.replace("CERTIFICATE", "PRIVATE KEY")}, "certificate"),
-        ({"certificate": CERTIFICATE.replace("\n-", f"\n{'A' * 76}" * 120 + "\n-", 1)}, "certificate"),
-        ({"certificate": CERTIFICATE.replace("MIIB", "AAAA")}, "certificate"),
-        ({"certificate": CERTIFICATE.replace("MIIB", "M!IB")}, "certificate"),
     ],
 )
 def test_what_makes_no_pod_is_refused_in_words(others: dict[str, Any], part: str) -> None:
@@ -215,11 +182,6 @@ def test_what_makes_no_pod_is_refused_in_words(others: dict[str, Any], part: str
         made(**others)
     assert part in caught.value.user_message
     assert "What to do" in caught.value.user_message
-
-
-def test_line_ends_of_a_certificate_are_made_the_usual_ones() -> None:
-    pod = made(certificate=CERTIFICATE.replace("\n", "\r\n") + "\n")
-    assert pod["metadata"]["annotations"]["bitfusion.io/client-certificate"] == CERTIFICATE
 
 
 JSON = st.recursive(
@@ -302,7 +264,7 @@ def test_whatever_the_api_tells_makes_a_sound_pod_or_an_error_in_words(data: st.
     assert set(result["metadata"]["labels"]) <= {"app", "bitfusion.io/gpu-pod-of", "sidecar.istio.io/inject"}
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert spec["restartPolicy"] == "Never"
-    assert len(spec["containers"]) == len(spec["initContainers"]) == 1
+    assert len(spec["containers"]) == 1
     # nothing is shared with what was given
     for path in places(result):
         target = result

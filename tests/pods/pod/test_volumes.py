@@ -80,14 +80,12 @@ def test_only_what_the_container_mounts_comes_along_and_of_ours_nothing() -> Non
         "dshm",
         "datasets",
         "bitfusion-client",
-        "bitfusion-keys",
     ]
     assert [(each["mountPath"], each["name"]) for each in program(pod)["volumeMounts"]] == [
         ("/home/jovyan", "home"),
         ("/dev/shm", "dshm"),
         ("/data", "datasets"),
         ("/bitfusion", "bitfusion-client"),
-        ("/bitfusion/keys", "bitfusion-keys"),
     ]
 
 

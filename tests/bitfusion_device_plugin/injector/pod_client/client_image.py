@@ -53,13 +53,13 @@ def openssl_libraries() -> tuple[list[Path], Path]:
 
 def make_client_image(folder: Path, packages: Collection[str] = tuple(PACKAGES)) -> Path:
     """`/bitfusion-image`; with less than all packages it is only copied faster."""
-    client, tools = folder / "client", folder / "openssl"
-    for place in (folder / "bin", client / "bin", tools / "lib", *map(client.joinpath, PACKAGES.values())):
+    client = folder / "client"
+    tools = client / "pods" / "openssl"
+    for place in (folder / "bin", client / "bin", *map(client.joinpath, PACKAGES.values()), tools / "lib"):
         place.mkdir(parents=True)
     for shell in (folder / "bin" / "sh", client / "bin" / "sh"):
         _copy(busybox(), shell, 0o755)
     _copy(SCRIPTS / "install", folder / "install", 0o755)
-    _copy(SCRIPTS / "openssl.cnf", tools / "openssl.cnf", 0o644)
     (program, *libraries), loader = openssl_libraries()
     _copy(program, tools / "openssl", 0o755)
     _copy(loader, tools / "ld.so", 0o755)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from bitfusion_client.pod import pod_contract
+from bitfusion_pods.command.keys import make_keys
 from tests.bitfusion_device_plugin.injector.pod_client.client_image import MAIN, POD, PODS
 from tests.bitfusion_device_plugin.injector.pod_client.container import Container
-from tests.bitfusion_device_plugin.injector.pod_client.test_keys import both, talk
 from tests.cluster.image_files import BuiltImage, why_no_images
 from tests.cluster.image_run import run
 from tests.cluster.project_images import project_image
+from tests.pods.command.test_keys import pods_side, talk
 
 pytestmark = [
     pytest.mark.long,
@@ -42,7 +43,7 @@ def installed(image: BuiltImage, volume: Path, *words: str, **more: object) -> t
     """As in a pod whose namespace enforces *restricted*."""
     # A runtime makes them where an image has none.
     mount_points = volume.with_name("mount-points")
-    for name in ("proc", "dev", pod_contract.VOLUME_PATH[1:], pod_contract.KEYS_VOLUME_PATH[1:]):
+    for name in ("proc", "dev", pod_contract.VOLUME_PATH[1:]):
         (mount_points / name).mkdir(parents=True, exist_ok=True)
     environ: dict[str, str] = more.pop("environ", {})  # type: ignore[assignment]
     done = run(
@@ -106,28 +107,15 @@ def test_why_it_failed_stands_in_the_pods_status(image: BuiltImage, pod_volume: 
     assert os.listdir(pod_volume) == []
 
 
-def test_of_two_pods_each_trusts_the_others_certificate(image: BuiltImage, tmp_path: Path) -> None:
-    """By the image's own openssl, where nothing but the two volumes can be written."""
-    log = tmp_path / "termination-log"
-    log.touch()
-    log.chmod(0o666)
-    certificate = ""
-    for name in ("own", "gpu"):
-        folder = tmp_path / name
-        binds = [(str(log), "/dev/termination-log")]
-        for place in (pod_contract.VOLUME_PATH, pod_contract.KEYS_VOLUME_PATH):
-            (folder / place[1:]).mkdir(parents=True)
-            (folder / place[1:]).chmod(0o777)
-            binds.append((str(folder / place[1:]), place))
-        environ = {pod_contract.ENV_CLIENT_CERTIFICATE: certificate} if certificate else {}
-        status, stdout, stderr = installed(
-            image, folder / pod_contract.VOLUME_PATH[1:], *PODS, binds=binds, environ=environ
-        )
-        assert (status, stderr) == (0, "")
-        assert stdout == "The bitfusion client is in pod team-a/mnist-0, for main (pods, -n 1 -p 0.5)\n"
-        program = folder / pod_contract.VOLUME_PATH[1:] / "main" / pod_contract.PODS_FOLDER
-        assert sorted(os.listdir(program)) == ["bitfusion", "bitfusion_client", "bitfusion_pods"]
-        assert list(program.rglob("__pycache__/tls.cpython-3*.pyc"))
-        certificate = certificate or (folder / pod_contract.KEYS_VOLUME_PATH[1:] / "main/tls.crt").read_text()
-    own, gpu = (tmp_path / name / pod_contract.KEYS_VOLUME_PATH[1:] / "main" for name in ("own", "gpu"))
-    assert talk(*both(own, gpu, log.read_text())) == b"word:x"
+def test_a_notebook_makes_keys_by_the_images_own_openssl(
+    image: BuiltImage, pod_volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, stdout, stderr = installed(image, pod_volume, *PODS)
+    assert (status, stderr) == (0, "")
+    assert stdout == "The bitfusion client is in pod team-a/mnist-0, for main (pods, -n 1 -p 0.5)\n"
+    program = pod_volume / "main" / pod_contract.PODS_FOLDER
+    assert sorted(os.listdir(program)) == ["bitfusion", "bitfusion_client", "bitfusion_pods", "openssl"]
+    assert list(program.rglob("__pycache__/tls.cpython-3*.pyc"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    keys = make_keys(str(pod_volume / "main"))
+    assert talk(keys.context, pods_side(keys, tmp_path / "gpu")) == b"word:x"

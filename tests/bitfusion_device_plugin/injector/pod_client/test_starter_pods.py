@@ -1,4 +1,4 @@
-"""The client for GPUs of the cluster itself starts as the stand-in does, also as process 1 of a GPU pod."""
+"""The client for GPUs of the cluster itself starts as the stand-in does, also as process 1 of a container."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def pods_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def container(pods_image: Path, volume: Path, tmp_path: Path) -> Container:
-    (tmp_path / "bitfusion-keys").mkdir()
     done = install(pods_image, volume, *PODS)
     assert done.returncode == 0, done
     (tmp_path / "root").mkdir()
@@ -49,7 +48,7 @@ def test_its_own_command_is_started_with_the_words(container: Container) -> None
 
 def test_it_becomes_process_1_where_it_is_the_containers_program(container: Container) -> None:
     container.add_python("/usr/bin/python3")
-    words = ("agent", "--keys", "/bitfusion/keys", "--port", "8778")
+    words = ("run", "-n", "1", "--", "train")
     status, stdout, stderr = container.do("/bitfusion/bin/bitfusion", *words, wrapped=as_process_1)
     assert (status, stdout, stderr) == (0, f"True __main__ {list(words)}\n", "")
 

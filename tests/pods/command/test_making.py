@@ -1,0 +1,262 @@
+"""A GPU pod and its Secret: made one after the other, and none is left where the second is not taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from bitfusion_client.command.log_output import LogOutput
+from bitfusion_client.errors import PodRefused, WaitTimedOut
+from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS
+from bitfusion_client.request.gpu_request import GpuRequest
+from bitfusion_pods.api.account import Account
+from bitfusion_pods.api.client import ApiError, ApiUnreachable
+from bitfusion_pods.command import making
+from bitfusion_pods.command.making import Making
+from bitfusion_pods.command.notebook_pod import NotebookPod
+from bitfusion_pods.command.runs import Runs
+from bitfusion_pods.command.telling import Telling
+from bitfusion_pods.command.where import Where
+from tests.pods.pod.notebook_pods import claim, notebook, template
+
+PODS, SECRETS = "/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/team-a/secrets"
+FILES: dict[str, bytes | str] = {"agent.zip": b"PK", "tls.key": "key"}
+EXISTS = ApiError(409, "AlreadyExists", "it already exists")
+
+Object = dict[str, Any]
+
+
+class Server:
+    """Pods and Secrets of a namespace. A pod runs once its Secret is there, which goes with it.
+
+    Attributes:
+        answers: What is answered to the creation of each in turn instead; None: as usual.
+        lost: Whether what is answered so was done all the same.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Object] = {}
+        self.secrets: dict[str, Object] = {}
+        self.answers: dict[str, list[BaseException | None]] = {PODS: [], SECRETS: []}
+        self.lost = False
+        self.made: list[str] = []
+
+    def create(self, way: str, body: Mapping[str, Any]) -> Object:
+        answers = self.answers[way]
+        answer = answers.pop(0) if answers else None
+        name = body["metadata"]["name"]
+        if answer is None or self.lost:
+            kept = self.pods if way == PODS else self.secrets
+            assert name not in kept
+            metadata = {**body["metadata"], "uid": f"uid-{len(self.made)}", "resourceVersion": "1"}
+            kept[name] = {**body, "metadata": metadata, "status": {"phase": "Pending"}}
+            self.made.append(way)
+        if answer is not None:
+            raise answer
+        return kept[name]
+
+    def get(self, way: str) -> Object:
+        path, _, query = way.partition("?")
+        if path == PODS:
+            assert query
+            return {"items": list(self.pods.values())}
+        found = self.pods.get(path.rpartition("/")[2])
+        if found is None:
+            raise ApiError(404, "NotFound", "not found")
+        return found
+
+    def find(self, way: str) -> Object | None:
+        try:
+            return self.get(way)
+        except ApiError:
+            return None
+
+    def delete(self, way: str) -> None:
+        pod = self.pods.pop(way.rpartition("/")[2], None)
+        for name, secret in list(self.secrets.items()):
+            (owner,) = secret["metadata"]["ownerReferences"]
+            if pod is not None and owner["uid"] == pod["metadata"]["uid"]:
+                del self.secrets[name]
+
+    def watch(self, way: str, version: str) -> Iterator[Object | None]:
+        name = way.rpartition("%3D")[2]
+        pod = self.pods[name]
+        if name in self.secrets:
+            state = {"name": "program", "state": {"running": {"startedAt": "2026-11-26T00:00:00Z"}}}
+            pod["status"] = {"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": [state]}
+        yield {"type": "MODIFIED", "object": pod}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(making, "TURN_PAUSE", 0.0)
+    return Server()
+
+
+Make = Callable[..., Making]
+
+
+@pytest.fixture
+def making_at() -> Iterator[Make]:
+    """Makes one for a server; in the end its pod is deleted, as `bitfusion run` does."""
+    made: list[Making] = []
+
+    def make(server: Server, timeout: float | None = None) -> Making:
+        made.append(new_making(server, timeout))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.delete()
+
+
+def new_making(server: Server, timeout: float | None) -> Making:
+    where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, "team-a", "digits-0", "digits", "digits", None, "/x")
+    owner = NotebookPod(notebook(), "digits", template(), {"digits-home": claim("ReadWriteMany")})
+    telling = Telling(LogOutput(), {})
+    size = GpuRequest(1, timeout=timeout)
+    return Making(server, where, owner, size, FILES, Runs(os.getpid()), telling)  # type: ignore[arg-type]
+
+
+def test_the_secret_is_made_for_the_pod_just_made(server: Server, making_at: Make) -> None:
+    run = making_at(server)
+    assert run.start().address == "10.0.0.7"
+    assert server.made == [PODS, SECRETS]
+    (secret,) = server.secrets.values()
+    assert secret["metadata"]["name"] == run.name
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert owner["uid"] == server.pods[run.name]["metadata"]["uid"]
+    assert run.delete() == ""
+    assert not server.pods
+    assert not server.secrets
+
+
+def test_after_a_lost_answer_the_secret_is_made_for_the_pod_that_there_is(
+    server: Server, making_at: Make
+) -> None:
+    server.answers[PODS], server.lost = [EXISTS], True
+    run = making_at(server)
+    run.start()
+    (secret,) = server.secrets.values()
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert owner["uid"] == server.pods[run.name]["metadata"]["uid"] == "uid-0"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            ApiError(
+                403,
+                "Forbidden",
+                'secrets is forbidden: User "system:serviceaccount:team-a:default-viewer" cannot create '
+                'resource "secrets" in API group "" in the namespace "team-a"',
+            ),
+            "this notebook may not create secrets in the namespace team-a",
+        ),
+        (
+            ApiError(
+                403,
+                "Forbidden",
+                'secrets "x" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=2, '
+                "limited: secrets=2",
+            ),
+            "quota q: 2 of 2 secrets are in use, 1 more asked",
+        ),
+        (
+            ApiError(
+                422, "Invalid", 'Secret "x" is invalid: data: Too long: may not be more than 1048576 bytes'
+            ),
+            "the cluster refuses the pod's Secret: ",
+        ),
+        (
+            ApiError(413, "RequestEntityTooLarge", "limit is 3145728"),
+            "the cluster refuses the pod's Secret: ",
+        ),
+    ],
+)
+def test_a_secret_that_is_refused_is_told_and_leaves_no_pod(
+    server: Server, making_at: Make, answer: ApiError, words: str
+) -> None:
+    server.answers[SECRETS] = [answer]
+    run = making_at(server)
+    with pytest.raises(PodRefused) as caught:
+        run.start()
+    assert words in caught.value.user_message
+    assert "What to do: " in caught.value.user_message
+    assert server.made == [PODS]
+    assert run.delete() == ""  # as `bitfusion run` does whatever has come
+    assert not server.pods
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EXISTS,
+        ApiError(500, "InternalError", "etcd"),
+        ApiError(429, "", ""),
+        ApiUnreachable("no answer within 10 s"),
+    ],
+)
+def test_what_may_pass_is_tried_again_with_another_pod(
+    server: Server, making_at: Make, answer: Exception, lost: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.answers[SECRETS], server.lost = [answer], lost
+    run = making_at(server)
+    run.start()
+    assert list(server.pods) == list(server.secrets) == [run.name]
+    assert server.made == ([PODS, SECRETS] if lost else [PODS]) + [PODS, SECRETS]
+    assert "why: " in capfd.readouterr().err
+
+
+def test_what_does_not_pass_ends_with_the_wait_and_leaves_no_pod(server: Server, making_at: Make) -> None:
+    server.answers[SECRETS] = [ApiError(500, "InternalError", "etcd")] * 10_000
+    run = making_at(server, timeout=0.2)
+    with pytest.raises(WaitTimedOut) as caught:
+        run.start()
+    assert "the cluster's API is busy (500): etcd" in caught.value.user_message
+    assert run.delete() == ""
+    assert not server.pods
+
+
+def test_no_second_pod_is_made_beside_one_that_does_not_go(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "GONE_WITHIN", 0.1)
+    server.answers[SECRETS] = [ApiUnreachable("away")]
+    gone = server.delete
+    tries: list[str] = []
+
+    def delete(way: str) -> None:
+        tries.append(way)
+        if len(tries) < 3:
+            raise ApiUnreachable("away")
+        gone(way)
+
+    monkeypatch.setattr(server, "delete", delete)
+    run = making_at(server)
+    run.start()
+    assert list(server.pods) == [run.name]
+    assert len(set(tries)) == 1
+
+
+def test_a_pod_whose_command_was_killed_before_its_secret_is_deleted_by_the_next(
+    server: Server, making_at: Make
+) -> None:
+    class Killed(BaseException):
+        """As by SIGKILL."""
+
+    server.answers[SECRETS] = [Killed()]
+    killed = making_at(server)
+    with pytest.raises(Killed):
+        killed.start()
+    assert list(server.pods) == [killed.name]
+    assert not server.secrets
+    killed._runs.forget(killed.name)  # what its process has held ends with it
+    run = making_at(server)
+    run.start()
+    assert list(server.pods) == [run.name]
