@@ -70,7 +70,7 @@ KEPT_FOR_RESTARTER = 4.0
 """Seconds that all is kept when the proxy is gone without a word: Jupyter looks for dead ones every 3 s."""
 
 KEPT_WITHOUT_RESTARTER = 1.5
-"""The same once Jupyter's process is gone, too, also in a restart; somebody else may go on with it at once."""
+"""The same, also in a restart, once Jupyter's process is gone; somebody else may go on with it at once."""
 
 MOST_LINES = 500
 """Of what the wrapper has said, for the next proxy's log."""
