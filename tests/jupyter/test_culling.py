@@ -40,13 +40,14 @@ def seen(server: Server, kernel_id: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = server.ask("GET", f"/api/kernels/{kernel_id}")
     except HTTPError as error:
-        assert error.code == 404
+        if error.code != 404:
+            raise
         return None
     return found
 
 
 def activity(server: Server, kernel_id: str) -> float:
-    """When it was last active, in seconds since the epoch; the server hears of a cell's end after its client."""
+    """When it was last active, since the epoch, once the server has heard of its last cell's end."""
 
     def idle() -> dict[str, Any] | None:
         told = seen(server, kernel_id)
