@@ -170,10 +170,12 @@ def test_killed_server_takes_everything_with_it(
         server = Server(folder)
         try:
             with pool.held() if state == "waiting" else contextlib.nullcontext() as holder:
+                kernels = Kernels(server, pool, None if holder is None else holder.pid)
                 bring(server.connect(server.start_kernel(name)))
+                if state == "parked":
+                    wait_until(lambda of=kernels: "proxy" not in of.roles(), "no proxy")  # type: ignore[misc]
                 server.process.kill()
-                holder_pid = None if holder is None else holder.pid
-                Kernels(server, pool, holder_pid).wait_for_no_process(limit_s)
+                kernels.wait_for_no_process(limit_s)
                 assert pool.waiting() == []
                 assert len(pool.leases()) == (holder is not None)
         finally:
