@@ -104,7 +104,7 @@ def test_a_kernel_between_two_processes_is_never_dead_nor_culled_and_keeps_its_l
         def look() -> None:
             while not over.wait(0.02):
                 told = seen(server, kernel_id)
-                states.append(told and told["execution_state"])
+                states.append(told["execution_state"] if told else None)
 
         watcher = threading.Thread(target=look)
         watcher.start()

@@ -59,7 +59,7 @@ def granted_with(file: Path) -> str:
 @pytest.fixture
 def first() -> Iterator[SupervisorHarness]:
     """The first proxy of a kernel."""
-    with running_supervisor() as harness:
+    with running_supervisor(os.getpid()) as harness:
         yield harness
 
 
