@@ -96,12 +96,16 @@ def test_killed_while_its_kernel_starts(
     launch: Launch, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, victim: str
 ) -> None:
     """The GPU has come, and the kernel does not answer yet."""
-    hold = tmp_path / "sitecustomize.py"
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    hold, site = tmp_path / "hold", tmp_path / "site"
+    site.mkdir()  # in which nothing changes while an interpreter reads it
+    (site / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        f"if 'ipykernel_launcher' in sys.orig_argv[1:3] and os.path.exists({str(hold)!r}): time.sleep(300)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     for _ in range(KILL_ROUNDS):
-        hold.write_text(
-            "import sys, time\nif sys.orig_argv[1:3] == ['-m', 'ipykernel_launcher']: time.sleep(300)"
-        )
+        hold.touch()
         kernel = launch(name)
         cell = kernel.client.send("6 * 7")
         wait_for_state(kernel, "starting")
