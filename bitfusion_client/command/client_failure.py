@@ -84,7 +84,9 @@ def error_from_output(
     messages = [split_log_prefix(line.text)[2].strip() for line in parsed]
     shown = [message for message in messages if message][-SHOWN_LINES:]
     ending = describe_exit(from_shell(exit_status))
-    answered = f"{' | '.join(shown)} ({ending})" if shown else f"it printed nothing and {ending}"
+    # the cause first: the lines may be long, and what is shown of an answer is not
+    last = f"it {ending}; its last output: {' | '.join(shown)}"
+    answered = last if shown else f"it printed nothing and {ending}"
     return errors.ClientFailed(request, answered, exit_status=exit_status)
 
 

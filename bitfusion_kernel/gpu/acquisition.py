@@ -24,7 +24,7 @@ from bitfusion_client.command.client_lines import (
     Waiting,
 )
 from bitfusion_client.command.client_output import parse_line
-from bitfusion_client.command.exit_status import describe_exit
+from bitfusion_client.command.exit_status import describe_exit, from_shell
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.processes import deaths
@@ -252,9 +252,11 @@ class Acquisition:
         if self.granted:
             last = next((line for line in reversed(self.log) if line.strip()), "")
             output = f"; its last output: {last}" if last else ""
-            status = self.wrapper_status or 0
+            ended = self.wrapper_status or 0
+            status = from_shell(ended) or 0
+            who = "`bitfusion run`" if status == ended else "the program under `bitfusion run`"
             reason, next_step = self._why_killed(status)
-            answer = f"`bitfusion run` {describe_exit(status)}{reason}{output}"
+            answer = f"{who} {describe_exit(status)}{reason}{output}"
             return WrapperDied(self.request, answer, next_step if ran else TRY_AGAIN)
         from bitfusion_client.command.client_failure import (
             error_from_output,  # read only when something failed

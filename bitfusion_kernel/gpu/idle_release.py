@@ -30,8 +30,6 @@ class Work(Enum):
     START = "the kernel's start"
     CELL = "a cell"
     SUBSHELL = "a cell in a subshell"
-    INPUT = "a cell that asks for input"
-    BREAKPOINT = "a cell at a breakpoint"
     COMM = "a message of a widget (comm)"
     OUTPUT = "output of a background thread"
     PROCESSES = "a thread or child process that computes"

@@ -335,11 +335,16 @@ def _choose(kernel: KernelView, request: GpuRequest) -> str:
     return ""
 
 
-_BY_SETTINGS = "Set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY instead, before it starts."
+_SETTINGS = "BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY"
+_BY_SETTINGS = f"Set {_SETTINGS} instead, before it starts."
+RESTARTS = (
+    "Restarts of this kernel keep the new size. One that is shut down and started anew, as VS Code does to "
+    f"restart, does not know it: for that set {_SETTINGS}."
+)
 
 
 def _after_choice(
-    kernel: KernelView, asked: str, *, now: bool, sure: list[str], trouble: str = ""
+    kernel: KernelView, asked: str, *, now: bool, sure: list[str], trouble: str | None = None
 ) -> Text | AwaitGpu | GiveBack:
     """What follows from another size: for the next cell, for one that waits, or at once.
 
@@ -348,13 +353,14 @@ def _after_choice(
         asked: What is asked for from now on, as a sentence's end.
         now: Whether the GPU that is held is given up for it.
         sure: What confirms that.
-        trouble: Why a restart will not know the size; empty if it will.
+        trouble: Why a restart will not know the size; empty if it will, None where settings tell it.
     """
     acquisition = kernel.acquisition
+    restarts = RESTARTS if trouble == "" else trouble
     if acquisition is None:
         if now:
             return AwaitGpu(f"This kernel asks for {asked}", partial(what_was_got, kernel))
-        return Text("\n".join(filter(None, (f"The next cell asks for {asked}", trouble))))
+        return Text("\n".join(filter(None, (f"The next cell asks for {asked}", restarts))))
     if not kernel.running and (now or not acquisition.granted):
         kernel.ask_anew()
         told = f"This kernel asks for {asked} It is a new request, at the end of the queue."
@@ -366,10 +372,8 @@ def _after_choice(
     keeps = "This kernel keeps what it has"
     if trouble:
         return Text(f"Noted: {asked} {keeps}.\n{trouble} {_BY_SETTINGS}")
-    return Text(
-        f"Noted: {asked} {keeps}; restart it to get the new size, or use --now.\n"
-        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
-    )
+    noted = f"Noted: {asked} {keeps}; restart it to get the new size, or use --now."
+    return Text("\n".join(filter(None, (noted, restarts))))
 
 
 def _next_request(kernel: KernelView) -> str:

@@ -70,7 +70,7 @@ KEPT_FOR_RESTARTER = 4.0
 """Seconds that all is kept when the proxy is gone without a word: Jupyter looks for dead ones every 3 s."""
 
 KEPT_WITHOUT_RESTARTER = 1.5
-"""The same when Jupyter's process is gone, too; somebody else may restart the kernel at once."""
+"""The same, also in a restart, once Jupyter's process is gone; somebody else may go on with it at once."""
 
 MOST_LINES = 500
 """Of what the wrapper has said, for the next proxy's log."""
@@ -195,7 +195,7 @@ class Supervisor:
             return
         if self._kept_until is None:
             wrapper.park(0)
-            self._kept_until = now + (KEPT_FOR_RESTARTER if self._restarter.alive else KEPT_WITHOUT_RESTARTER)
+            self._kept_until = now + KEPT_FOR_RESTARTER
         states.change(self._folder, states.PARKED, time.time())
 
     def _give_back(self, wrapper: Wrapper) -> None:
@@ -384,7 +384,10 @@ class Supervisor:
         """Tell the wrapper's end, or bring it nearer."""
         status = wrapper.reap()
         if status is None:
-            if self._kept_until is not None and time.monotonic() >= self._kept_until and not wrapper.stopping:
+            now = time.monotonic()
+            if self._kept_until is not None and not self._restarter.alive:
+                self._kept_until = min(self._kept_until, now + KEPT_WITHOUT_RESTARTER)
+            if self._kept_until is not None and now >= self._kept_until and not wrapper.stopping:
                 self._give_back(wrapper)
             wrapper.on_time()
             return

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 REDRAW_EVERY = 10.0
 """Seconds between updates of the time left."""
 
+NOT_COUNTED = {"msg_type": "kernel_info_request"}
+"""For displays, in place of the cell's own type in what they answer to: jupyter_server counts what follows a
+cell as activity, so a culler would begin anew with each update. Clients look at the id."""
+
 HEAR_AFTER = 5.0
 """Seconds without work after which output is listened for: cells that follow each other cost nothing."""
 
@@ -141,5 +145,5 @@ class IdleWatch:
             self._display_id = f"bitfusion-idle-{os.urandom(8).hex()}"
             self._shown_in = self._last_cell
         if self._shown_in is not None:
-            header = self._shown_in.message.header
+            header = self._shown_in.message.header | NOT_COUNTED
             self._publisher.display(data, self._display_id, header, update=update)

@@ -111,7 +111,7 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
             "one\ntwo\n\n[WARN] 2021-03-29T01:05:37Z three\nfour\n",
             errors.ClientFailed,
             "The `bitfusion` client failed.",
-            "two | three | four (ended with exit code 3)",
+            "it ended with exit code 3; its last output: two | three | four",
             LOOK,
         ),
         (

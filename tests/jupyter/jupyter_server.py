@@ -117,7 +117,9 @@ def _waits_for_anyio(log: str) -> bool:
 class Server(ServerProcess):
     """A Jupyter server without JupyterLab; its kernels are reached through their connection files."""
 
-    def __init__(self, folder: Path, under: Callable[[list[str]], list[str]] = list) -> None:
+    def __init__(
+        self, folder: Path, under: Callable[[list[str]], list[str]] = list, options: Sequence[str] = ()
+    ) -> None:
         self.root = folder
         self.runtime = folder / "runtime"
         self.clients: list[Client] = []
@@ -128,6 +130,7 @@ class Server(ServerProcess):
                 "--ServerApp.disable_check_xsrf=True",
                 f"--ServerApp.root_dir={folder}",
                 f"--ServerApp.jpserver_extensions={_NO_EXTENSIONS}",
+                *options,
             ],
             {"JUPYTER_RUNTIME_DIR": str(self.runtime)},
             under,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_kernel.magic.commands import RESTARTS
 from tests.jupyter.cells import notice_texts, waiting_cell
 from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, HALF, OURS, START, Launch
@@ -91,7 +92,7 @@ def test_a_size_that_was_asked_for_survives_the_restart(
     said = text_of(kernel.run("%bitfusion request -p 0.25"))
     assert said.splitlines() == [
         "Noted: 1 GPU × 25 %. This kernel keeps what it has; restart it to get the new size, or use --now.",
-        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it.",
+        RESTARTS,
     ]
     for _ in range(2):
         kernel.restart(now=now)

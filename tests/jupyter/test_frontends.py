@@ -11,21 +11,10 @@ import zmq
 from bitfusion_kernel.gpu.simulated import BANNER_LINE, pool_line
 from tests.jupyter.client import Client, Message
 from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, PLAIN, START, Launch
+from tests.jupyter.debugger import debug, stopped_cell
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.live_kernel import LiveKernel
 from tests.support.waiting import wait_until
-
-
-def debug(
-    client: Client, command: str, arguments: dict[str, Any] | None = None, seq: int = 1
-) -> dict[str, Any]:
-    request = {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
-    return client.request("debug_request", request, "control", limit_s=30)
-
-
-def debug_events(client: Client, name: str) -> list[dict[str, Any]]:
-    events = [m["content"] for m in client.iopub if m["msg_type"] == "debug_event"]
-    return [event for event in events if event["event"] == name]
 
 
 def test_input_is_asked_of_the_client_that_ran_the_cell(kernel: LiveKernel) -> None:
@@ -106,25 +95,8 @@ def test_debugger_stops_at_a_breakpoint_set_before_the_first_cell(kernel: LiveKe
     client = kernel.client
     before = debug(client, "debugInfo")
     assert before["body"]["isStarted"] is False
-
-    debug(client, "initialize", {"clientID": "test", "adapterID": "", "pathFormat": "path"}, 2)
-    assert debug(client, "attach", {}, 3)["success"] is True
-    code = "x = 2\ny = x * 21\nprint(y)"
-    source = debug(client, "dumpCell", {"code": code}, 4)["body"]["sourcePath"]
+    cell, thread, source = stopped_cell(client)
     assert source.startswith(before["body"]["tmpFilePrefix"]), "JupyterLab keeps the prefix it got first"
-    lines = [{"line": 2}]
-    placed = debug(
-        client,
-        "setBreakpoints",
-        {"breakpoints": lines, "source": {"path": source}, "sourceModified": False},
-        5,
-    )
-    assert placed["success"] is True
-    debug(client, "configurationDone", {}, 6)
-
-    cell = client.send(code)
-    client.pump(lambda: debug_events(client, "stopped"), 20, "the stop at the breakpoint")
-    thread = debug_events(client, "stopped")[0]["body"]["threadId"]
     frames = debug(client, "stackTrace", {"threadId": thread}, 7)["body"]["stackFrames"]
     assert frames[0]["line"] == 2
     scopes = debug(client, "scopes", {"frameId": frames[0]["id"]}, 8)["body"]["scopes"]

@@ -112,6 +112,33 @@ def test_another_size_that_is_not_to_be_had_leaves_the_pod(kernel: LiveKernel, n
     assert len(notebook.gpu_pods()) == 1
 
 
+@pytest.mark.long  # the shortest idle_release that there is, twice
+@pytest.mark.timeout(300)
+def test_an_idle_kernel_gives_its_pod_back_unless_something_computes_in_it(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("BITFUSION_IDLE_RELEASE", "1m")
+    kernel: LiveKernel = request.getfixturevalue("kernel")
+    cell = kernel.run(
+        "import subprocess, sys\n"
+        "busy = 'import time\\nend = time.monotonic() + 65\\nwhile time.monotonic() < end: pass'\n"
+        "child = subprocess.Popen([sys.executable, '-c', busy])"
+    )
+    kernel.client.settle(62)
+    assert not any("gives its GPU back" in text for text in notice_texts(cell))
+    assert notebook.node.held == 1
+    kernel.client.pump(
+        lambda: any("This kernel gave its GPU back at" in text for text in notice_texts(cell)),
+        90,
+        "the release",
+        lambda: notice_texts(cell),
+    )
+    assert "a thread or child process that computes" in notice_texts(cell)[-1]
+    assert notebook.node.held == 0
+    assert not notebook.gpu_pods()
+    assert kernel.run("print('cell' in globals())").stream() == "False\n"
+
+
 def test_the_end_of_the_wrapper_is_the_end_of_the_pods_gpu(kernel: LiveKernel, notebook: Notebook) -> None:
     cell = running_cell(kernel.client)
     os.kill(notebook.node.agent_pid(notebook.one_gpu_pod()), signal.SIGKILL)

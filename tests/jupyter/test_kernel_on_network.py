@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -16,9 +16,11 @@ from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import client_text, servers_text
 from bitfusion_pool.access.token_rules import TokenLimits
 from bitfusion_pool.messages.from_service import Granted
+from tests.jupyter.cells import wait_for_notice
 from tests.jupyter.conftest import FIRST_CELL
 from tests.jupyter.embedded_pool import CLIENT
 from tests.jupyter.live_kernel import LiveKernel
+from tests.jupyter.test_restart import WAYS, reconnect
 from tests.pool.network.cutting_proxy import CuttingProxy
 from tests.pool.service.tls_client import HOST, NetworkService, half
 from tests.support.machine import scaled
@@ -123,39 +125,71 @@ def test_a_service_that_is_gone_for_ever_ends_the_kernel_and_its_cell_says_why(p
     assert f"pool {place.network.address} was out of reach for" in cell.error_text
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("way", ["TLS", "socket"])
-def test_restarts_keep_the_lease_of_a_service_and_a_release_gives_it_back(
-    place: Place, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    if way == "socket":
+@pytest.fixture(params=["TLS", "socket"])
+def over(place: Place, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Place:
+    """The same, and on the service's own machine."""
+    if request.param == "socket":
         monkeypatch.setenv("BITFUSION_POOL", place.service.socket)
         place.kernel.stop()
         place.kernel = LiveKernel(FIRST_CELL)
-    kernel, got = place.kernel, Path.home() / "got"
-    kernel.run("%bitfusion request -n 2")
-    kernel.run("x = 1")
-    (before,) = place.service.entries()
+    return place
+
+
+@contextlib.contextmanager
+def another_who_waits(place: Place, gpus: int, mark: Path) -> Iterator[None]:
+    """It leaves the file once it has its GPUs."""
+    before = len(place.service.entries())
     waiter = subprocess.Popen(
-        [CLIENT, "run", "-n", "2", "--", "touch", str(got)],
+        [CLIENT, "run", "-n", str(gpus), "--", "touch", str(mark)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        wait_until(lambda: len(place.service.entries()) == 2, "the other in the queue", LIMIT_S)
-        for now in (False, True, False, True, False):
-            kernel.restart(now=now)
-            assert kernel.run("'x' in globals()").result == "False"
-            assert place.service.entries()[0].entry_id == before.entry_id
-        os.kill(kernel.pid, signal.SIGKILL)
-        kernel.wait_for_end(5)
-        kernel.restart(now=True)
-        assert kernel.run("6 * 7").result == "42"
-        assert place.service.entries()[0].entry_id == before.entry_id
-        assert not got.exists()
-        assert kernel.run("%bitfusion release -y").status == "ok"
-        wait_until(got.exists, "the other's turn", LIMIT_S)
+        wait_until(lambda: len(place.service.entries()) > before, "the other in the queue", LIMIT_S)
+        yield
     finally:
         waiter.terminate()
         waiter.wait(scaled(10))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_twenty_restarts_keep_the_lease_of_a_service_and_a_release_gives_it_back(over: Place) -> None:
+    kernel, got = over.kernel, Path.home() / "got"
+    kernel.run("%bitfusion request -n 2")
+    kernel.run("x = 1")
+    (before,) = over.service.entries()
+    with another_who_waits(over, 2, got):
+        for way in 5 * WAYS:
+            way(kernel)
+            reconnect(kernel)
+            assert kernel.run("'x' in globals()").result == "False"
+            assert over.service.entries()[0].entry_id == before.entry_id
+            assert over.service.entries()[0].granted_at == before.granted_at
+        assert not got.exists()
+        assert kernel.run("%bitfusion release -y").status == "ok"
+        wait_until(got.exists, "the other's turn", LIMIT_S)
+
+
+@pytest.mark.long
+def test_restarts_while_waiting_keep_the_place_at_a_service(over: Place) -> None:
+    kernel, got = over.kernel, Path.home() / "got"
+    kernel.run("%bitfusion request -n 2")
+    with over.service.remote(over.service.token("bob")) as other:
+        granted = other.ask(half(), Granted)
+        cell = kernel.client.send("'never'")
+        wait_for_notice(kernel.client, cell)
+        place = over.service.entries()[1].entry_id
+        with another_who_waits(over, 2, got):
+            for way in WAYS:
+                way(kernel)
+                reconnect(kernel)
+                cell = kernel.client.send("print('mine')")
+                wait_for_notice(kernel.client, cell, "1 of 2")
+                assert over.service.entries()[1].entry_id == place
+            other.release(granted)
+            kernel.client.finish(cell, LIMIT_S)
+            assert cell.stream() == "mine\n"
+            assert over.service.entries()[0].entry_id == place
+            assert not got.exists()

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from bitfusion_client.kernel_state import watch
 from tests.jupyter.cells import (
     notices,
     releasing_cell,
@@ -21,11 +23,44 @@ from tests.jupyter.cells import (
 from tests.jupyter.chain import WHOLE, chain, wait_for_no_process, wrappers
 from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS, OURS, Launch
 from tests.jupyter.embedded_pool import Pool
-from tests.support.waiting import Deadline
+from tests.jupyter.live_kernel import LiveKernel
+from tests.support.machine import scaled
+from tests.support.waiting import Deadline, wait_until
 
 LIMIT_S = 2.0
 LIMITS_S = {"kernel": 5.5, "proxy": 5.5}
 """Of what may be restarted: it is kept for 4 s, as the process that would do that lives."""
+KILLED_AS = {
+    "kernel": "the kernel process",
+    "launcher": "the program under `bitfusion run`",
+    "wrapper": "`bitfusion run`",
+}
+
+
+def wait_for_state(kernel: LiveKernel, name: str) -> None:
+    def state() -> str:
+        told = watch.look(kernel.manager.connection_file, os.environ, seconds=scaled(5))
+        return str(told["state"])
+
+    wait_until(lambda: state() == name, state, 10)
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", ["proxy", "supervisor"])
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_killed_while_nothing_is_asked(launch: Launch, pool: Pool, victim: str) -> None:
+    """Nothing is lost, nobody waits: to Jupyter it is a dead kernel, as any other."""
+    for _ in range(KILL_ROUNDS):
+        kernel = launch(FIRST_CELL)
+        kernel.connect()
+        wait_for_state(kernel, "none")
+        victims = chain(pool, os.getpid())
+        assert victims.keys() == {"proxy", "supervisor"}
+        os.kill(victims[victim].pid, signal.SIGKILL)
+        deadline = Deadline(LIMIT_S)
+        kernel.wait_for_end(deadline)
+        wait_for_no_process(pool, deadline)
+        kernel.stop()
 
 
 @pytest.mark.rounds
@@ -57,6 +92,68 @@ def test_killed_while_waiting(launch: Launch, pool: Pool, name: str, victim: str
 @pytest.mark.parametrize("victim", sorted(WHOLE))
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_killed_while_its_kernel_starts(
+    launch: Launch, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, victim: str
+) -> None:
+    """The GPU has come, and the kernel does not answer yet."""
+    hold, site = tmp_path / "hold", tmp_path / "site"
+    site.mkdir()  # in which nothing changes while an interpreter reads it
+    (site / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        f"if 'ipykernel_launcher' in sys.orig_argv[1:3] and os.path.exists({str(hold)!r}): time.sleep(300)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    for _ in range(KILL_ROUNDS):
+        hold.touch()
+        kernel = launch(name)
+        cell = kernel.client.send("6 * 7")
+        wait_for_state(kernel, "starting")
+        wait_until(lambda: chain(pool, os.getpid()).keys() >= WHOLE, "the whole chain")
+        victims = chain(pool, os.getpid())
+        os.kill(victims[victim].pid, signal.SIGKILL)
+        deadline = Deadline(LIMITS_S["proxy"] if victim == "proxy" else LIMIT_S)
+        if victim in ("kernel", "wrapper", "launcher"):
+            # nothing was lost: the cell is told, and the notebook lives to try again
+            kernel.client.finish(cell, deadline)
+            assert "SIGKILL" in cell.error_text
+            pool.wait_until_free(deadline)
+            hold.unlink()
+            assert kernel.run("6 * 7").result == "42"
+            kernel.stop()
+            deadline = Deadline(LIMIT_S)
+        elif victim == "supervisor":
+            wait_for_death(kernel.client, cell, deadline)
+            assert "the process that kept `bitfusion run` was killed" in cell.error_text
+        wait_for_no_process(pool, deadline)
+        assert pool.leases() == []
+        kernel.stop()
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", sorted(WHOLE))
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_killed_while_idle(launch: Launch, pool: Pool, name: str, victim: str) -> None:
+    """No cell is there that could be told: to Jupyter it is a dead kernel, as any other that died idle."""
+    for _ in range(KILL_ROUNDS):
+        kernel = launch(name)
+        cell = kernel.run("x = 1")
+        wait_for_state(kernel, "idle")
+        os.kill(chain(pool, os.getpid())[victim].pid, signal.SIGKILL)
+        deadline = Deadline(LIMITS_S.get(victim, LIMIT_S))
+        kernel.wait_for_end(LIMIT_S)
+        kernel.client.settle(0.1)
+        assert not cell.of("error"), "it was over"
+        wait_for_no_process(pool, deadline)
+        assert pool.leases() == []
+        kernel.stop()
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("victim", sorted(WHOLE))
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
 def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim: str) -> None:
     for _ in range(KILL_ROUNDS):
         kernel = launch(name)
@@ -65,10 +162,9 @@ def test_killed_while_a_cell_runs(launch: Launch, pool: Pool, name: str, victim:
         assert victims.keys() >= WHOLE
         os.kill(victims[victim].pid, signal.SIGKILL)
         deadline = Deadline(LIMITS_S.get(victim, LIMIT_S))
-        if victim in ("wrapper", "kernel"):
+        if victim in KILLED_AS:
             wait_for_death(kernel.client, cell, deadline)
-            assert "SIGKILL" in cell.error_text
-            assert ("bitfusion run" if victim == "wrapper" else "kernel") in cell.error_text
+            assert f"{KILLED_AS[victim]} was killed by SIGKILL" in cell.error_text
         wait_for_no_process(pool, deadline)
         assert pool.leases() == []
         kernel.stop()
@@ -91,6 +187,23 @@ def test_killed_between_two_kernels(launch: Launch, pool: Pool, name: str, victi
         assert pool.leases() == []
         kernel.restart()
         assert kernel.run("print('x' in globals())").stream() == "False\n"
+
+
+@pytest.mark.rounds
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.timeout(30 + 12 * KILL_ROUNDS)
+def test_next_kernel_killed_before_its_proxy_comes(launch: Launch, pool: Pool, name: str) -> None:
+    """It was started ahead, on the lease that is kept: another one takes its place there."""
+    kernel = launch(name)
+    for _ in range(KILL_ROUNDS):
+        kernel.run("x = 1")
+        (before,) = pool.leases()
+        kernel.manager.shutdown_kernel(restart=True)
+        wait_until(lambda: "kernel" in chain(pool, os.getpid()), "the next kernel")
+        os.kill(chain(pool, os.getpid())["kernel"].pid, signal.SIGKILL)
+        kernel.restart()
+        assert kernel.run("print('x' in globals())").stream() == "False\n"
+        assert [each["id"] for each in pool.leases()] == [before["id"]]
 
 
 @pytest.mark.rounds

@@ -5,12 +5,16 @@ The environment variable KILL_ROUNDS says how many rounds each kill has (1).
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.jupyter.cells import running_cell, wait_for_death, waiting_cell
+from tests.jupyter.cells import releasing_cell, running_cell, wait_for_death, waiting_cell
 from tests.jupyter.chain import WAITING, WHOLE
+from tests.jupyter.client import Client
 from tests.jupyter.conftest import KILL_ROUNDS, OURS
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import Kernels, Server
@@ -137,20 +141,45 @@ def test_killed_while_waiting(server: Server, pool: Pool, name: str, victim: str
             kill_while_waiting(server, pool, holder.pid, name, victim)
 
 
+def park(client: Client) -> None:
+    """A restart that has begun, of which the server knows only when its restarter looks."""
+    client.run("x = 1")
+    client.request("shutdown_request", {"restart": True}, "control")
+
+
+SERVER_GONE: dict[str, tuple[Callable[[Client], object], float]] = {
+    "running": (running_cell, 2),
+    "waiting": (waiting_cell, 2),
+    "idle": (lambda client: client.run("x = 1"), 2),
+    "parked": (park, 5),  # kept for a while, though not for the 30 s of a restart
+    "releasing": (lambda client: (client.run("x = 1"), releasing_cell(client)), 2),
+}
+
+
+@pytest.mark.rounds
 @pytest.mark.parametrize("name", OURS)
-@pytest.mark.parametrize("waiting", [False, True], ids=["running", "waiting"])
-def test_killed_server_takes_everything_with_it(server: Server, pool: Pool, name: str, waiting: bool) -> None:
-    if waiting:
-        with pool.held() as holder:
-            waiting_cell(server.connect(server.start_kernel(name)))
-            server.process.kill()
-            Kernels(server, pool, holder.pid).wait_for_no_process(2)
-            assert pool.waiting() == []
-    else:
-        running_cell(server.connect(server.start_kernel(name)))
-        server.process.kill()
-        Kernels(server, pool).wait_for_no_process(2)
-        assert pool.leases() == []
+@pytest.mark.parametrize("state", SERVER_GONE)
+@pytest.mark.timeout(60 + 20 * KILL_ROUNDS)
+def test_killed_server_takes_everything_with_it(
+    kernelspecs: Path, pool: Pool, tmp_path: Path, name: str, state: str
+) -> None:
+    bring, limit_s = SERVER_GONE[state]
+    for number in range(KILL_ROUNDS):
+        folder = tmp_path / f"server-{number}"
+        folder.mkdir()
+        server = Server(folder)
+        try:
+            with pool.held() if state == "waiting" else contextlib.nullcontext() as holder:
+                kernels = Kernels(server, pool, None if holder is None else holder.pid)
+                bring(server.connect(server.start_kernel(name)))
+                if state == "parked":
+                    wait_until(lambda of=kernels: "proxy" not in of.roles(), "no proxy")  # type: ignore[misc]
+                server.process.kill()
+                kernels.wait_for_no_process(limit_s)
+                assert pool.waiting() == []
+                assert len(pool.leases()) == (holder is not None)
+        finally:
+            server.stop()
 
 
 @pytest.mark.parametrize("name", OURS)

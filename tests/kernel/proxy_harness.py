@@ -55,6 +55,7 @@ class ProxyHarness:
         others: str = "print('unknown')",
         options: tuple[str, ...] = (),
         python: str = sys.executable,
+        entry: Path = ENTRY,
         **environment: str,
     ) -> None:
         # Short paths: unix sockets allow 107 bytes.
@@ -72,7 +73,7 @@ class ProxyHarness:
         environ = dict(os.environ, JPY_PARENT_PID=str(os.getpid()), BITFUSION_CLIENT=str(self.client))
         environ |= {"IPYTHONDIR": str(self.folder / "ipython"), "XDG_STATE_HOME": str(self.folder / "state")}
         self.stderr = self.folder / "stderr"
-        self.argv = [python, "-I", "-S", str(ENTRY), "-f", str(file), *options]
+        self.argv = [python, "-I", "-S", str(entry), "-f", str(file), *options]
         with self.stderr.open("w") as stderr:
             self.environ = environ | environment
             self.process = subprocess.Popen(self.argv, env=self.environ, stderr=stderr)

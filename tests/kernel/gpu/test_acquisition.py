@@ -132,6 +132,15 @@ def test_a_device_tells_only_what_is_known() -> None:
             "Answer: `bitfusion run` was killed by SIGTERM; its last output: [INFO] 2026-11-21T00:00:00Z "
             "Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...\n" + RESTART,
         ),
+        (
+            None,
+            137,
+            "The `bitfusion run` process under this kernel has died; its GPUs are gone.\n"
+            "Asked for: 1 GPU\n"
+            "Answer: the program under `bitfusion run` was killed by SIGKILL, as happens when memory runs "
+            "out; its last output: [INFO] 2026-11-21T00:00:00Z "
+            "Requesting GPUs [0 1] with 8080 MiB of memory from server 0, with version 4.0.0...\n" + RESTART,
+        ),
     ],
 )
 def test_why_a_running_kernel_ended(kernel: int | None, wrapper: int, message: str) -> None:

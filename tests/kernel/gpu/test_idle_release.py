@@ -56,7 +56,7 @@ def test_all_that_counts_as_work_cancels_a_warning_and_the_time_begins_anew(what
     assert [idle.step(1200.0), idle.step(1199.0 + 960)] == [Step.NOTHING, Step.WARN]
 
 
-@pytest.mark.parametrize("what", [Work.CELL, Work.SUBSHELL, Work.INPUT, Work.BREAKPOINT])
+@pytest.mark.parametrize("what", [Work.CELL, Work.SUBSHELL])
 def test_what_is_in_work_keeps_the_gpu_as_long_as_it_lasts(what: Work) -> None:
     idle = _warned()
     assert (idle.in_work(what, 1100.0), idle.next_at) == (True, None)
@@ -109,7 +109,7 @@ happenings = st.lists(
         st.floats(0, 400),
         st.one_of(
             st.tuples(st.just("touched"), st.sampled_from(Work)),
-            st.tuples(st.just("in work"), st.sampled_from([None, Work.CELL, Work.INPUT])),
+            st.tuples(st.just("in work"), st.sampled_from([None, Work.CELL, Work.SUBSHELL])),
             st.tuples(st.just("step"), st.none()),
             st.tuples(st.just("steps"), st.none()),
         ),

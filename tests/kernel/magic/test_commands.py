@@ -13,6 +13,7 @@ from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.magic import pool_table
 from bitfusion_kernel.magic.commands import (
+    RESTARTS,
     SUBCOMMANDS,
     Answer,
     AskClient,
@@ -130,7 +131,7 @@ def test_a_cell_magic_is_told_that_it_is_none() -> None:
 def test_request_shows_and_changes_what_the_next_start_asks_for() -> None:
     kernel = FakeKernel()
     assert text_of("request", kernel) == "The next start asks for 1 GPU."
-    assert text_of("request -n 2 -p 0.5", kernel) == "The next cell asks for 2 GPUs × 50 %."
+    assert text_of("request -n 2 -p 0.5", kernel) == f"The next cell asks for 2 GPUs × 50 %.\n{RESTARTS}"
     assert kernel.request == GpuRequest(gpus=2, partial=0.5)
     assert text_of("request", kernel) == "The next start asks for 2 GPUs × 50 %."
 
@@ -150,7 +151,7 @@ def test_request_shows_and_changes_what_the_next_start_asks_for() -> None:
 def test_more_gpus_keep_the_size_of_each_and_say_so(first: str, then: str, said: str) -> None:
     kernel = FakeKernel()
     text_of(f"request {first}", kernel)
-    assert text_of(f"request {then}", kernel) == f"The next cell asks for {said}"
+    assert text_of(f"request {then}", kernel) == f"The next cell asks for {said}\n{RESTARTS}"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_a_number_of_gpus_alone_keeps_the_share_and_says_so() -> None:
     kernel = FakeKernel()
     text_of("request 2 0.5", kernel)
     kept = "Of each GPU 50 %, as before; -p 1 takes whole GPUs."
-    assert text_of("request 1", kernel) == f"The next cell asks for 1 GPU × 50 %. {kept}"
+    assert text_of("request 1", kernel) == f"The next cell asks for 1 GPU × 50 %. {kept}\n{RESTARTS}"
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,8 @@ def test_request_while_a_lease_is_held_takes_effect_at_the_next_start() -> None:
     kernel.running = True
     assert text_of("request -n 2", kernel) == (
         "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size, or use --now.\n"
-        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
+        "Restarts of this kernel keep the new size. One that is shut down and started anew, as VS Code does "
+        "to restart, does not know it: for that set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY."
     )
 
 
@@ -463,8 +465,7 @@ def test_reset_goes_back_to_the_settings() -> None:
     kernel.running = True
     assert text_of("request --reset", kernel) == (
         "Noted: 1 GPU, as its settings say. This kernel keeps what it has; restart it to get the new size, "
-        "or use --now.\n"
-        "Restarts of this kernel keep the new size. One that is shut down and started anew does not know it."
+        "or use --now."
     )
 
 

@@ -39,7 +39,7 @@ QUEUED = "print('position 1 of 1', flush=True)\n" + SLEEP
 @pytest.fixture
 def first() -> Iterator[SupervisorHarness]:
     """A supervisor whose wrapper runs a kernel."""
-    with running_supervisor() as harness:
+    with running_supervisor(os.getpid()) as harness:
         harness.start(RELEASING, SLEEP)
         yield harness
 

@@ -59,7 +59,7 @@ def granted_with(file: Path) -> str:
 @pytest.fixture
 def first() -> Iterator[SupervisorHarness]:
     """The first proxy of a kernel."""
-    with running_supervisor() as harness:
+    with running_supervisor(os.getpid()) as harness:
         yield harness
 
 
@@ -266,7 +266,10 @@ def _children_of(pid: int) -> list[int]:
     return [each for each, fields in found.items() if fields and fields[2] == str(pid) and fields[1] != "Z"]
 
 
-@pytest.mark.parametrize("how", ["parked", "without a word", "without a word, nobody to restart"])
+@pytest.mark.parametrize(
+    "how",
+    ["parked", "parked, nobody to restart", "without a word", "without a word, nobody to restart"],
+)
 def test_what_nobody_fetches_in_time_is_given_back(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limit, other = scaled(0.5), 60.0
     monkeypatch.setattr(supervisor, "KEPT_FOR_RESTARTER", other if how.endswith("restart") else limit)
@@ -276,8 +279,8 @@ def test_what_nobody_fetches_in_time_is_given_back(how: str, monkeypatch: pytest
         first.start(RELEASING, SLEEP)
         kernel = first.until(LaunchedEvent).kernel_pid
         began = time.monotonic()
-        if how == "parked":
-            first.link.park(limit)
+        if how.startswith("parked"):
+            first.link.park(other if restarter == 0 else limit)
         first.leave()
         assert first.wait_for_end() == 0
         assert limit * 0.9 <= time.monotonic() - began < limit + scaled(5)

@@ -10,6 +10,7 @@ import pytest
 from bitfusion_client.errors import BitfusionError, ClientNotFound
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.magic.commands import RESTARTS
 from bitfusion_kernel.proxy.cells.client_command import ASK_LIMIT, ClientCommand, OnEnd, OnOutput
 from bitfusion_kernel.proxy.cells.command_cell import CommandCell
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
@@ -139,6 +140,7 @@ def test_a_size_is_noted_when_the_client_has_been_asked_whatever_it_says(
     made.clients[0].finish(status, output)
     assert made.printed().splitlines() == [
         "The next cell asks for 2 GPUs.",
+        RESTARTS,
         "The next start asks for 2 GPUs.",
     ]
     assert made.did == ["finish", "advance"]
@@ -147,7 +149,7 @@ def test_a_size_is_noted_when_the_client_has_been_asked_whatever_it_says(
 def test_a_size_is_noted_where_there_is_no_client() -> None:
     made = Made("request -n 2", client_error=ClientNotFound(("/no/such",)))
     made.cell.proceed()
-    assert made.printed() == "The next cell asks for 2 GPUs.\n"
+    assert made.printed() == f"The next cell asks for 2 GPUs.\n{RESTARTS}\n"
     assert made.did == ["finish"]
 
 

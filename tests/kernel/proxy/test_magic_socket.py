@@ -20,6 +20,7 @@ from bitfusion_client.kernel_state.proxy_socket import NAME
 from bitfusion_client.kernel_state.watch import Watch
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.magic.commands import RESTARTS
 from bitfusion_kernel.magic.pool_table import render
 from bitfusion_kernel.proxy import kernel_state, magic_socket, peer
 from bitfusion_kernel.proxy.cells import client_command
@@ -180,7 +181,7 @@ def test_a_client_that_is_still_asked_ends_with_the_proxy(asked: Asked) -> None:
 def test_where_the_client_cannot_be_started_the_size_is_noted(asked: Asked) -> None:
     asked.client = ["/no/such/bitfusion"]
     answer = json.loads(asked.ask(b'{"words": "request -n 2"}'))
-    assert answer == {"text": "The next cell asks for 2 GPUs."}
+    assert answer == {"text": f"The next cell asks for 2 GPUs.\n{RESTARTS}"}
 
 
 def test_a_kernel_that_runs_answers_for_itself(asked: Asked) -> None:

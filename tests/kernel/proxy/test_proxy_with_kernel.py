@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_kernel.magic.commands import RESTARTS
 from tests.kernel.proxy_harness import GRANT, STAMP, ProxyHarness, StartProxy, kinds
 from tests.kernel.supervisor_harness import gone
 from tests.support.machine import scaled
@@ -29,8 +30,7 @@ def test_commands_beside_a_running_kernel(running: ProxyHarness) -> None:
     assert running.printed(running.cell("%bitfusion acquire")) == "This kernel has its GPU already.\n"
     assert running.printed(running.cell("%bitfusion request -n 2")) == (
         "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size, or use --now.\n"
-        "Restarts of this kernel keep the new size. "
-        "One that is shut down and started anew does not know it.\n"
+        f"{RESTARTS}\n"
     )
     assert running.printed(running.cell("%bitfusion log")).startswith(f"{STAMP} Requesting GPUs [0]")
     rows = running.printed(running.cell("%bitfusion")).splitlines()
