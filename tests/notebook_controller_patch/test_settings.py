@@ -45,6 +45,7 @@ def test_every_setting_can_be_an_option_or_a_variable() -> None:
         "monitoring_port": "0",
         "images": "/i/images.yaml",
         "clients": "vmware",
+        "quota_keys": "requests.nvidia.com/gpu, requests.nvidia.com/mig-1g.5gb",
         "certificate_secret": "my.ca",
         "certificate_names": "a.example, 10.0.0.1",
         "client_authority": "/c/clients.crt",
