@@ -6,6 +6,7 @@ Another's pods are all let in, and their gates lifted, as fast as beside the sam
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -181,12 +182,16 @@ class Attacker:
         wait_until(are_gone, "no pod is left", 300, errors=(OSError,))  # thousands are more than one answer
 
 
-def closed(address: str) -> float:
-    """How many connections a replica has sent away."""
-    with urlopen(f"http://{address}:8080/metrics", timeout=scaled(10)) as answer:
+def metric(pod: Object, name: str) -> float:
+    """One of a replica's, whatever its labels."""
+    with urlopen(f"http://{ready_address(pod)}:8080/metrics", timeout=scaled(10)) as answer:
         lines = answer.read().decode().splitlines()
-    wanted = "bitfusion_admission_connections_closed_total{"
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(wanted))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if re.split("[ {]", line)[0] == name)
+
+
+def closed(injector: Object) -> float:
+    """How many connections it has sent away."""
+    return metric(injector, "bitfusion_admission_connections_closed_total")
 
 
 @pytest.mark.parametrize("say", [flood.SILENT, flood.HELLO, flood.TLS_HEADER])
@@ -202,32 +207,36 @@ def test_another_tenants_pods_are_admitted_and_lifted_beside_a_flood(
         )
         return sorted(found["items"], key=lambda pod: str(pod["metadata"]["name"]))
 
-    def rounds_beside(attacker: Attacker) -> list[Times]:
+    injectors, queues = replicas(INJECTOR), replicas(QUEUE)
+    before = [*injectors, *queues]
+    assert (len(injectors), len(queues)) == (2, 2)
+
+    def rounds_beside(attacker: Attacker) -> tuple[list[Times], float]:
+        """And how much of a core the queue needed."""
+        began, needed = time.monotonic(), cpu(queues)
         rounds = []
         while not attacker.is_over:
             rounds.append(times(node, other))
-        return rounds[:-1] or rounds  # the last one may have been beside nobody
+        cores = (cpu(queues) - needed) / (time.monotonic() - began)
+        return rounds[:-1] or rounds, cores  # the last one may have been beside nobody
 
-    injectors = replicas(INJECTOR)
-    before = [*injectors, *replicas(QUEUE)]
-    assert (len(injectors), len(before)) == (2, 4)
     times(node, other)  # the first ones open connections and fill caches
     calm = times(node, other)
     # On a machine of a few cores all share them, and the API server: the same pod as busy, whose connections
     # are to a port of its own where nobody is, and whose pods are at a gate that is not ours.
     nobody = Attacker(node, ["127.0.0.1:9"], ANOTHER_GATE, say)
-    elsewhere = rounds_beside(nobody)
-    addresses = [ready_address(each) for each in injectors]
-    already = [closed(where) for where in addresses]
+    elsewhere, cores_elsewhere = rounds_beside(nobody)
+    already = [closed(each) for each in injectors]
     did_nothing = nobody.did()
     nobody.clear()
-    attacker = Attacker(node, [f"{where}:8443" for where in addresses], QUEUE_GATE, say)
+    targets = [f"{ready_address(each)}:8443" for each in injectors]
+    attacker = Attacker(node, targets, QUEUE_GATE, say)
     wait_until(
-        lambda: all(closed(where) > many for where, many in zip(addresses, already, strict=True)),
+        lambda: all(closed(each) > many for each, many in zip(injectors, already, strict=True)),
         attacker.told,
         90,
     )
-    beside = rounds_beside(attacker)
+    beside, cores = rounds_beside(attacker)
     after = [*replicas(INJECTOR), *replicas(QUEUE)]
     peaks = {each["metadata"]["name"]: peak_mib(programs, each) for each in after}
     did = attacker.did()
@@ -239,18 +248,23 @@ def test_another_tenants_pods_are_admitted_and_lifted_beside_a_flood(
         for each in beside:
             print(f"{say}: under attack: {each}")
         print(f"{say}: the one that attacks nobody: {did_nothing}; the attacker: {did}")
+        print(f"{say}: the queue needed {cores_elsewhere:.3f} cores, under attack {cores:.3f}")
         print(f"{say}: memory at most, MiB: {peaks}")
     assert [uid_and_restarts(each) for each in after] == [uid_and_restarts(each) for each in before]
     assert max(peaks.values()) < HIGHEST_PEAK
+    # What it costs ours, whatever else runs here; the times are those of a machine that is shared, too.
+    assert cores < 2 * cores_elsewhere + 0.05
     attacked, not_attacked = together(beside), together(elsewhere)
-    assert median(attacked.admitted) <= 2 * median(not_attacked.admitted) + 0.1
-    assert max(attacked.admitted) <= 2 * max(not_attacked.admitted) + 2
-    assert median(attacked.lifted) <= 2 * median(not_attacked.lifted) + 1
-    assert max(attacked.lifted) <= 2 * max(not_attacked.lifted) + 2
+    assert median(attacked.admitted) < 3 * median(not_attacked.admitted) + 1
+    assert median(attacked.lifted) < 3 * median(not_attacked.lifted) + 1
 
 
 def uid_and_restarts(pod: Object) -> tuple[Any, Any]:
     return pod["metadata"]["uid"], [each["restartCount"] for each in pod["status"]["containerStatuses"]]
+
+
+def cpu(replicas: list[Object]) -> float:
+    return sum(metric(each, "process_cpu_seconds_total") for each in replicas)
 
 
 def peak_mib(programs: Pods, pod: Object) -> int:
