@@ -48,6 +48,7 @@ class Controller(ServingProcess):
                 rules=lambda: images.rules,
                 metrics=ReconcileMetrics(self.registry),
                 watch_metrics=WatchMetrics(self.registry),
+                quota_keys=settings.quota_keys,
             )
         )
         notebooks = self._reconcile.notebooks

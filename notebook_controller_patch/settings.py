@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from bitfusion_client.kubernetes.client_images import ANY, CLIENT_LISTS
@@ -11,6 +12,12 @@ from bitfusion_cluster.webhooks.serving_settings import ServingSettings, certifi
 
 DEFAULT_NAME = "bitfusion-notebook-controller"
 DEFAULT_WEBHOOKS = "bitfusion-notebook-admission"
+MOST_QUOTA_KEYS = 8
+# An extended resource counts by `requests.` alone; devices of DRA by their class.
+_is_quota_key = re.compile(
+    r"(requests\.[a-z0-9][-a-z0-9.]{0,252}|[a-z0-9][-a-z0-9.]{0,225}\.deviceclass\.resource\.k8s\.io)"
+    r"/[A-Za-z0-9][-A-Za-z0-9_.]{0,62}"
+).fullmatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +28,21 @@ class Settings(ServingSettings):
     webhook_configuration: str = DEFAULT_WEBHOOKS
     images: str | None = None
     clients: str = ANY
+    quota_keys: tuple[str, ...] = ()
 
     @property
     def username(self) -> str:
         """As whom the apiserver knows the controller: its ServiceAccount has its name."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
+def _quota_keys(text: str) -> tuple[str, ...]:
+    keys = tuple(filter(None, (key.strip() for key in text.split(","))))
+    if len(keys) > MOST_QUOTA_KEYS or not all(map(_is_quota_key, keys)):
+        raise ValueError(
+            f"must be up to {MOST_QUOTA_KEYS} keys such as requests.nvidia.com/gpu, separated by commas"
+        )
+    return keys
 
 
 TABLE = serving_table(
@@ -46,6 +63,14 @@ TABLE = serving_table(
         "which clients the rules may name: any, or vmware, those that VMware's injector has; it refuses "
         "pods with another one, such as ubuntu22 454. Default: any",
         one_of(*CLIENT_LISTS),
+    ),
+    Setting(
+        "quota_keys",
+        "KEYS",
+        "where notebooks compute in GPU pods, and there is no pool: the keys by which ResourceQuotas count "
+        "these pods' GPUs, such as requests.nvidia.com/gpu, separated by commas. An Event tells a quota that "
+        "limits no GPU by another key. Default: none, nothing is told",
+        _quota_keys,
     ),
     credentials=(
         ", those of the ServiceAccount: admission holds back what anybody else writes in a running template"

@@ -1,19 +1,17 @@
 """Events about a namespace, in that namespace: `kubectl get events` shows its users why they have no access.
 
 Kinds: identity ready, Role missing, foreign Secret, pool or its files not usable, limits that are wrong, or
-more than the pool's issuer gives. And about a quota that limits nothing.
+more than the pool's issuer gives.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from bitfusion_client.kubernetes.quota_keys import KUBEFLOWS_QUOTA, wrong_quota_text
 from bitfusion_client.pod.pod_contract import IDENTITY_SECRET
 from bitfusion_client.request.decimals import plain_number
 from bitfusion_cluster.api.events import NORMAL, WARNING, Said, about, event_object
 from bitfusion_device_plugin.identity.limits import KINDS, Limits, limits_text
-from bitfusion_device_plugin.identity.quotas import QuotaRecord
 from bitfusion_device_plugin.identity.records import DEFAULT_NAME, NamespaceRecord
 
 ROLE_FOLDERS = {"kubeflow": "manifests/namespace/kubeflow"}  # by the controller's own namespace
@@ -94,12 +92,3 @@ def event_body(namespace: NamespaceRecord, said: Said, reporter: str = "") -> di
     """
     whom = about("v1", "Namespace", namespace.name, namespace.name, namespace.uid)
     return event_object(whom, said, DEFAULT_NAME, reporter)
-
-
-def quota_event(quota: QuotaRecord, reporter: str = "") -> dict[str, Any]:
-    """The Event about a quota with `wrong_keys`, in its namespace."""
-    of_profile = " Write it in the Profile's spec.resourceQuotaSpec.hard, of which Kubeflow makes this quota."
-    where = of_profile if quota.name == KUBEFLOWS_QUOTA else ""
-    message = f"This quota {wrong_quota_text(quota.wrong_keys)}.{where}"
-    whom = about("v1", "ResourceQuota", quota.namespace, quota.name, quota.uid)
-    return event_object(whom, Said(WARNING, "BitfusionQuotaKey", message), DEFAULT_NAME, reporter)

@@ -10,7 +10,7 @@ from bitfusion_client.kubernetes.names import QUOTA_UNITS
 from bitfusion_client.kubernetes.quota_keys import wrong_quota_keys
 from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
 from bitfusion_client.request.quantities import parse_quantity
-from bitfusion_cluster.watching.cache import Cache
+from bitfusion_cluster.watching.cache import Cache, Changed
 from bitfusion_device_plugin.identity.limits import LARGEST_UNITS
 
 
@@ -68,16 +68,16 @@ class NamespaceQuotas:
 
     Args:
         changed: Called with a namespace whose quotas may allow something else now, in the watch's thread.
-        has_wrong_keys: Called with a quota that limits nothing by some of its keys, new or changed.
+        also: Called with a quota as it was and is, as a cache's `changed`.
     """
 
     def __init__(
         self,
         changed: Callable[[str], None],
-        has_wrong_keys: Callable[[QuotaRecord], None] = lambda record: None,
+        also: Changed[QuotaRecord] = lambda old, new: None,
     ) -> None:
         self._changed = changed
-        self._has_wrong_keys = has_wrong_keys
+        self._also = also
         self.cache: Cache[QuotaRecord] = Cache(self._report)
 
     def units(self, namespace: str) -> int | None:
@@ -91,5 +91,4 @@ class NamespaceQuotas:
         before, after = (None if one is None else one.units for one in (old, new))
         if record is not None and before != after:
             self._changed(record.namespace)
-        if new is not None and new.wrong_keys and (old is None or old.wrong_keys != new.wrong_keys):
-            self._has_wrong_keys(new)
+        self._also(old, new)

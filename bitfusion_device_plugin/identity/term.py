@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS
+from bitfusion_cluster.leading.quota_teller import QuotaTeller
 from bitfusion_cluster.leading.term import Term
 from bitfusion_cluster.monitoring.metrics import WatchMetrics
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_cluster.watching.watched_resource import WatchedResource, WatchLimits
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity.keeper import EVERYTHING, Keeper, KeeperContext
-from bitfusion_device_plugin.identity.quota_teller import QuotaTeller
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, quota_record
-from bitfusion_device_plugin.identity.records import NamespaceRecord, namespace_record
+from bitfusion_device_plugin.identity.records import DEFAULT_NAME, NamespaceRecord, namespace_record
 
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0  # a Role that is applied, or a pool that is back, tells us nothing
@@ -26,12 +26,15 @@ class IdentityTerm(Term):
         super().__init__(context.api, watch_metrics, watch_limits, context.leading)
         self._queue = WorkQueue(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._namespaces: Cache[NamespaceRecord] = Cache(self._changed)
-        self._quotas = NamespaceQuotas(self._quota_changed, lambda quota: self._quota_teller.seen(quota))
+        self._quotas = NamespaceQuotas(
+            self._quota_changed, lambda old, new: self._quota_teller.changed(old, new)
+        )
         self.watch(WatchedResource("namespaces", NAMESPACES, namespace_record), self._namespaces)
         self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas.cache)
         # Its leadership is the replica's: a token that was issued when the term ends is still written.
         self._keeper = Keeper(context, self._namespaces, self._quotas, self._queue)
-        self._quota_teller = QuotaTeller(context, self._quotas.cache, self.leading)
+        reporter = (DEFAULT_NAME, context.replica)
+        self._quota_teller = QuotaTeller(context.api, reporter, self._quotas.cache, self.leading)
 
     def start(self) -> None:
         """Watch, and work once all namespaces and quotas are known; returns at once."""

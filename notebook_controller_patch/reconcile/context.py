@@ -24,6 +24,7 @@ class ReconcileContext:
         rules: Asked for the image rules each time they are needed.
         watch_limits: Shorter in tests.
         workers: Threads that reconcile while this replica leads.
+        quota_keys: By which ResourceQuotas count the GPUs of GPU pods; with some, others are told.
     """
 
     api: KubernetesApi
@@ -33,3 +34,4 @@ class ReconcileContext:
     watch_metrics: WatchMetrics
     watch_limits: WatchLimits = field(default_factory=WatchLimits)
     workers: int = WORKERS
+    quota_keys: tuple[str, ...] = ()

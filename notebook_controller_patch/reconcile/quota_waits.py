@@ -12,12 +12,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bitfusion_client.kubernetes.names import QUOTA_UNITS
 from bitfusion_client.kubernetes.pod_units import unit_count
+from bitfusion_client.kubernetes.quota_keys import wrong_quota_keys
 from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
 from bitfusion_cluster.watching.backoff import doubled_delay
 from bitfusion_cluster.watching.cache import Cache, Key
@@ -26,12 +27,23 @@ from notebook_controller_patch.reconcile.quota_refusals import QuotaRefusal
 
 @dataclass(frozen=True, slots=True)
 class QuotaRecord:
-    """A ResourceQuota that counts units, as its status has it: by this the API server admits pods."""
+    """A ResourceQuota that counts units, or seems to limit GPUs.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        hard: Units, as its status has them: by this the API server admits pods. None: it counts none.
+        used: Of these.
+        wrong_keys: By which it limits nothing; see `quota_record`.
+        uid: The quota's.
+    """
 
     namespace: str
     name: str
-    hard: int
+    hard: int | None
     used: int
+    wrong_keys: tuple[str, ...] = ()
+    uid: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -41,18 +53,25 @@ class QuotaRecord:
     @property
     def free(self) -> int:
         """Below 0 where the quota has become smaller than what is used."""
-        return self.hard - self.used
+        return sys.maxsize if self.hard is None else self.hard - self.used
 
 
-def quota_record(data: Mapping[str, Any]) -> QuotaRecord | None:
-    """The record of a raw ResourceQuota; None for one that does not count units. Never raises."""
+def quota_record(data: Mapping[str, Any], gpu_keys: Sequence[str] = ()) -> QuotaRecord | None:
+    """The record of a raw ResourceQuota; None for one that says nothing of GPUs. Never raises.
+
+    `gpu_keys` are those that count GPU pods' GPUs: only with some are keys wrong. There what was written
+    counts, not the status, which follows it.
+    """
     metadata, status = metadata_of(data), mapping(data.get("status"))
     namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
     hard = mapping(status.get("hard"))
-    if not namespace or not name or QUOTA_UNITS not in hard:
+    units = unit_count(hard[QUOTA_UNITS]) if QUOTA_UNITS in hard else None
+    written = mapping(mapping(data.get("spec")).get("hard"))
+    wrong = wrong_quota_keys(written, gpu_keys) if gpu_keys else ()
+    if not namespace or not name or (units is None and not wrong):
         return None
-    used = mapping(status.get("used")).get(QUOTA_UNITS)
-    return QuotaRecord(sys.intern(namespace), name, unit_count(hard[QUOTA_UNITS]), unit_count(used))
+    used = unit_count(mapping(status.get("used")).get(QUOTA_UNITS))
+    return QuotaRecord(sys.intern(namespace), name, units, used, wrong, text(metadata.get("uid")))
 
 
 FIRST_TRY_S = 2.0  # until the next try, where a quota seems to have room and the pod is refused all the same

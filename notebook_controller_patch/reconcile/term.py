@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS, STATEFULSETS
+from bitfusion_cluster.leading.quota_teller import QuotaTeller
 from bitfusion_cluster.leading.term import Term
 from bitfusion_cluster.notebooks.notebook_record import NotebookRecord
 from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.watched_resource import WatchedResource
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from notebook_controller_patch.reconcile.context import ReconcileContext
+from notebook_controller_patch.reconcile.events import COMPONENT
 from notebook_controller_patch.reconcile.quota_waits import QuotaRecord, quota_record
 from notebook_controller_patch.reconcile.reconciler import Caches, Reconciler
 from notebook_controller_patch.reconcile.records import (
@@ -42,7 +45,12 @@ class ReconcileTerm(Term):
         self._quotas: Cache[QuotaRecord] = Cache(self._quota_changed)
         self.watch(WatchedResource("statefulsets", STATEFULSETS, statefulset_record), self._statefulsets)
         self.watch(WatchedResource("namespaces", NAMESPACES, opted_out_namespace), self._opted_out)
-        self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas)
+        record = partial(quota_record, gpu_keys=context.quota_keys)
+        self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, record), self._quotas)
+        reporter = (COMPONENT, context.candidate.identity)
+        self._quota_teller = QuotaTeller(
+            context.api, reporter, self._quotas, self.leading, context.quota_keys
+        )
         caches = Caches(notebooks, self._statefulsets, self._opted_out, self._quotas)
         self._reconciler = Reconciler(context, caches, self._queue, Writer(context, self.leading))
 
@@ -52,10 +60,13 @@ class ReconcileTerm(Term):
         self._context.metrics.queued.set_function(self._queue.depth)
         super().start()
         self.begin("reconcile-all", self._queue_everything)
+        if self._context.quota_keys:
+            self.begin("quotas", self._quota_teller.work)
 
     def wake_to_end(self) -> None:
         """See `Term`."""
         self._reconciler.stop()
+        self._quota_teller.stop()
 
     def wake(self, key: Key) -> None:
         """Look at this notebook: something about it has changed."""
@@ -84,6 +95,7 @@ class ReconcileTerm(Term):
 
     def _quota_changed(self, old: QuotaRecord | None, new: QuotaRecord | None) -> None:
         self._reconciler.quota_changed(old, new)
+        self._quota_teller.changed(old, new)
 
     def _namespace_changed(self, old: OptedOutNamespace | None, new: OptedOutNamespace | None) -> None:
         record = new or old

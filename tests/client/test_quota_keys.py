@@ -40,6 +40,33 @@ def test_what_is_said_of_them_names_the_key_that_counts() -> None:
     )
 
 
+MIG = ("requests.nvidia.com/gpu", "requests.nvidia.com/mig-1g.5gb")
+
+
+@pytest.mark.parametrize(
+    ("hard", "wrong"),
+    [
+        ({"requests.nvidia.com/gpu": "4", "requests.nvidia.com/mig-1g.5gb": "7", "pods": "9"}, ()),
+        ({"requests.bitfusion.io/gpu": "150"}, ("requests.bitfusion.io/gpu",)),
+        ({"bitfusion.io/gpu": "1", "requests.nvidia.com/gpu": "4"}, ("bitfusion.io/gpu",)),
+        ({"nvidia.com/gpu": "4", "limits.nvidia.com/gpu": "4"}, ("limits.nvidia.com/gpu", "nvidia.com/gpu")),
+        ({"limits.nvidia.com/mig-1g.5gb": "4"}, ("limits.nvidia.com/mig-1g.5gb",)),
+        ({"requests.amd.com/gpu": "4", "limits.cpu": "4"}, ()),
+    ],
+)
+def test_where_gpu_pods_hold_the_gpus_their_keys_count_and_no_other(
+    hard: dict[str, object], wrong: tuple[str, ...]
+) -> None:
+    assert wrong_quota_keys(hard, MIG) == wrong
+
+
+def test_what_is_said_there_names_what_gpu_pods_ask_for() -> None:
+    assert wrong_quota_text(("bitfusion.io/gpu",), MIG) == (
+        "limits no GPU by bitfusion.io/gpu: what counts is requests.nvidia.com/gpu and "
+        "requests.nvidia.com/mig-1g.5gb, for notebooks compute in GPU pods"
+    )
+
+
 @given(st.dictionaries(st.text(), st.integers()))
 def test_no_key_is_an_error_and_what_is_said_has_an_end(hard: dict[str, object]) -> None:
     assert len(wrong_quota_text(wrong_quota_keys(hard))) < 400

@@ -6,14 +6,17 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from bitfusion_client.request.quantities import parse_quantity
 from bitfusion_client.text_table import box
 from tests.bitfusion_device_plugin.injector.pods import container, named, pod
 from tests.bitfusion_device_plugin.injector.webhooks import COLLECTOR, applied, katib_collected, recommended
+from tests.cluster import units
 from tests.cluster.api_client import Object
 from tests.cluster.installation import NOTEBOOK_IMAGE, Installation, Notebook, User
 from tests.cluster.kind_pods import KindPods, look_at_all
@@ -26,7 +29,7 @@ from tests.cluster.other_webhooks import (
     pod_webhook,
     sidecar_injected,
 )
-from tests.cluster.pods import SECURITY
+from tests.cluster.pods import SECURITY, Pods
 from tests.cluster.served_notebook import ServedKernel
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -246,6 +249,48 @@ def test_a_trial_of_katib_holds_its_size_once_and_its_end_is_seen(
     assert "accuracy=0.9\n" in seen()
     wait_returned(user)
     cluster.client.delete(f"{path}/{name}")
+
+
+ASKED = {"cpu": "200m", "memory": "400Mi"}
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [("50m", "128Mi"), ("300m", "600Mi")], ids=["lowered", "raised"])
+def test_a_pod_weighs_on_its_node_what_a_later_webhook_has_left_of_it(
+    installation: Installation, user: User, cpu: str, memory: str
+) -> None:
+    """As with a Vertical Pod Autoscaler; the init container, which it does not see, outweighs nothing."""
+    cluster, node = installation.cluster, installation.node
+    pods = Pods(node, user.namespace)
+    left = {"cpu": cpu, "memory": memory}
+    path = f"/api/v1/namespaces/{user.namespace}/pods"
+
+    def change(made: Object) -> Object:
+        recommended(made, cpu, memory)
+        return made
+
+    with pod_webhook(cluster, "vpa-webhook-config", user.namespace, change) as asked:
+
+        def called() -> bool:
+            plain = pod(container(securityContext=SECURITY), annotations=None)
+            cluster.client.create(path, plain, dryRun="All")
+            return bool(asked)
+
+        wait_until(called, "the other webhook is called", 20)
+        before = units.allocated(cluster, node.name)
+        limits = {**ASKED, "bitfusion.io/gpu-50": "1"}
+        pods.make("p", "exec /bin/busybox sleep 1000", resources={"limits": limits, "requests": ASKED})
+    made = pods.wait_running("p")
+    after = units.allocated(cluster, node.name)
+    own, ours = made["spec"]["containers"][0]["resources"], made["spec"]["initContainers"][0]["resources"]
+    assert own["requests"] == {**left, "bitfusion.io/gpu": "50"}
+    smaller = left if cpu == "50m" else ASKED
+    assert (ours["requests"], ours["limits"]) == (smaller, smaller)
+    grown = {name: after[name] - before[name] for name in ("cpu", "memory", "bitfusion.io/gpu")}
+    shown = {name: float(amount) for name, amount in grown.items()}
+    print(f"\nasked for {ASKED}, left are {left}: on the node {shown} more")
+    assert grown == {
+        name: Fraction(*parse_quantity(amount)) for name, amount in {**left, "bitfusion.io/gpu": "50"}.items()
+    }
 
 
 def test_kinds_of_containers_and_images(

@@ -8,11 +8,13 @@ status of a node: the plugin offers these, too.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
+from fractions import Fraction
 from pathlib import Path
 
-from bitfusion_client.request.quantities import quantity_to_count
+from bitfusion_client.request.quantities import parse_quantity, quantity_to_count
 from tests.cluster.api_client import ApiClient
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
@@ -73,6 +75,13 @@ def wait_for(client: ApiClient, node: str, count: int) -> None:
         lambda: f"{node} offers {allocatable(client, node)} units of {RESOURCE} and not {count}",
         60,
     )
+
+
+def allocated(cluster: Cluster, node: str) -> dict[str, Fraction]:
+    """What all pods of a node ask for together, as `kubectl describe node` adds it up."""
+    _, _, table = cluster.kubectl("describe", "node", node).partition("\nAllocated resources:\n")
+    rows = re.findall(r"^  (\S+) +(\S+) ", table.partition("\nEvents:")[0], re.MULTILINE)
+    return {name: Fraction(*parse_quantity(asked)) for name, asked in rows if asked[0].isdigit()}
 
 
 def holders(client: ApiClient) -> list[str]:

@@ -137,8 +137,8 @@ NOTEBOOK_KEYS = (
     "bitfusion.io/gpu-image."
 )
 EVENTS = (
-    "write Events about Notebooks and its own Service only, in its own name and with a reason that begins "
-    "with Bitfusion."
+    "write Events about Notebooks, quotas and its own Service only, in its own name and with a reason that "
+    "begins with Bitfusion."
 )
 SECRETS = f"write the Secret {NAME}-ca only, of type kubernetes.io/tls."
 
@@ -278,6 +278,9 @@ def test_all_that_the_controller_needs_is_let_through(thief: Thief) -> None:
     record = notebook_record(client.get(notebook))
     assert record is not None
     client.create(thief.path("events/"), event_body(record, pod_remade(), "tests"))
+    told = _event(kind="ResourceQuota", reason="BitfusionQuotaKey")
+    told["involvedObject"]["namespace"] = room.namespace
+    client.create(thief.path("events/"), told)
     old = room.running_pod("mine")["metadata"]["uid"]
     client.delete(thief.path("pods/mine-0"))
     wait_until(lambda: (room.pod("mine") or old) != old, "the pod is gone", 20)

@@ -48,6 +48,47 @@ def installed(cluster: Cluster, tmp_path: Path) -> Iterator[Installation]:
         yield made
 
 
+KEYS = {
+    "pool": "requests.bitfusion.io/gpu",
+    "plain": "bitfusion.io/gpu",
+    "limits": "limits.bitfusion.io/gpu",
+    "size": "requests.bitfusion.io/gpu-50",
+    "gpus": "nvidia.com/gpu",
+}
+GPU = "requests.nvidia.com/gpu"
+
+
+def test_where_gpu_pods_compute_a_quota_by_another_key_is_told_which_one_counts(
+    cluster: Cluster, installed: Installation
+) -> None:
+    place = f"/api/v1/namespaces/{cluster.new_namespace(PROFILE)}"
+    quotas = f"{place}/resourcequotas"
+    spec = {"containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    for name, key in KEYS.items():
+        cluster.client.create(quotas, {"metadata": {"name": name}, "spec": {"hard": {key: "0"}}})
+    wait_until(
+        lambda: all(one.get("status", {}).get("hard") for one in cluster.client.get(quotas)["items"]),
+        "all quotas are in force",
+    )
+    cluster.client.create(f"{place}/pods", {"metadata": {"name": "before"}, "spec": spec})  # none limits it
+    installed.start(f"--quota-keys={GPU}")
+
+    def told() -> dict[str, str]:
+        events = cluster.client.get(f"{place}/events", fieldSelector="reason=BitfusionQuotaKey")["items"]
+        return {one["involvedObject"]["name"]: one["message"] for one in events}
+
+    wait_until(lambda: len(told()) == len(KEYS), told, 30)
+    assert told() == {
+        name: f"This quota limits no GPU by {key}: what counts is {GPU}, for notebooks compute in GPU pods."
+        for name, key in KEYS.items()
+    }
+    cluster.client.merge(f"{quotas}/gpus", {"spec": {"hard": {KEYS["gpus"]: None, GPU: "1"}}})
+    wait_until(lambda: "1" in str(cluster.client.get(f"{quotas}/gpus")["status"].get("used")), "it counts")
+    with pytest.raises(Refused, match=r"exceeded quota: gpus, requested: requests\.nvidia\.com/gpu=1"):
+        cluster.client.create(f"{place}/pods", {"metadata": {"name": "after"}, "spec": spec})
+    assert len(told()) == len(KEYS)
+
+
 def dry_run(cluster: Cluster, namespace: str, image: str = "") -> dict[str, str]:
     """The annotations a half-GPU notebook would get."""
     notebook = form_notebook("nb", {"bitfusion.io/gpu-50": "1"}, namespace=namespace)

@@ -11,6 +11,7 @@ from notebook_controller_patch.settings import TABLE, Settings, read_settings
 
 NOWHERE = Path("/nonexistent/namespace")
 E = "BITFUSION_CONTROLLER_"
+KEYS = "must be up to 8 keys such as requests.nvidia.com/gpu, separated by commas"
 
 
 def read(options: dict[str, str] | None = None, environ: dict[str, str] | None = None) -> Settings:
@@ -45,6 +46,7 @@ def test_every_setting_can_be_an_option_or_a_variable() -> None:
         "monitoring_port": "0",
         "images": "/i/images.yaml",
         "clients": "vmware",
+        "quota_keys": "requests.nvidia.com/gpu, requests.nvidia.com/mig-1g.5gb",
         "certificate_secret": "my.ca",
         "certificate_names": "a.example, 10.0.0.1",
         "client_authority": "/c/clients.crt",
@@ -61,6 +63,9 @@ def test_every_setting_can_be_an_option_or_a_variable() -> None:
     assert by_options.certificate_names == ("a.example", "10.0.0.1")
     assert (by_options.port, by_options.monitoring_port, by_options.drain) == (1234, 0, 0.5)
     assert (by_options.self_check_every, read({}).self_check_every) == (0, 60)
+    assert by_options.quota_keys == ("requests.nvidia.com/gpu", "requests.nvidia.com/mig-1g.5gb")
+    of_dra = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+    assert read({"quota_keys": of_dra}).quota_keys == (of_dra,)
 
 
 def test_an_option_wins_and_an_empty_variable_is_none() -> None:
@@ -113,6 +118,10 @@ def test_variables_that_are_no_setting_are_named() -> None:
         ("drain", "nan", "must be seconds from 0 to 10"),
         ("log_format", "xml", "must be one of json, text"),
         ("log_level", "all", "must be one of debug, info, warning, error"),
+        ("quota_keys", "nvidia.com/gpu", KEYS),  # counts nothing itself
+        ("quota_keys", "requests.nvidia.com/gpu x", KEYS),
+        ("quota_keys", "requests.cpu", KEYS),
+        ("quota_keys", ",".join(f"requests.a.b/{number}" for number in range(9)), KEYS),
     ],
 )
 def test_a_wrong_value_is_one_line_with_what_is_allowed(name: str, value: str, words: str) -> None:

@@ -55,8 +55,12 @@ class Replica:
 
     @property
     def leads(self) -> bool:
+        return self.process.running and self.metric("bitfusion_queue_leader") == 1
+
+    def metric(self, name: str) -> float | None:
+        """The value of one metric, with its labels in its name."""
         lines = fetch(f"http://127.0.0.1:{self._port}/metrics").splitlines()
-        return self.process.running and "bitfusion_queue_leader 1.0" in lines
+        return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), None)
 
 
 class TwoNodes:
@@ -77,7 +81,9 @@ class TwoNodes:
 
     def make(self, name: str, limits: Object | None = None, node: str = "", **requests: str) -> None:
         """A Notebook as the form makes it, on half of the pool, whose container is a shell."""
-        made = form_notebook(name, limits or HALF, namespace=self.room.namespace, image=SMALL)
+        made = form_notebook(
+            name, HALF if limits is None else limits, namespace=self.room.namespace, image=SMALL
+        )
         spec = made["spec"]["template"]["spec"]
         (container,) = spec["containers"]
         container["command"] = _SLEEP

@@ -15,8 +15,10 @@ import pytest
 
 from tests.bitfusion_device_plugin.queue.on_two_nodes import POOL, STUCK_AFTER_S, TwoNodes, queued_cluster
 from tests.bitfusion_device_plugin.queue.units_over_time import Peak, UnitsOverTime
+from tests.cluster.api_client import Object
+from tests.cluster.guide import ACCESS, blocks
 from tests.cluster.node import Node
-from tests.cluster.units import wait_for
+from tests.cluster.units import allocated, wait_for
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -153,6 +155,48 @@ def test_one_that_no_node_takes_holds_up_nobody_and_its_event_says_why(queued: T
             30,
         )
         assert units.peak.lifted <= POOL
+
+
+NOTHING: dict[str, Object] = {"plain": {}, "zero": {"bitfusion.io/gpu": "0"}}
+
+
+def test_where_a_limit_range_gives_everybody_0_cpu_notebooks_run_without_the_queue(queued: TwoNodes) -> None:
+    """With the one of the guide, a max for one notebook; nobody is there who could lift a gate."""
+    (text,) = [each.commands for each in blocks(ACCESS) if "LimitRange" in each.commands]
+    limit_range = text.partition("<<END\n")[2].rpartition("END")[0]
+    cluster, namespace = queued.cluster, queued.room.namespace
+    before = {node.name: allocated(cluster, node.name) for node in queued.nodes}
+    cluster.kubectl("-n", namespace, "apply", "-f", "-", input=limit_range)
+    try:
+        for replica in queued.replicas:
+            replica.process.kill()
+        for name, limits in NOTHING.items():
+            queued.make(name, limits)
+        for name in NOTHING:
+            queued.wait_running(name)
+            (own,) = queued.room.running_pod(name)["spec"]["containers"]
+            assert own["resources"]["limits"]["bitfusion.io/gpu"] == "0"  # as the LimitRange has it
+        queued.make("half")
+        gated = wait_until(lambda: queued.room.pod("half"), "the pod is made", 30)
+        assert gated["spec"]["schedulingGates"] == [{"name": "bitfusion.io/queue"}]
+        for replica in queued.replicas:
+            replica.process.start()
+        leader = queued.leader()
+        queued.wait_running("half")
+        assert leader.metric("bitfusion_queue_taken_units") == 50
+        taken = [
+            allocated(cluster, node.name).get("bitfusion.io/gpu", 0)
+            - before[node.name].get("bitfusion.io/gpu", 0)
+            for node in queued.nodes
+        ]
+        assert sorted(taken) == [0, 50]
+        queued.make("second")
+        queued.wait_running("second")  # two halves are the pool: nothing else counts
+    finally:
+        for replica in queued.replicas:
+            if not replica.process.running:
+                replica.process.start()
+        cluster.kubectl("-n", namespace, "delete", "limitrange", "bitfusion")
 
 
 WHOLE = {"bitfusion.io/gpu-amount": "1"}

@@ -124,3 +124,16 @@ def test_only_quotas_of_units_are_kept(status: Any, record: tuple[int, int] | No
     found = quota_record(raw)
     assert (found and (found.hard, found.used)) == record
     assert quota_record({**raw, "metadata": {"name": "gpus"}}) is None
+
+
+def test_a_quota_that_counts_no_units_keeps_nobody_waiting_whatever_it_is_told(setting: Setting) -> None:
+    raw = {
+        "metadata": {"namespace": "ann", "name": "gpus", "uid": "u"},
+        "spec": {"hard": {"bitfusion.io/gpu": "0"}},
+        "status": {"hard": {"bitfusion.io/gpu": "0"}},
+    }
+    assert quota_record(raw) is None
+    record = quota_record(raw, ["requests.nvidia.com/gpu"])
+    assert record == QuotaRecord("ann", "gpus", None, 0, ("bitfusion.io/gpu",), "u")
+    setting.quotas.put(record)
+    assert setting.waits.refused(A, ASKED)
