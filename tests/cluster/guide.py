@@ -117,7 +117,7 @@ def blocks(*headings: str, page: Path = GUIDE) -> list[Block]:
         r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
     ):
         if match[1]:
-            heading = match[1]
+            heading, pending = match[1], None
             continue
         if match[2] == "yaml":
             if _FILE.match(match[3]):

@@ -233,7 +233,7 @@ def make_everything(make: Maker) -> None:
 def told(kube_state_metrics: KubeStateMetrics) -> list[Sample]:
     """By a kube-state-metrics with the options of the docs, when it has seen everything."""
     make_everything(Maker(kube_state_metrics.cluster.client))
-    options = re.findall(r"^--metric-\S+$", PAGE, re.MULTILINE)
+    options = re.findall(r"^  - (--metric-\S+)$", PAGE, re.MULTILINE)
     assert options
     kube_state_metrics.start(options)
 
