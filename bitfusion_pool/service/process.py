@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -294,6 +295,7 @@ def _metrics(settings: ServiceSettings) -> Metrics:
     try:
         serve_metrics(address, port, registry, metrics)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's words repeat the address
+        # asyncio's words repeat the address, and have no number where the machine has no such address
+        why = os.strerror(error.errno or errno.EADDRNOTAVAIL)
         raise ClientFailed("", f"cannot serve metrics at {address} port {port}: {why}") from None
     return metrics
