@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -63,7 +64,8 @@ def test_a_notebook_of_the_form_computes_on_another_nodes_gpu_and_gives_it_back(
             assert gpu_pod["spec"]["nodeName"] == gpus.gpu_node.name
             name = gpu_pod["metadata"]["name"]
             assert gpus.held() == {f"{namespace}/{name}": 1}
-            assert kernel.run(WHERE).text == f"{name} 1000 unit-0 vision\n"
+            where = kernel.run(WHERE).text  # of the two units the kubelet draws one
+            assert re.fullmatch(rf"{name} 1000 unit-[01] vision\n", where), where
             kernel.run(WRITES)
             assert notebook.exec("cat", "/home/jovyan/made-there") == "of the GPU node"
             shown = kernel.run("%bitfusion").text
