@@ -121,8 +121,9 @@ class Channel:
             data = b""
         if data:
             self._credit -= len(data)
+            view = memoryview(data)  # bulk is copied once, into what is kept
             for at in range(0, len(data), LONGEST_DATA):
-                self._link.put(Kind.DATA, self.number, data[at : at + LONGEST_DATA])
+                self._link.put(Kind.DATA, self.number, view[at : at + LONGEST_DATA])
             return True
         self._sent_eof = True
         self._got_eof |= self._discards

@@ -101,11 +101,16 @@ else:
     Frame = namedtuple("Frame", ("kind", "channel", "payload"))
 
 
+def head(kind: Kind, channel: int, length: int) -> bytes:
+    """What stands before a payload of this length. Raises ValueError: no peer would read it."""
+    if length > _LONGEST[kind]:
+        raise ValueError(f"{length} bytes in a frame {kind.name}; it may have {_LONGEST[kind]}")
+    return _HEAD.pack(kind, channel, length)
+
+
 def encode(kind: Kind, channel: int = 0, payload: bytes = b"") -> bytes:
-    """The frame as bytes. Raises ValueError: no peer would read a payload of this length."""
-    if len(payload) > _LONGEST[kind]:
-        raise ValueError(f"{len(payload)} bytes in a frame {kind.name}; it may have {_LONGEST[kind]}")
-    return _HEAD.pack(kind, channel, len(payload)) + payload
+    """The frame as bytes. Raises ValueError as `head` does."""
+    return head(kind, channel, len(payload)) + payload
 
 
 def count(number: int, size: int = 8) -> bytes:

@@ -48,9 +48,10 @@ class KeptBytes:
         """Whether local sources may be read for more."""
         return self.unsent < MOST_UNSENT and len(self._kept) < MOST_KEPT
 
-    def put(self, data: bytes) -> None:
+    def put(self, *parts: bytes | memoryview) -> None:
         """Add what is to be sent. Raises AnotherHistory where the peer reads nothing of what it asks for."""
-        self._kept += data
+        for part in parts:
+            self._kept += part
         if len(self._kept) > MOST_EVER:
             raise AnotherHistory("it does not read what it asks for")
 

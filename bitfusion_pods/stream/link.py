@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 
-from bitfusion_pods.stream.frames import Frame, FrameReader, Kind, ProtocolError, count, encode
+from bitfusion_pods.stream.frames import Frame, FrameReader, Kind, ProtocolError, count, head
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.kept_bytes import AnotherHistory, KeptBytes
 
@@ -94,14 +94,14 @@ class Link:
         """Whether more may be put: else local sources wait, and with them the program."""
         return self._kept.has_room
 
-    def put(self, kind: Kind, channel: int = 0, payload: bytes = b"") -> None:
+    def put(self, kind: Kind, channel: int = 0, payload: bytes | memoryview = b"") -> None:
         """Send a frame, now or on a later connection. Ask `has_room` before bulk.
 
         Raises:
             ProtocolError: The session is over: the peer lets answers heap up.
         """
         try:
-            self._kept.put(encode(kind, channel, payload))
+            self._kept.put(head(kind, channel, len(payload)), payload)
         except AnotherHistory as error:
             raise ProtocolError(str(error)) from None
 
