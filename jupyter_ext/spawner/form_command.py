@@ -19,10 +19,10 @@ from jupyter_ext.spawner import kustomize
 from jupyter_ext.spawner.command_output import STDOUT, add_command, columns, deliver, print_file
 from jupyter_ext.spawner.form_config import NUMBERS, FormGpus, form_gpus, gpus_part, replace_gpus
 from jupyter_ext.spawner.form_images import add_image
-from jupyter_ext.spawner.gpu_pod_rules import add_pods_option, advice
+from jupyter_ext.spawner.gpu_pod_rules import add_pods_option, advice, served_example
 from jupyter_ext.spawner.hook_bundle import hook_file
 from jupyter_ext.spawner.preset_options import check_image
-from jupyter_ext.spawner.sizes import SizeList, example, parse_sizes
+from jupyter_ext.spawner.sizes import SizeList, parse_sizes
 from jupyter_ext.spawner.written_files import without_mark
 from jupyter_ext.spawner.yaml_document import Document, parse_document, read_document
 from jupyter_ext.spawner.yaml_edit import Edited
@@ -38,6 +38,7 @@ EXAMPLES = """\
 examples:
   kubeflow-bitfusion form --example > sizes.yaml
   kubeflow-bitfusion form sizes.yaml
+  kubeflow-bitfusion form --example --pods pods.yaml > sizes.yaml
   kubeflow-bitfusion form sizes.yaml --pods pods.yaml
   kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --output new.yaml
   kubeflow-bitfusion form --image registry.example.com/team/notebook:1.0 --config spawner_ui_config.yaml
@@ -88,7 +89,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(options: argparse.Namespace) -> int:
     """Returns 0; raises BitfusionError, OSError. Nothing is written unless all can be."""
     if options.example:
-        print_file(example())
+        print_file(served_example(options.pods))
         return 0
     _check(options)
     config = hook = None

@@ -6,17 +6,19 @@ A user who chose such a size would have a notebook whose first cell says that th
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 
 from bitfusion_client.gpu_pods.settings import parse_settings
 from bitfusion_client.gpu_pods.size_rules import SizeRule, check_sizes
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_client.request.request_rules import MOST_GPUS
-from jupyter_ext.spawner.sizes import Size, SizeList
+from jupyter_ext.spawner.sizes import Size, SizeList, example, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile
-from jupyter_ext.spawner.yaml_document import read_document
+from jupyter_ext.spawner.yaml_document import parse_document, read_document
 
 NOT_SERVED = "is a size that no rule of {} serves; there are {}"
+NONE_SERVED = "serves no size of the example; write your own list, of {}"
 ONE_AT_A_TIME = "No rule serves these at once; a notebook that has them can take them by several kernels:"
 
 
@@ -44,19 +46,46 @@ def advice(sizes: SizeList, pods: str | None, numbers: Iterable[int]) -> list[st
     """
     if pods is None:
         return sizes.advice()
-    document = read_document(pods)
-    rules = parse_settings(document.data, document.source).rules
+    source, rules = _rules(pods)
     told = []
     for place, size in zip(sizes.places, sizes.sizes, strict=True):
-        if check_sizes([_times(size, 1), size.request], rules):
-            there_are = "; ".join(dict.fromkeys(rule.describe() for rule in rules))
+        if not _is_served(size, rules):
             raise WrongFile(
-                sizes.source, f"{place}:", size.label, NOT_SERVED.format(document.source, there_are)
+                sizes.source, f"{place}:", size.label, NOT_SERVED.format(source, _there_are(rules))
             )
         several = _several(size, numbers, rules)
         if several:
             told.append(f"  {size.label} × {', '.join(several)}")
     return ["", ONE_AT_A_TIME, *told] if told else []
+
+
+def served_example(pods: str | None) -> str:
+    """The starter ``sizes.yaml``, of the sizes that a cluster has; what it raises is as of `advice`."""
+    text = example()
+    if pods is None:
+        return text
+    source, rules = _rules(pods)
+    sizes = parse_sizes(parse_document(text, "the example")).sizes
+    if not any(_is_served(size, rules) for size in sizes):
+        raise WrongFile(source, "", None, NONE_SERVED.format(_there_are(rules)))
+    for size in sizes:
+        if not _is_served(size, rules):
+            text = re.sub(rf"(?m)^- label: {re.escape(size.label)}\n(?:  .*\n)*", "", text)
+    return text
+
+
+def _rules(pods: str) -> tuple[str, Sequence[SizeRule]]:
+    """What an error calls the file, and its rules."""
+    document = read_document(pods)
+    return document.source, parse_settings(document.data, document.source).rules
+
+
+def _is_served(size: Size, rules: Sequence[SizeRule]) -> bool:
+    return not check_sizes([_times(size, 1), size.request], rules)
+
+
+def _there_are(rules: Sequence[SizeRule]) -> str:
+    return "; ".join(dict.fromkeys(rule.describe() for rule in rules))
 
 
 def _several(size: Size, numbers: Iterable[int], rules: Sequence[SizeRule]) -> list[str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_ext import cli
-from jupyter_ext.spawner.sizes import example
+from jupyter_ext.spawner.sizes import example, parse_sizes
+from jupyter_ext.spawner.yaml_document import parse_document
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gpu-pods"
 IMAGE = ("--image", "registry.example.com/team/notebook:1.0")
@@ -101,3 +102,35 @@ def test_an_empty_file_has_whole_gpus_and_a_missing_one_is_told(run: Run, tmp_pa
 def test_it_needs_a_list(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["form", "--hook", "--pods", "pods.yaml"]) == 2
     assert "--pods needs a list of sizes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rules", "labels"),
+    [
+        ("whole", ["BITFUSION"]),
+        ("shared", ["BITFUSION 25 %"]),
+        ("dra", ["BITFUSION"]),
+        ("mig", ["BITFUSION", "BITFUSION 50 %", "BITFUSION 25 %", "BITFUSION 8 GiB"]),
+    ],
+)
+def test_the_example_for_a_cluster_has_the_sizes_that_it_serves(
+    run: Run, capsys: pytest.CaptureFixture[str], rules: str, labels: list[str]
+) -> None:
+    file = EXAMPLES / f"{rules}.yaml"
+    assert cli.main(["form", "--example", "--pods", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert [size.label for size in parse_sizes(parse_document(text, "it")).sizes] == labels
+    left_out = [line for line in example().splitlines() if line not in text.splitlines()]
+    assert not [line for line in left_out if line.startswith("#")], "what explains the file stays"
+    assert run(("form",), text, file)[0] == 0
+
+
+def test_a_cluster_without_any_size_of_the_example_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pods.yaml").write_text(
+        "rules:\n- {name: two, serves: {whole: true, gpus: {least: 2, most: 2}}, container: "
+        "{resources: {limits: {nvidia.com/gpu: '{gpus}'}}}}\n"
+    )
+    assert cli.main(["form", "--example", "--pods", str(tmp_path / "pods.yaml")]) == 1
+    assert "serves no size of the example; write your own list, of 2 GPUs: whole\n" in capsys.readouterr().err
