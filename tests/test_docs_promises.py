@@ -14,9 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = (ROOT / "tests" / "promises.md").read_text(encoding="utf-8")
 DOCUMENTS = (
-    *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md"),
-    *("docs/network.md", "docs/injector.md", "docs/gpu-pods.md"),
-    *("docs/kubeflow.md", "docs/seeing.md", "docs/spawner.md", "manifests/README.md"),
+    *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md", "docs/network.md"),
+    *("docs/injector.md", "docs/gpu-pods.md", "docs/kubeflow.md", "docs/kubeflow-pool.md"),
+    *("docs/seeing.md", "docs/spawner.md", "manifests/README.md"),
 )
 
 HEADING = re.compile(r"## \[.+\]\((\S+)\)")

@@ -16,6 +16,7 @@ from typing import Any
 
 from bitfusion_client.pod.pod_contract import LABEL_GPU_POD_OF
 from tests.cluster.api_client import Object
+from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_plugin import GPU, GpusOfNode, holders
 from tests.cluster.installation import MANIFESTS, NOTEBOOK_IMAGE, PROFILE, SYSTEM, Done, Notebook, User
 from tests.cluster.node import Node
@@ -31,7 +32,8 @@ WHOLE = {"bitfusion.io/gpu-amount": "1"}
 """A notebook's size in the form: one GPU."""
 EDITOR, VIEWER = "default-editor", "default-viewer"
 """Accounts of a profile; notebooks run as the first one."""
-_ROLES = Path(__file__).with_name("kubeflow_roles.yaml")
+ROLES = Path(__file__).with_name("kubeflow_roles.yaml")
+"""Kubeflow's own, to which ours are aggregated."""
 _OVERLAY = MANIFESTS / "overlays" / "kubeflow"
 _OF_EVERY_NODE = ("client", "notebook")
 _CLIENTS = """\
@@ -64,6 +66,19 @@ def gpus_installed(nodes: list[Node], done: Done = lambda step: None) -> Iterato
         yield GpuCluster(nodes, gpus)
 
 
+def profile_accounts(cluster: Cluster, namespace: str) -> None:
+    """What Kubeflow's profile controller makes: ServiceAccounts and RoleBindings. Its roles are `ROLES`."""
+    base = f"namespaces/{namespace}"
+    for account, role in ((EDITOR, "kubeflow-edit"), (VIEWER, "kubeflow-view")):
+        cluster.client.create(f"/api/v1/{base}/serviceaccounts", {"metadata": {"name": account}})
+        binding = {
+            "metadata": {"name": account},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        }
+        cluster.client.create(f"/apis/rbac.authorization.k8s.io/v1/{base}/rolebindings", binding)
+
+
 @contextmanager
 def _manifests(node: Node) -> Iterator[None]:
     cluster = node.cluster
@@ -83,7 +98,7 @@ configMapGenerator:
 """
     )
     try:
-        cluster.kubectl("apply", "-f", str(_ROLES))
+        cluster.kubectl("apply", "-f", str(ROLES))
         cluster.kubectl("apply", "-k", str(folder))
         for name in ("bitfusion-notebook-controller", "bitfusion-injector"):
             cluster.kubectl(
@@ -94,7 +109,7 @@ configMapGenerator:
         for name in ("bitfusion-pod-injection", "bitfusion-notebook-admission"):
             cluster.kubectl("delete", "--ignore-not-found", "mutatingwebhookconfiguration", name)
         cluster.kubectl("delete", "--ignore-not-found", "-k", str(folder), limit_s=120)
-        cluster.kubectl("delete", "--ignore-not-found", "-f", str(_ROLES))
+        cluster.kubectl("delete", "--ignore-not-found", "-f", str(ROLES))
         cluster.kubectl("delete", "--ignore-not-found", "namespace", SYSTEM, limit_s=120)
 
 
@@ -139,16 +154,8 @@ class GpuUser(User):
         self._homes: list[str] = []
 
     def prepare(self) -> None:
-        """What Kubeflow's profile controller does (ServiceAccounts and RoleBindings)."""
-        base = f"namespaces/{self.namespace}"
-        for account, role in ((EDITOR, "kubeflow-edit"), (VIEWER, "kubeflow-view")):
-            self.cluster.client.create(f"/api/v1/{base}/serviceaccounts", {"metadata": {"name": account}})
-            binding = {
-                "metadata": {"name": account},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.namespace}],
-            }
-            self.cluster.client.create(f"/apis/rbac.authorization.k8s.io/v1/{base}/rolebindings", binding)
+        """Its accounts."""
+        profile_accounts(self.cluster, self.namespace)
 
     def notebook(
         self,

@@ -1,4 +1,4 @@
-"""docs/kubeflow.md as a script: its blocks, and a reader who runs them as they stand.
+"""docs/kubeflow.md and docs/kubeflow-pool.md as a script: their blocks, and a reader who runs them.
 
 The tests that run it are `test_docs_kubeflow` (an API server, pods on paper), `test_guide_on_a_node` (a real
 node) and that of `bitfusion-identity`. What a reader has and a test has not is bridged by small programs on
@@ -26,19 +26,28 @@ from tests.support.waiting import Deadline
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "kubeflow.md"
+POOL_GUIDE = ROOT / "docs" / "kubeflow-pool.md"
 REGISTRY = "registry.example.com/team"
 PROFILE = "team-vision"
 """The namespace that the guide's reader has."""
 NAMES = "From zero to the first GPU cell"
-"""The heading under which registry, namespace and node are named; it comes before all others."""
-IMAGES, POOL, INSTALL, NAMESPACE = (
-    "1. Images",
+"""The heading under which registry and namespace are named; it comes before all others."""
+IMAGES, INSTALL, FORM, PROFILE_STEP, NOTEBOOK, CELL = (
+    *("1. Images", "2. Controller and injector", "3. The form", "4. A profile"),
+    *("5. A notebook", "6. The first GPU cell"),
+)
+POOL_IMAGE, POOL, POOL_INSTALL, NAMESPACE = (
+    "1. The pool's image",
     "2. A pool",
     "3. Controller, injector and identity",
     "4. A namespace",
 )
-FORM, UNITS, NOTEBOOK, CELL = "5. The form", "6. Units", "7. A notebook", "8. The first GPU cell"
-VMWARE = "With VMware's product"
+POOL_FORM, UNITS, POOL_NOTEBOOK, POOL_CELL = (
+    *("5. The form", "6. Units"),
+    *("7. A notebook", "8. The first GPU cell"),
+)
+"""Steps of the pool's guide."""
+VMWARE, VMWARE_INJECTOR = "With VMware's product", "With VMware's injector"
 WAITING, NO_QUEUE = "Waiting for units", "Without the queue again"
 ACCESS = "Who may use the pool"
 ARCHITECTURES, PASSWORD = "Nodes of several architectures", "A registry that wants a password"
@@ -80,7 +89,8 @@ exec {kubectl} "${{@/#--timeout=2m/--timeout={limit_s}s}}"
 """
 BASH = ("bash",)
 _OF_A_CHECKOUT = (
-    *("requirements", "bitfusion_client", "bitfusion_pods", "bitfusion_pool", "bitfusion_device_plugin"),
+    *("requirements", "examples", "bitfusion_client", "bitfusion_pods", "bitfusion_pool"),
+    "bitfusion_device_plugin",
 )
 _OF_PIP = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "REQUESTS_CA")
 _KEPT = re.compile(r"^(?:[A-Z]+=(?!\$\()|[a-z]+\(\) \{|\. ).*\n", re.MULTILINE)
@@ -108,13 +118,14 @@ class Build(NamedTuple):
     arguments: Mapping[str, str]
 
 
-def blocks(*headings: str, page: Path = GUIDE) -> list[Block]:
-    """In the order of the guide, or of another page; those under these headings, or all."""
+def blocks(*headings: str, page: Path | None = None) -> list[Block]:
+    """In the order of the two guides, or of another page; those under these headings, or all."""
+    texts = [each.read_text() for each in ([page] if page else [GUIDE, POOL_GUIDE])]
     found: list[Block] = []
     heading = ""
     pending: str | None = None
     for match in re.finditer(
-        r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
+        r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", "".join(texts), re.MULTILINE | re.DOTALL
     ):
         if match[1]:
             heading, pending = match[1], None
@@ -135,8 +146,9 @@ def blocks(*headings: str, page: Path = GUIDE) -> list[Block]:
 
 
 def yaml_block(word: str) -> str:
-    """The one YAML file of the guide that has this word."""
-    every = re.findall(r"^```yaml\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    """The one YAML file of the guides that has this word."""
+    text = GUIDE.read_text() + POOL_GUIDE.read_text()
+    every = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (found,) = (each for each in every if word in each)
     return str(found)
 
@@ -235,7 +247,9 @@ class Reader:
         assert named is not None
         file, new = self.folder / named[1], yaml.safe_load(part)
         if isinstance(new, dict):
-            new = {**yaml.safe_load(file.read_text()), **new}
+            old = yaml.safe_load(file.read_text())
+            patches = [*old.get("patches", []), *new.get("patches", [])]
+            new = {**old, **new, **({"patches": patches} if patches else {})}
         file.write_text(yaml.safe_dump(new, sort_keys=False))
         return ""
 

@@ -1,4 +1,4 @@
-"""A real node as the reader of docs/kubeflow.md has one: Kubeflow's namespaces, and what a data centre gives.
+"""Real nodes as the reader of docs/kubeflow.md has them: Kubeflow's namespaces, and what a data centre gives.
 
 What this cluster has not is played, and nothing else: images that were "pushed" are built from the same
 Containerfile by `image_builder`, and are on the node under the registry's name; a PersistentVolume lies on
@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.cluster.api_client import Object
 from tests.cluster.base_images import base_image
 from tests.cluster.cluster import Cluster
+from tests.cluster.gpu_cluster import ROLES, profile_accounts
 from tests.cluster.guide import PROFILE, Build, Reader
 from tests.cluster.image_builder import build
 from tests.cluster.image_files import BuiltImage
@@ -50,8 +51,9 @@ def kubeflow(node: Node, folder: Path) -> Iterator[None]:
             _create_namespace(cluster, name, each)
             stack.callback(_delete_namespace, cluster, name)
         # Before those who write to them: what is told after its namespace is gone is an error.
-        accounts = f"/api/v1/namespaces/{PROFILE}/serviceaccounts"
-        cluster.client.create(accounts, {"metadata": {"name": "default-editor"}})
+        cluster.kubectl("apply", "-f", str(ROLES))
+        stack.callback(cluster.kubectl, "delete", "--ignore-not-found", "-f", str(ROLES))
+        profile_accounts(cluster, PROFILE)
         write_manifests(folder / "kubeflow", "1.10")
         cluster.kubectl("apply", "-k", str(folder / "kubeflow" / FORM["1.10"] / "overlays" / "istio"))
         stack.enter_context(cluster.notebook_controller("1.8", PROFILE))
@@ -112,7 +114,9 @@ def _built(each: Build, context: Path) -> BuiltImage:
     if own in file.parents:
         assert file.name == "Containerfile"
         assert (IMAGES / file.parent.name / file.name).read_text() == file.read_text()
-        return project_image(file.parent.name, each.arguments, say=lambda line: None)
+        # What stands for Kubeflow's image without CUDA stands for the one with it.
+        arguments = {name: value.replace("-cuda", "") for name, value in each.arguments.items()}
+        return project_image(file.parent.name, arguments, say=lambda line: None)
     name = f"localhost/{each.name.partition('/')[2]}"
     return build(file, context, name, base_image, each.arguments, say=lambda line: None)
 

@@ -1,8 +1,7 @@
-"""Every command of docs/kubeflow.md, run as it stands there, in bash and in zsh, against the test cluster.
+"""Every command of docs/kubeflow.md and docs/kubeflow-pool.md, run as it stands there, on the test cluster.
 
-Steps 2 and 4 to 8 of the way from zero, and what stands about VMware's product, want pods that really run:
-see `test_guide_on_a_node`. For the others, what a reader's machine and cluster have and this one has not is
-bridged, and nothing else:
+What wants pods that really run, the pool's steps and first cells among it, is in `test_guide_on_a_node`. For
+the others, what a reader's machine and cluster have and this one has not is bridged, and nothing else:
 
 * no container is built: `docker` and `python3 -m pip wheel` are small programs that check what they are
   given, and that what the Containerfile copies is there (`guide`);
@@ -37,12 +36,19 @@ from tests.cluster.guide import (
     NOTEBOOK,
     PASSWORD,
     POOL,
+    POOL_CELL,
+    POOL_FORM,
+    POOL_IMAGE,
+    POOL_INSTALL,
+    POOL_NOTEBOOK,
     PROFILE,
+    PROFILE_STEP,
     REGISTRY,
     REMOVE,
     REMOVE_TRIAL,
     UNITS,
     VMWARE,
+    VMWARE_INJECTOR,
     WAITING,
     Reader,
     blocks,
@@ -62,7 +68,11 @@ LONG = pytest.mark.long
 STORY = (IMAGES, INSTALL, "Verify", "Settings", "The policy", "Upgrade", REMOVE)
 CERT_MANAGER = (IMAGES, INSTALL, "cert-manager", REMOVE)
 STANDALONE = ("Without the Kubeflow platform", REMOVE)
-ON_A_NODE = (POOL, NAMESPACE, FORM, UNITS, NOTEBOOK, CELL, VMWARE, WAITING, NO_QUEUE, REMOVE_TRIAL)
+ON_A_NODE = (FORM, PROFILE_STEP, NOTEBOOK, CELL)
+POOL_ON_A_NODE = (
+    *(POOL_IMAGE, POOL, POOL_INSTALL, NAMESPACE, POOL_FORM, UNITS, POOL_NOTEBOOK, POOL_CELL),
+    *(VMWARE, WAITING, NO_QUEUE, REMOVE_TRIAL),
+)
 IDENTITY = (ACCESS,)  # run by tests/bitfusion_device_plugin/identity/test_guide.py, one block here
 DIFFERENT = (ARCHITECTURES, PASSWORD)
 
@@ -85,8 +95,9 @@ def test_how_an_output_is_compared(pattern: str, text: str, expected: bool) -> N
 
 def test_every_command_of_the_guide_is_run_by_a_test_here() -> None:
     assert {block.heading for block in blocks()} == {
-        NAMES, *STORY, *CERT_MANAGER, *STANDALONE, *IDENTITY, *ON_A_NODE, *DIFFERENT
-    }  # fmt: skip
+        *(NAMES, *STORY, *CERT_MANAGER, *STANDALONE, *IDENTITY, *ON_A_NODE, *POOL_ON_A_NODE),
+        *(VMWARE_INJECTOR, *DIFFERENT),
+    }
 
 
 @pytest.fixture
@@ -175,11 +186,21 @@ def test_without_the_platform(
     assert not cluster.client.exists("/api/v1/namespaces/bitfusion-system")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_images_get_a_client_that_vmwares_injector_knows(
+    cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack
+) -> None:
+    around.callback(remove, cluster, "kubeflow")
+    run_deployments(cluster, tmp_path, "kubeflow", around)
+    Reader(cluster, tmp_path).follow(POOL_INSTALL, VMWARE_INJECTOR)
+
+
 def test_the_injector_is_left_out_by_the_patches_that_the_guide_has_for_it(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     reader = Reader(cluster, tmp_path)
-    reader.run(blocks(INSTALL)[0])
+    reader.run(blocks(POOL_INSTALL)[0])
 
     def installed() -> set[tuple[str, str]]:
         done = reader.shell("kubectl kustomize my-bitfusion")
@@ -228,7 +249,7 @@ def test_the_form_gets_image_and_sizes_however_its_file_is_written(
     around.callback(cluster.kubectl, "delete", "-f", "-", input=built)
     cluster.kubectl("apply", "-f", "-", input=built)
     reader = Reader(cluster, tmp_path)
-    reader.follow(FORM)
+    reader.follow(POOL_FORM)
     after = form_of(cluster)
     image, gpus = (after["spawnerFormDefaults"].pop(name) for name in ("image", "gpus"))
     old = before["spawnerFormDefaults"].pop("image")
@@ -238,7 +259,7 @@ def test_the_form_gets_image_and_sizes_however_its_file_is_written(
     before["spawnerFormDefaults"].pop("gpus", None)
     assert after == before
     # Once more, as who is not sure: nothing is there twice.
-    (block,) = blocks(FORM)
+    (block,) = blocks(POOL_FORM)
     again = reader.run(block._replace(printed=None))
     assert f"unchanged: new/spawner_ui_config.yaml\n\nThe form's list of images has {IMAGE} already" in again
     assert form_of(cluster)["spawnerFormDefaults"]["image"] == image
@@ -276,7 +297,7 @@ def test_all_pods_of_ours_stay_on_nodes_of_an_architecture_and_name_a_secret(
     cluster: Cluster, tmp_path: Path, heading: str
 ) -> None:
     reader = Reader(cluster, tmp_path)
-    reader.run(blocks(INSTALL)[0])
+    reader.run(blocks(POOL_INSTALL)[0])
     reader.run(blocks(UNITS)[0])
     edited(reader, heading)
     for folder, names in (

@@ -1,6 +1,7 @@
-"""docs/kubeflow.md from zero to the first GPU cell, and with VMware's product: every command, on a real node.
+"""docs/kubeflow.md from zero to the first GPU cell, and docs/kubeflow-pool.md: every command, on real nodes.
 
-Once in bash, and once in zsh by a reader who has nothing but this machine's own Python, as Debian has it.
+The first once in bash, and once in zsh by a reader who has nothing but this machine's own Python, as Debian
+has it.
 
 `docker` is not run: what it is told to build is built from the same Containerfiles (`guide_cluster`, which
 says what else is played). VMware's client is one of the test's, in a package and an image as the guide has
@@ -17,6 +18,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.cluster.gpu_cluster import GPUS
+from tests.cluster.gpu_plugin import GpusOfNode, holders
 from tests.cluster.guide import (
     BASH,
     CELL,
@@ -27,7 +30,13 @@ from tests.cluster.guide import (
     NO_QUEUE,
     NOTEBOOK,
     POOL,
+    POOL_CELL,
+    POOL_FORM,
+    POOL_IMAGE,
+    POOL_INSTALL,
+    POOL_NOTEBOOK,
     PROFILE,
+    PROFILE_STEP,
     REMOVE,
     REMOVE_TRIAL,
     ROOT,
@@ -59,12 +68,34 @@ def shell(request: pytest.FixtureRequest) -> Sequence[str]:
     return zsh() if getattr(request, "param", "bash") == "zsh" else BASH
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"], indirect=True)
+def test_from_zero_to_the_first_gpu_cell_and_back(
+    two_nodes: list[Node], tmp_path: Path, shell: Sequence[str]
+) -> None:
+    node, with_gpus = two_nodes
+    cluster = node.cluster
+    with kubeflow(node, tmp_path), GpusOfNode(with_gpus, GPUS):
+        reader = Reader(cluster, tmp_path, limit_s=300, shell=shell, own_python=shell != BASH)
+        reader.follow(IMAGES)
+        for each in two_nodes:
+            bring_images(each, reader)
+        reader.follow(INSTALL, FORM, PROFILE_STEP, NOTEBOOK)
+        cell, who, stop = blocks(CELL)
+        run_cell(opened(node), cell)
+        reader.run(who)
+        assert sum(holders(cluster.client, with_gpus.name).values()) == 1
+        reader.run(stop)
+        assert not holders(cluster.client, with_gpus.name)
+        reader.follow(REMOVE)
+        assert ours(cluster) == []
+
+
 @pytest.fixture
 def reader(node: Node, tmp_path: Path, shell: Sequence[str]) -> Iterator[Reader]:
-    """On a cluster with Kubeflow and nothing of ours, the images built and brought."""
+    """Of the pool's guide, on a cluster with Kubeflow and nothing of ours, the images built and brought."""
     with kubeflow(node, tmp_path):
         found = Reader(node.cluster, tmp_path, limit_s=300, shell=shell, own_python=shell != BASH)
-        found.follow(IMAGES)
+        found.follow(IMAGES, POOL_IMAGE)
         bring_images(node, found)
         yield found
 
@@ -87,14 +118,13 @@ def run_cell(kernel: ServedKernel, block: Block) -> None:
     assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{printed}"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"], indirect=True)
-def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tmp_path: Path) -> None:
+def test_from_zero_to_a_notebook_of_the_pool_and_back(node: Node, reader: Reader, tmp_path: Path) -> None:
     cluster = node.cluster
     with volume(cluster, tmp_path / "volume"), pool_has_a_name(cluster):
-        reader.follow(POOL, INSTALL, NAMESPACE, FORM)
+        reader.follow(POOL, POOL_INSTALL, NAMESPACE, POOL_FORM)
         waits_for_units(reader)
-        reader.follow(UNITS, NOTEBOOK)
-        cell, status, stop = blocks(CELL)
+        reader.follow(UNITS, POOL_NOTEBOOK)
+        cell, status, stop = blocks(POOL_CELL)
         kernel = opened(node)
         run_cell(kernel, cell)
         reader.run(status)
@@ -114,7 +144,7 @@ def test_from_zero_to_the_first_gpu_cell_and_back(node: Node, reader: Reader, tm
 
 def waits_for_units(reader: Reader) -> None:
     """What the table says of a notebook that was made before a node offers units."""
-    create, _ = blocks(NOTEBOOK)[0].commands.split("\nuntil ", 1)
+    create, _ = blocks(POOL_NOTEBOOK)[0].commands.split("\nuntil ", 1)
     reader.shell(create)
     (row,) = (each for each in table(NOT_WORKING) if each[0] == "the pod stays *Pending*")
     wait_until(
@@ -158,12 +188,12 @@ def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> Non
     reader.run(client)
     bring_images(node, reader)
     reader.run(issuer)
-    reader.follow(INSTALL)
+    reader.follow(POOL_INSTALL)
     reader.run(configuration)
     reader.follow(NAMESPACE)
     for block in (write_device_plugin, device_plugin, *offer):
         reader.run(block)
-    reader.follow(NOTEBOOK)
+    reader.follow(POOL_NOTEBOOK)
     pod = node.cluster.client.get(POD)
     names = [each["name"] for each in pod["spec"]["initContainers"]]
     assert names == ["bitfusion-client", "bitfusion-packages"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.api_client import Object
-from tests.cluster.guide import IMAGES, INSTALL, NAMESPACE, POOL, PROFILE, REMOVE, ROOT, Reader, blocks
+from tests.cluster.guide import IMAGES, NAMESPACE, POOL, POOL_INSTALL, PROFILE, REMOVE, ROOT, Reader, blocks
 from tests.cluster.guide_cluster import bring_images, kubeflow
 from tests.cluster.installation import UNITS, Installation, Notebook, User
 from tests.cluster.node import Node
@@ -78,7 +78,7 @@ def test_a_running_notebook_is_untouched_and_gets_the_client_at_its_next_start(
 
             pool.issuer_files(reader.folder / "cluster")
             reader.run(blocks(POOL)[-1])
-            reader.follow(INSTALL, NAMESPACE)
+            reader.follow(POOL_INSTALL, NAMESPACE)
             # The new leader looks at the notebook, and leaves it running.
             notebook.annotate({"bitfusion.io/request": "-n 1 -p 0.25"})
             wait_until(lambda: "bitfusion.io/pending" in noted(node), notebook.told, 120)

@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "manifests" / "images"
 NAMES = sorted(path.name for path in IMAGES.iterdir())
 SERVICES = ("notebook-controller", "pool")
-DOCUMENTS = (ROOT / "manifests" / "README.md", ROOT / "docs" / "kubeflow.md")
+DOCUMENTS = (
+    ROOT / "manifests" / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("kubeflow", "kubeflow-pool")),
+)
 JUPYTER = {"ipykernel", "ipython", "jupyter-client", "pyzmq", "traitlets"}
 
 

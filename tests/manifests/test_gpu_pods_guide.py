@@ -1,4 +1,4 @@
-"""docs/gpu-pods.md: its commands are run on the test cluster, its tables compared with the code.
+"""docs/gpu-pods.md, and the guide that leads there: commands run on the test cluster, tables as in the code.
 
 What a pod's programs do on real nodes is shown by tests/cluster/test_gpu_pods.py. Here our own programs are
 stand-ins' processes, and no kubelet runs a pod: see tests/cluster/test_docs_kubeflow.py.
@@ -19,7 +19,17 @@ from bitfusion_client.gpu_pods.settings import parse_settings, settings_from_tex
 from bitfusion_client.kubernetes.raw_objects import labels_of
 from bitfusion_client.pod import pod_contract
 from tests.cluster.cluster import Cluster
-from tests.cluster.guide import BASH, PROFILE, ROOT, Block, Reader, blocks
+from tests.cluster.guide import (
+    BASH,
+    INSTALL,
+    NOTEBOOK,
+    PROFILE,
+    PROFILE_STEP,
+    ROOT,
+    Block,
+    Reader,
+    blocks,
+)
 from tests.cluster.test_docs_kubeflow import run_deployments
 from tests.cluster.zsh import zsh
 from tests.manifests.installed import kubeflow_namespace, namespaces, remove
@@ -129,11 +139,7 @@ def test_a_notebook_of_kubeflow_gets_the_client_for_gpu_pods(
     around.callback(remove, cluster, "kubeflow")
     run_deployments(cluster, tmp_path, "kubeflow", around)
     reader = Reader(cluster, tmp_path, shell=shell)
-    (reader.folder / "examples").symlink_to(ROOT / "examples")
-    *install, apply_policy, create, who = guide_blocks(tmp_path, "In Kubeflow")
-    for block in (*install, apply_policy, create):
-        reader.run(block)
-    reader.run(who)
+    reader.follow(INSTALL, PROFILE_STEP, NOTEBOOK)
     pod = cluster.client.get(f"/api/v1/namespaces/{PROFILE}/pods/bitfusion-sample-0")
     (init,) = pod["spec"]["initContainers"]
     assert init["args"][-2:] == [pod_contract.PODS, ""]
@@ -172,11 +178,7 @@ def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
 
 def test_the_kueue_component_goes_into_the_readers_folder(cluster: Cluster, tmp_path: Path) -> None:
     reader = Reader(cluster, tmp_path)
-    (reader.folder / "examples").symlink_to(ROOT / "examples")
-    variables, install, *_ = guide_blocks(tmp_path, "In Kubeflow")
-    reader.run(variables)
-    done = reader.shell(install.commands.partition("kubectl apply")[0])
-    assert done.returncode == 0, done.stdout
+    reader.run(blocks(INSTALL)[0])
     for block in guide_blocks(tmp_path, "Kueue"):
         reader.run(block)
     built = reader.shell("kubectl kustomize my-bitfusion")

@@ -106,13 +106,13 @@ def test_the_injector_is_told_how_much_memory_a_gpu_has_as_the_guide_says(shell:
     assert read_settings({"gpu_memory": memory, "namespace": "kubeflow"}, {}).gpu_memory == 16160
 
 
-def section(heading: str) -> str:
-    _, _, text = (ROOT / "docs/kubeflow.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")
+def section(heading: str, page: str = "kubeflow") -> str:
+    _, _, text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")
     return text
 
 
 def write_the_guides_folder(shell: Path) -> None:
-    step = blocks(section("3. Controller, injector and identity"), "sh")[0]
+    step = blocks(section("3. Controller, injector and identity", "kubeflow-pool"), "sh")[0]
     run(shell, GUIDES_REGISTRY + step)
 
 
