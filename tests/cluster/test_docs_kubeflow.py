@@ -193,7 +193,7 @@ def test_images_get_a_client_that_vmwares_injector_knows(
 ) -> None:
     around.callback(remove, cluster, "kubeflow")
     run_deployments(cluster, tmp_path, "kubeflow", around)
-    Reader(cluster, tmp_path).follow(POOL_INSTALL, VMWARE_INJECTOR)
+    Reader(cluster, tmp_path).follow(POOL_INSTALL, VMWARE_INJECTOR, REMOVE)
 
 
 def test_the_injector_is_left_out_by_the_patches_that_the_guide_has_for_it(
