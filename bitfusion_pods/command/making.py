@@ -251,9 +251,11 @@ class Making:
         try:
             self._last = self._api.create(pods(where.namespace), made)
         except ApiError as error:
-            if error.status == 409:  # made by a first try, whose answer was lost
-                self._last = self._api.get(self._path)
-                return ""
+            if error.reason == refusals.ALREADY_EXISTS:  # made by a first try, whose answer was lost
+                there = self._api.find(self._path)
+                if there is not None:
+                    self._last = there
+                    return ""
             self._runs.forget(name)
             self.name = ""
             if not self._template_only and is_added_twice(error, notebook):

@@ -27,6 +27,9 @@ REFUSED = "refused"
 """Reasons of a Refusal: a ResourceQuota; no right; Pod Security, LimitRange, policy or webhook; there is one
 of that name; the API server or a webhook cannot answer now; anything else."""
 
+ALREADY_EXISTS = "AlreadyExists"
+"""Kubernetes' word, which alone of all a 409 may mean tells that there is such an object."""
+
 POD, SECRET = "pod", "pod's Secret"
 """What was to be made."""
 
@@ -202,7 +205,7 @@ def _is_plain(name: str) -> bool:
 
 def _busy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
     if status == 409:
-        if reason == "AlreadyExists" or core.endswith("already exists"):
+        if reason == ALREADY_EXISTS or core.endswith("already exists"):
             return Refusal(RETRY, f"a {kind} of this name exists already", reason=EXISTS)
         return Refusal(RETRY, words(f"the cluster was changing what this needs: {core}"), reason=BUSY)
     if core.startswith("status unknown for quota: "):

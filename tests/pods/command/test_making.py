@@ -25,6 +25,12 @@ from tests.pods.pod.notebook_pods import claim, notebook, template
 PODS, SECRETS = "/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/team-a/secrets"
 FILES: dict[str, bytes | str] = {"agent.zip": b"PK", "tls.key": "key"}
 EXISTS = ApiError(409, "AlreadyExists", "it already exists")
+CONFLICT = ApiError(
+    409,
+    "Conflict",
+    'Operation cannot be fulfilled on resourcequotas "q": the object has been modified; please apply your '
+    "changes to the latest version and try again",
+)
 
 Object = dict[str, Any]
 
@@ -143,6 +149,17 @@ def test_after_a_lost_answer_the_secret_is_made_for_the_pod_that_there_is(
     (secret,) = server.secrets.values()
     (owner,) = secret["metadata"]["ownerReferences"]
     assert owner["uid"] == server.pods[run.name]["metadata"]["uid"] == "uid-0"
+
+
+@pytest.mark.parametrize("answer", [CONFLICT, EXISTS])
+def test_a_conflict_is_no_pod_that_there_is(
+    server: Server, making_at: Make, answer: ApiError, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.answers[PODS] = [answer]
+    run = making_at(server)
+    run.start()
+    assert server.made == [PODS, SECRETS]
+    assert "why: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
