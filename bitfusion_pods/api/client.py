@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.version import VERSION
+from bitfusion_pods.api.account import unusable
 from bitfusion_pods.api.chunks import Chunks, NoChunks
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Api:
         self._kept: http.client.HTTPSConnection | None = None
 
     def get(self, way: str) -> dict[str, Any]:
-        """An object, or a list of them. Raises ApiError, ApiUnreachable, PoolUnreadable."""
+        """An object, or a list of them. Raises ApiError, ApiUnreachable, ClusterUnusable."""
         return self._ask("GET", way)
 
     def find(self, way: str) -> dict[str, Any] | None:
@@ -179,7 +180,7 @@ class Api:
             try:
                 self._context = ssl.create_default_context(cafile=self._account.authority)
             except OSError as error:
-                raise ApiUnreachable(f"{self._account.authority}: {_words(error)}") from None
+                raise unusable(self._account.authority, _words(error)) from None
         account = self._account
         return http.client.HTTPSConnection(
             account.host, account.port, timeout=patience, context=self._context

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 
-from bitfusion_client.errors import ClusterUnusable, PodLost, PodRefused, WaitTimedOut
+from bitfusion_client.errors import ClusterUnusable, PodLost, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.gpu_pods import budget
 from bitfusion_client.gpu_pods.size_rules import rule_for
 from bitfusion_client.kubernetes.raw_objects import annotations_of, mapping, mappings, metadata_of, text
 from bitfusion_client.pod import pod_contract
-from bitfusion_client.request.durations import format_duration_short
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
 from bitfusion_pods.command.following import Following
+from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import refusals, stages
 from bitfusion_pods.places.deaths import death_of, held_by_lost_node
 from bitfusion_pods.pod.gpu_pod import gpu_pod
@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from bitfusion_pods.api.client import Api
     from bitfusion_pods.command.notebook_pod import NotebookPod
     from bitfusion_pods.command.runs import Runs
-    from bitfusion_pods.command.telling import Telling
+    from bitfusion_pods.command.waiting import Waiting
     from bitfusion_pods.command.where import Where
 
-DEFAULT_TIMEOUT = 1800.0
-"""Seconds to wait for a GPU, as in the pool."""
 MOST_RETRIES = 3
 """Times that a pod is made anew which its node has refused, because it frees devices late."""
-RETRY_PAUSE, TURN_PAUSE = 1.0, 1.0
 GONE_WITHIN, LOST_WITHIN = 10.0, 5.0
 """Seconds for a deleted pod to be gone, and for one that does not answer: its node may be lost, and the next
 cell's kernel begins only then."""
@@ -65,10 +62,9 @@ class Making:
         api: For the cluster.
         where: This pod, the notebook's.
         notebook: The same, as the API has it.
-        request: What is asked for.
         files: The agent and its keys, by their keys in the pod's Secret.
         runs: Those of this container.
-        telling: Hears what it waits for.
+        waiting: For what is asked for.
 
     Raises:
         BitfusionError: The cluster has no such size.
@@ -79,22 +75,19 @@ class Making:
         api: Api,
         where: Where,
         notebook: NotebookPod,
-        request: GpuRequest,
         files: Mapping[str, bytes | str],
         runs: Runs,
-        telling: Telling,
+        waiting: Waiting,
     ) -> None:
         self._api = api
         self._where = where
         self._notebook = notebook
-        self._request = request
+        self._request = waiting.request
         self._files = files
         self._runs = runs
-        self._telling = telling
-        self.rule = rule_for(request, where.settings.rules)
+        self._waiting = waiting
+        self.rule = rule_for(self._request, where.settings.rules)
         """The admin's, for this size."""
-        self._patience = request.timeout or DEFAULT_TIMEOUT
-        self._deadline = time.monotonic() + self._patience
         self._holder = f"{notebook.container}/{os.geteuid()}"
         self._last: dict[str, Any] = {}
         self._template_only = False
@@ -113,10 +106,9 @@ class Making:
         for _ in range(1 + MOST_RETRIES):
             if stage is not None:
                 self.delete()
-                self._telling.waits(stage.words)
-                time.sleep(RETRY_PAUSE)
+                self._waiting.pause(stage.words)
             self._make()
-            following = Following(self._api, self._last, self.rule.resources, self._telling, self._check_time)
+            following = Following(self._api, self._last, self.rule.resources, self._waiting)
             stage = following.until_it_runs()
             self._last = following.pod or self._last
             if stage.kind == stages.RUNS:
@@ -179,11 +171,6 @@ class Making:
     def _path(self) -> str:
         return pods(self._where.namespace, self.name)
 
-    def _check_time(self, why: str) -> None:
-        if time.monotonic() >= self._deadline:
-            waited = format_duration_short(self._patience)
-            raise WaitTimedOut(self._request, f"timed out after {waited}: {why}")
-
     # -- made ----------------------------------------------------------------------------------------
 
     def _make(self) -> None:
@@ -199,10 +186,8 @@ class Making:
                     if not why:
                         return
             except ApiUnreachable as error:
-                why = f"the cluster's API cannot be asked: {error}"
-            self._check_time(why)
-            self._telling.waits(why)
-            time.sleep(TURN_PAUSE)
+                why = UNASKED.format(error)
+            self._waiting.pause(why)
 
     def _look_at_others(self) -> tuple[bool, str]:
         """Whether other GPU pods of this notebook hold something, and why that is too much; empty: it is not.
@@ -246,7 +231,7 @@ class Making:
         name = _name(where, notebook.uid)
         made = _pod(where, notebook, self._request, self.rule, name, self._template_only)
         made["metadata"]["annotations"][pod_contract.ANNOTATION_HOLDER] = self._holder
-        self.name = self._telling.pod = name
+        self.name = self._waiting.telling.pod = name
         self._runs.claim(name)
         try:
             self._last = self._api.create(pods(where.namespace), made)

@@ -14,11 +14,12 @@ from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.api.account import Account
 from bitfusion_pods.api.client import ApiError, ApiUnreachable
-from bitfusion_pods.command import making
+from bitfusion_pods.command import making, waiting
 from bitfusion_pods.command.making import Making
 from bitfusion_pods.command.notebook_pod import NotebookPod
 from bitfusion_pods.command.runs import Runs
 from bitfusion_pods.command.telling import Telling
+from bitfusion_pods.command.waiting import Waiting
 from bitfusion_pods.command.where import Where
 from tests.pods.pod.notebook_pods import claim, notebook, template
 
@@ -98,7 +99,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(making, "TURN_PAUSE", 0.0)
+    monkeypatch.setattr(waiting, "PAUSE", 0.0)
     return Server()
 
 
@@ -122,9 +123,8 @@ def making_at() -> Iterator[Make]:
 def new_making(server: Server, timeout: float | None) -> Making:
     where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, "team-a", "digits-0", "digits", "digits", None, "/x")
     owner = NotebookPod(notebook(), "digits", template(), {"digits-home": claim("ReadWriteMany")})
-    telling = Telling(LogOutput(), {})
-    size = GpuRequest(1, timeout=timeout)
-    return Making(server, where, owner, size, FILES, Runs(os.getpid()), telling)  # type: ignore[arg-type]
+    wait = Waiting(GpuRequest(1, timeout=timeout), Telling(LogOutput(), {}))
+    return Making(server, where, owner, FILES, Runs(os.getpid()), wait)  # type: ignore[arg-type]
 
 
 def test_the_secret_is_made_for_the_pod_just_made(server: Server, making_at: Make) -> None:
