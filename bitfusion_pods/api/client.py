@@ -27,6 +27,7 @@ WATCH_FOR = 240
 LARGEST = 32 << 20
 """Bytes of one answer or event: an object of Kubernetes has 1.5 MB at most, a list is asked for in part."""
 LONGEST_MESSAGE = 4000
+_WRITES = ("POST", "PATCH")
 _PATCH = "application/merge-patch+json"
 _STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 """What a kept connection says that the other side has closed meanwhile: nothing was done."""
@@ -52,7 +53,11 @@ class ApiError(Exception):
 
 
 class ApiUnreachable(Exception):
-    """The API has not answered; the text says why. What was asked for may have been done."""
+    """The API has not answered, or not now; the text says why. What was asked for may have been done.
+
+    Not now is 429 or 5xx, such as one that has just been started (``storage is (re)initializing``, since
+    Kubernetes 1.31). Of what is written it is an ApiError: a webhook may not answer, which `refusals` reads.
+    """
 
 
 def path(*words: str, **query: str | int) -> str:
@@ -119,7 +124,7 @@ class Api:
             try:
                 response = self._send(connection, "GET", f"{way}{mark}{limits}", None, "")
                 if response.status != 200:
-                    raise _refusal(response.status, response.read(LARGEST))
+                    raise _no(response.status, response.read(LARGEST))
                 yield from _events(response, connection.sock)
             except (OSError, http.client.HTTPException, NoChunks) as error:
                 raise ApiUnreachable(_words(error)) from None
@@ -153,7 +158,7 @@ class Api:
                 if fresh or not again or not stale:
                     raise ApiUnreachable(_words(error)) from None
         if response.status >= 300:
-            raise _refusal(response.status, answer)
+            raise (_refusal if method in _WRITES else _no)(response.status, answer)
         return _object(answer)
 
     def _send(
@@ -201,7 +206,7 @@ def _events(response: http.client.HTTPResponse, sock: ssl.SSLSocket) -> Iterator
         for line in filter(None, lines):
             event = _object(line)
             if event.get("type") == "ERROR":
-                raise _refusal(0, json.dumps(event.get("object")).encode())
+                raise _no(0, json.dumps(event.get("object")).encode())
             if event.get("type") != "BOOKMARK":
                 yield event
         if chunks.over:
@@ -224,6 +229,15 @@ def _pieces(response: http.client.HTTPResponse, sock: ssl.SSLSocket) -> Iterator
         if not data:
             return
         yield data
+
+
+def _no(status: int, answer: bytes) -> ApiError | ApiUnreachable:
+    """To what only reads, watches or deletes."""
+    refusal = _refusal(status, answer)
+    if refusal.status == 429 or refusal.status >= 500:
+        why = refusal.message or refusal.reason or "it does not say why"
+        return ApiUnreachable(f"it is busy ({refusal.status}): {why}")
+    return refusal
 
 
 def _refusal(status: int, answer: bytes) -> ApiError:

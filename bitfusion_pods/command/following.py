@@ -23,7 +23,7 @@ EVENTS_PAUSE = 2.0
 """Seconds between two looks at a pod's events."""
 ANEW_PAUSE = 1.0
 """Seconds before a watch is begun anew that was lost."""
-_NOT_FOUND, _TOO_OLD = 404, 410
+_TOO_OLD = 410
 
 
 class Following:
@@ -111,22 +111,25 @@ class Following:
                     if not self.pod:
                         return
             except (ApiError, ApiUnreachable, ClusterUnusable) as error:
-                if isinstance(error, ApiError) and error.status != _TOO_OLD:
-                    raise PodRefused("", f"its pod cannot be watched: {error}") from None
                 if not isinstance(error, ApiError):
-                    self._waiting.telling.waits(UNASKED.format(error))
-                time.sleep(ANEW_PAUSE)
+                    self._waiting.pause(UNASKED.format(error))
+                elif error.status != _TOO_OLD:
+                    raise PodRefused("", f"its pod cannot be watched: {error}") from None
+                else:
+                    time.sleep(ANEW_PAUSE)
             self._refresh()
         yield {}
 
     def _refresh(self) -> None:
-        try:
-            self.pod = self._api.get(pods(self._namespace, self._name))
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                self.pod = {}
-        except (ApiUnreachable, ClusterUnusable):
-            pass
+        while True:
+            try:
+                self.pod = self._api.find(pods(self._namespace, self._name)) or {}
+            except ApiError:  # as the watch will be
+                return
+            except (ApiUnreachable, ClusterUnusable) as error:
+                self._waiting.pause(UNASKED.format(error))
+            else:
+                return
 
     def _look_at_events(self) -> bool:
         now = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -277,3 +278,38 @@ def test_a_pod_whose_command_was_killed_before_its_secret_is_deleted_by_the_next
     run = making_at(server)
     run.start()
     assert list(server.pods) == [run.name]
+
+
+@pytest.mark.parametrize("name", ["get", "watch"])
+def test_an_api_server_that_restarts_ends_no_wait(
+    server: Server,
+    making_at: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answer, away = getattr(server, name), [True] * 3
+
+    def asked(*words: str) -> object:
+        if away:
+            away.pop()
+            raise ApiUnreachable("it is busy (429): storage is (re)initializing")
+        return answer(*words)
+
+    run = making_at(server)
+    monkeypatch.setattr(server, name, asked)
+    assert run.start().address == "10.0.0.7"
+    assert "the cluster's API cannot be asked: it is busy (429)" in capfd.readouterr().err
+
+
+def test_one_that_does_not_come_back_ends_it_in_its_time(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = making_at(server, timeout=0.1)
+    away = Mock(side_effect=ApiUnreachable("it is busy (503): etcd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "watch", away)
+        patched.setattr(server, "find", away)
+        with pytest.raises(WaitTimedOut) as caught:
+            run.start()
+    assert "it is busy (503): etcd" in caught.value.user_message

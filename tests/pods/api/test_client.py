@@ -1,0 +1,113 @@
+"""The API as `bitfusion run` asks it, at a server whose answers are given: what is an error, what passes."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitfusion_pods.api.account import Account
+from bitfusion_pods.api.client import Api, ApiError, ApiUnreachable, pods
+from tests.support.certificates import certified
+
+WAY = pods("team-a", "digits-0")
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each request with the next of `answers`, a status and an object, and the last for ever."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        authority = certified("kubernetes", authority=True)
+        shown = certified("apiserver", ["127.0.0.1"], signed_by=authority)
+        super().__init__(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*shown.write(folder))
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        (folder / "ca.crt").write_bytes(authority.certificate)
+        for name in ("token", "namespace"):
+            (folder / name).write_text("x")
+        self.account = Account("127.0.0.1", self.server_port, str(folder))
+        self.answers: list[tuple[int, dict[str, Any]]] = []
+        self.asked: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """As any other."""
+        self.server.asked.append(self.path)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        answers = self.server.answers
+        status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        data = json.dumps(answer).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Nowhere."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def api(server: Server) -> Iterator[Api]:
+    made = Api(server.account)
+    yield made
+    made.close()
+
+
+def refusal(status: int, message: str) -> tuple[int, dict[str, Any]]:
+    return status, {"kind": "Status", "reason": "Whatever", "message": message, "code": status}
+
+
+@pytest.mark.parametrize(
+    ("status", "read", "written"),
+    [
+        (429, ApiUnreachable, ApiError),
+        (500, ApiUnreachable, ApiError),
+        (503, ApiUnreachable, ApiError),
+        (403, ApiError, ApiError),
+        (410, ApiError, ApiError),
+    ],
+)
+def test_a_server_that_cannot_answer_now_is_away_to_all_but_who_writes(
+    server: Server, api: Api, status: int, read: type[Exception], written: type[Exception]
+) -> None:
+    server.answers = [refusal(status, "storage is (re)initializing")]
+    for ask in (lambda: api.get(WAY), lambda: api.delete(WAY), lambda: list(api.watch(WAY, "1"))):
+        with pytest.raises(read, match="storage is"):
+            ask()
+    for write in (api.create, api.merge):
+        with pytest.raises(written, match="storage is"):
+            write(WAY, {})
+
+
+@pytest.mark.parametrize(("code", "kind"), [(410, ApiError), (429, ApiUnreachable), (500, ApiUnreachable)])
+def test_so_is_one_whose_watch_ends_with_such_an_event(
+    server: Server, api: Api, code: int, kind: type[Exception]
+) -> None:
+    server.answers = [(200, {"type": "ERROR", "object": refusal(code, "etcd")[1]})]
+    with pytest.raises(kind, match="etcd"):
+        list(api.watch(WAY, "1"))
