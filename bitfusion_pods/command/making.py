@@ -206,17 +206,23 @@ class Making:
         except ApiError as error:
             refusal = refusals.refusal_of(error.status, error.reason, error.message)
             raise PodRefused(self._request, refusal.words, refusal.next_step) from None
-        held, whole = held_gpus(living, self._notebook.uid).held, self._where.budget
+        ours = [pod for pod in living if self._is_of_this_container(pod)]
+        held, whole = held_gpus(ours, self._notebook.uid).held, self._where.budget
         if whole is None or budget.fits(whole, held, self._request):
-            return bool(held), ""
+            return bool(living), ""
         if not budget.fits(whole, [], self._request):
             chosen = f"the budget of this notebook is {whole.describe()}, as chosen when it was made"
             raise PodRefused(self._request, chosen, LARGER_SIZE)
-        for pod in living:
+        for pod in ours:
             if metadata_of(pod).get("deletionTimestamp"):
                 return True, _still_there(pod, whole)
         count, hold = ("a GPU pod", "holds") if len(held) == 1 else (f"{len(held)} GPU pods", "hold")
         return True, f"{count} of this notebook's kernels and programs {hold} its budget, {whole.describe()}"
+
+    def _is_of_this_container(self, pod: Any) -> bool:
+        """Whether it counts in this container's budget; one that does not say whose it is does in each."""
+        holder = text(annotations_of(pod).get(pod_contract.ANNOTATION_HOLDER))
+        return holder.rpartition("/")[0] in ("", self._notebook.container)
 
     def _is_left(self, pod: Any) -> bool:
         """Whether a process of this container has made it that is gone."""

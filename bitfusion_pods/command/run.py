@@ -79,7 +79,7 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     files: dict[str, bytes | str] = {**agent_files(), **keys.of_pod}
     try:
         notebook = _notebook(api, where, waiting)
-        making = Making(api, where, notebook, files, Runs(os.geteuid()), waiting)
+        making = Making(api, where, notebook, files, Runs(notebook.container), waiting)
         try:
             pod = making.start()
             asked = _asked(program, environ, request, pod, making)

@@ -112,8 +112,8 @@ def making_at() -> Iterator[Make]:
     """Makes one for a server; in the end its pod is deleted, as `bitfusion run` does."""
     made: list[Making] = []
 
-    def make(server: Server, timeout: float | None = None) -> Making:
-        made.append(new_making(server, timeout))
+    def make(server: Server, timeout: float | None = None, **owner: Any) -> Making:
+        made.append(new_making(server, timeout, **owner))
         return made[-1]
 
     yield make
@@ -121,11 +121,20 @@ def making_at() -> Iterator[Make]:
         each.delete()
 
 
-def new_making(server: Server, timeout: float | None) -> Making:
-    where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, "team-a", "digits-0", "digits", "digits", None, "/x")
-    owner = NotebookPod(notebook(), "digits", template(), {"digits-home": claim("ReadWriteMany")})
+def new_making(
+    server: Server,
+    timeout: float | None,
+    container: str = "digits",
+    budget: GpuRequest | None = None,
+) -> Making:
+    names = "team-a", "digits-0", "digits", container
+    where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, *names, budget, "/x")
+    pod, spec = notebook(), template()
+    for each in (pod, spec):  # whose containers are alike
+        each["spec"]["containers"].append({**each["spec"]["containers"][0], "name": "second"})
+    owner = NotebookPod(pod, container, spec, {"digits-home": claim("ReadWriteMany")})
     wait = Waiting(GpuRequest(1, timeout=timeout), Telling(LogOutput(), {}))
-    return Making(server, where, owner, FILES, Runs(os.getpid()), wait)  # type: ignore[arg-type]
+    return Making(server, where, owner, FILES, Runs(f"test-{os.getpid()}"), wait)  # type: ignore[arg-type]
 
 
 def test_the_secret_is_made_for_the_pod_just_made(server: Server, making_at: Make) -> None:
@@ -313,3 +322,25 @@ def test_one_that_does_not_come_back_ends_it_in_its_time(
         with pytest.raises(WaitTimedOut) as caught:
             run.start()
     assert "it is busy (503): etcd" in caught.value.user_message
+
+
+@pytest.mark.parametrize(
+    ("container", "user", "holds"), [("digits", 0, True), ("digits", 1000, True), ("second", 0, False)]
+)
+def test_a_budget_is_its_containers_whichever_user_computes(
+    server: Server,
+    making_at: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    container: str,
+    user: int,
+    holds: bool,
+) -> None:
+    whole = GpuRequest(1)
+    making_at(server, container="digits", budget=whole).start()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    run = making_at(server, timeout=0.1, container=container, budget=whole)
+    if holds:
+        with pytest.raises(WaitTimedOut, match="a GPU pod of this notebook's kernels and programs holds"):
+            run.start()
+    else:
+        run.start()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bitfusion_pods.command.runs import Runs
 from tests.cluster.cluster import Cluster
 from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
 from tests.pods.command.relay import Relay
@@ -237,6 +239,15 @@ def test_the_budget_of_the_notebook_is_kept(notebook: Notebook, tmp_path: Path) 
     holder.terminate()
     holder.finish()
     assert (waiter.finish(), waiter.said) == (0, b"mine\n"), waiter.told
+
+
+def test_who_counts_waits_for_another_that_does_in_its_container_whoever_that_is(notebook: Notebook) -> None:
+    with Runs("digits").turn():
+        waiter = notebook.start("run", "-n", "1", "--", "true")
+        waiter.until_told("Query server")
+        time.sleep(1)
+        assert not notebook.gpu_pods()
+    assert waiter.finish() == 0, waiter.told
 
 
 def test_in_a_gpu_pod_there_is_no_second_one(notebook: Notebook) -> None:
