@@ -18,7 +18,7 @@ from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import refusals, stages
 from bitfusion_pods.places.deaths import death_of, held_by_lost_node
 from bitfusion_pods.pod.gpu_pod import gpu_pod
-from bitfusion_pods.pod.held import held_gpus
+from bitfusion_pods.pod.held import OVER, held_gpus
 from bitfusion_pods.pod.secret import agent_secret
 
 if TYPE_CHECKING:
@@ -180,17 +180,15 @@ class Making:
             try:
                 if not why:
                     with self._runs.turn():
-                        ours_hold, why = self._look_at_others()
-                        if not why:
-                            why = self._create(ours_hold) or self._create_secret()
+                        why = self._look_at_others() or self._create() or self._create_secret()
                     if not why:
                         return
             except ApiUnreachable as error:
                 why = UNASKED.format(error)
             self._waiting.pause(why)
 
-    def _look_at_others(self) -> tuple[bool, str]:
-        """Whether other GPU pods of this notebook hold something, and why that is too much; empty: it is not.
+    def _look_at_others(self) -> str:
+        """Why it is too much what other GPU pods of this notebook hold; empty: it is not.
 
         Those whose process is gone are deleted.
         """
@@ -209,15 +207,15 @@ class Making:
         ours = [pod for pod in living if self._is_of_this_container(pod)]
         held, whole = held_gpus(ours, self._notebook.uid).held, self._where.budget
         if whole is None or budget.fits(whole, held, self._request):
-            return bool(living), ""
+            return ""
         if not budget.fits(whole, [], self._request):
             chosen = f"the budget of this notebook is {whole.describe()}, as chosen when it was made"
             raise PodRefused(self._request, chosen, LARGER_SIZE)
         for pod in ours:
             if metadata_of(pod).get("deletionTimestamp"):
-                return True, _still_there(pod, whole)
+                return _still_there(pod, whole)
         count, hold = ("a GPU pod", "holds") if len(held) == 1 else (f"{len(held)} GPU pods", "hold")
-        return True, f"{count} of this notebook's kernels and programs {hold} its budget, {whole.describe()}"
+        return f"{count} of this notebook's kernels and programs {hold} its budget, {whole.describe()}"
 
     def _is_of_this_container(self, pod: Any) -> bool:
         """Whether it counts in this container's budget; one that does not say whose it is does in each."""
@@ -231,7 +229,7 @@ class Making:
         going = metadata_of(pod).get("deletionTimestamp")
         return not going and not self._runs.lives(text(metadata_of(pod).get("name")))
 
-    def _create(self, ours_hold: bool) -> str:
+    def _create(self) -> str:
         """Make it; why it has to wait, or empty."""
         where, notebook = self._where, self._notebook
         name = _name(where, notebook.uid)
@@ -251,14 +249,25 @@ class Making:
             self.name = ""
             if not self._template_only and is_added_twice(error, notebook):
                 self._template_only = True
-                return self._create(ours_hold)
+                return self._create()
+            told = error.status, error.reason, error.message
             refusal = refusals.refusal_of(
-                error.status, error.reason, error.message, self.rule.resources, ours_hold
+                *told, self.rule.resources, error.status == 403 and self._gpu_pods_hold()
             )
             if refusal.kind == refusals.ERROR:
                 raise PodRefused(self._request, refusal.words, refusal.next_step) from None
             return refusal.words
         return ""
+
+    def _gpu_pods_hold(self) -> bool:
+        """Whether GPU pods of whichever notebook in this namespace hold its quotas, and will give back."""
+        way = pods(
+            self._where.namespace,
+            labelSelector=pod_contract.LABEL_GPU_POD_OF,
+            fieldSelector=",".join(f"status.phase!={phase}" for phase in OVER),
+            limit=1,
+        )
+        return bool(mappings(self._api.get(way).get("items")))
 
     def _create_secret(self) -> str:
         """Make what the pod mounts; why it was not taken for now, or empty.

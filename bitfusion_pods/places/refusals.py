@@ -71,8 +71,8 @@ def refusal_of(
         reason: ``reason`` of the Status object; may be empty.
         message: Its ``message``, of any length, or what was answered instead.
         gpus: Names of the resources by which the pod asks for GPUs.
-        ours_hold: Whether GPU pods of ours hold CPU and memory in this namespace, so that a quota of those is
-            given back with them.
+        ours_hold: Whether GPU pods of any notebook hold CPU and memory in this namespace, so that a quota
+            of those is given back with them.
         kind: `POD` or `SECRET`.
     """
     said = one_line(message[:LONGEST_READ], LONGEST_READ)

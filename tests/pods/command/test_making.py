@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -22,7 +23,7 @@ from bitfusion_pods.command.runs import Runs
 from bitfusion_pods.command.telling import Telling
 from bitfusion_pods.command.waiting import Waiting
 from bitfusion_pods.command.where import Where
-from tests.pods.pod.notebook_pods import claim, notebook, template
+from tests.pods.pod.notebook_pods import UID, claim, notebook, template
 
 PODS, SECRETS = "/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/team-a/secrets"
 FILES: dict[str, bytes | str] = {"agent.zip": b"PK", "tls.key": "key"}
@@ -69,8 +70,9 @@ class Server:
     def get(self, way: str) -> Object:
         path, _, query = way.partition("?")
         if path == PODS:
-            assert query
-            return {"items": list(self.pods.values())}
+            label, _, value = parse_qs(query)["labelSelector"][0].partition("=")
+            labels = [(pod, pod["metadata"]["labels"]) for pod in self.pods.values()]
+            return {"items": [pod for pod, has in labels if value in ("", has[label])]}
         found = self.pods.get(path.rpartition("/")[2])
         if found is None:
             raise ApiError(404, "NotFound", "not found")
@@ -126,12 +128,14 @@ def new_making(
     timeout: float | None,
     container: str = "digits",
     budget: GpuRequest | None = None,
+    uid: str = UID,
 ) -> Making:
     names = "team-a", "digits-0", "digits", container
     where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, *names, budget, "/x")
     pod, spec = notebook(), template()
     for each in (pod, spec):  # whose containers are alike
         each["spec"]["containers"].append({**each["spec"]["containers"][0], "name": "second"})
+    pod["metadata"]["uid"] = uid
     owner = NotebookPod(pod, container, spec, {"digits-home": claim("ReadWriteMany")})
     wait = Waiting(GpuRequest(1, timeout=timeout), Telling(LogOutput(), {}))
     return Making(server, where, owner, FILES, Runs(f"test-{os.getpid()}"), wait)  # type: ignore[arg-type]
@@ -344,3 +348,22 @@ def test_a_budget_is_its_containers_whichever_user_computes(
             run.start()
     else:
         run.start()
+
+
+CPU_QUOTA = ApiError(
+    403,
+    "Forbidden",
+    'pods "x" is forbidden: exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=14, limited: '
+    "requests.cpu=16",
+)
+
+
+def test_a_quota_that_another_notebooks_gpu_pod_holds_is_waited_for(server: Server, making_at: Make) -> None:
+    server.answers[PODS] = [CPU_QUOTA]
+    alone = making_at(server)
+    with pytest.raises(PodRefused, match="quota q: 14 of 16 "):
+        alone.start()
+    making_at(server, uid="another-notebook").start()
+    server.answers[PODS] = [CPU_QUOTA]
+    making_at(server).start()
+    assert len(server.pods) == 2
