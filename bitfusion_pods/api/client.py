@@ -84,11 +84,18 @@ class Api:
         return self._ask("GET", way)
 
     def find(self, way: str) -> dict[str, Any] | None:
+        """As `get`; None if there is none."""
+        return self._unless((404,), way)
+
+    def find_readable(self, way: str) -> dict[str, Any] | None:
         """As `get`; None if there is none, or this account may not read it."""
+        return self._unless((403, 404), way)
+
+    def _unless(self, refused: tuple[int, ...], way: str) -> dict[str, Any] | None:
         try:
             return self.get(way)
         except ApiError as error:
-            if error.status in (403, 404):
+            if error.status in refused:
                 return None
             raise
 

@@ -168,7 +168,7 @@ class Following:
     def _find_first(self, ways: Iterator[str]) -> dict[str, Any] | None:
         for way in ways:
             try:
-                found = self._api.find(way)
+                found = self._api.find_readable(way)
             except (ApiError, ApiUnreachable, ClusterUnusable):
                 return None
             if found is not None:

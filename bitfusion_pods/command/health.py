@@ -159,7 +159,7 @@ def _check_gpus(report: Report, api: Api, where: Where) -> None:
     nodes = None
     try:
         with in_words():
-            nodes = api.find(path("api", "v1", "nodes"))
+            nodes = api.find_readable(path("api", "v1", "nodes"))
     except ClusterUnusable as error:
         report.add("FATAL", f"Check nodes with GPUs: {error}")
         return

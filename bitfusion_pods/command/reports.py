@@ -110,7 +110,7 @@ def _look(environ: Mapping[str, str]) -> tuple[list[GpuNode], list[Holding], boo
     api = Api(where.account)
     try:
         with in_words():
-            nodes = api.find(path("api", "v1", "nodes", limit=MOST_LISTED))
+            nodes = api.find_readable(path("api", "v1", "nodes", limit=MOST_LISTED))
             way = pods(where.namespace, labelSelector=LABEL_GPU_POD_OF, limit=MOST_LISTED)
             listed = mappings(api.get(way).get("items"))
     finally:

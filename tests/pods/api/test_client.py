@@ -111,3 +111,12 @@ def test_so_is_one_whose_watch_ends_with_such_an_event(
     server.answers = [(200, {"type": "ERROR", "object": refusal(code, "etcd")[1]})]
     with pytest.raises(kind, match="etcd"):
         list(api.watch(WAY, "1"))
+
+
+def test_what_is_not_there_is_told_from_what_may_not_be_read(server: Server, api: Api) -> None:
+    server.answers = [refusal(404, "not found"), refusal(404, "not found"), refusal(403, "forbidden")]
+    assert api.find(WAY) is None
+    assert api.find_readable(WAY) is None
+    assert api.find_readable(WAY) is None
+    with pytest.raises(ApiError, match="forbidden"):
+        api.find(WAY)

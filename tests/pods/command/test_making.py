@@ -15,7 +15,7 @@ from bitfusion_client.errors import PodRefused, WaitTimedOut
 from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.api.account import Account
-from bitfusion_pods.api.client import ApiError, ApiUnreachable
+from bitfusion_pods.api.client import Api, ApiError, ApiUnreachable
 from bitfusion_pods.command import making, waiting
 from bitfusion_pods.command.making import Making
 from bitfusion_pods.command.notebook_pod import NotebookPod
@@ -78,11 +78,7 @@ class Server:
             raise ApiError(404, "NotFound", "not found")
         return found
 
-    def find(self, way: str) -> Object | None:
-        try:
-            return self.get(way)
-        except ApiError:
-            return None
+    find, find_readable, _unless = Api.find, Api.find_readable, Api._unless
 
     def delete(self, way: str) -> None:
         pod = self.pods.pop(way.rpartition("/")[2], None)
@@ -367,3 +363,18 @@ def test_a_quota_that_another_notebooks_gpu_pod_holds_is_waited_for(server: Serv
     server.answers[PODS] = [CPU_QUOTA]
     making_at(server).start()
     assert len(server.pods) == 2
+
+
+def test_who_may_not_look_for_a_moment_does_not_know_the_pod_gone(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = making_at(server)
+    run.start()
+    monkeypatch.setattr(making, "GONE_WITHIN", 0.1)
+    with monkeypatch.context() as patched:
+        forbidden = ApiError(403, "Forbidden", "the roles are being read")
+        patched.setattr(server, "get", Mock(side_effect=forbidden))
+        patched.setattr(server, "delete", Mock())
+        assert run.death() is None
+        assert "the roles are being read" in run.delete()
+    assert run.delete() == ""
