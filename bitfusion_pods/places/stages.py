@@ -139,6 +139,10 @@ def stage(
     if ended is not None:
         return ended
     if state_of(program_of(raw), "running") is not None:
+        if not text(
+            status_of(raw).get("podIP")
+        ):  # two writes of the kubelet, and no address is this machine's
+            return Stage(STARTS, "its container runs, and has no address yet")
         if node_is_silent(raw):
             return Stage(
                 RUNS, words(f"runs, but {node_of(raw) or 'its node'} does not answer"), "", "NodeNotReady"

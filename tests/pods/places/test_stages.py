@@ -149,6 +149,12 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
         # -- runs --
         (on_n2(container(RUNNING), phase="Running"), [], RUNS, "runs"),
         (
+            on_n2(container(RUNNING), phase="Running", podIP=""),
+            [],
+            STARTS,
+            "its container runs, and has no address yet",
+        ),
+        (
             on_n2(
                 container(RUNNING),
                 phase="Running",
