@@ -25,6 +25,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
+        # without keyUsage, as that of microk8s
         authority = certified("kubernetes", authority=True)
         shown = certified("apiserver", ["127.0.0.1"], signed_by=authority)
         super().__init__(("127.0.0.1", 0), Handler)
@@ -120,3 +121,18 @@ def test_what_is_not_there_is_told_from_what_may_not_be_read(server: Server, api
     assert api.find_readable(WAY) is None
     with pytest.raises(ApiError, match="forbidden"):
         api.find(WAY)
+
+
+def test_an_authority_with_few_extensions_is_trusted_by_every_python(
+    server: Server, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ssl.create_default_context
+
+    def as_since_3_13(cafile: str) -> ssl.SSLContext:
+        context = made(cafile=cafile)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_since_3_13)
+    server.answers = [(200, {"kind": "Pod"})]
+    assert api.get(WAY) == {"kind": "Pod"}
