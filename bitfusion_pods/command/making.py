@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from bitfusion_pods.command.waiting import Waiting
     from bitfusion_pods.command.where import Where
 
+PASSES_WITHIN = 60.0
+"""Seconds for what keeps the API server from taking a pod, such as a webhook that is restarted."""
 MOST_RETRIES = 3
 """Times that a pod is made anew which its node has refused, because it frees devices late."""
 GONE_WITHIN, LOST_WITHIN = 10.0, 5.0
@@ -91,6 +93,7 @@ class Making:
         self._holder = f"{notebook.container}/{os.geteuid()}"
         self._last: dict[str, Any] = {}
         self._template_only = False
+        self._cure = ""  # of the last refusal, where that is tried again for so long only
         self.name = ""
         """Of the pod that there is, or may be; empty: there is none."""
         self.is_lost = False
@@ -175,7 +178,9 @@ class Making:
 
     def _make(self) -> None:
         """In its turn: `_last` is the new pod then."""
+        stuck_since: float | None = None
         while True:
+            self._cure = ""
             why = self.delete()  # what was made before an answer was lost or a Secret was not taken
             try:
                 if not why:
@@ -185,6 +190,9 @@ class Making:
                         return
             except ApiUnreachable as error:
                 why = UNASKED.format(error)
+            stuck_since = (stuck_since or time.monotonic()) if self._cure else None
+            if stuck_since is not None and time.monotonic() - stuck_since >= PASSES_WITHIN:
+                raise PodRefused(self._request, why, self._cure)
             self._waiting.pause(why)
 
     def _look_at_others(self) -> str:
@@ -202,8 +210,7 @@ class Making:
                 else:
                     living.append(pod)
         except ApiError as error:
-            refusal = refusals.refusal_of(error.status, error.reason, error.message)
-            raise PodRefused(self._request, refusal.words, refusal.next_step) from None
+            return self._refused(refusals.refusal_of(error.status, error.reason, error.message))
         ours = [pod for pod in living if self._is_of_this_container(pod)]
         held, whole = held_gpus(ours, self._notebook.uid).held, self._where.budget
         if whole is None or budget.fits(whole, held, self._request):
@@ -254,10 +261,15 @@ class Making:
             refusal = refusals.refusal_of(
                 *told, self.rule.resources, error.status == 403 and self._gpu_pods_hold()
             )
-            if refusal.kind == refusals.ERROR:
-                raise PodRefused(self._request, refusal.words, refusal.next_step) from None
-            return refusal.words
+            return self._refused(refusal)
         return ""
+
+    def _refused(self, refusal: refusals.Refusal) -> str:
+        """Why it is tried again. Raises PodRefused where that is of no use."""
+        if refusal.kind == refusals.ERROR:
+            raise PodRefused(self._request, refusal.words, refusal.next_step) from None
+        self._cure = refusal.next_step
+        return refusal.words
 
     def _gpu_pods_hold(self) -> bool:
         """Whether GPU pods of whichever notebook in this namespace hold its quotas, and will give back."""
@@ -282,10 +294,8 @@ class Making:
             self._api.create(path("api", "v1", "namespaces", where.namespace, "secrets"), made)
         except ApiError as error:
             # also of one that exists: whosever it is, the next attempt has another name
-            refusal = refusals.refusal_of(error.status, error.reason, error.message, kind=refusals.SECRET)
-            if refusal.kind == refusals.ERROR:
-                raise PodRefused(self._request, refusal.words, refusal.next_step) from None
-            return refusal.words
+            told = error.status, error.reason, error.message
+            return self._refused(refusals.refusal_of(*told, kind=refusals.SECRET))
         return ""
 
     def _running(self) -> Running:

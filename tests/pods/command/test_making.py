@@ -378,3 +378,27 @@ def test_who_may_not_look_for_a_moment_does_not_know_the_pod_gone(
         assert run.death() is None
         assert "the roles are being read" in run.delete()
     assert run.delete() == ""
+
+
+WEBHOOK = ApiError(
+    500,
+    "InternalError",
+    'Internal error occurred: failed calling webhook "mpod.kb.io": failed to call webhook: EOF',
+)
+
+
+@pytest.mark.parametrize("way", [PODS, SECRETS])
+def test_a_webhook_that_stays_away_is_an_error_before_the_wait_is_over(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    server.answers[way] = [WEBHOOK] * 3
+    making_at(server).start()
+    monkeypatch.setattr(making, "PASSES_WITHIN", 0.1)
+    server.answers[way] = [WEBHOOK] * 10_000
+    run = making_at(server, timeout=30)
+    with pytest.raises(PodRefused) as caught:
+        run.start()
+    assert "the admission webhook mpod.kb.io does not answer" in caught.value.user_message
+    assert "What to do: ask your administrator about the program that serves mpod.kb.io" in (
+        caught.value.user_message
+    )
