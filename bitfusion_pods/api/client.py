@@ -10,6 +10,7 @@ import time
 from urllib.parse import quote, urlencode
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kubernetes.raw_objects import mappings, metadata_of, text
 from bitfusion_client.version import VERSION
 from bitfusion_pods.api.account import unusable
 from bitfusion_pods.api.chunks import Chunks, NoChunks
@@ -26,6 +27,8 @@ WATCH_FOR = 240
 """Seconds after which the server ends a watch, and it is begun anew."""
 LARGEST = 32 << 20
 """Bytes of one answer or event: an object of Kubernetes has 1.5 MB at most, a list is asked for in part."""
+PAGE = 200
+"""Objects of one answer to a list: a node with its images' names has some 50 KB."""
 LONGEST_MESSAGE = 4000
 _WRITES = ("POST", "PATCH")
 _PATCH = "application/merge-patch+json"
@@ -98,6 +101,16 @@ class Api:
             if error.status in refused:
                 return None
             raise
+
+    def items(self, way: str) -> Iterator[Mapping[str, Any]]:
+        """Those of a list, however long, asked for in pages. Raises as `get`."""
+        mark, rest = "&" if "?" in way else "?", ""
+        while True:
+            page = self.get(f"{way}{mark}{urlencode({'limit': PAGE, 'continue': rest})}")
+            yield from mappings(page.get("items"))
+            rest = text(metadata_of(page).get("continue"))
+            if not rest:
+                return
 
     def create(self, way: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """What was made. Raises as `get`; after ApiUnreachable it may have been made."""

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from bitfusion_pods.api.account import Account
-from bitfusion_pods.api.client import Api, ApiError, ApiUnreachable, pods
+from bitfusion_pods.api.client import PAGE, Api, ApiError, ApiUnreachable, pods
+from bitfusion_pods.command.asking import seen_gpus
 from tests.support.certificates import certified
 
 WAY = pods("team-a", "digits-0")
@@ -136,3 +137,23 @@ def test_an_authority_with_few_extensions_is_trusted_by_every_python(
     monkeypatch.setattr(ssl, "create_default_context", as_since_3_13)
     server.answers = [(200, {"kind": "Pod"})]
     assert api.get(WAY) == {"kind": "Pod"}
+
+
+def page(names: list[str], rest: str) -> tuple[int, dict[str, Any]]:
+    offers = {"allocatable": {"nvidia.com/gpu": "2"}}
+    nodes = [{"metadata": {"name": name}, "status": offers} for name in names]
+    return 200, {"metadata": {"continue": rest}, "items": nodes}
+
+
+def test_all_nodes_of_a_large_cluster_are_seen(server: Server, api: Api) -> None:
+    server.answers = [page(["a", "b"], "t/1"), page([], "t2"), page(["c"], "")]
+    nodes, _, sees_nodes = seen_gpus(api, (), ["nvidia.com/gpu"])
+    assert [(node.name, node.gpus) for node in nodes] == [("a", 2), ("b", 2), ("c", 2)]
+    assert sees_nodes
+    begin = f"/api/v1/nodes?limit={PAGE}&continue="
+    assert server.asked == [begin, f"{begin}t%2F1", f"{begin}t2"]
+
+
+def test_where_nodes_may_not_be_seen_this_is_known(server: Server, api: Api) -> None:
+    server.answers = [refusal(403, "forbidden")]
+    assert seen_gpus(api, (), ["nvidia.com/gpu"]) == ([], [], False)
