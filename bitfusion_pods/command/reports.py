@@ -56,8 +56,8 @@ def list_gpus_text(nodes: Sequence[GpuNode], waiting: Sequence[Holding], sees_no
             if holder:
                 lines.append(f"   |  |- held by {_summary(holder, now)}")
     lines += [
-        f"- waiting, position {number}: {_summary(holding, now)}" for number, holding in enumerate(waiting, 1)
-    ]
+        f"- waits: {_summary(holding, now)}" for holding in waiting
+    ]  # no order: who is next nobody knows
     if not sees_nodes:
         lines.append(f"- {NO_NODES}")
     if not nodes and not waiting:
