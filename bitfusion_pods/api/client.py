@@ -171,11 +171,7 @@ class Api:
                 break
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                # A kept connection may have been closed by the other side meanwhile: then nothing was done.
-                stale = isinstance(
-                    error, (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
-                )
-                if fresh or not again or not stale:
+                if fresh or not again or not isinstance(error, _STALE):
                     raise ApiUnreachable(_words(error)) from None
         if response.status >= 300:
             raise (_refusal if method in _WRITES else _no)(response.status, answer)
@@ -270,7 +266,9 @@ def _refusal(status: int, answer: bytes) -> ApiError:
     texts = {name: str(said.get(name) or "") for name in ("reason", "message")}
     code = said.get("code")
     return ApiError(
-        status or (code if isinstance(code, int) else 500), texts["reason"], texts["message"][:4000]
+        status or (code if isinstance(code, int) else 500),
+        texts["reason"],
+        texts["message"][:LONGEST_MESSAGE],
     )
 
 
