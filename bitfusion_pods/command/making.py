@@ -188,6 +188,8 @@ class Making:
                         why = self._look_at_others() or self._create() or self._create_secret()
                     if not why:
                         return
+            except ApiError as error:  # to a look; what is made reads its own refusals
+                why = self._refused(refusals.refusal_of(error.status, error.reason, error.message))
             except ApiUnreachable as error:
                 why = UNASKED.format(error)
             stuck_since = (stuck_since or time.monotonic()) if self._cure else None
@@ -201,16 +203,13 @@ class Making:
         Those whose process is gone are deleted.
         """
         selector = f"{pod_contract.LABEL_GPU_POD_OF}={self._notebook.uid}"
-        try:
-            found = self._api.get(pods(self._where.namespace, labelSelector=selector))
-            living = []
-            for pod in mappings(found.get("items")):
-                if self._is_left(pod):
-                    self._api.delete(pods(self._where.namespace, text(metadata_of(pod).get("name"))))
-                else:
-                    living.append(pod)
-        except ApiError as error:
-            return self._refused(refusals.refusal_of(error.status, error.reason, error.message))
+        found = self._api.get(pods(self._where.namespace, labelSelector=selector))
+        living = []
+        for pod in mappings(found.get("items")):
+            if self._is_left(pod):
+                self._api.delete(pods(self._where.namespace, text(metadata_of(pod).get("name"))))
+            else:
+                living.append(pod)
         ours = [pod for pod in living if self._is_of_this_container(pod)]
         held, whole = held_gpus(ours, self._notebook.uid).held, self._where.budget
         if whole is None or budget.fits(whole, held, self._request):

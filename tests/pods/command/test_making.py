@@ -380,6 +380,17 @@ def test_who_may_not_look_for_a_moment_does_not_know_the_pod_gone(
     assert run.delete() == ""
 
 
+def test_who_may_not_look_at_a_quotas_holders_is_told_so(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, get = making_at(server), server.get
+    refused = ApiError(403, "Forbidden", 'pods is forbidden: User "ann" cannot list resource "pods"')
+    server.answers[PODS] = [CPU_QUOTA]
+    monkeypatch.setattr(server, "get", Mock(side_effect=[get(f"{PODS}?labelSelector=x"), refused]))
+    with pytest.raises(PodRefused, match="this notebook may not list pods"):
+        run.start()
+
+
 WEBHOOK = ApiError(
     500,
     "InternalError",
