@@ -95,13 +95,13 @@ WRONG_TAGS = ("MARGINAL", "FATAL")
 
 
 _OF_GPU = "|  |- "
-_WAITING = "- waiting, "
+_WAITING = ("- waiting, ", "- waits: ")
 
 
 def parse_waiting(list_gpus_output: str) -> tuple[str, ...]:
-    """Who waits, ``position 1: ada: …``; empty where nobody does, or the client does not tell."""
+    """Who waits, ``position 1: ada: …``, of GPU pods without a position; empty where nobody is told."""
     lines = map(str.strip, list_gpus_output.splitlines())
-    return tuple(line[len(_WAITING) :] for line in lines if line.startswith(_WAITING))
+    return tuple(line[len(word) :] for line in lines for word in _WAITING if line.startswith(word))
 
 
 def parse_list_gpus(text: str) -> list[ServerStatus]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bitfusion_client.errors import ClusterUnusable
+from bitfusion_client.errors import ClusterUnusable, PrintedError
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 
 if TYPE_CHECKING:
@@ -55,8 +55,12 @@ class Account:
             with open(path, encoding="ascii") as file:
                 return file.read(LONGEST_TOKEN).strip()
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            raise ClusterUnusable.from_text(None, NO_TOKEN.format(f"{path}: {why}")) from None
+            raise unusable(path, getattr(error, "strerror", None) or "it is no text") from None
+
+
+def unusable(path: str, why: str) -> PrintedError:
+    """Of a file that every pod with an account has."""
+    return ClusterUnusable.from_text(None, NO_TOKEN.format(f"{path}: {why}"))
 
 
 def this_account(environ: Mapping[str, str]) -> Account:

@@ -10,7 +10,9 @@ import time
 from urllib.parse import quote, urlencode
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.kubernetes.raw_objects import mappings, metadata_of, text
 from bitfusion_client.version import VERSION
+from bitfusion_pods.api.account import unusable
 from bitfusion_pods.api.chunks import Chunks, NoChunks
 
 if TYPE_CHECKING:
@@ -25,7 +27,10 @@ WATCH_FOR = 240
 """Seconds after which the server ends a watch, and it is begun anew."""
 LARGEST = 32 << 20
 """Bytes of one answer or event: an object of Kubernetes has 1.5 MB at most, a list is asked for in part."""
+PAGE = 200
+"""Objects of one answer to a list: a node with its images' names has some 50 KB."""
 LONGEST_MESSAGE = 4000
+_WRITES = ("POST", "PATCH")
 _PATCH = "application/merge-patch+json"
 _STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 """What a kept connection says that the other side has closed meanwhile: nothing was done."""
@@ -51,7 +56,11 @@ class ApiError(Exception):
 
 
 class ApiUnreachable(Exception):
-    """The API has not answered; the text says why. What was asked for may have been done."""
+    """The API has not answered, or not now; the text says why. What was asked for may have been done.
+
+    Not now is 429 or 5xx, such as one that has just been started (``storage is (re)initializing``, since
+    Kubernetes 1.31). Of what is written it is an ApiError: a webhook may not answer, which `refusals` reads.
+    """
 
 
 def path(*words: str, **query: str | int) -> str:
@@ -74,17 +83,34 @@ class Api:
         self._kept: http.client.HTTPSConnection | None = None
 
     def get(self, way: str) -> dict[str, Any]:
-        """An object, or a list of them. Raises ApiError, ApiUnreachable, PoolUnreadable."""
+        """An object, or a list of them. Raises ApiError, ApiUnreachable, ClusterUnusable."""
         return self._ask("GET", way)
 
     def find(self, way: str) -> dict[str, Any] | None:
+        """As `get`; None if there is none."""
+        return self._unless((404,), way)
+
+    def find_readable(self, way: str) -> dict[str, Any] | None:
         """As `get`; None if there is none, or this account may not read it."""
+        return self._unless((403, 404), way)
+
+    def _unless(self, refused: tuple[int, ...], way: str) -> dict[str, Any] | None:
         try:
             return self.get(way)
         except ApiError as error:
-            if error.status in (403, 404):
+            if error.status in refused:
                 return None
             raise
+
+    def items(self, way: str) -> Iterator[Mapping[str, Any]]:
+        """Those of a list, however long, asked for in pages. Raises as `get`."""
+        mark, rest = "&" if "?" in way else "?", ""
+        while True:
+            page = self.get(f"{way}{mark}{urlencode({'limit': PAGE, 'continue': rest})}")
+            yield from mappings(page.get("items"))
+            rest = text(metadata_of(page).get("continue"))
+            if not rest:
+                return
 
     def create(self, way: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """What was made. Raises as `get`; after ApiUnreachable it may have been made."""
@@ -118,7 +144,7 @@ class Api:
             try:
                 response = self._send(connection, "GET", f"{way}{mark}{limits}", None, "")
                 if response.status != 200:
-                    raise _refusal(response.status, response.read(LARGEST))
+                    raise _no(response.status, response.read(LARGEST))
                 yield from _events(response, connection.sock)
             except (OSError, http.client.HTTPException, NoChunks) as error:
                 raise ApiUnreachable(_words(error)) from None
@@ -145,14 +171,10 @@ class Api:
                 break
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                # A kept connection may have been closed by the other side meanwhile: then nothing was done.
-                stale = isinstance(
-                    error, (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
-                )
-                if fresh or not again or not stale:
+                if fresh or not again or not isinstance(error, _STALE):
                     raise ApiUnreachable(_words(error)) from None
         if response.status >= 300:
-            raise _refusal(response.status, answer)
+            raise (_refusal if method in _WRITES else _no)(response.status, answer)
         return _object(answer)
 
     def _send(
@@ -179,7 +201,9 @@ class Api:
             try:
                 self._context = ssl.create_default_context(cafile=self._account.authority)
             except OSError as error:
-                raise ApiUnreachable(f"{self._account.authority}: {_words(error)}") from None
+                raise unusable(self._account.authority, _words(error)) from None
+            # on from Python 3.13: authorities of EKS and microk8s lack the extensions that it asks for
+            self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         account = self._account
         return http.client.HTTPSConnection(
             account.host, account.port, timeout=patience, context=self._context
@@ -200,7 +224,7 @@ def _events(response: http.client.HTTPResponse, sock: ssl.SSLSocket) -> Iterator
         for line in filter(None, lines):
             event = _object(line)
             if event.get("type") == "ERROR":
-                raise _refusal(0, json.dumps(event.get("object")).encode())
+                raise _no(0, json.dumps(event.get("object")).encode())
             if event.get("type") != "BOOKMARK":
                 yield event
         if chunks.over:
@@ -225,6 +249,15 @@ def _pieces(response: http.client.HTTPResponse, sock: ssl.SSLSocket) -> Iterator
         yield data
 
 
+def _no(status: int, answer: bytes) -> ApiError | ApiUnreachable:
+    """To what only reads, watches or deletes."""
+    refusal = _refusal(status, answer)
+    if refusal.status == 429 or refusal.status >= 500:
+        why = refusal.message or refusal.reason or "it does not say why"
+        return ApiUnreachable(f"it is busy ({refusal.status}): {why}")
+    return refusal
+
+
 def _refusal(status: int, answer: bytes) -> ApiError:
     try:
         said = _object(answer)
@@ -233,7 +266,9 @@ def _refusal(status: int, answer: bytes) -> ApiError:
     texts = {name: str(said.get(name) or "") for name in ("reason", "message")}
     code = said.get("code")
     return ApiError(
-        status or (code if isinstance(code, int) else 500), texts["reason"], texts["message"][:4000]
+        status or (code if isinstance(code, int) else 500),
+        texts["reason"],
+        texts["message"][:LONGEST_MESSAGE],
     )
 
 

@@ -6,13 +6,31 @@ from contextlib import contextmanager
 
 from bitfusion_client.errors import ClusterUnusable
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_pods.api.client import ApiError, ApiUnreachable
+from bitfusion_pods.api.client import ApiError, ApiUnreachable, path
+from bitfusion_pods.places.gpu_nodes import gpu_nodes
 from bitfusion_pods.places.refusals import refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from bitfusion_pods.api.client import Api
+    from bitfusion_pods.places.gpu_nodes import GpuNode, Holding
 
 TRY_AGAIN = "try again; if that does not help, ask your administrator about the cluster's API server."
+
+
+def seen_gpus(
+    api: Api, pods: Iterable[Mapping[str, Any]], resources: Sequence[str]
+) -> tuple[list[GpuNode], list[Holding], bool]:
+    """As `gpu_nodes`, of the cluster's nodes as it has them; and whether this account may see nodes."""
+    listed = list(pods)
+    try:
+        return *gpu_nodes(api.items(path("api", "v1", "nodes")), listed, resources), True
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return *gpu_nodes(None, listed, resources), False
 
 
 @contextmanager

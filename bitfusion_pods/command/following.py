@@ -8,22 +8,22 @@ from bitfusion_client.errors import ClusterUnusable, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
 from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
+from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import kueue, stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from bitfusion_pods.api.client import Api
-    from bitfusion_pods.command.telling import Telling
+    from bitfusion_pods.command.waiting import Waiting
 
 MOST_EVENTS = 500
 EVENTS_PAUSE = 2.0
 """Seconds between two looks at a pod's events."""
 ANEW_PAUSE = 1.0
 """Seconds before a watch is begun anew that was lost."""
-_NOT_FOUND, _TOO_OLD = 404, 410
-_UNASKED = "the cluster's API cannot be asked: {}"
+_TOO_OLD = 410
 
 
 class Following:
@@ -33,8 +33,7 @@ class Following:
         api: For the cluster.
         pod: As the API has made it.
         gpus: The resources by which it asks for GPUs.
-        telling: Hears what it waits for.
-        check_time: Called with the reason of a wait; raises when it has lasted too long.
+        waiting: Hears what it waits for, and has an end.
     """
 
     def __init__(
@@ -42,15 +41,13 @@ class Following:
         api: Api,
         pod: dict[str, Any],
         gpus: Sequence[str],
-        telling: Telling,
-        check_time: Callable[[str], None],
+        waiting: Waiting,
     ) -> None:
         self._api = api
         self.pod = pod
         """As it was seen last; empty when it is gone."""
         self._gpus = gpus
-        self._telling = telling
-        self._check_time = check_time
+        self._waiting = waiting
         metadata = metadata_of(pod)
         self._namespace, self._name, self._uid = (
             text(metadata.get(each)) for each in ("namespace", "name", "uid")
@@ -62,7 +59,7 @@ class Following:
         self._place_at = self._place_pause = 0.0
 
     def until_it_runs(self) -> stages.Stage:
-        """The stage that ends the wait: it runs, or never will. Raises what `check_time` raises."""
+        """The stage that ends the wait: it runs, or never will. Raises WaitTimedOut."""
         told = stages.Stages(self._gpus)
         for pod in self._versions():
             if not pod:
@@ -81,8 +78,8 @@ class Following:
                     place = self._place
                     if stage.kind == stages.FAILED:
                         return stage
-                self._check_time(stage.words)
-            self._telling.waits(stage.words, place)
+                self._waiting.check(stage.words)
+            self._waiting.telling.waits(stage.words, place)
         raise AssertionError
 
     def _in_queue(self, queue: str) -> stages.Stage:
@@ -114,22 +111,25 @@ class Following:
                     if not self.pod:
                         return
             except (ApiError, ApiUnreachable, ClusterUnusable) as error:
-                if isinstance(error, ApiError) and error.status != _TOO_OLD:
-                    raise PodRefused("", f"its pod cannot be watched: {error}") from None
                 if not isinstance(error, ApiError):
-                    self._telling.waits(_UNASKED.format(error))
-                time.sleep(ANEW_PAUSE)
+                    self._waiting.pause(UNASKED.format(error))
+                elif error.status != _TOO_OLD:
+                    raise PodRefused("", f"its pod cannot be watched: {error}") from None
+                else:
+                    time.sleep(ANEW_PAUSE)
             self._refresh()
         yield {}
 
     def _refresh(self) -> None:
-        try:
-            self.pod = self._api.get(pods(self._namespace, self._name))
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                self.pod = {}
-        except (ApiUnreachable, ClusterUnusable):
-            pass
+        while True:
+            try:
+                self.pod = self._api.find(pods(self._namespace, self._name)) or {}
+            except ApiError:  # as the watch will be
+                return
+            except (ApiUnreachable, ClusterUnusable) as error:
+                self._waiting.pause(UNASKED.format(error))
+            else:
+                return
 
     def _look_at_events(self) -> bool:
         now = time.monotonic()
@@ -168,7 +168,7 @@ class Following:
     def _find_first(self, ways: Iterator[str]) -> dict[str, Any] | None:
         for way in ways:
             try:
-                found = self._api.find(way)
+                found = self._api.find_readable(way)
             except (ApiError, ApiUnreachable, ClusterUnusable):
                 return None
             if found is not None:

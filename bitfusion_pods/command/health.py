@@ -10,15 +10,14 @@ from bitfusion_client.command.log_output import write_text
 from bitfusion_client.errors import BitfusionError, ClusterUnusable
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.gpu_pods.size_rules import gpu_resources
-from bitfusion_client.kubernetes.raw_objects import labels_of, mapping, mappings
+from bitfusion_client.kubernetes.raw_objects import labels_of, mapping
 from bitfusion_client.pod import pod_contract
 from bitfusion_pods.api.client import Api, ApiError, path, pods
-from bitfusion_pods.command.asking import in_words
+from bitfusion_pods.command.asking import in_words, seen_gpus
 from bitfusion_pods.command.keys import make_keys
 from bitfusion_pods.command.making import dry_pod, is_added_twice
 from bitfusion_pods.command.notebook_pod import read_notebook_pod
 from bitfusion_pods.command.where import here
-from bitfusion_pods.places.gpu_nodes import gpu_nodes
 from bitfusion_pods.pod.secret import agent_secret
 
 if TYPE_CHECKING:
@@ -156,17 +155,15 @@ def _check_gpus(report: Report, api: Api, where: Where) -> None:
     report.group(OF_GPUS)
     for rule in where.settings.rules:
         report.add("INFO", f"Size {rule.name}: {rule.describe()}")
-    nodes = None
     try:
         with in_words():
-            nodes = api.find(path("api", "v1", "nodes"))
+            found, _, sees_nodes = seen_gpus(api, (), gpu_resources(where.settings.rules))
     except ClusterUnusable as error:
         report.add("FATAL", f"Check nodes with GPUs: {error}")
         return
-    if nodes is None:
+    if not sees_nodes:
         report.add("SKIPPED", "Check nodes with GPUs: this account may not see nodes")
         return
-    found, _ = gpu_nodes(mappings(nodes.get("items")), [], gpu_resources(where.settings.rules))
     count = sum(node.gpus or 0 for node in found)
     words = f"Check nodes with GPUs: {len(found)}, {count} GPUs"
     report.add("PASS" if count else "MARGINAL", words)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import time
 
-from bitfusion_client.errors import ClusterUnusable, PodLost, PodRefused, WaitTimedOut
+from bitfusion_client.errors import ClusterUnusable, PodLost, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.gpu_pods import budget
 from bitfusion_client.gpu_pods.size_rules import rule_for
 from bitfusion_client.kubernetes.raw_objects import annotations_of, mapping, mappings, metadata_of, text
 from bitfusion_client.pod import pod_contract
-from bitfusion_client.request.durations import format_duration_short
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
 from bitfusion_pods.command.following import Following
+from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import refusals, stages
 from bitfusion_pods.places.deaths import death_of, held_by_lost_node
 from bitfusion_pods.pod.gpu_pod import gpu_pod
-from bitfusion_pods.pod.held import held_gpus
+from bitfusion_pods.pod.held import OVER, held_gpus
 from bitfusion_pods.pod.secret import agent_secret
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
     from bitfusion_pods.api.client import Api
     from bitfusion_pods.command.notebook_pod import NotebookPod
     from bitfusion_pods.command.runs import Runs
-    from bitfusion_pods.command.telling import Telling
+    from bitfusion_pods.command.waiting import Waiting
     from bitfusion_pods.command.where import Where
 
-DEFAULT_TIMEOUT = 1800.0
-"""Seconds to wait for a GPU, as in the pool."""
+PASSES_WITHIN = 60.0
+"""Seconds for what keeps the API server from taking a pod, such as a webhook that is restarted."""
 MOST_RETRIES = 3
 """Times that a pod is made anew which its node has refused, because it frees devices late."""
-RETRY_PAUSE, TURN_PAUSE = 1.0, 1.0
 GONE_WITHIN, LOST_WITHIN = 10.0, 5.0
 """Seconds for a deleted pod to be gone, and for one that does not answer: its node may be lost, and the next
 cell's kernel begins only then."""
@@ -65,10 +64,9 @@ class Making:
         api: For the cluster.
         where: This pod, the notebook's.
         notebook: The same, as the API has it.
-        request: What is asked for.
         files: The agent and its keys, by their keys in the pod's Secret.
         runs: Those of this container.
-        telling: Hears what it waits for.
+        waiting: For what is asked for.
 
     Raises:
         BitfusionError: The cluster has no such size.
@@ -79,25 +77,23 @@ class Making:
         api: Api,
         where: Where,
         notebook: NotebookPod,
-        request: GpuRequest,
         files: Mapping[str, bytes | str],
         runs: Runs,
-        telling: Telling,
+        waiting: Waiting,
     ) -> None:
         self._api = api
         self._where = where
         self._notebook = notebook
-        self._request = request
+        self._request = waiting.request
         self._files = files
         self._runs = runs
-        self._telling = telling
-        self.rule = rule_for(request, where.settings.rules)
+        self._waiting = waiting
+        self.rule = rule_for(self._request, where.settings.rules)
         """The admin's, for this size."""
-        self._patience = request.timeout or DEFAULT_TIMEOUT
-        self._deadline = time.monotonic() + self._patience
         self._holder = f"{notebook.container}/{os.geteuid()}"
         self._last: dict[str, Any] = {}
         self._template_only = False
+        self._cure = ""  # of the last refusal, where that is tried again for so long only
         self.name = ""
         """Of the pod that there is, or may be; empty: there is none."""
         self.is_lost = False
@@ -113,10 +109,9 @@ class Making:
         for _ in range(1 + MOST_RETRIES):
             if stage is not None:
                 self.delete()
-                self._telling.waits(stage.words)
-                time.sleep(RETRY_PAUSE)
+                self._waiting.pause(stage.words)
             self._make()
-            following = Following(self._api, self._last, self.rule.resources, self._telling, self._check_time)
+            following = Following(self._api, self._last, self.rule.resources, self._waiting)
             stage = following.until_it_runs()
             self._last = following.pod or self._last
             if stage.kind == stages.RUNS:
@@ -179,59 +174,59 @@ class Making:
     def _path(self) -> str:
         return pods(self._where.namespace, self.name)
 
-    def _check_time(self, why: str) -> None:
-        if time.monotonic() >= self._deadline:
-            waited = format_duration_short(self._patience)
-            raise WaitTimedOut(self._request, f"timed out after {waited}: {why}")
-
     # -- made ----------------------------------------------------------------------------------------
 
     def _make(self) -> None:
         """In its turn: `_last` is the new pod then."""
+        stuck_since: float | None = None
         while True:
+            self._cure = ""
             why = self.delete()  # what was made before an answer was lost or a Secret was not taken
             try:
                 if not why:
                     with self._runs.turn():
-                        ours_hold, why = self._look_at_others()
-                        if not why:
-                            why = self._create(ours_hold) or self._create_secret()
+                        why = self._look_at_others() or self._create() or self._create_secret()
                     if not why:
                         return
+            except ApiError as error:  # to a look; what is made reads its own refusals
+                why = self._refused(refusals.refusal_of(error.status, error.reason, error.message))
             except ApiUnreachable as error:
-                why = f"the cluster's API cannot be asked: {error}"
-            self._check_time(why)
-            self._telling.waits(why)
-            time.sleep(TURN_PAUSE)
+                why = UNASKED.format(error)
+            stuck_since = (stuck_since or time.monotonic()) if self._cure else None
+            if stuck_since is not None and time.monotonic() - stuck_since >= PASSES_WITHIN:
+                raise PodRefused(self._request, why, self._cure)
+            self._waiting.pause(why)
 
-    def _look_at_others(self) -> tuple[bool, str]:
-        """Whether other GPU pods of this notebook hold something, and why that is too much; empty: it is not.
+    def _look_at_others(self) -> str:
+        """Why it is too much what other GPU pods of this notebook hold; empty: it is not.
 
         Those whose process is gone are deleted.
         """
         selector = f"{pod_contract.LABEL_GPU_POD_OF}={self._notebook.uid}"
-        try:
-            found = self._api.get(pods(self._where.namespace, labelSelector=selector))
-            living = []
-            for pod in mappings(found.get("items")):
-                if self._is_left(pod):
-                    self._api.delete(pods(self._where.namespace, text(metadata_of(pod).get("name"))))
-                else:
-                    living.append(pod)
-        except ApiError as error:
-            refusal = refusals.refusal_of(error.status, error.reason, error.message)
-            raise PodRefused(self._request, refusal.words, refusal.next_step) from None
-        held, whole = held_gpus(living, self._notebook.uid).held, self._where.budget
+        found = self._api.get(pods(self._where.namespace, labelSelector=selector))
+        living = []
+        for pod in mappings(found.get("items")):
+            if self._is_left(pod):
+                self._api.delete(pods(self._where.namespace, text(metadata_of(pod).get("name"))))
+            else:
+                living.append(pod)
+        ours = [pod for pod in living if self._is_of_this_container(pod)]
+        held, whole = held_gpus(ours, self._notebook.uid).held, self._where.budget
         if whole is None or budget.fits(whole, held, self._request):
-            return bool(held), ""
+            return ""
         if not budget.fits(whole, [], self._request):
             chosen = f"the budget of this notebook is {whole.describe()}, as chosen when it was made"
             raise PodRefused(self._request, chosen, LARGER_SIZE)
-        for pod in living:
+        for pod in ours:
             if metadata_of(pod).get("deletionTimestamp"):
-                return True, _still_there(pod, whole)
+                return _still_there(pod, whole)
         count, hold = ("a GPU pod", "holds") if len(held) == 1 else (f"{len(held)} GPU pods", "hold")
-        return True, f"{count} of this notebook's kernels and programs {hold} its budget, {whole.describe()}"
+        return f"{count} of this notebook's kernels and programs {hold} its budget, {whole.describe()}"
+
+    def _is_of_this_container(self, pod: Any) -> bool:
+        """Whether it counts in this container's budget; one that does not say whose it is does in each."""
+        holder = text(annotations_of(pod).get(pod_contract.ANNOTATION_HOLDER))
+        return holder.rpartition("/")[0] in ("", self._notebook.container)
 
     def _is_left(self, pod: Any) -> bool:
         """Whether a process of this container has made it that is gone."""
@@ -240,32 +235,50 @@ class Making:
         going = metadata_of(pod).get("deletionTimestamp")
         return not going and not self._runs.lives(text(metadata_of(pod).get("name")))
 
-    def _create(self, ours_hold: bool) -> str:
+    def _create(self) -> str:
         """Make it; why it has to wait, or empty."""
         where, notebook = self._where, self._notebook
         name = _name(where, notebook.uid)
         made = _pod(where, notebook, self._request, self.rule, name, self._template_only)
         made["metadata"]["annotations"][pod_contract.ANNOTATION_HOLDER] = self._holder
-        self.name = self._telling.pod = name
+        self.name = self._waiting.telling.pod = name
         self._runs.claim(name)
         try:
             self._last = self._api.create(pods(where.namespace), made)
         except ApiError as error:
-            if error.status == 409:  # made by a first try, whose answer was lost
-                self._last = self._api.get(self._path)
-                return ""
+            if error.reason == refusals.ALREADY_EXISTS:  # made by a first try, whose answer was lost
+                there = self._api.find(self._path)
+                if there is not None:
+                    self._last = there
+                    return ""
             self._runs.forget(name)
             self.name = ""
             if not self._template_only and is_added_twice(error, notebook):
                 self._template_only = True
-                return self._create(ours_hold)
+                return self._create()
+            told = error.status, error.reason, error.message
             refusal = refusals.refusal_of(
-                error.status, error.reason, error.message, self.rule.resources, ours_hold
+                *told, self.rule.resources, error.status == 403 and self._gpu_pods_hold()
             )
-            if refusal.kind == refusals.ERROR:
-                raise PodRefused(self._request, refusal.words, refusal.next_step) from None
-            return refusal.words
+            return self._refused(refusal)
         return ""
+
+    def _refused(self, refusal: refusals.Refusal) -> str:
+        """Why it is tried again. Raises PodRefused where that is of no use."""
+        if refusal.kind == refusals.ERROR:
+            raise PodRefused(self._request, refusal.words, refusal.next_step) from None
+        self._cure = refusal.next_step
+        return refusal.words
+
+    def _gpu_pods_hold(self) -> bool:
+        """Whether GPU pods of whichever notebook in this namespace hold its quotas, and will give back."""
+        way = pods(
+            self._where.namespace,
+            labelSelector=pod_contract.LABEL_GPU_POD_OF,
+            fieldSelector=",".join(f"status.phase!={phase}" for phase in OVER),
+            limit=1,
+        )
+        return bool(mappings(self._api.get(way).get("items")))
 
     def _create_secret(self) -> str:
         """Make what the pod mounts; why it was not taken for now, or empty.
@@ -280,10 +293,8 @@ class Making:
             self._api.create(path("api", "v1", "namespaces", where.namespace, "secrets"), made)
         except ApiError as error:
             # also of one that exists: whosever it is, the next attempt has another name
-            refusal = refusals.refusal_of(error.status, error.reason, error.message, kind=refusals.SECRET)
-            if refusal.kind == refusals.ERROR:
-                raise PodRefused(self._request, refusal.words, refusal.next_step) from None
-            return refusal.words
+            told = error.status, error.reason, error.message
+            return self._refused(refusals.refusal_of(*told, kind=refusals.SECRET))
         return ""
 
     def _running(self) -> Running:

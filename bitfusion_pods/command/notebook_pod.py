@@ -44,7 +44,9 @@ def read_notebook_pod(api: Api, where: Where) -> NotebookPod:
         pod = api.get(pods(where.namespace, where.name))
         template = _template(api, where.namespace, pod)
         found = {
-            name: api.find(path("api", "v1", "namespaces", where.namespace, "persistentvolumeclaims", name))
+            name: api.find_readable(
+                path("api", "v1", "namespaces", where.namespace, "persistentvolumeclaims", name)
+            )
             for name in claim_names(pod)
         }
     except ApiError as error:
@@ -59,7 +61,9 @@ def _template(api: Api, namespace: str, pod: dict[str, Any]) -> dict[str, Any] |
     for owner in mappings(metadata_of(pod).get("ownerReferences")):
         if owner.get("kind") == "StatefulSet":
             name = text(owner.get("name"))
-            found = api.find(path("apis", "apps", "v1", "namespaces", namespace, "statefulsets", name))
+            found = api.find_readable(
+                path("apis", "apps", "v1", "namespaces", namespace, "statefulsets", name)
+            )
             template = mapping(mapping((found or {}).get("spec")).get("template"))
             return dict(template) or None
     return None

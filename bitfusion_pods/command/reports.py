@@ -8,20 +8,17 @@ from bitfusion_client.clock_time import clock_time
 from bitfusion_client.command.log_output import write_text
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.gpu_pods.size_rules import gpu_resources
-from bitfusion_client.kubernetes.raw_objects import mappings
 from bitfusion_client.pod.pod_contract import LABEL_GPU_POD_OF
 from bitfusion_client.text_table import box
-from bitfusion_pods.api.client import Api, path, pods
-from bitfusion_pods.command.asking import in_words
+from bitfusion_pods.api.client import Api, pods
+from bitfusion_pods.command.asking import in_words, seen_gpus
 from bitfusion_pods.command.where import here
-from bitfusion_pods.places.gpu_nodes import gpu_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bitfusion_pods.places.gpu_nodes import GpuNode, Holding
 
-MOST_LISTED = 1000
 NO_NODES = "this account may not see the cluster's nodes, only the GPU pods of its namespace are shown"
 NO_GPUS = "no GPU pod of this namespace holds or waits for a GPU"
 
@@ -59,8 +56,8 @@ def list_gpus_text(nodes: Sequence[GpuNode], waiting: Sequence[Holding], sees_no
             if holder:
                 lines.append(f"   |  |- held by {_summary(holder, now)}")
     lines += [
-        f"- waiting, position {number}: {_summary(holding, now)}" for number, holding in enumerate(waiting, 1)
-    ]
+        f"- waits: {_summary(holding, now)}" for holding in waiting
+    ]  # no order: who is next nobody knows
     if not sees_nodes:
         lines.append(f"- {NO_NODES}")
     if not nodes and not waiting:
@@ -110,11 +107,7 @@ def _look(environ: Mapping[str, str]) -> tuple[list[GpuNode], list[Holding], boo
     api = Api(where.account)
     try:
         with in_words():
-            nodes = api.find(path("api", "v1", "nodes", limit=MOST_LISTED))
-            way = pods(where.namespace, labelSelector=LABEL_GPU_POD_OF, limit=MOST_LISTED)
-            listed = mappings(api.get(way).get("items"))
+            listed = api.items(pods(where.namespace, labelSelector=LABEL_GPU_POD_OF))
+            return seen_gpus(api, listed, gpu_resources(where.settings.rules))
     finally:
         api.close()
-    known = None if nodes is None else mappings(nodes.get("items"))
-    found, waiting = gpu_nodes(known, listed, gpu_resources(where.settings.rules))
-    return found, waiting, known is not None

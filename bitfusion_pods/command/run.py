@@ -16,7 +16,7 @@ from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_client.one_line import one_line
 from bitfusion_client.request.decimals import plain_number
 from bitfusion_pods import environment, signals
-from bitfusion_pods.api.client import Api
+from bitfusion_pods.api.client import Api, ApiUnreachable
 from bitfusion_pods.command import where as places_of
 from bitfusion_pods.command.agent_files import agent_files
 from bitfusion_pods.command.keys import make_keys
@@ -25,6 +25,7 @@ from bitfusion_pods.command.notebook_pod import read_notebook_pod
 from bitfusion_pods.command.remote_program import NotReached, RemoteProgram
 from bitfusion_pods.command.runs import Runs
 from bitfusion_pods.command.telling import Telling
+from bitfusion_pods.command.waiting import UNASKED, Waiting
 from bitfusion_pods.pod.memory import memory_variables
 from bitfusion_pods.spawn import Failed, Spawn, ended_from_json
 from bitfusion_pods.stream.frames import ProtocolError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from bitfusion_client.request.gpu_request import GpuRequest
     from bitfusion_pods.command.making import Running
+    from bitfusion_pods.command.notebook_pod import NotebookPod
     from bitfusion_pods.command.where import Where
     from bitfusion_pods.spawn import Started
 
@@ -71,12 +73,13 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     log = LogOutput()
     log.log("Query server kubernetes gpu availability")
     telling = Telling(log, environ)
+    waiting = Waiting(request, telling)
     # all before the pod: a kubelet that comes before the Secret looks again half a second later
     keys, api = make_keys(where.folder), Api(where.account)
     files: dict[str, bytes | str] = {**agent_files(), **keys.of_pod}
     try:
-        notebook = read_notebook_pod(api, where)
-        making = Making(api, where, notebook, request, files, Runs(os.geteuid()), telling)
+        notebook = _notebook(api, where, waiting)
+        making = Making(api, where, notebook, files, Runs(notebook.container), waiting)
         try:
             pod = making.start()
             asked = _asked(program, environ, request, pod, making)
@@ -90,6 +93,14 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
             _release(making, log)
     finally:
         api.close()
+
+
+def _notebook(api: Api, where: Where, waiting: Waiting) -> NotebookPod:
+    while True:
+        try:
+            return read_notebook_pod(api, where)
+        except ApiUnreachable as error:
+            waiting.pause(UNASKED.format(error))
 
 
 class _Hears:

@@ -21,17 +21,17 @@ _PAUSE = 0.02
 
 
 class Runs:
-    """Those of one user."""
+    """Those of one container, whoever runs them: its users have one budget together."""
 
-    def __init__(self, user: int) -> None:
-        self._user = user
+    def __init__(self, container: str) -> None:
+        self._container = container
         self._claims: dict[str, socket.socket] = {}
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Only one of them decides what to take, and what is to be deleted."""
         end = time.monotonic() + LONGEST_TURN
-        while (mine := _bound(f"turn-{self._user}")) is None and time.monotonic() < end:
+        while (mine := _bound(f"turn-{self._container}")) is None and time.monotonic() < end:
             time.sleep(_PAUSE)
         try:
             yield

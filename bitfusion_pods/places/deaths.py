@@ -101,11 +101,6 @@ def held_by_lost_node(pod: object, now: float) -> bool:
     return over and bool(node_of(raw)) and phase_of(raw) not in ("Succeeded", "Failed")
 
 
-def lost_words(count: int, node: str = "") -> str:
-    """``1 GPU held by a lost node``."""
-    return words(f"{count} GPU{'' if count == 1 else 's'} held by a lost node{f' ({node})' if node else ''}")
-
-
 # -- who says it, from the surest to the least -------------------------------------------------------------
 
 

@@ -27,6 +27,9 @@ REFUSED = "refused"
 """Reasons of a Refusal: a ResourceQuota; no right; Pod Security, LimitRange, policy or webhook; there is one
 of that name; the API server or a webhook cannot answer now; anything else."""
 
+ALREADY_EXISTS = "AlreadyExists"
+"""Kubernetes' word, which alone of all a 409 may mean tells that there is such an object."""
+
 POD, SECRET = "pod", "pod's Secret"
 """What was to be made."""
 
@@ -40,10 +43,11 @@ class Refusal:
     """Why it was not made.
 
     Attributes:
-        kind: `WAITS`: ask again when somebody has given back; `RETRY`: at once, a bounded number of times;
-            `ERROR`: the person must do something.
+        kind: `WAITS`: ask again when somebody has given back; `RETRY`: soon; `ERROR`: the person must do
+            something.
         words: One line.
-        next_step: What to do; empty where it waits or is tried again.
+        next_step: What to do; empty where it waits. Of `RETRY`: what to do where it does not pass within a
+            minute; empty where it is no more than the API server itself, for which one waits.
         reason: Which sort of refusal.
     """
 
@@ -68,8 +72,8 @@ def refusal_of(
         reason: ``reason`` of the Status object; may be empty.
         message: Its ``message``, of any length, or what was answered instead.
         gpus: Names of the resources by which the pod asks for GPUs.
-        ours_hold: Whether GPU pods of ours hold CPU and memory in this namespace, so that a quota of those is
-            given back with them.
+        ours_hold: Whether GPU pods of any notebook hold CPU and memory in this namespace, so that a quota
+            of those is given back with them.
         kind: `POD` or `SECRET`.
     """
     said = one_line(message[:LONGEST_READ], LONGEST_READ)
@@ -202,15 +206,16 @@ def _is_plain(name: str) -> bool:
 
 def _busy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
     if status == 409:
-        if reason == "AlreadyExists" or core.endswith("already exists"):
+        if reason == ALREADY_EXISTS or core.endswith("already exists"):
             return Refusal(RETRY, f"a {kind} of this name exists already", reason=EXISTS)
         return Refusal(RETRY, words(f"the cluster was changing what this needs: {core}"), reason=BUSY)
     if core.startswith("status unknown for quota: "):
-        return Refusal(RETRY, "the namespace's quota is being counted", reason=BUSY)
+        cure = f"{_ASK}: the cluster's kube-controller-manager counts quotas, and does not."
+        return Refusal(RETRY, "the namespace's quota is being counted", cure, BUSY)
     if 'failed calling webhook "' in core:
         name = name_of(core.partition('failed calling webhook "')[2].partition('"')[0])
         said = f"the admission webhook {name} does not answer"
-        return Refusal(RETRY, words(said), reason=BUSY)
+        return Refusal(RETRY, words(said), f"{_ASK} about the program that serves {name}.", BUSY)
     if status == 0:
         return Refusal(RETRY, words(f"the cluster's API does not answer: {core}"), reason=BUSY)
     if status == 429 or status >= 500:

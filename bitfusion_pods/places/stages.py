@@ -50,13 +50,14 @@ if TYPE_CHECKING:
 
 WAITS, STARTS, RUNS, RETRY, FAILED, ENDED = "waits", "starts", "runs", "retry", "failed", "ended"
 
-UNFIT = "unfit"
-"""The reason of a stage in which no node could ever take the pod, as far as the scheduler tells."""
+UNFIT, UNSEEN = "unfit", "unseen"
+"""Reasons of a stage in which no node could ever take the pod, as far as the scheduler tells, and in which no
+scheduler tells anything."""
 
 _SCALE_UP = 900.0
 """Seconds for which a node that was asked for may take to come."""
-_UNSEEN = 10.0
-"""Seconds after which it is told that a scheduler, or a kubelet, has not begun."""
+_UNSEEN, _UNSEEN_LONG = 10.0, 60.0
+"""Seconds after which it is told that a scheduler, or a kubelet, has not begun; that this is no good sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,15 @@ class Patience:
     """For how many seconds a failure may pass by itself before it is one.
 
     Attributes:
-        mount: Volumes, network, and what else the kubelet tries again.
+        mount: Volumes, network, claims of devices, and what else Kubernetes tries again.
         unfit: No node could ever take the pod: so long a node autoscaler may take to say that it adds one (it
             looks every 10 s), and a device plugin that is restarted to report its GPUs again.
+        unseen: A scheduler that says nothing: so long one may take to be replaced.
     """
 
     mount: float = 30.0
     unfit: float = 20.0
+    unseen: float = 300.0
 
 
 PATIENCE = Patience()
@@ -87,7 +90,7 @@ class Stage:
             or is being deleted.
         words: One line of at most 200 characters.
         next_step: What to do, where it has failed or ended.
-        reason: A word for programs: Kubernetes' own reason, `UNFIT`, or that of a Death.
+        reason: A word for programs: Kubernetes' own reason, `UNFIT`, `UNSEEN`, or that of a Death.
     """
 
     kind: str
@@ -97,7 +100,7 @@ class Stage:
 
 
 class Stages:
-    """Tells the stages of one pod, and remembers since when no node could take it.
+    """Tells the stages of one pod, and remembers since when it has the reason that it has.
 
     Args:
         gpus: Names of the resources by which the pod asks for GPUs.
@@ -107,13 +110,14 @@ class Stages:
     def __init__(self, gpus: Sequence[str] = ("nvidia.com/gpu",), patience: Patience = PATIENCE) -> None:
         self._gpus = tuple(gpus)
         self._patience = patience
-        self._unfit_since: float | None = None
+        self._reason, self._since = "", 0.0
 
     def of(self, pod: object, events: object, now: float) -> Stage:
         """As `stage`; one that waits does not fail for a moment in which no node reports GPUs."""
-        told = stage(pod, events, now, self._gpus, self._patience, self._unfit_since or now)
-        self._unfit_since = (self._unfit_since or now) if told.reason == UNFIT else None
-        return told
+        reason = stage(pod, events, now, self._gpus, self._patience, now).reason
+        if reason != self._reason:
+            self._reason, self._since = reason, now
+        return stage(pod, events, now, self._gpus, self._patience, self._since)
 
 
 def stage(
@@ -122,7 +126,7 @@ def stage(
     now: float,
     gpus: Sequence[str] = ("nvidia.com/gpu",),
     patience: Patience = PATIENCE,
-    unfit_since: float | None = None,
+    since: float | None = None,
 ) -> Stage:
     """How far the pod has come.
 
@@ -132,13 +136,18 @@ def stage(
         now: Seconds since the epoch.
         gpus: Names of the resources by which the pod asks for GPUs.
         patience: With what may pass by itself.
-        unfit_since: Since when no node could take it; None: since the scheduler finds none.
+        since: Since when no node could take it, or no scheduler has looked at it, or it lacks a claim; None:
+            since when the cluster says so, whose clock may be another.
     """
     raw = mapping(pod)
     ended = _ended(raw, now)
     if ended is not None:
         return ended
     if state_of(program_of(raw), "running") is not None:
+        if not text(
+            status_of(raw).get("podIP")
+        ):  # two writes of the kubelet, and no address is this machine's
+            return Stage(STARTS, "its container runs, and has no address yet")
         if node_is_silent(raw):
             return Stage(
                 RUNS, words(f"runs, but {node_of(raw) or 'its node'} does not answer"), "", "NodeNotReady"
@@ -147,7 +156,7 @@ def stage(
     told = events_of(events, text(metadata_of(raw).get("uid")))
     if node_of(raw) or condition_of(raw, "PodScheduled").get("status") == "True":
         return _starting(raw, told, now, patience)
-    return _unscheduled(raw, told, now, gpus, patience, unfit_since)
+    return _unscheduled(raw, told, now, gpus, patience, since)
 
 
 # -- ended -------------------------------------------------------------------------------------------------
@@ -260,7 +269,7 @@ def _unscheduled(
     now: float,
     gpus: Sequence[str],
     patience: Patience,
-    unfit_since: float | None,
+    since: float | None,
 ) -> Stage:
     gates = mappings(mapping(pod.get("spec")).get("schedulingGates"))
     if kueue.is_gated(pod):
@@ -270,9 +279,10 @@ def _unscheduled(
         return Stage(WAITS, words(f"held back by the scheduling gate {names}"), "", "SchedulingGated")
     condition = condition_of(pod, "PodScheduled")
     if condition.get("status") != "False" or not message_of(condition):
-        return _unseen(pod, now)
+        return _unseen(pod, events, now, patience, since or created_at(pod), "waiting for the scheduler")
     if reason_of(condition) == "SchedulingGated":  # what was said while it had gates
-        return Stage(WAITS, "let go by its queue: the scheduler looks for a node", "", "unseen")
+        said = "let go by its queue: the scheduler looks for a node"
+        return _unseen(pod, events, now, patience, since, said)
     if reason_of(condition) == "SchedulerError":
         return Stage(
             WAITS, words(f"the scheduler has trouble: {message_of(condition)}"), "", "SchedulerError"
@@ -285,19 +295,41 @@ def _unscheduled(
         return Stage(WAITS, words(f"{scaling} ({found.words})"), "", "TriggeredScaleUp")
     if found.waits:
         return Stage(WAITS, found.words, "", "Unschedulable")
-    since = unfit_since if unfit_since is not None else changed_at(condition) or created_at(pod)
+    since = since if since is not None else changed_at(condition) or created_at(pod)
     if _young(since, now, patience.unfit) and not _is_confirmed(events, now):
         return Stage(WAITS, words(f"no node can take it yet: {found.words}"), "", UNFIT)
     return Stage(FAILED, words(f"no node can ever take it: {found.words}"), found.next_step, UNFIT)
 
 
-def _unseen(pod: RawObject, now: float) -> Stage:
-    since = created_at(pod)
-    if since is not None and now - since > _UNSEEN:
-        name = name_of(mapping(pod.get("spec")).get("schedulerName")) or "default-scheduler"
-        said = f"the scheduler {name} has not looked at it for {elapsed_text(now - since)}"
-        return Stage(WAITS, words(said), "", "unseen")
-    return Stage(WAITS, "waiting for the scheduler")
+def _unseen(
+    pod: RawObject, events: list[PodEvent], now: float, patience: Patience, since: float | None, first: str
+) -> Stage:
+    name = name_of(mapping(pod.get("spec")).get("schedulerName")) or "default-scheduler"
+    for event in events:
+        if event.reason == starting.NO_CLAIM and not status_of(pod).get("resourceClaimStatuses"):
+            return _without_claim(event, now, patience, since)
+        if event.source == name:  # one that has looked, and writes no condition
+            return Stage(WAITS, first)
+    lasts = now - since if since is not None else 0.0
+    if lasts <= _UNSEEN:
+        return Stage(WAITS, first, "", UNSEEN)
+    said = f"the scheduler {name} has not looked at it for {elapsed_text(lasts)}"
+    if lasts <= patience.unseen:
+        doubt = ": does it run? Your administrator knows" if lasts > _UNSEEN_LONG else ""
+        return Stage(WAITS, words(said + doubt), "", UNSEEN)
+    cure = (
+        f"ask your administrator whether the scheduler {name} runs; the settings for GPU pods may name "
+        "another one (schedulerName)."
+    )
+    return Stage(FAILED, words(said), cure, UNSEEN)
+
+
+def _without_claim(event: PodEvent, now: float, patience: Patience, since: float | None) -> Stage:
+    trouble = starting.claim_trouble(event.message)
+    passes = trouble.passes and _young(event.since if since is None else since, now, patience.mount)
+    if passes or "exceeded quota" in event.message:  # of GPUs: a claim is nothing else
+        return Stage(WAITS, words(trouble.words), "", event.reason)
+    return _failed(trouble, event.reason)
 
 
 def _scaling(events: list[PodEvent], now: float) -> str:

@@ -33,6 +33,9 @@ _HOOK_REASONS = ("PreCreateHookError", "PreStartHookError", "PostStartHookError"
 _PASSES = ("failed to sync", "context deadline exceeded", "failed to reserve container name")
 """Parts of what a kubelet says that it tries again with success: its caches are new, its runtime is slow."""
 
+NO_CLAIM = "FailedResourceClaimCreation"
+"""Of a pod at which no scheduler looks then (pkg/controller/resourceclaim/controller.go)."""
+
 _MOUNT_REASONS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _NODE_REASONS = (
     "FailedCreatePodSandBox",
@@ -109,6 +112,20 @@ def _volumes(message: str, said: str, pod: str) -> Trouble:
     what = f"the volume {volume}" if volume else "its volumes"
     why = one_line(message.rpartition(" : ")[2] or said, _LONGEST)
     return Trouble(f"{what} cannot be mounted: {why}", f"{_ASK} about the storage.", True, meanwhile)
+
+
+def claim_trouble(message: str) -> Trouble:
+    """Why a pod's ResourceClaim is not made, as an event `NO_CLAIM` says."""
+    said = one_line(message.partition(": ")[2] or message, _LONGEST)
+    name = message.partition('resource claim template "')[2].partition('"')[0]
+    if name and message.endswith("not found"):
+        told = f'the ResourceClaimTemplate "{one_line(name, 60)}" is not in this namespace'
+        return Trouble(
+            told, f"{_ASK} for the templates of the rules for GPU pods, which each namespace needs."
+        )
+    return Trouble(
+        f"its ResourceClaim cannot be made: {said}", f"{_ASK} about the device driver.", passes=True
+    )
 
 
 def container_trouble(reason: str, message: str, node: str) -> Trouble | None:

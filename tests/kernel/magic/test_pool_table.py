@@ -47,6 +47,12 @@ def test_who_holds_and_who_waits_is_shown_where_the_client_tells_it() -> None:
     assert f'{whole_width}">{queue}' in html
 
 
+def test_who_waits_without_a_position_is_shown_without_one() -> None:
+    gpu = "- server 0 [n1]: running 0 tasks\n   |- GPU 0: free memory 0 MiB / 0 MiB (A100)\n"
+    shown = pool_table.render(f"{gpu}- waits: mnist-0-gpu-2: -n 1, since 14:05\n")["text/plain"]
+    assert shown.endswith("Waiting:\n     mnist-0-gpu-2: -n 1, since 14:05")
+
+
 def test_many_holders_and_waiters_are_counted() -> None:
     holders = "".join(f"   |  |- 1 MiB held by h{number}\n" for number in range(30))
     waiting = "".join(f"- waiting, position {number}: w{number}\n" for number in range(1, 1001))

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -127,10 +127,16 @@ class Notebook:
         return root
 
     def start(
-        self, *words: str, stdin: int = subprocess.DEVNULL, root: Path | None = None, **settings: object
+        self,
+        *words: str,
+        stdin: int = subprocess.DEVNULL,
+        root: Path | None = None,
+        changed: Mapping[str, str] | None = None,
+        **settings: object,
     ) -> Command:
-        """`bitfusion …` in it; `root` is the folder that stands for `/bitfusion`."""
+        """`bitfusion …` in it; `root` stands for `/bitfusion`, `changed` is of the environment."""
         given = {} if root is None else {"BITFUSION_TEST_POD_ROOT": str(root)}
+        given |= changed or {}
         return Command(
             [self.command, *words],
             env=self.environment(**settings) | given,
@@ -141,9 +147,15 @@ class Notebook:
             bufsize=0,
         )
 
-    def run(self, *words: str, root: Path | None = None, **settings: object) -> Command:
+    def run(
+        self,
+        *words: str,
+        root: Path | None = None,
+        changed: Mapping[str, str] | None = None,
+        **settings: object,
+    ) -> Command:
         """The same, to its end."""
-        command = self.start(*words, stdin=subprocess.DEVNULL, root=root, **settings)
+        command = self.start(*words, stdin=subprocess.DEVNULL, root=root, changed=changed, **settings)
         command.finish()
         return command
 

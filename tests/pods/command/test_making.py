@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest.mock import Mock
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -13,18 +15,25 @@ from bitfusion_client.errors import PodRefused, WaitTimedOut
 from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pods.api.account import Account
-from bitfusion_pods.api.client import ApiError, ApiUnreachable
-from bitfusion_pods.command import making
+from bitfusion_pods.api.client import Api, ApiError, ApiUnreachable
+from bitfusion_pods.command import making, waiting
 from bitfusion_pods.command.making import Making
 from bitfusion_pods.command.notebook_pod import NotebookPod
 from bitfusion_pods.command.runs import Runs
 from bitfusion_pods.command.telling import Telling
+from bitfusion_pods.command.waiting import Waiting
 from bitfusion_pods.command.where import Where
-from tests.pods.pod.notebook_pods import claim, notebook, template
+from tests.pods.pod.notebook_pods import UID, claim, notebook, template
 
 PODS, SECRETS = "/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/team-a/secrets"
 FILES: dict[str, bytes | str] = {"agent.zip": b"PK", "tls.key": "key"}
 EXISTS = ApiError(409, "AlreadyExists", "it already exists")
+CONFLICT = ApiError(
+    409,
+    "Conflict",
+    'Operation cannot be fulfilled on resourcequotas "q": the object has been modified; please apply your '
+    "changes to the latest version and try again",
+)
 
 Object = dict[str, Any]
 
@@ -61,18 +70,15 @@ class Server:
     def get(self, way: str) -> Object:
         path, _, query = way.partition("?")
         if path == PODS:
-            assert query
-            return {"items": list(self.pods.values())}
+            label, _, value = parse_qs(query)["labelSelector"][0].partition("=")
+            labels = [(pod, pod["metadata"]["labels"]) for pod in self.pods.values()]
+            return {"items": [pod for pod, has in labels if value in ("", has[label])]}
         found = self.pods.get(path.rpartition("/")[2])
         if found is None:
             raise ApiError(404, "NotFound", "not found")
         return found
 
-    def find(self, way: str) -> Object | None:
-        try:
-            return self.get(way)
-        except ApiError:
-            return None
+    find, find_readable, _unless = Api.find, Api.find_readable, Api._unless
 
     def delete(self, way: str) -> None:
         pod = self.pods.pop(way.rpartition("/")[2], None)
@@ -92,7 +98,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(making, "TURN_PAUSE", 0.0)
+    monkeypatch.setattr(waiting, "PAUSE", 0.0)
     return Server()
 
 
@@ -104,8 +110,8 @@ def making_at() -> Iterator[Make]:
     """Makes one for a server; in the end its pod is deleted, as `bitfusion run` does."""
     made: list[Making] = []
 
-    def make(server: Server, timeout: float | None = None) -> Making:
-        made.append(new_making(server, timeout))
+    def make(server: Server, timeout: float | None = None, **owner: Any) -> Making:
+        made.append(new_making(server, timeout, **owner))
         return made[-1]
 
     yield make
@@ -113,12 +119,22 @@ def making_at() -> Iterator[Make]:
         each.delete()
 
 
-def new_making(server: Server, timeout: float | None) -> Making:
-    where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, "team-a", "digits-0", "digits", "digits", None, "/x")
-    owner = NotebookPod(notebook(), "digits", template(), {"digits-home": claim("ReadWriteMany")})
-    telling = Telling(LogOutput(), {})
-    size = GpuRequest(1, timeout=timeout)
-    return Making(server, where, owner, size, FILES, Runs(os.getpid()), telling)  # type: ignore[arg-type]
+def new_making(
+    server: Server,
+    timeout: float | None,
+    container: str = "digits",
+    budget: GpuRequest | None = None,
+    uid: str = UID,
+) -> Making:
+    names = "team-a", "digits-0", "digits", container
+    where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, *names, budget, "/x")
+    pod, spec = notebook(), template()
+    for each in (pod, spec):  # whose containers are alike
+        each["spec"]["containers"].append({**each["spec"]["containers"][0], "name": "second"})
+    pod["metadata"]["uid"] = uid
+    owner = NotebookPod(pod, container, spec, {"digits-home": claim("ReadWriteMany")})
+    wait = Waiting(GpuRequest(1, timeout=timeout), Telling(LogOutput(), {}))
+    return Making(server, where, owner, FILES, Runs(f"test-{os.getpid()}"), wait)  # type: ignore[arg-type]
 
 
 def test_the_secret_is_made_for_the_pod_just_made(server: Server, making_at: Make) -> None:
@@ -143,6 +159,17 @@ def test_after_a_lost_answer_the_secret_is_made_for_the_pod_that_there_is(
     (secret,) = server.secrets.values()
     (owner,) = secret["metadata"]["ownerReferences"]
     assert owner["uid"] == server.pods[run.name]["metadata"]["uid"] == "uid-0"
+
+
+@pytest.mark.parametrize("answer", [CONFLICT, EXISTS])
+def test_a_conflict_is_no_pod_that_there_is(
+    server: Server, making_at: Make, answer: ApiError, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.answers[PODS] = [answer]
+    run = making_at(server)
+    run.start()
+    assert server.made == [PODS, SECRETS]
+    assert "why: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -260,3 +287,129 @@ def test_a_pod_whose_command_was_killed_before_its_secret_is_deleted_by_the_next
     run = making_at(server)
     run.start()
     assert list(server.pods) == [run.name]
+
+
+@pytest.mark.parametrize("name", ["get", "watch"])
+def test_an_api_server_that_restarts_ends_no_wait(
+    server: Server,
+    making_at: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answer, away = getattr(server, name), [True] * 3
+
+    def asked(*words: str) -> object:
+        if away:
+            away.pop()
+            raise ApiUnreachable("it is busy (429): storage is (re)initializing")
+        return answer(*words)
+
+    run = making_at(server)
+    monkeypatch.setattr(server, name, asked)
+    assert run.start().address == "10.0.0.7"
+    assert "the cluster's API cannot be asked: it is busy (429)" in capfd.readouterr().err
+
+
+def test_one_that_does_not_come_back_ends_it_in_its_time(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = making_at(server, timeout=0.1)
+    away = Mock(side_effect=ApiUnreachable("it is busy (503): etcd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "watch", away)
+        patched.setattr(server, "find", away)
+        with pytest.raises(WaitTimedOut) as caught:
+            run.start()
+    assert "it is busy (503): etcd" in caught.value.user_message
+
+
+@pytest.mark.parametrize(
+    ("container", "user", "holds"), [("digits", 0, True), ("digits", 1000, True), ("second", 0, False)]
+)
+def test_a_budget_is_its_containers_whichever_user_computes(
+    server: Server,
+    making_at: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    container: str,
+    user: int,
+    holds: bool,
+) -> None:
+    whole = GpuRequest(1)
+    making_at(server, container="digits", budget=whole).start()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    run = making_at(server, timeout=0.1, container=container, budget=whole)
+    if holds:
+        with pytest.raises(WaitTimedOut, match="a GPU pod of this notebook's kernels and programs holds"):
+            run.start()
+    else:
+        run.start()
+
+
+CPU_QUOTA = ApiError(
+    403,
+    "Forbidden",
+    'pods "x" is forbidden: exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=14, limited: '
+    "requests.cpu=16",
+)
+
+
+def test_a_quota_that_another_notebooks_gpu_pod_holds_is_waited_for(server: Server, making_at: Make) -> None:
+    server.answers[PODS] = [CPU_QUOTA]
+    alone = making_at(server)
+    with pytest.raises(PodRefused, match="quota q: 14 of 16 "):
+        alone.start()
+    making_at(server, uid="another-notebook").start()
+    server.answers[PODS] = [CPU_QUOTA]
+    making_at(server).start()
+    assert len(server.pods) == 2
+
+
+def test_who_may_not_look_for_a_moment_does_not_know_the_pod_gone(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = making_at(server)
+    run.start()
+    monkeypatch.setattr(making, "GONE_WITHIN", 0.1)
+    with monkeypatch.context() as patched:
+        forbidden = ApiError(403, "Forbidden", "the roles are being read")
+        patched.setattr(server, "get", Mock(side_effect=forbidden))
+        patched.setattr(server, "delete", Mock())
+        assert run.death() is None
+        assert "the roles are being read" in run.delete()
+    assert run.delete() == ""
+
+
+def test_who_may_not_look_at_a_quotas_holders_is_told_so(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, get = making_at(server), server.get
+    refused = ApiError(403, "Forbidden", 'pods is forbidden: User "ann" cannot list resource "pods"')
+    server.answers[PODS] = [CPU_QUOTA]
+    monkeypatch.setattr(server, "get", Mock(side_effect=[get(f"{PODS}?labelSelector=x"), refused]))
+    with pytest.raises(PodRefused, match="this notebook may not list pods"):
+        run.start()
+
+
+WEBHOOK = ApiError(
+    500,
+    "InternalError",
+    'Internal error occurred: failed calling webhook "mpod.kb.io": failed to call webhook: EOF',
+)
+
+
+@pytest.mark.parametrize("way", [PODS, SECRETS])
+def test_a_webhook_that_stays_away_is_an_error_before_the_wait_is_over(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    server.answers[way] = [WEBHOOK] * 3
+    making_at(server).start()
+    monkeypatch.setattr(making, "PASSES_WITHIN", 0.1)
+    server.answers[way] = [WEBHOOK] * 10_000
+    run = making_at(server, timeout=30)
+    with pytest.raises(PodRefused) as caught:
+        run.start()
+    assert "the admission webhook mpod.kb.io does not answer" in caught.value.user_message
+    assert "What to do: ask your administrator about the program that serves mpod.kb.io" in (
+        caught.value.user_message
+    )

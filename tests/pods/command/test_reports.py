@@ -39,7 +39,8 @@ def test_the_report_is_read_as_every_clients() -> None:
     assert [bool(gpu.holders) for gpu in second.gpus] == [True, False]
     assert second.gpus[0].holders[0].endswith(", idle 12 min 05 s")
     (waiting,) = parse_waiting(text)
-    assert waiting.startswith("position 1: mnist-0-gpu-2: -n 1 -p 0.5, since ")
+    assert waiting.startswith("mnist-0-gpu-2: -n 1 -p 0.5, since ")
+    assert "position" not in text  # of who waits for the scheduler nobody knows one
 
 
 def test_what_may_not_be_seen_is_said() -> None:

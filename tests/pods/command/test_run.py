@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bitfusion_pods.command.runs import Runs
 from tests.cluster.cluster import Cluster
 from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
+from tests.pods.command.relay import Relay
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -178,6 +182,19 @@ def test_a_running_program_needs_no_api_server(notebook: Notebook) -> None:
     assert not notebook.gpu_pods()
 
 
+def test_a_first_cell_waits_for_an_api_server_that_is_away(notebook: Notebook) -> None:
+    port = free_port()
+    away = {"KUBERNETES_SERVICE_PORT": str(port)}
+    waiter = notebook.start("run", "-n", "1", "--", "echo", "mine", changed=away)
+    waiter.until_told("why: the cluster's API cannot be asked: ")
+    relay = Relay(int(notebook.cluster.server.rpartition(":")[2]), ("127.0.0.1", port))
+    assert (waiter.finish(), waiter.said) == (0, b"mine\n"), waiter.told
+    relay.close()
+    late = notebook.run("run", "-n", "1", "--timeout", "1", "--", "true", changed=away)
+    assert late.returncode == 1
+    assert "Error: timed out after 1s: the cluster's API cannot be asked: " in late.told
+
+
 def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) -> None:
     with notebook_in(cluster, tmp_path, rules=VIEW) as notebook:
         done = notebook.run("run", "-n", "1", "--", "true")
@@ -222,6 +239,15 @@ def test_the_budget_of_the_notebook_is_kept(notebook: Notebook, tmp_path: Path) 
     holder.terminate()
     holder.finish()
     assert (waiter.finish(), waiter.said) == (0, b"mine\n"), waiter.told
+
+
+def test_who_counts_waits_for_another_that_does_in_its_container_whoever_that_is(notebook: Notebook) -> None:
+    with Runs("digits").turn():
+        waiter = notebook.start("run", "-n", "1", "--", "true")
+        waiter.until_told("Query server")
+        time.sleep(1)
+        assert not notebook.gpu_pods()
+    assert waiter.finish() == 0, waiter.told
 
 
 def test_in_a_gpu_pod_there_is_no_second_one(notebook: Notebook) -> None:
@@ -269,6 +295,8 @@ def test_no_cluster_and_no_token_are_told(notebook: Notebook, tmp_path: Path) ->
         ).stderr
 
     assert "Error: cluster: this is no pod of a Kubernetes cluster" in told(KUBERNETES_SERVICE_HOST="")
-    assert "Error: cluster: this pod may not use the cluster's API" in told(
-        BITFUSION_PODS_ACCOUNT=str(tmp_path)
-    )
+    no_account = "Error: cluster: this pod may not use the cluster's API"
+    assert no_account in told(BITFUSION_PODS_ACCOUNT=str(tmp_path))
+    for name in ("token", "namespace"):
+        (tmp_path / name).write_text("x")
+    assert no_account in told(BITFUSION_PODS_ACCOUNT=str(tmp_path))  # there is no ca.crt

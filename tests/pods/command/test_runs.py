@@ -14,12 +14,12 @@ from bitfusion_pods.command import runs
 from bitfusion_pods.command.runs import Runs
 from tests.support.waiting import wait_until
 
-USER = 10**6 + os.getpid()
+CONTAINER = f"test-{os.getpid()}"
 POD = f"digits-0-gpu-{os.getpid()}"
 CLAIM = """
 import sys, time
 from bitfusion_pods.command.runs import Runs
-mine = Runs(0)
+mine = Runs("another")
 mine.claim(sys.argv[1])
 print("claimed", flush=True)
 time.sleep(600)
@@ -36,7 +36,7 @@ def another() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_claim_ends_with_its_process_whatever_ends_it(another: subprocess.Popen[bytes]) -> None:
-    mine = Runs(USER)
+    mine = Runs(CONTAINER)
     assert mine.lives(POD)
     another.kill()
     another.wait()
@@ -44,10 +44,10 @@ def test_a_claim_ends_with_its_process_whatever_ends_it(another: subprocess.Pope
 
 
 def test_a_pod_that_nobody_has_claimed_is_dead_and_one_that_is_forgotten() -> None:
-    mine = Runs(USER)
+    mine = Runs(CONTAINER)
     assert not mine.lives(POD)
     mine.claim(POD)
-    assert Runs(USER).lives(POD)
+    assert Runs(CONTAINER).lives(POD)
     mine.forget(POD)
     assert not mine.lives(POD)
 
@@ -56,10 +56,10 @@ def test_only_one_has_its_turn() -> None:
     order: list[str] = []
 
     def second() -> None:
-        with Runs(USER).turn():
+        with Runs(CONTAINER).turn():
             order.append("second")
 
-    with Runs(USER).turn():
+    with Runs(CONTAINER).turn():
         waiter = threading.Thread(target=second)
         waiter.start()
         waiter.join(0.2)
@@ -70,5 +70,5 @@ def test_only_one_has_its_turn() -> None:
 
 def test_who_stands_still_in_its_turn_keeps_nobody_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LONGEST_TURN", 0.1)
-    with Runs(USER).turn(), Runs(USER).turn():
+    with Runs(CONTAINER).turn(), Runs(CONTAINER).turn():
         pass

@@ -87,7 +87,8 @@ def pod(
     if node:
         spec["nodeName"] = node
         conditions = [condition("PodScheduled", "True", at=2), *(conditions or [])]
-    status: Raw = {"phase": phase, "qosClass": "Burstable", "conditions": conditions or [], **more}
+    address = {"podIP": "10.0.0.7"} if phase == "Running" else {}
+    status: Raw = {"phase": phase, "qosClass": "Burstable", "conditions": conditions or [], **address, **more}
     if containers:
         status["containerStatuses"] = list(containers)
     if init:

@@ -18,7 +18,6 @@ from bitfusion_pods.places.deaths import (
     UNKNOWN,
     death_of,
     held_by_lost_node,
-    lost_words,
 )
 from bitfusion_pods.places.deaths import ENDED as PROGRAM_ENDED
 from bitfusion_pods.places.statuses import exit_code_of, node_is_silent
@@ -252,8 +251,6 @@ def test_a_gpu_is_held_by_a_lost_node_when_nobody_ends_its_pod() -> None:
     assert held_by_lost_node(lost, NOW)
     assert not held_by_lost_node(ran(KILLED, deleted=clock(20)), NOW)
     assert not held_by_lost_node(ran(RUNNING, phase="Running"), NOW)
-    assert lost_words(1, "n2") == "1 GPU held by a lost node (n2)"
-    assert lost_words(2) == "2 GPUs held by a lost node"
 
 
 def test_a_silent_node_is_one_that_the_cluster_has_taken_ready_from() -> None:

@@ -132,6 +132,21 @@ def test_a_pod_waits_while_others_hold_the_gpus(room: Room) -> None:
     assert room.stage("elsewhere").words == "no node can take it yet: 2 of 2 nodes are not where it may run"
 
 
+def test_a_template_of_device_claims_that_is_not_there_is_an_error_at_once(room: Room) -> None:
+    claim = {"name": "gpu", "resourceClaimTemplateName": "bitfusion-1-gpu"}
+    asks = {"resources": {"claims": [{"name": "gpu"}]}}
+    room.create("unclaimed", container=asks, resourceClaims=[claim], **ANY_TAINT)
+    said = 'the ResourceClaimTemplate "bitfusion-1-gpu" is not in this namespace'
+    assert room.wait("unclaimed", FAILED).words == said
+
+
+def test_a_scheduler_that_does_not_run_is_not_waited_for_long(room: Room) -> None:
+    room.create("overlooked", schedulerName="volcano", **ANY_TAINT)
+    found = room.wait("overlooked", FAILED, Patience(unseen=11))
+    assert found.words.startswith("the scheduler volcano has not looked at it for 1")
+    assert "whether the scheduler volcano runs" in found.next_step
+
+
 def test_a_claim_that_is_not_there_is_an_error_at_once(room: Room) -> None:
     home = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
     room.create("homeless", volumes=[home], **ANY_TAINT)

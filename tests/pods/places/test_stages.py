@@ -15,6 +15,7 @@ from bitfusion_pods.places.stages import (
     RUNS,
     STARTS,
     UNFIT,
+    UNSEEN,
     WAITS,
     Patience,
     Stages,
@@ -148,6 +149,12 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
         ),
         # -- runs --
         (on_n2(container(RUNNING), phase="Running"), [], RUNS, "runs"),
+        (
+            on_n2(container(RUNNING), phase="Running", podIP=""),
+            [],
+            STARTS,
+            "its container runs, and has no address yet",
+        ),
         (
             on_n2(
                 container(RUNNING),
@@ -507,6 +514,61 @@ def test_a_device_plugin_that_restarts_does_not_end_a_long_wait() -> None:
     assert stages.of(none, [], NOW + 1035).kind == WAITS
     assert stages.of(none, [], NOW + 1054).kind == WAITS
     assert stages.of(none, [], NOW + 1055).kind == FAILED
+
+
+# -- no scheduler says anything ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [pod(), pod(conditions=[GATED])])
+def test_a_scheduler_that_does_not_run_is_told_then_doubted_then_an_error(made: Raw) -> None:
+    made["spec"]["schedulerName"] = "volcano"
+    stages, said = Stages(), "the scheduler volcano has not looked at it for "
+    kinds = []
+    for second, words in ((0, "scheduler"), (11, said), (61, "does it run?"), (300, said), (301, said)):
+        found = stages.of(made, [], NOW + 3600 + second)  # by a clock that is ahead
+        assert words in found.words
+        kinds.append((found.kind, found.reason))
+    assert kinds == [(WAITS, UNSEEN)] * 4 + [(FAILED, UNSEEN)]
+    assert "schedulerName" in found.next_step
+
+
+def test_one_that_has_told_an_event_has_looked() -> None:
+    stages, told = Stages(), event("Unschedulable", "queue is full", source="default-scheduler")
+    for second in (0, 301, 1000):
+        assert stages.of(pod(), [told], NOW + second).kind == WAITS
+
+
+TEMPLATES = "resourceclaimtemplate.resource.k8s.io"
+NO_TEMPLATE = f'PodResourceClaim gpu: resource claim template "one": {TEMPLATES} "one" not found'
+NO_QUOTA = (
+    'PodResourceClaim gpu: create ResourceClaim : resourceclaims.resource.k8s.io "x" is forbidden: exceeded '
+    "quota: gpus, requested: count/resourceclaims.resource.k8s.io=1, used: 2, limited: 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "made", "kinds", "words"),
+    [
+        (NO_TEMPLATE, pod(), (FAILED, FAILED), 'the ResourceClaimTemplate "one" is not in this namespace'),
+        (NO_QUOTA, pod(), (WAITS, WAITS), "its ResourceClaim cannot be made: create ResourceClaim"),
+        ("PodResourceClaim gpu: etcd", pod(), (WAITS, FAILED), "its ResourceClaim cannot be made: etcd"),
+        (
+            NO_TEMPLATE,
+            pod(resourceClaimStatuses=[{"name": "gpu", "resourceClaimName": "x"}]),
+            (WAITS, WAITS),
+            "scheduler",
+        ),
+    ],
+)
+def test_a_claim_that_is_not_made_is_an_error_unless_it_passes(
+    message: str, made: Raw, kinds: tuple[str, str], words: str
+) -> None:
+    stages, told = Stages(), event("FailedResourceClaimCreation", message, source="resource_claim")
+    found = [stages.of(made, [told], NOW + second) for second in (0, 31)]
+    assert tuple(each.kind for each in found) == kinds
+    for each in found:
+        assert words in each.words
+        assert bool(each.next_step) == (each.kind == FAILED)
 
 
 # -- anything ----------------------------------------------------------------------------------------------
