@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 1000
 NO_NODES = "this account may not see the cluster's nodes, only the GPU pods of its namespace are shown"
+NO_OTHERS = "GPU pods of other namespaces are not seen: what none of this one holds may be held there"
 NO_GPUS = "no GPU pod of this namespace holds or waits for a GPU"
 
 
@@ -61,8 +62,7 @@ def list_gpus_text(nodes: Sequence[GpuNode], waiting: Sequence[Holding], sees_no
     lines += [
         f"- waiting, position {number}: {_summary(holding, now)}" for number, holding in enumerate(waiting, 1)
     ]
-    if not sees_nodes:
-        lines.append(f"- {NO_NODES}")
+    lines.append(f"- {NO_OTHERS if sees_nodes else NO_NODES}")
     if not nodes and not waiting:
         lines.append(f"- {NO_GPUS}")
     return "\n".join(lines) + "\n"

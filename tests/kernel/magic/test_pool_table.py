@@ -47,6 +47,34 @@ def test_who_holds_and_who_waits_is_shown_where_the_client_tells_it() -> None:
     assert f'{whole_width}">{queue}' in html
 
 
+CLUSTER = """\
+- server 0 [n1]: running 0 tasks
+   |- GPU 0: free memory 40960 MiB / 40960 MiB (NVIDIA-A100)
+- server 1 [n2]: running 1 tasks
+   |- GPU 0: free memory 0 MiB / 0 MiB (GPU of the cluster)
+   |  |- held by digits-0-gpu-1: -n 1, since 16:53, idle 12 min 05 s
+   |- GPU 1: free memory 0 MiB / 0 MiB (GPU of the cluster)
+- waiting, position 1: mnist-0-gpu-2: -n 1 -p 0.5, since 16:53
+- GPU pods of other namespaces are not seen: what none of this one holds may be held there
+"""
+"""As `bitfusion list_gpus` of a client that makes GPU pods (`tests/pods/command/test_reports.py`)."""
+
+
+def test_gpus_of_a_cluster_are_held_here_or_not_and_what_is_not_seen_is_said() -> None:
+    data = pool_table.render(CLUSTER)
+    assert data["text/plain"].splitlines() == [
+        "server                   GPU  free memory              tasks",
+        "n1                       0    40960 of 40960 MiB       0",
+        "n2                       0    held                     1",
+        "     held by digits-0-gpu-1: -n 1, since 16:53, idle 12 min 05 s",
+        "n2                       1    not held here            0",
+        "Waiting:",
+        "     position 1: mnist-0-gpu-2: -n 1 -p 0.5, since 16:53",
+        "GPU pods of other namespaces are not seen: what none of this one holds may be held there",
+    ]
+    assert "GPU pods of other namespaces are not seen" in data["text/html"]
+
+
 def test_many_holders_and_waiters_are_counted() -> None:
     holders = "".join(f"   |  |- 1 MiB held by h{number}\n" for number in range(30))
     waiting = "".join(f"- waiting, position {number}: w{number}\n" for number in range(1, 1001))
