@@ -1,4 +1,4 @@
-"""Cells of a kernel in a GPU pod beside the same kernel here: what the stream between them costs.
+"""Cells of a kernel in a GPU pod beside the same kernel here: what the stream costs, near and far.
 
 The pod is a namespace of this machine: pods of a cluster have a network between them besides. What a pod's
 start costs is in `gpu_pods`.
@@ -6,9 +6,11 @@ start costs is in `gpu_pods`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,8 @@ from benchmarks import output
 from benchmarks.effort import Effort
 from benchmarks.interrupt import ALONE, until_interrupted
 from benchmarks.kernel_client import KernelClient
-from benchmarks.measure import MILLISECOND, AtMost, AtMostMore, Row, SpeedAtLeast, interleave
+from benchmarks.measure import MILLISECOND, AtMost, AtMostMore, Row, Shown, SpeedAtLeast, interleave
+from benchmarks.pod_stream import DELAY_S, FAR, RELAY
 from benchmarks.workplace import FIRST_CELL, Kernel, Variant, Workplace
 from tests.pods.command.pods import CLIENT_SCRIPT, pods_in
 
@@ -35,7 +38,8 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
     with ExitStack() as stack:
         here = workplace.variant(FIRST_CELL)
         kernels: dict[str, tuple[Kernel, KernelClient]] = {}
-        for name, variant in {HERE: here, POD: stack.enter_context(_in_pod(here))}.items():
+        pods = {name: stack.enter_context(_in_pod(here, far=name == FAR)) for name in (POD, FAR)}
+        for name, variant in {HERE: here, **pods}.items():
             kernel = stack.enter_context(variant.kernel())
             client = stack.enter_context(kernel.client())
             client.join_iopub()
@@ -50,23 +54,44 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
             Row(TOPIC, "trivial cell", "ms", cells[POD], cells[HERE], AtMostMore(2 * MILLISECOND)),
             Row(TOPIC, what, "ms", interrupts[POD], interrupts[HERE], AtMost(0.3, "ms")),
         ]
+        rows += [
+            Row(TOPIC, f"trivial cell, {FAR}", "ms", cells[FAR], cells[HERE], Shown()),
+            Row(TOPIC, f"{what}, {FAR}", "ms", interrupts[FAR], interrupts[HERE], Shown()),
+        ]
         some = replace(
             effort, volumes=2 * effort.volumes, large_displays=min(DISPLAYS, effort.large_displays)
         )
         for volume, goal in zip(output.volumes(some), GOALS, strict=False):
             judged = replace(volume, goal=SpeedAtLeast(goal))
-            rows.append(output.row(TOPIC, judged, clients, POD, HERE, some))
-        return rows
+            near = {HERE: clients[HERE], POD: clients[POD]}
+            rows.append(output.row(TOPIC, judged, near, POD, HERE, some))
+        stdout = output.volumes(some)[0]
+        shown = replace(stdout, what=f"{stdout.what}, {FAR}", goal=Shown())
+        away = {HERE: clients[HERE], FAR: clients[FAR]}
+        return [*rows, output.row(TOPIC, shown, away, FAR, HERE, some)]
 
 
 @contextmanager
-def _in_pod(here: Variant) -> Iterator[Variant]:
-    """The same kernel, its IPython in namespaces of its own."""
+def _in_pod(here: Variant, *, far: bool) -> Iterator[Variant]:
+    """The same kernel, its IPython in namespaces of its own, behind a long way if `far`."""
     with tempfile.TemporaryDirectory() as folder, pods_in(Path(folder)) as pods:
         client = Path(folder) / "bitfusion"
         client.write_text(CLIENT_SCRIPT)
         client.chmod(0o755)
         pods.relay.close()  # measured is the stream, not a relay written in Python
-        given = pods.environment | {"PODS_PORT": pods.environment["PODS_AGENT_PORT"]}
-        given |= {"BITFUSION_CLIENT": str(client)}
-        yield replace(here, environ={**here.environ, **given})
+        port = pods.environment["PODS_AGENT_PORT"]
+        with _long_way(port) if far else nullcontext(port) as dialled:
+            given = pods.environment | {"PODS_PORT": dialled, "BITFUSION_CLIENT": str(client)}
+            yield replace(here, environ={**here.environ, **given})
+
+
+@contextmanager
+def _long_way(port: str) -> Iterator[str]:
+    """The port of a relay that holds everything back for as long as a long network does."""
+    command = [sys.executable, str(RELAY), port, str(DELAY_S)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
+        assert relay.stdout is not None
+        try:
+            yield relay.stdout.readline().strip()
+        finally:
+            relay.terminate()

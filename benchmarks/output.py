@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.effort import Effort
 from benchmarks.kernel_client import Cell, KernelClient, KernelSilent
-from benchmarks.measure import Row, SpeedAtLeast, interleave
+from benchmarks.measure import Goal, Row, SpeedAtLeast, interleave
 from benchmarks.workplace import FIRST_CELL, PLAIN, Workplace
 
 TOPIC = "output"
@@ -36,7 +36,7 @@ class Volume:
     code: str
     count: int
     arrived: Callable[[Cell], int]
-    goal: SpeedAtLeast
+    goal: Goal
 
 
 def volumes(effort: Effort) -> list[Volume]:

@@ -15,6 +15,7 @@ from bitfusion_client.errors import (
     WaitTimedOut,
 )
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.pod.pod_contract import OF_GPU_PODS
 from bitfusion_pods import signals
 from bitfusion_pods.command import stdio
 
@@ -35,7 +36,8 @@ COMMANDS:
    run           Make a pod with GPUs, run a program in it, delete it
    list_gpus     GPUs of the cluster that this pod may see, and who of this namespace holds some
    smi           The same as tables
-   health        Check what this pod may do, and how a GPU pod would be made
+   health        Check what this pod may do, and how a GPU pod would be made; with --connect make one without
+                 a GPU, and try its image, its volumes, the connection and a program
    version       Show the version
    help          Show this text
 
@@ -114,9 +116,9 @@ def _subcommand(name: str) -> Subcommand | None:
         case "health":
             from bitfusion_pods.command.health import health
 
-            return lambda _, environ: health(environ)
+            return health
         case "version" | "-v" | "--version":
-            return lambda *_: _tell(f"bitfusion version {VERSION} (GPUs of this Kubernetes cluster)\n")
+            return lambda *_: _tell(f"bitfusion version {VERSION} ({OF_GPU_PODS})\n")
         case "help" | "h" | "-h" | "--help":
             return lambda *_: _tell(HELP)
     return None

@@ -117,6 +117,10 @@ GREED = {
     + _GREED,
 }
 
+NO_ROOT = (
+    "over the stream of GPU pods: not checked, as only root can make the namespaces that stand for a pod"
+)
+
 
 class Check:
     """The lines of the report, and whether all of them are good."""
@@ -200,8 +204,11 @@ def check_programs(environ: dict[str, str], python: str, report: Check) -> None:
 def check_stream(environ: dict[str, str], python: str, uuid: str, report: Check) -> None:
     """A program on the first card, as in a GPU pod: in other namespaces, behind the agent and the stream."""
     framework = next((name for name in TRAIN if _sees_gpu(name, environ, python)), "")
-    if os.geteuid() or not framework:
+    if os.geteuid():
+        print(f"– {NO_ROOT}", flush=True)
         return
+    if not framework:
+        return  # said before
     with tempfile.TemporaryDirectory() as folder:
         for side in ("client", "pod", "agent", "run"):
             os.makedirs(f"{folder}/{side}")

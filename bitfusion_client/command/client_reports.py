@@ -104,6 +104,13 @@ def parse_waiting(list_gpus_output: str) -> tuple[str, ...]:
     return tuple(line[len(word) :] for line in lines for word in _WAITING if line.startswith(word))
 
 
+def parse_notes(list_gpus_output: str) -> list[str]:
+    """What else our own client of a cluster says, such as what its account may not see."""
+    lines = map(str.strip, list_gpus_output.splitlines())
+    others = ("- server ", *_WAITING)
+    return [line[len("- ") :] for line in lines if line.startswith("- ") and not line.startswith(others)]
+
+
 def parse_list_gpus(text: str) -> list[ServerStatus]:
     """The servers and their GPUs; lines of other kinds, such as log lines, are skipped."""
     servers: list[tuple[int, str, int, list[GpuStatus]]] = []

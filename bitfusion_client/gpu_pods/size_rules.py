@@ -54,6 +54,8 @@ LONGEST_NOTE = 200
 FIELDS = ("name", "serves", "gpu_memory", "pod", "container", "isolated", "keeps_memory", "note")
 SERVES = ("whole", "share", "memory", "gpus")
 RANGE = ("least", "most")
+WHERE_IT_MAY_BE = ("nodeSelector", "affinity", "tolerations")
+"""What a fragment of a pod says of nodes."""
 
 SHARED = "shared, not isolated: others compute on the same GPU, and may take its time and its memory"
 ALLOWED_SERVES = "must have at least one of whole, share and memory"
@@ -172,11 +174,22 @@ class FilledRule:
         rule: The rule.
         pod: Its fragment of the pod, without placeholders.
         container: That of the program's container.
+        holds: Whether its pod holds what was asked for; False: it is one without a GPU.
     """
 
     rule: SizeRule
     pod: Fragment
     container: Fragment
+    holds: bool = True
+
+    def without_gpu(self) -> FilledRule:
+        """For a pod that may be on the same nodes, and asks for no GPU in any way.
+
+        Nor sees it one that its image asks for, where NVIDIA's runtime is the default.
+        """
+        spec = {name: part for name, part in self.pod.get("spec", {}).items() if name in WHERE_IT_MAY_BE}
+        env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+        return FilledRule(self.rule, {"spec": spec}, {"env": env}, holds=False)
 
     @property
     def note(self) -> str:

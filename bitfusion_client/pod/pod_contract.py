@@ -65,6 +65,7 @@ STAND_IN = "stand-in"
 VMWARE = "vmware"
 PODS = "pods"  # GPUs of the cluster itself: the program runs in a pod that is made for it
 KINDS = (STAND_IN, VMWARE, PODS)
+OF_GPU_PODS = "GPUs of this Kubernetes cluster"  # `bitfusion version` of `PODS`, wherever it was found
 
 # Keys of the Secret, which are the three files of VMware's client.
 SERVERS_KEY = "servers.conf"

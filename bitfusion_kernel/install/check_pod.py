@@ -1,5 +1,6 @@
 """The doctor's checks of a pod: what was injected, the identity, what the client says of it, the budget.
 
+A client that makes GPU pods needs no injector (JupyterHub): it is asked wherever the pod has one.
 Outside Kubernetes there is nothing to check, and the report has no line about it.
 """
 
@@ -29,6 +30,11 @@ NOT_INJECTED = (
     "auto-management/bitfusion: injection and a limit such as bitfusion.io/gpu-50: 1); if it has one, ask "
     "your administrator whether the pod injector runs and looks at this namespace"
 )
+NO_INJECTOR = "no injector was here, and this client needs none: it makes GPU pods by itself"
+BY_CONNECTING = (
+    "`bitfusion health --connect` in a terminal tries image, volumes and connection, too: in a pod like a "
+    "GPU pod, without a GPU"
+)
 NO_IDENTITY = (
     "ask your administrator to let this namespace use the pool (its Secret "
     f"{pod_contract.IDENTITY_SECRET}); files that are made now arrive within two minutes, without a restart"
@@ -44,8 +50,7 @@ def check_pod(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     if pod is None:
         if environ.get(IN_KUBERNETES):
-            found = f"no Bitfusion client was injected: there is no {pod_root(environ)}/pod"
-            yield Finding(WARN, "pod", found, NOT_INJECTED)
+            yield from _without_injector(environ)
         return
     budget = pod.budget
     counted = f"{budget.request.describe()} ({budget.units or '?'} units)"
@@ -58,6 +63,20 @@ def check_pod(environ: Mapping[str, str]) -> Iterator[Finding]:
     if pod.files.client != pod_contract.PODS:
         yield _identity(pod)
     yield from _client(pod, environ)
+
+
+def _without_injector(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        path = find_client(None, environ).path
+    except BitfusionError:
+        path = ""  # told by the checks of the client
+    if path and pod_contract.OF_GPU_PODS in run_client(path, ["version"])[1]:
+        yield Finding(PASS, "pod", NO_INJECTOR)
+        yield from _health(path)
+        yield Finding(PASS, "GPU pod", BY_CONNECTING)
+        return
+    found = f"no Bitfusion client was injected: there is no {pod_root(environ)}/pod"
+    yield Finding(WARN, "pod", found, NOT_INJECTED)
 
 
 def _what_is_left(pod: Pod, environ: Mapping[str, str]) -> Finding:
@@ -99,7 +118,13 @@ def _client(pod: Pod, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(WARN, "pod client", found, f"set BITFUSION_CLIENT={own}, unless that is meant")
     if client.is_embedded_pool:
         return  # its pool is checked with it
-    _, text, problem = run_client(client.path, ["health"])
+    yield from _health(client.path)
+    if pod.files.client == pod_contract.PODS:
+        yield Finding(PASS, "GPU pod", BY_CONNECTING)
+
+
+def _health(path: str) -> Iterator[Finding]:
+    _, text, problem = run_client(path, ["health"])
     if problem is not None:
         yield problem
         return

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from bitfusion_client.command.client_reports import GpuStatus, ServerStatus, parse_list_gpus, parse_waiting
+from bitfusion_client.command.client_reports import (
+    GpuStatus,
+    ServerStatus,
+    parse_list_gpus,
+    parse_notes,
+    parse_waiting,
+)
 from bitfusion_client.errors import NeverSatisfiable
 from bitfusion_client.request.gpu_request import GpuRequest
 
@@ -34,6 +40,9 @@ def render(list_gpus_output: str) -> dict[str, str]:
     if queue:
         plain += [queue[0], *map(_indented, queue[1:])]
         parts.append(_html_lines(queue))
+    notes = parse_notes(list_gpus_output)
+    plain += notes
+    parts += [_html_lines(notes)] if notes else []
     # JupyterLab colours every second row of a <tbody>: with one for each GPU, that of its holders
     html = "".join(f"<tbody>{part}</tbody>" for part in parts)
     return {"text/plain": "\n".join(plain), "text/html": f"<table>{_HTML_HEAD}{html}</table>"}
@@ -88,7 +97,7 @@ def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
 
 def _free(gpu: GpuStatus) -> str:
     if not gpu.total_mib:  # GPUs of a cluster, whose memory nobody tells
-        return "held" if gpu.holders else "free"
+        return "held" if gpu.holders else "not held here"  # pods of other namespaces are not seen
     return f"{gpu.free_mib} of {gpu.total_mib} MiB"
 
 

@@ -7,7 +7,7 @@ import sys
 
 from bitfusion_client.command.health_report import Report
 from bitfusion_client.command.log_output import write_text
-from bitfusion_client.errors import BitfusionError, ClusterUnusable
+from bitfusion_client.errors import BitfusionError, ClusterUnusable, UsageError
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.gpu_pods.size_rules import gpu_resources
 from bitfusion_client.kubernetes.raw_objects import labels_of, mapping
@@ -18,10 +18,11 @@ from bitfusion_pods.command.keys import make_keys
 from bitfusion_pods.command.making import dry_pod, is_added_twice
 from bitfusion_pods.command.notebook_pod import read_notebook_pod
 from bitfusion_pods.command.where import here
+from bitfusion_pods.places import network_policies
 from bitfusion_pods.pod.secret import agent_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bitfusion_pods.command.notebook_pod import NotebookPod
     from bitfusion_pods.command.where import Where
@@ -36,19 +37,32 @@ WANTED = (
     (("list", "", "events"), "a wait is told with fewer reasons"),
 )
 """Without these it works; what is less good then."""
-OF_RIGHTS, OF_POD, OF_GPUS = "Rights", "GPU pod", "GPUs"
+OF_RIGHTS, OF_POD, OF_NETWORK, OF_GPUS = "Rights", "GPU pod", "Network", "GPUs"
+CONNECT = "--connect"
+OUT, INTO = "out of this pod to GPU pods", "into GPU pods from this pod"
+OPEN_OUT = (
+    "ask your administrator for a rule of egress to pods with the label bitfusion.io/gpu-pod-of, as "
+    "docs/gpu-pods.md has it under JupyterHub"
+)
+OPEN_INTO = (
+    "ask your administrator to apply in this namespace "
+    "manifests/components/gpu-pods-network-policy/network-policy.yaml"
+)
 
 
-def health(environ: Mapping[str, str]) -> int:
+def health(args: Sequence[str], environ: Mapping[str, str]) -> int:
     """Reports for the cluster and for localhost, on stdout; status 1 if a check is FATAL.
 
     Raises:
         BitfusionError: There is no cluster; the report for localhost is written first.
+        Interrupted: A signal has ended the trial of a pod.
     """
+    if unknown := [word for word in args if word != CONNECT]:
+        raise UsageError(f'health takes {CONNECT} or nothing, and not "{unknown[0]}"')
     reports, problem = [], None
     try:
         where = here(environ)
-        reports.append(_cluster(where))
+        reports.append(_cluster(where, environ, tries=bool(args)))
     except BitfusionError as error:
         problem = error
     reports.append(_machine())
@@ -59,7 +73,7 @@ def health(environ: Mapping[str, str]) -> int:
     return 1 if any(report.totals["FATAL"] for report in reports) else 0
 
 
-def _cluster(where: Where) -> Report:
+def _cluster(where: Where, environ: Mapping[str, str], *, tries: bool) -> Report:
     report = Report(f"Health report for server: {where.account.host}:{where.account.port}")
     api = Api(where.account)
     try:
@@ -70,8 +84,16 @@ def _cluster(where: Where) -> Report:
             _check_right(report, api, where, right, "")
         for right, without in WANTED:
             _check_right(report, api, where, right, without)
-        _check_pod(report, api, where)
+        notebook = _check_pod(report, api, where)
+        closed = "" if notebook is None else _check_network(report, api, where, notebook)
         _check_gpus(report, api, where)
+        if tries and notebook is not None:
+            from bitfusion_pods.command.trial_pod import try_pod
+
+            try:
+                try_pod(report, api, where, notebook, environ, closed)
+            except BitfusionError as error:
+                report.add("FATAL", f"Check trial: {error}")
     finally:
         api.close()
     return report
@@ -114,7 +136,8 @@ def _check_right(report: Report, api: Api, where: Where, right: tuple[str, str, 
         )
 
 
-def _check_pod(report: Report, api: Api, where: Where) -> None:
+def _check_pod(report: Report, api: Api, where: Where) -> NotebookPod | None:
+    """The notebook's pod, of which a GPU pod may be made; None: it is one, or cannot be read."""
     report.group(OF_POD)
     found: list[NotebookPod] = []
 
@@ -124,7 +147,7 @@ def _check_pod(report: Report, api: Api, where: Where) -> None:
         return f"{where.namespace}/{where.name}, container {found[0].container}"
 
     if not report.check("Check this pod", read):
-        return
+        return None
 
     def keys() -> str:
         make_keys(where.folder)
@@ -146,9 +169,43 @@ def _check_pod(report: Report, api: Api, where: Where) -> None:
 
     if pod_contract.LABEL_GPU_POD_OF in labels_of(found[0].pod):
         report.add("SKIPPED", "Check a GPU pod: this is one")
-    else:
-        report.check("Check keys and certificates", keys)
-        report.check("Check a GPU pod", admitted)
+        return None
+    report.check("Check keys and certificates", keys)
+    report.check("Check a GPU pod", admitted)
+    return found[0]
+
+
+def _check_network(report: Report, api: Api, where: Where, notebook: NotebookPod) -> str:
+    """What NetworkPolicies say against the connection to a GPU pod; empty: nothing, as far as is known."""
+    report.group(OF_NETWORK)
+    way = path("apis", "networking.k8s.io", "v1", "namespaces", where.namespace, "networkpolicies")
+    try:
+        with in_words():
+            found = api.find_readable(way)
+        gpu_pod = dry_pod(where, notebook)[1]
+    except BitfusionError as error:
+        report.add("SKIPPED", f"Check NetworkPolicies: {error}")
+        return ""
+    if found is None:
+        report.add("SKIPPED", "Check NetworkPolicies: this account may not see them")
+        return ""
+    said, port = [], where.settings.port
+    for which, of, peer, words, cure in (
+        (network_policies.EGRESS, notebook.pod, gpu_pod, OUT, OPEN_OUT),
+        (network_policies.INGRESS, gpu_pod, notebook.pod, INTO, OPEN_INTO),
+    ):
+        judged = network_policies.direction(found.get("items"), which, of, peer, where.namespace, port)
+        text = f"Check NetworkPolicies {words}, TCP port {port}"
+        if judged.is_open:
+            report.add(
+                "PASS", f"{text}: " + (f"let through by {judged.names}" if judged.policies else "none")
+            )
+        elif judged.is_open is None:
+            report.add("INFO", f"{text}: by addresses or labels of namespaces, in {judged.names}")
+        else:
+            said.append(f"{judged.names} ({words})")
+            report.add("MARGINAL", f"{text}: not let through by {judged.names}. What to do: {cure}")
+    return f"not let through by {', '.join(said)}" if said else ""
 
 
 def _check_gpus(report: Report, api: Api, where: Where) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bitfusion_pods.places.gpu_nodes import GpuNode, Holding
 
 NO_NODES = "this account may not see the cluster's nodes, only the GPU pods of its namespace are shown"
+NO_OTHERS = "GPU pods of other namespaces are not seen: what none of this one holds may be held there"
 NO_GPUS = "no GPU pod of this namespace holds or waits for a GPU"
 
 
@@ -58,8 +59,7 @@ def list_gpus_text(nodes: Sequence[GpuNode], waiting: Sequence[Holding], sees_no
     lines += [
         f"- waits: {_summary(holding, now)}" for holding in waiting
     ]  # no order: who is next nobody knows
-    if not sees_nodes:
-        lines.append(f"- {NO_NODES}")
+    lines.append(f"- {NO_OTHERS if sees_nodes else NO_NODES}")
     if not nodes and not waiting:
         lines.append(f"- {NO_GPUS}")
     return "\n".join(lines) + "\n"

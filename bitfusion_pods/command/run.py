@@ -54,7 +54,8 @@ STATUS_WITHIN = 3.0
 """Seconds for the API to know of the end of a pod whose agent has just ended."""
 NOT_REACHED = (
     "the pod {} on node {} does not answer: {}. What to do: run the cells again from the first one; if it "
-    "happens again, ask your administrator about the network between the pods"
+    "happens again, ask your administrator about the network between the pods: `bitfusion health --connect` "
+    "tries it, and manifests/components/gpu-pods-network-policy/network-policy.yaml opens it"
 )
 NOT_WRITTEN = "what the program has printed could not be written to its end here: {}"
 

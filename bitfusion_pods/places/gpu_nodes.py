@@ -100,9 +100,11 @@ def _offered(allocatable: RawObject, resources: Sequence[str]) -> int:
 
 
 def _holding(pod: RawObject) -> Holding | None:
+    metadata, annotations = metadata_of(pod), annotations_of(pod)
     if LABEL_GPU_POD_OF not in labels_of(pod) or phase_of(pod) in ("Succeeded", "Failed"):
         return None
-    metadata, annotations = metadata_of(pod), annotations_of(pod)
+    if ANNOTATION_HOLDS not in annotations:  # of `bitfusion health --connect`
+        return None
     size = one_line(text(annotations.get(ANNOTATION_HOLDS)), LONGEST)
     since = seconds(metadata.get("creationTimestamp"))
     words = size.split()

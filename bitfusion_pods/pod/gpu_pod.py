@@ -173,8 +173,10 @@ def gpu_pod(
     if files.node:
         bind_to_node(result["spec"], files.node)
     ours = {pod.LABEL_GPU_POD_OF: uid, ISTIO: "false"}
-    result["metadata"]["labels"].update({**ours, KUEUE_QUEUE: queue} if queue else ours)
-    result["metadata"]["annotations"].update({pod.ANNOTATION_HOLDS: options, ISTIO: "false"})
+    waits = {KUEUE_QUEUE: queue} if queue and filled_rule.holds else {}
+    holds = {pod.ANNOTATION_HOLDS: options} if filled_rule.holds else {}
+    result["metadata"]["labels"].update({**ours, **waits})
+    result["metadata"]["annotations"].update({**holds, ISTIO: "false"})
     return result
 
 

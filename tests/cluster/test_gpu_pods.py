@@ -119,6 +119,25 @@ def test_the_third_of_three_notebooks_waits_with_a_reason_cancels_queues_and_com
     user.wait_no_gpu_pod()
 
 
+def test_health_makes_a_pod_without_a_gpu_and_tells_image_volumes_and_connection(
+    gpus: GpuCluster, user: GpuUser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook = user.notebook("mine")
+    notebook.wait_ready()
+    said = notebook.exec("bitfusion", "health", "--connect")
+    with capsys.disabled():
+        print(f"\n{said}")
+    lines = said.partition("Trial pod checks:")[2].partition("\n\n")[0].splitlines()[2:]
+    assert [line.partition("] ")[0] for line in lines] == ["[PASS    "] * 6, said
+    told = [line.partition("Check ")[2] for line in lines]
+    assert "mage" in told[1], "the kubelet's own words of the image"
+    assert " at /home/jovyan" in told[2]
+    assert "encrypted" in told[3]
+    assert told[4].endswith(" runs there")
+    user.wait_no_gpu_pod(5)
+    assert not gpus.held()
+
+
 def test_a_viewer_is_refused_in_plain_words(user: GpuUser, capsys: pytest.CaptureFixture[str]) -> None:
     notebook = user.notebook("mine", account=VIEWER)
     with LiveKernel(notebook.jupyter()) as kernel:

@@ -5,6 +5,7 @@ The environment variable KILL_ROUNDS says how many rounds each kill has (1).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -15,10 +16,12 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.jupyter.cells import notice_texts, running_cell, wait_for_death
-from tests.jupyter.chain import WHOLE, chain, wait_for_no_process
+from tests.jupyter.chain import WHOLE, chain, chain_processes, wait_for_no_process
+from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, KILL_ROUNDS
 from tests.jupyter.live_kernel import LiveKernel
 from tests.pods.command.notebook import Notebook, notebook_in
+from tests.support.processes import freeze, thaw
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -102,6 +105,26 @@ def silent(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
     return "pod"
 
 
+def silent_to_pod(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
+    """The same in one direction only."""
+    kernels.notebook.node.relays[pod].silent = "to pod"
+    return "pod"
+
+
+def silent_to_client(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
+    """And in the other one."""
+    kernels.notebook.node.relays[pod].silent = "to client"
+    return "pod"
+
+
+def half_open(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
+    """The connection is reset, and what takes the next ones is not the pod."""
+    relay = kernels.notebook.node.relays[pod]
+    relay.refuse = "half-open"
+    relay.cut()
+    return "pod"
+
+
 def deleted(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
     """By somebody."""
     path = f"/api/v1/namespaces/{kernels.notebook.namespace}/pods/{pod}"
@@ -109,7 +132,15 @@ def deleted(kernels: Kernels, kernel: LiveKernel, pod: str) -> str:
     return "deleted"
 
 
-@pytest.mark.parametrize("fault", [frozen, silent, deleted], ids=lambda each: each.__name__)
+def _answer(cell: Cell) -> str:
+    """What the cell says of the cause."""
+    return cell.error_text.partition("Answer: ")[2].partition("\n")[0]
+
+
+FAULTS = [frozen, silent, silent_to_pod, silent_to_client, half_open, deleted]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.__name__)
 @pytest.mark.timeout(180)
 def test_a_pod_that_is_lost_is_told_and_deleted(
     kernels: Kernels, fault: Callable[[Kernels, LiveKernel, str], str]
@@ -121,12 +152,62 @@ def test_a_pod_that_is_lost_is_told_and_deleted(
     words = fault(kernels, kernel, pod)
     began = time.monotonic()
     wait_for_death(kernel.client, cell, 60)
-    print(f"{fault.__name__}: told after {time.monotonic() - began:.1f} s")
+    told = time.monotonic() - began
     assert words in cell.error_text
     assert "GPUs are gone" in cell.error_text
     wait_until(lambda: node.held == 0, lambda: node.log(pod), 15)
     wait_until(lambda: not kernels.notebook.gpu_pods(), "the pod is deleted", 15)
     wait_for_no_process(kernels, 10)
+    words = _answer(cell)
+    print(f"{fault.__name__}: told after {told:.1f} s | left behind: nothing | {words}")
+
+
+GONE_WITHIN = 45.0
+"""Seconds: silence is a loss after 10 s, and a lost connection is waited for for 30 s. A frozen supervisor
+has no bound: it keeps what it has until it goes on."""
+
+
+@pytest.mark.parametrize("victim", sorted(WHOLE))
+@pytest.mark.timeout(240)
+def test_what_is_frozen_holds_no_gpu_once_its_notebook_is_shut_down(kernels: Kernels, victim: str) -> None:
+    """And is all that is left, until it goes on."""
+    node = kernels.notebook.node
+    kernel = kernels.launch()
+    cell = running_cell(kernel.client)
+    victims = chain(kernels, os.getpid())
+    pod = kernels.notebook.one_gpu_pod()
+    frozen, began = victims[victim], time.monotonic()
+    freeze(frozen.pid)
+    try:
+        kernel.client.settle(3)
+        if victim != "wrapper":  # its agent hears nothing any more; of the others nobody misses a word
+            assert node.held == 1
+            kernel.stop()
+        if victim == "supervisor":  # which alone knows that the notebook is gone
+            time.sleep(5)
+            assert node.held == 1
+            thaw(frozen.pid)
+        wait_until(lambda: node.held == 0, lambda: node.log(pod), GONE_WITHIN)
+        free = time.monotonic() - began
+        settled = {process.pid for process in chain_processes(kernels, os.getpid())}
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            thaw(frozen.pid)
+    words = "shut down"
+    if victim == "wrapper":
+        wait_for_death(kernel.client, cell, 15)
+        words = _answer(cell)
+        kernel.stop()
+    wait_for_no_process(kernels, 15)
+    left = [role for role, each in victims.items() if each.pid in settled]
+    objects = len(kernels.notebook.gpu_pods())
+    print(
+        f"frozen {victim}: GPU free after {free:.1f} s | left then: {', '.join(left) or 'nothing'} | "
+        f"after SIGCONT: no process, {objects} ended pods | {words}"
+    )
+    again = kernels.launch()
+    assert again.run("print(1)").stream() == "1\n"
+    wait_until(lambda: len(kernels.notebook.gpu_pods()) == 1, "only the new pod is there")
 
 
 @pytest.mark.timeout(120)

@@ -49,6 +49,10 @@ def test_a_cell_runs_in_a_pod_and_release_gives_it_back(kernel: LiveKernel, note
     assert notebook.node.held == 1
     status = kernel.run("%bitfusion").stream()
     assert "Server      gpu-node\n" in status, status
+    table = kernel.run("%bitfusion pool").of("display_data")[0]["content"]["data"]["text/plain"].splitlines()
+    assert table[1].split() == ["gpu-node", "0", "held", "1"], table
+    assert table[2].strip().startswith(f"held by {notebook.one_gpu_pod()}: -n 1, since "), table
+    assert "may not see the cluster's nodes" in table[-1], table
     assert kernel.run("%bitfusion release -y").stream().startswith("1 GPU given back.")
     assert notebook.node.held == 0
     assert not notebook.gpu_pods()

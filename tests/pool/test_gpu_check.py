@@ -11,6 +11,7 @@ import pytest
 
 from tests.pool.inventory.nvidia.fake_machine import NOT_LOADED, FakeMachine, card
 from tests.support.machine import scaled
+from tools import gpu_check as tool
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
 
@@ -106,6 +107,16 @@ def test_two_halves_and_one_that_wants_more(tmp_path: Path) -> None:
     assert "embedded pool\n" in served  # as smi shows it
     if not os.geteuid():
         assert out.splitlines()[-1].startswith("✓ over the stream of GPU pods: 300 steps in ")
+
+
+def test_who_is_not_root_is_told_what_was_not_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    report = tool.Check()
+    tool.check_stream(dict(os.environ), sys.executable, "GPU-1", report)
+    assert capsys.readouterr().out.startswith("– over the stream of GPU pods: not checked, as only root")
+    assert report.good, "nothing is wrong"
 
 
 def test_a_service_that_cannot_start_fails_the_check(tmp_path: Path) -> None:

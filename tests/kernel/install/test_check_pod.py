@@ -72,9 +72,11 @@ def test_who_holds_what_of_the_budget(fake: FakePod, tmp_path: Path) -> None:
         file.release()
 
 
-def test_a_pod_that_makes_gpu_pods_has_no_identity(fake: FakePod) -> None:
+def test_a_pod_that_makes_gpu_pods_has_no_identity(fake: FakePod, client: Callable[[str], Path]) -> None:
     fake.write("pod/client", "pods")
-    assert not any("identity" in line for line in lines(fake.environment))
+    found = lines(fake.environment | {"BITFUSION_CLIENT": str(client(OF_GPU_PODS))})
+    assert not any("identity" in line for line in found)
+    assert any("`bitfusion health --connect`" in line for line in found)
 
 
 def test_a_namespace_without_access(fake: FakePod) -> None:
@@ -113,6 +115,34 @@ def test_a_pod_without_injection_is_told_what_is_missing(tmp_path: Path) -> None
     assert warning == f"[WARN] pod: no Bitfusion client was injected: there is no {tmp_path}/pod"
     assert "choose a Bitfusion size in its form" in cure
     assert "ask your administrator whether the pod injector runs and looks at this namespace" in cure
+
+
+OF_GPU_PODS = """case $1 in
+version) echo "bitfusion version 4 (GPUs of this Kubernetes cluster)" ;;
+health) echo "Health report for server: api"; echo "[FATAL] Check right to create pods in hub: missing" ;;
+esac"""
+
+
+def test_a_client_of_gpu_pods_is_asked_though_nobody_has_injected_it(
+    tmp_path: Path, client: Callable[[str], Path]
+) -> None:
+    own = {"BITFUSION_CLIENT": str(client(OF_GPU_PODS))}
+    environ = {"BITFUSION_TEST_POD_ROOT": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.96.0.1", **own}
+    assert lines(environ) == [
+        "[PASS] pod: no injector was here, and this client needs none: it makes GPU pods by itself",
+        "[FAIL] right to create pods in hub: missing",
+        "       ask your administrator",
+        "[PASS] GPU pod: `bitfusion health --connect` in a terminal tries image, volumes and connection, "
+        "too: in a pod like a GPU pod, without a GPU",
+    ]
+
+
+def test_another_client_that_nobody_has_injected_is_told_as_before(
+    tmp_path: Path, client: Callable[[str], Path]
+) -> None:
+    own = {"BITFUSION_CLIENT": str(client('echo "bitfusion version 4"'))}
+    environ = {"BITFUSION_TEST_POD_ROOT": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.96.0.1", **own}
+    assert lines(environ)[0] == f"[WARN] pod: no Bitfusion client was injected: there is no {tmp_path}/pod"
 
 
 def test_a_budget_that_cannot_be_read(fake: FakePod) -> None:

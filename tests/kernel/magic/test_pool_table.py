@@ -47,10 +47,32 @@ def test_who_holds_and_who_waits_is_shown_where_the_client_tells_it() -> None:
     assert f'{whole_width}">{queue}' in html
 
 
-def test_who_waits_without_a_position_is_shown_without_one() -> None:
-    gpu = "- server 0 [n1]: running 0 tasks\n   |- GPU 0: free memory 0 MiB / 0 MiB (A100)\n"
-    shown = pool_table.render(f"{gpu}- waits: mnist-0-gpu-2: -n 1, since 14:05\n")["text/plain"]
-    assert shown.endswith("Waiting:\n     mnist-0-gpu-2: -n 1, since 14:05")
+CLUSTER = """\
+- server 0 [n1]: running 0 tasks
+   |- GPU 0: free memory 40960 MiB / 40960 MiB (NVIDIA-A100)
+- server 1 [n2]: running 1 tasks
+   |- GPU 0: free memory 0 MiB / 0 MiB (GPU of the cluster)
+   |  |- held by digits-0-gpu-1: -n 1, since 16:53, idle 12 min 05 s
+   |- GPU 1: free memory 0 MiB / 0 MiB (GPU of the cluster)
+- waits: mnist-0-gpu-2: -n 1 -p 0.5, since 16:53
+- GPU pods of other namespaces are not seen: what none of this one holds may be held there
+"""
+"""As `bitfusion list_gpus` of a client that makes GPU pods (`tests/pods/command/test_reports.py`)."""
+
+
+def test_gpus_of_a_cluster_are_held_here_or_not_and_what_is_not_seen_is_said() -> None:
+    data = pool_table.render(CLUSTER)
+    assert data["text/plain"].splitlines() == [
+        "server                   GPU  free memory              tasks",
+        "n1                       0    40960 of 40960 MiB       0",
+        "n2                       0    held                     1",
+        "     held by digits-0-gpu-1: -n 1, since 16:53, idle 12 min 05 s",
+        "n2                       1    not held here            0",
+        "Waiting:",
+        "     mnist-0-gpu-2: -n 1 -p 0.5, since 16:53",
+        "GPU pods of other namespaces are not seen: what none of this one holds may be held there",
+    ]
+    assert "GPU pods of other namespaces are not seen" in data["text/html"]
 
 
 def test_many_holders_and_waiters_are_counted() -> None:

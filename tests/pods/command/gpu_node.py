@@ -51,6 +51,8 @@ class GpuNode:
         self.client = ApiClient(cluster.server, cluster.ca, cluster.token, "gpu-node")
         self.namespace = namespace
         self.gpus = gpus
+        self.is_cut_off = False
+        """Whether nobody reaches the pods that it starts, and nobody is told so."""
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         """By the pod's name."""
         self._folder = folder
@@ -154,6 +156,7 @@ class GpuNode:
         address = f"127.0.{random.randint(1, 254)}.{random.randint(1, 254)}"
         port = free_port()
         self.relays[name] = Relay(port, (address, int(words[words.index("--port") + 1])))
+        self.relays[name].still = self.is_cut_off
         words[words.index("--port") + 1] = str(port)
         given = {each: os.environ[each] for each in ("PATH", "TMPDIR") if each in os.environ}
         given |= {"HOSTNAME": name, "XDG_RUNTIME_DIR": str(self._run_folder), "CUDA_VISIBLE_DEVICES": "GPU-7"}

@@ -13,16 +13,22 @@ from tests.support.ports import free_port
 
 
 class Relay:
-    """Connections to `port`, or to `address`, go on to `target`; with `refuse` "reset" new ones do not."""
+    """Connections to `port`, or to `address`, go on to `target`.
+
+    With `refuse` "reset" new ones do not; with "half-open" they are taken, and nobody is behind.
+    """
 
     def __init__(self, target: int, address: tuple[str, int] | None = None) -> None:
         host, self.port = address or ("127.0.0.1", free_port())
         self.refuse = ""
         self.still = False
         """Whether nothing is passed on, and nobody is told so."""
+        self.silent = ""
+        """The same in one direction, "to pod" or "to client"."""
         self._target = target
         self._listener: socket.socket | None = socket.create_server((host, self.port))
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._alone: list[socket.socket] = []
         self._over = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -34,7 +40,9 @@ class Relay:
                 time.sleep(0.01)
                 continue
             with self._lock:
-                sources = [*self._others(), *([self._listener] if self._listener else [])]
+                deaf = {"to pod": 0, "to client": 1}.get(self.silent)  # whom the relay does not hear
+                sources = [end for pair in self._pairs for side, end in enumerate(pair) if side != deaf]
+                sources += [self._listener] if self._listener else []
             try:  # without the lock, or a test that wants to cut would hardly ever get it
                 ready, _, _ = select.select(sources, [], [], 0.01)
             except (OSError, ValueError):  # one was closed meanwhile
@@ -52,6 +60,9 @@ class Relay:
     def _accept(self) -> None:
         assert self._listener is not None
         near, _ = self._listener.accept()
+        if self.refuse == "half-open":
+            self._alone.append(near)
+            return
         far = socket.socket()
         try:
             far.connect(("127.0.0.1", self._target))
@@ -85,6 +96,9 @@ class Relay:
                 for end in pair:
                     _reset(end)
             self._pairs.clear()
+            for end in self._alone:
+                _reset(end)
+            self._alone.clear()
 
     def stop_listening(self) -> None:
         """Nobody is there any more."""

@@ -119,6 +119,35 @@ def test_an_outage_is_told_and_its_end_too(pods: Pods) -> None:
     assert [line.partition(":")[0] for line in pods.heard()] == ["lost", "back"]
 
 
+@pytest.mark.slow
+@pytest.mark.long  # a silence is known by its length
+@pytest.mark.parametrize("fault", ["silent to pod", "silent to client", "half-open"])
+def test_a_network_that_is_half_away_for_a_while_costs_no_byte(pods: Pods, fault: str) -> None:
+    lines = "for n in $(seq 200); do read word; echo $word; sleep 0.1; done"
+    process = pods.start("sh", "-c", lines, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    words = b"".join(b"line %d\n" % number for number in range(200))
+    process.stdin.write(words)
+    first = process.stdout.readline()
+    began = time.monotonic()
+    if fault == "half-open":
+        pods.relay.refuse = fault
+        pods.relay.cut()
+    else:
+        pods.relay.silent = fault.removeprefix("silent ")
+    wait_until(pods.heard, "the loss", 20)
+    told = time.monotonic() - began
+    time.sleep(6)  # tries that come to nothing
+    pods.relay.refuse = pods.relay.silent = ""
+    said, err = finish(process)
+    heard = [line.partition(":")[0] for line in pods.heard()]
+    print(f"{fault}: told after {told:.1f} s: {pods.heard()[0]} | lines lost: {199 - said.count(b'line')}")
+    assert process.returncode == 0, (err, pods.log())
+    assert first + said == words
+    assert heard == ["lost", "back"]
+
+
 def test_a_loss_in_the_turn_of_the_first_word_is_told_as_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bitfusion_client.command.client_reports import parse_health, parse_list_gpus, parse_waiting
 from bitfusion_client.kernel_state.activity import KernelActivity
-from bitfusion_pods.command.reports import list_gpus_text, smi_text
+from bitfusion_pods.command.reports import NO_OTHERS, list_gpus_text, smi_text
 from bitfusion_pods.places.gpu_nodes import GpuNode, Holding
 from tests.cluster.cluster import Cluster
 from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
@@ -41,6 +41,10 @@ def test_the_report_is_read_as_every_clients() -> None:
     (waiting,) = parse_waiting(text)
     assert waiting.startswith("mnist-0-gpu-2: -n 1 -p 0.5, since ")
     assert "position" not in text  # of who waits for the scheduler nobody knows one
+
+
+def test_of_nodes_that_are_seen_it_is_said_who_is_not() -> None:
+    assert list_gpus_text(NODES, [], True, NOW).endswith(f"\n- {NO_OTHERS}\n")
 
 
 def test_what_may_not_be_seen_is_said() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from bitfusion_pods.command.runs import Runs
 from tests.cluster.cluster import Cluster
+from tests.pods.command.in_terminal import CTRL_C, InTerminal
 from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
 from tests.pods.command.relay import Relay
 from tests.support.ports import free_port
@@ -44,6 +45,22 @@ def test_a_program_runs_in_a_pod_that_is_gone_in_the_end(notebook: Notebook) -> 
         assert words in lines
     assert not notebook.gpu_pods()
     assert notebook.node.held == 0
+
+
+def test_in_a_terminal_the_program_has_one_and_its_keys_and_size(notebook: Notebook) -> None:
+    """The command that people type, not a part of it."""
+    show = "test -t 0 && test -t 1 && stty size && read word && echo got $word && exec sleep 60"
+    command = [notebook.command, "run", "-n", "1", "--", "sh", "-c", show]
+    terminal = InTerminal(command, notebook.environment())
+    terminal.wait_for("30 100\n", 30)
+    terminal.type("typed\r")
+    terminal.wait_for("got typed\n")
+    terminal.type(CTRL_C)
+    assert terminal.end() == 128 + signal.SIGINT, terminal.text
+    assert terminal.modes() == terminal.before
+    assert "Releasing GPUs from config file 'pod/digits-0-gpu-" in terminal.text
+    assert not notebook.gpu_pods()
+    terminal.close()
 
 
 def test_its_secret_goes_with_the_pod(notebook: Notebook) -> None:

@@ -46,6 +46,14 @@ def test_holders_stand_at_their_nodes_and_the_others_wait() -> None:
     assert [each.pod for each in waiting] == ["two"]
 
 
+def test_a_pod_that_holds_nothing_is_no_holder() -> None:
+    """Of `bitfusion health --connect`."""
+    trial = pod("trial", "n2")
+    del trial["metadata"]["annotations"]["bitfusion.io/holds"]
+    (found,), waiting = gpu_nodes([node("n2")], [trial, pod("one", "n2")], [GPU])
+    assert ([each.pod for each in found.holdings], waiting) == (["one"], [])
+
+
 def test_where_nodes_may_not_be_read_those_of_the_pods_are_known() -> None:
     (found,), _ = gpu_nodes(None, [pod("one", "n2")], [GPU])
     assert (found.name, found.gpus, len(found.holdings)) == ("n2", None, 1)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pods.pod.golden_pods import CASES, GOLDEN, RULES, golden_pod
+from bitfusion_client.gpu_pods.size_rules import rule_for
+from tests.pods.pod.golden_pods import CASES, GOLDEN, RULES, golden_pod, settings
+from tests.pods.pod.notebook_pods import made, program
 from tests.support.schemas import validate
 
 
@@ -37,6 +39,25 @@ def test_the_pod_is_restricted_as_its_notebook_is(case: str) -> None:
         assert security["runAsNonRoot"] is True
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod["spec"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_trial_of_each_rule_asks_for_no_gpu(case: str) -> None:
+    """In none of the ways, waits in no queue, counts in no budget, and is where a GPU pod may be."""
+    rules, request, others = CASES[case]
+    filled = rule_for(request, settings(rules).rules).without_gpu()
+    trial = made(request=request, settings=settings(rules), **{**others, "filled_rule": filled})
+    pod, container = golden_pod(case), program(trial)
+    validate(trial)
+    named = {name for part in container["resources"].values() for name in part}
+    assert named <= {"cpu", "memory", "ephemeral-storage"}
+    assert "claims" not in container["resources"]
+    assert "resourceClaims" not in trial["spec"]
+    assert container["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    assert trial["metadata"]["annotations"] == {"sidecar.istio.io/inject": "false"}
+    assert "kueue.x-k8s.io/queue-name" not in trial["metadata"]["labels"]
+    for same in ("tolerations", "affinity", "nodeSelector", "volumes", "securityContext"):
+        assert trial["spec"].get(same) == pod["spec"].get(same), same
 
 
 def test_every_file_of_rules_has_a_golden_pod() -> None:
