@@ -35,6 +35,7 @@ class Following:
         gpus: The resources by which it asks for GPUs.
         telling: Hears what it waits for.
         check_time: Called with the reason of a wait; raises when it has lasted too long.
+        patience: With what may pass by itself.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Following:
         gpus: Sequence[str],
         telling: Telling,
         check_time: Callable[[str], None],
+        patience: stages.Patience = stages.PATIENCE,
     ) -> None:
         self._api = api
         self.pod = pod
@@ -51,6 +53,7 @@ class Following:
         self._gpus = gpus
         self._telling = telling
         self._check_time = check_time
+        self._patience = patience
         metadata = metadata_of(pod)
         self._namespace, self._name, self._uid = (
             text(metadata.get(each)) for each in ("namespace", "name", "uid")
@@ -63,7 +66,7 @@ class Following:
 
     def until_it_runs(self) -> stages.Stage:
         """The stage that ends the wait: it runs, or never will. Raises what `check_time` raises."""
-        told = stages.Stages(self._gpus)
+        told = stages.Stages(self._gpus, self._patience)
         for pod in self._versions():
             if not pod:
                 return stages.Stage(

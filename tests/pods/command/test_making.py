@@ -20,6 +20,8 @@ from bitfusion_pods.command.notebook_pod import NotebookPod
 from bitfusion_pods.command.runs import Runs
 from bitfusion_pods.command.telling import Telling
 from bitfusion_pods.command.where import Where
+from bitfusion_pods.places.stages import PATIENCE, Patience
+from bitfusion_pods.pod.cannot_copy import FilesElsewhere
 from tests.pods.pod.notebook_pods import claim, notebook, template
 
 PODS, SECRETS = "/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/team-a/secrets"
@@ -35,6 +37,8 @@ class Server:
     Attributes:
         answers: What is answered to the creation of each in turn instead; None: as usual.
         lost: Whether what is answered so was done all the same.
+        nodes: Those that may be read.
+        scheduler: Why no pod gets a node; empty: each does.
     """
 
     def __init__(self) -> None:
@@ -42,6 +46,8 @@ class Server:
         self.secrets: dict[str, Object] = {}
         self.answers: dict[str, list[BaseException | None]] = {PODS: [], SECRETS: []}
         self.lost = False
+        self.nodes: dict[str, Object] = {}
+        self.scheduler = ""
         self.made: list[str] = []
 
     def create(self, way: str, body: Mapping[str, Any]) -> Object:
@@ -63,7 +69,8 @@ class Server:
         if path == PODS:
             assert query
             return {"items": list(self.pods.values())}
-        found = self.pods.get(path.rpartition("/")[2])
+        kept = self.nodes if path.startswith("/api/v1/nodes/") else self.pods
+        found = kept.get(path.rpartition("/")[2])
         if found is None:
             raise ApiError(404, "NotFound", "not found")
         return found
@@ -84,7 +91,10 @@ class Server:
     def watch(self, way: str, version: str) -> Iterator[Object | None]:
         name = way.rpartition("%3D")[2]
         pod = self.pods[name]
-        if name in self.secrets:
+        if self.scheduler:
+            condition = {"type": "PodScheduled", "status": "False", "message": self.scheduler}
+            pod["status"] = {"phase": "Pending", "conditions": [condition]}
+        elif name in self.secrets:
             state = {"name": "program", "state": {"running": {"startedAt": "2026-11-26T00:00:00Z"}}}
             pod["status"] = {"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": [state]}
         yield {"type": "MODIFIED", "object": pod}
@@ -104,8 +114,8 @@ def making_at() -> Iterator[Make]:
     """Makes one for a server; in the end its pod is deleted, as `bitfusion run` does."""
     made: list[Making] = []
 
-    def make(server: Server, timeout: float | None = None) -> Making:
-        made.append(new_making(server, timeout))
+    def make(server: Server, timeout: float | None = None, mode: str = "ReadWriteMany") -> Making:
+        made.append(new_making(server, timeout, mode))
         return made[-1]
 
     yield make
@@ -113,9 +123,9 @@ def making_at() -> Iterator[Make]:
         each.delete()
 
 
-def new_making(server: Server, timeout: float | None) -> Making:
+def new_making(server: Server, timeout: float | None, mode: str) -> Making:
     where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, "team-a", "digits-0", "digits", "digits", None, "/x")
-    owner = NotebookPod(notebook(), "digits", template(), {"digits-home": claim("ReadWriteMany")})
+    owner = NotebookPod(notebook(), "digits", template(), {"digits-home": claim(mode)})
     telling = Telling(LogOutput(), {})
     size = GpuRequest(1, timeout=timeout)
     return Making(server, where, owner, size, FILES, Runs(os.getpid()), telling)  # type: ignore[arg-type]
@@ -260,3 +270,88 @@ def test_a_pod_whose_command_was_killed_before_its_secret_is_deleted_by_the_next
     run = making_at(server)
     run.start()
     assert list(server.pods) == [run.name]
+
+
+# -- a home that only the notebook's node can mount ----------------------------------------------------
+
+ONLY_NODE = "0/2 nodes are available: 1 {}, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]. {}"
+NO_HELP = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+TAKEN = (
+    "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+    "1 Preemption is not helpful for scheduling."
+)
+NONE_THERE = ONLY_NODE.format("Insufficient nvidia.com/gpu", NO_HELP)
+OTHER_NODES = (
+    f"0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. {NO_HELP}"  # by a rule
+)
+
+
+def node(**capacity: str) -> Object:
+    return {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "8", **capacity}}}
+
+
+WITHOUT, WITH, AWAY = node(), node(**{"nvidia.com/gpu": "2"}), node(**{"nvidia.com/gpu": "0"})
+
+
+@pytest.fixture
+def bound_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert making.BOUND.unfit < PATIENCE.unfit
+    monkeypatch.setattr(making, "BOUND", Patience(unfit=0.1))
+
+
+@pytest.mark.usefixtures("bound_patience")
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            NONE_THERE,
+            "node n1 only, where the notebook is, and that node cannot take a GPU pod (1 of 2 nodes",
+        ),
+        (OTHER_NODES, "cannot take a GPU pod (2 of 2 nodes are not where it may run)"),
+    ],
+)
+def test_files_on_a_node_without_gpus_are_refused_with_the_ways_out(
+    server: Server, making_at: Make, said: str, told: str
+) -> None:
+    server.scheduler = said
+    with pytest.raises(FilesElsewhere) as caught:
+        making_at(server, mode="ReadWriteOnce").start()
+    for part in (told, "claim digits-home", "ReadWriteMany", "on a GPU node", "rwo_anywhere"):
+        assert part in caught.value.user_message
+
+
+@pytest.mark.usefixtures("bound_patience")
+@pytest.mark.parametrize(
+    ("mode", "known", "said"),
+    [
+        ("ReadWriteOnce", None, ONLY_NODE.format("Insufficient nvidia.com/gpu", TAKEN)),
+        ("ReadWriteOnce", WITH, ONLY_NODE.format("Insufficient nvidia.com/gpu", TAKEN)),
+        ("ReadWriteMany", WITHOUT, f"0/2 nodes are available: 2 Insufficient nvidia.com/gpu. {NO_HELP}"),
+    ],
+)
+def test_gpus_that_are_only_taken_and_files_for_all_nodes_are_waited_for(
+    server: Server, making_at: Make, mode: str, known: Object | None, said: str
+) -> None:
+    server.scheduler, server.nodes = said, {} if known is None else {"n1": known}
+    with pytest.raises(WaitTimedOut):
+        making_at(server, timeout=0.4, mode=mode).start()
+
+
+def test_where_nodes_may_be_read_no_pod_is_made_for_files_on_one_without_gpus(
+    server: Server, making_at: Make
+) -> None:
+    server.nodes = {"n1": WITHOUT}
+    with pytest.raises(FilesElsewhere, match="and that node has no GPU"):
+        making_at(server, mode="ReadWriteOnce").start()
+    assert server.made == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"), [("ReadWriteMany", WITHOUT), *[("ReadWriteOnce", each) for each in (WITH, AWAY, {})]]
+)
+def test_files_that_a_node_with_gpus_can_mount_get_their_pod(
+    server: Server, making_at: Make, mode: str, known: Object
+) -> None:
+    """Also while its device plugin is restarted."""
+    server.nodes = {"n1": known}
+    assert making_at(server, mode=mode).start().address == "10.0.0.7"
