@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
         with open(os.path.join(keys, "client.crt"), encoding="ascii") as file:
             client = file.read()
         context = tls.context(*tls.own_files(keys), client, server=True)
-        listener = socket.create_server(("", int(port)), backlog=16)
+        listener = listen(int(port))
     except (OSError, OverflowError, ValueError) as error:
         write_line(f"cannot begin: {error}")
         return 2
@@ -46,6 +46,14 @@ def main(argv: list[str]) -> int:
         except ProcessLookupError:
             pass
     return status
+
+
+def listen(port: int) -> socket.socket:
+    """At all addresses of the pod, which may be of IPv6, of IPv4 or both."""
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=16, dualstack_ipv6=True)
+    except (OSError, ValueError):  # this Linux has no IPv6
+        return socket.create_server(("", port), backlog=16)
 
 
 def leave_words(words: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import cast
 
 import pytest
 
+from bitfusion_pods.agent.__main__ import listen
 from bitfusion_pods.agent.agent import LAST_OUTPUT, RESUME, Agent
 from bitfusion_pods.spawn import Ended
 from bitfusion_pods.stream.channel import WINDOW
@@ -72,6 +73,21 @@ def test_a_program_runs_and_its_output_and_status_come_back(
     assert (client.out[STDOUT], client.out[STDERR]) == (out, err)
     client.say(Kind.BYE)
     assert "ends: the client has left" in agent.wait_for_end()
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
+def test_it_is_reached_at_addresses_of_both_kinds(agent: RunningAgent, host: str) -> None:
+    client = AgentClient(agent, host=host)
+    client.spawn("echo", "here")
+    assert client.ended() == Ended(0)
+    assert client.out[STDOUT] == b"here\n"
+    client.close()
+
+
+def test_where_linux_has_no_ipv6_it_listens_at_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with listen(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
+        assert listener.family == socket.AF_INET
 
 
 def test_what_is_sent_behind_the_word_that_starts_a_program_reaches_it(client: AgentClient) -> None:
