@@ -203,7 +203,7 @@ class Agent:
         if not channels.all_sent and now - max(self._said_at, ended.ended_at) < LAST_OUTPUT:
             return
         self._exit_sent = True
-        self.told = told = Ended(ended.status, program.memory_ran_out(), self._told_to_end is not None)
+        self.told = told = Ended(ended.status, ended.memory_ran_out, self._told_to_end is not None)
         session.link.put(Kind.EXIT, 0, told.to_json())
         self._log(f"the program has ended: {ended.status}")
 

@@ -9,6 +9,7 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.gpu_memory.limits import hook_variables
+from bitfusion_client.pod.oom_kills import OomKills
 from bitfusion_pods import environment
 from bitfusion_pods.agent import gpus
 from bitfusion_pods.agent.terminal import open_terminal
@@ -27,7 +28,6 @@ _DEFAULT = (
     *(signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
 )
 """Signals that the program has as every program: this process handles or ignores some."""
-_MEMORY_EVENTS = "/sys/fs/cgroup/memory.events"
 
 
 class CannotStart(Exception):
@@ -58,6 +58,7 @@ class Program:
         self.status: int | None = None
         """Its exit code or negative signal, once it has ended."""
         self.ended_at = 0.0
+        self._oom_kills = OomKills(pid)
 
     @classmethod
     def start(cls, asked: Spawn, pod: Mapping[str, str]) -> Program:
@@ -101,6 +102,11 @@ class Program:
     def runs(self) -> bool:
         """Whether it has not ended."""
         return self.status is None
+
+    @property
+    def memory_ran_out(self) -> bool:
+        """Whether Linux has killed a process of this pod for want of memory; False where nobody tells."""
+        return self._oom_kills.happened() is True
 
     def signal(self, number: int) -> None:
         """Send it to the program's process group."""
@@ -181,16 +187,6 @@ def reap(program: Program | None) -> None:
             return
         if program is not None and pid == program.pid:
             program.note_end(status)
-
-
-def memory_ran_out() -> bool:
-    """Whether Linux has killed a process of this pod for want of memory; False where nobody tells."""
-    try:
-        with open(_MEMORY_EVENTS, encoding="ascii") as file:
-            counts = dict(line.split(maxsplit=1) for line in file if " " in line)
-        return int(counts.get("oom_kill", "0")) > 0
-    except (OSError, ValueError):
-        return False
 
 
 def _make_folder(folder: str, files: Mapping[str, str]) -> None:

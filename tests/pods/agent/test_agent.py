@@ -14,6 +14,8 @@ from typing import cast
 
 import pytest
 
+from bitfusion_client.pod.oom_kills import OomKills
+from bitfusion_pods.agent import program
 from bitfusion_pods.agent.__main__ import listen
 from bitfusion_pods.agent.agent import LAST_OUTPUT, RESUME, Agent
 from bitfusion_pods.spawn import Ended
@@ -88,6 +90,28 @@ def test_where_linux_has_no_ipv6_it_listens_at_ipv4(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     with listen(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
         assert listener.family == socket.AF_INET
+
+
+@pytest.mark.parametrize(
+    ("membership", "file"),
+    [("4:memory:/pod\n0::/\n", "memory/memory.oom_control"), ("0::/\n", "memory.events")],
+    ids=["version 1", "version 2"],
+)
+def test_memory_that_ran_out_since_the_program_runs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, membership: str, file: str
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(membership)
+    counted = tmp_path / "cgroups" / file
+    counted.parent.mkdir(parents=True)
+    counted.write_text("oom_kill 3\n")
+    monkeypatch.setattr(
+        program, "OomKills", lambda pid: OomKills(pid, str(tmp_path), str(tmp_path / "cgroups"))
+    )
+    runs = program.Program(7, {}, None)
+    assert not runs.memory_ran_out
+    counted.write_text("oom_kill 4\n")
+    assert runs.memory_ran_out
 
 
 def test_what_is_sent_behind_the_word_that_starts_a_program_reaches_it(client: AgentClient) -> None:
