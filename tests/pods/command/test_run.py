@@ -162,6 +162,22 @@ def test_a_pod_whose_agent_is_killed_is_told_as_lost(notebook: Notebook) -> None
     assert not notebook.gpu_pods()
 
 
+@pytest.mark.parametrize(("program", "status"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143)])
+def test_an_end_that_no_connection_tells_is_told_by_the_pods_status(
+    notebook: Notebook, program: str, status: int
+) -> None:
+    running = notebook.start("run", "-n", "1", "--", "sh", "-c", f"echo runs; sleep 1; {program}")
+    relay = notebook.node.relays[notebook.one_gpu_pod()]
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n"
+    relay.refuse = "reset"
+    relay.cut(farewell=True)  # the agent takes it for the end of the command's process
+    assert running.finish() == status, running.told
+    assert "out of reach" in running.told
+    assert "Error: " not in running.told
+    assert not notebook.gpu_pods()
+
+
 def test_a_running_program_needs_no_api_server(notebook: Notebook) -> None:
     running = notebook.start("run", "-n", "1", "--", "sh", "-c", "echo runs; read line; echo $line", stdin=-1)
     assert running.stdout is not None
