@@ -30,6 +30,15 @@ _DEFAULT = (
 """Signals that the program has as every program: this process handles or ignores some."""
 
 
+SHARED = (
+    "the folder {} is there already: it is in files that notebook and GPU pod share, where no socket works"
+)
+NOT_SHARED = (
+    "have XDG_RUNTIME_DIR name a folder of the container's own, such as /tmp or /dev/shm, before Jupyter "
+    "starts."
+)
+
+
 class CannotStart(Exception):
     """`failed` says why."""
 
@@ -190,7 +199,10 @@ def reap(program: Program | None) -> None:
 
 
 def _make_folder(folder: str, files: Mapping[str, str]) -> None:
-    os.makedirs(folder, mode=0o700)
+    try:
+        os.makedirs(folder, mode=0o700)
+    except FileExistsError:  # this container is new: it was made beside the notebook
+        raise CannotStart(Failed(SHARED.format(folder), NOT_EXECUTABLE, NOT_SHARED)) from None
     for name, text in files.items():
         if os.path.basename(name) != name:
             raise OSError(1, "a file outside of the private folder", name)

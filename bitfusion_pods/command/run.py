@@ -9,7 +9,7 @@ import time
 from bitfusion_client.command.client_output import ALL_LINES_VARIABLE, NOTE
 from bitfusion_client.command.command_line import parse_options, parse_program
 from bitfusion_client.command.log_output import VERSION, LogOutput
-from bitfusion_client.errors import PodLost
+from bitfusion_client.errors import PodLost, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.kernel_state.proxy_socket import SOCKET_VARIABLE
 from bitfusion_client.kernel_state.states import FILE_VARIABLE
@@ -186,7 +186,8 @@ def _run(remote: RemoteProgram, making: Making, log: LogOutput, program: Sequenc
     except (NotReached, ProtocolError) as error:
         return _without_end(error, making, log)
     if isinstance(outcome, Failed):
-        log.error(f'exec: "{program[0]}": {outcome.why}')
+        exec_failed = f'exec: "{program[0]}": {outcome.why}'
+        log.error(PodRefused("", outcome.why, outcome.cure) if outcome.cure else exec_failed)
         return outcome.status
     if outcome.told_to:
         death = making.death()

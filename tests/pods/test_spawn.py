@@ -89,6 +89,8 @@ def test_an_end_comes_as_it_was(ended: Ended) -> None:
 
 def test_a_long_reason_is_cut() -> None:
     assert failed_from_json(Failed("x" * 5000, 126).to_json()) == Failed("x" * 1000, 126)
+    assert failed_from_json(Failed("x", 126, "y" * 5000).to_json()) == Failed("x", 126, "y" * 1000)
+    assert failed_from_json(b'{"why": "x", "status": 1, "cure": 7}') == Failed("x", 1)
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,15 @@ def test_the_private_folder_is_made_with_its_files_and_shows_sockets_here(
     assert client.ended().status == 0
 
 
+def test_a_private_folder_in_shared_files_is_refused_with_a_cure(client: AgentClient, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    client.spawn("true", folder=str(tmp_path / "folder"), files={"kernel-1": "a key"})
+    failed = client.failed()
+    assert f"the folder {tmp_path}/folder is there already" in failed.why
+    assert "XDG_RUNTIME_DIR" in failed.cure
+    assert not list((tmp_path / "folder").iterdir())
+
+
 @pytest.mark.parametrize("name", ["../outside", "a/b"])
 def test_files_stay_in_the_folder(client: AgentClient, tmp_path: Path, name: str) -> None:
     client.spawn("true", folder=str(tmp_path / "folder"), files={name: "text"})
