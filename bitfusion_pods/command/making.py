@@ -159,10 +159,13 @@ class Making:
         except (ApiError, ApiUnreachable, ClusterUnusable):
             return False
 
-    def death(self) -> PodLost | None:
-        """Why the pod is over, as the API says; None if it is not, or nobody can be asked."""
+    def death(self, api: Api | None = None) -> PodLost | None:
+        """Why the pod is over, as the API says; None if it is not, or nobody can be asked.
+
+        `api`: a thread's own.
+        """
         try:
-            found = self._api.find(self._path)
+            found = (api or self._api).find(self._path)
         except (ApiError, ApiUnreachable, ClusterUnusable):
             return None
         self._last = found or self._last

@@ -31,8 +31,10 @@ from bitfusion_pods.stream.frames import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from threading import Thread
 
     from bitfusion_client.request.gpu_request import GpuRequest
+    from bitfusion_pods.api.account import Account
     from bitfusion_pods.command.making import Running
     from bitfusion_pods.command.where import Where
     from bitfusion_pods.spawn import Started
@@ -48,6 +50,8 @@ FOR_CPUS_ONLY = (
     "{names} in the image {image}: built for the CPU, where it computes whatever GPUs there are. What to do: "
     "install the package for GPUs, or choose a notebook image that has it"
 )
+ASK_EVERY = 5.0
+"""Seconds between two questions whether the pod is over, while its connection is lost."""
 STATUS_WITHIN = 3.0
 """Seconds for the API to know of the end of a pod whose agent has just ended."""
 NOT_REACHED = (
@@ -82,7 +86,9 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
             asked = _asked(program, environ, request, pod, making)
             address = pod.address, where.settings.port
             _announce(log, request, pod, making, program)
-            hears = _Hears(telling, making, pod.image, lambda: _tell_state(environ, where, making.name))
+            hears = _Hears(
+                telling, making, pod.image, where.account, lambda: _tell_state(environ, where, making.name)
+            )
             remote = RemoteProgram(address, keys.context, asked, hears)
             return _run(remote, making, log, program)
         finally:
@@ -95,13 +101,19 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
 class _Hears:
     """What is told of program and connection, and who knows more of the pod."""
 
-    def __init__(self, telling: Telling, making: Making, image: str, tell_state: Callable[[], None]) -> None:
+    def __init__(
+        self, telling: Telling, making: Making, image: str, account: Account, tell_state: Callable[[], None]
+    ) -> None:
         self.lost = telling.lost
         self.back = telling.back
         self._log = telling.log
         self._making = making
         self._image = one_line(image)
+        self._account = account
         self._tell_state = tell_state
+        self._asks: Thread | None = None
+        self._ask_at = 0.0
+        self._is_over = False
 
     def begins(self, started: Started) -> None:
         self._tell_state()
@@ -112,7 +124,20 @@ class _Hears:
             self._log.log(NOTE + FOR_CPUS_ONLY.format(names=names, image=self._image), "WARN")
 
     def is_over(self) -> bool:
-        return self._making.death() is not None
+        """As far as a thread has heard: an API that is away, too, holds up neither signals nor dialling."""
+        now = time.monotonic()
+        if now >= self._ask_at and (self._asks is None or not self._asks.is_alive()):
+            from threading import Thread  # few connections are ever lost
+
+            self._ask_at = now + ASK_EVERY
+            self._asks = Thread(target=self._ask, daemon=True)
+            self._asks.start()
+        return self._is_over
+
+    def _ask(self) -> None:
+        api = Api(self._account)
+        self._is_over = self._making.death(api) is not None
+        api.close()
 
 
 def _tell_state(environ: Mapping[str, str], where: Where, pod: str) -> None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from bitfusion_client.command.log_output import LogOutput
+from bitfusion_client.errors import PodLost
+from bitfusion_pods.api.account import Account
+from bitfusion_pods.api.client import Api
+from bitfusion_pods.command.run import _Hears
+from bitfusion_pods.command.telling import Telling
 from tests.cluster.cluster import Cluster
 from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -192,6 +202,44 @@ def test_a_running_program_needs_no_api_server(notebook: Notebook) -> None:
         notebook.cluster.apiserver.thaw()
     assert running.finish() == 0
     assert not notebook.gpu_pods()
+
+
+def test_an_api_that_does_not_answer_holds_up_no_lost_connection() -> None:
+    """Whoever asks whether the pod is over serves signals, and dials."""
+    asked, answer = threading.Event(), threading.Event()
+
+    class Asked:
+        def death(self, api: Api) -> PodLost:
+            asked.set()
+            answer.wait(20)
+            return PodLost("")
+
+    hears = _Hears(Telling(LogOutput(), {}), cast(Any, Asked()), "", Account("h", 1, ""), lambda: None)
+    began = time.monotonic()
+    assert not hears.is_over()
+    assert not hears.is_over()
+    assert time.monotonic() - began < scaled(1)
+    assert asked.wait(scaled(5))
+    answer.set()
+    wait_until(hears.is_over, "the answer")
+
+
+def test_a_kernel_whose_folder_is_in_shared_files_is_told_what_to_do(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared" / "bitfusion-kernel-1"  # at the same path in both pods
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(
+        notebook, "environment", with_socket(notebook.environment, str(folder / "supervisor"))
+    )
+    done = notebook.run("run", "-n", "1", "--", "true")
+    assert done.returncode == 126
+    assert f"Error: GPU pod: the folder {folder} is there already" in done.told
+    assert "What to do: have XDG_RUNTIME_DIR name" in done.told
+
+
+def with_socket(environment: Callable[..., dict[str, str]], path: str) -> Callable[..., dict[str, str]]:
+    return lambda **settings: environment(**settings) | {"BITFUSION_KERNEL_SOCKET": path}
 
 
 def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) -> None:
