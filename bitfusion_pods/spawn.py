@@ -56,6 +56,7 @@ class Spawn:
         files: What is in it from the start: texts by name.
         terminal: What its stdin and stdout are; pipes where there is none.
         closed: Of 0, 1 and 2 those that are closed where the command runs.
+        pythons: The versions that Pythons in `argv` must have there, ``3.12``, by the words that name them.
     """
 
     argv: tuple[str, ...]
@@ -65,10 +66,12 @@ class Spawn:
     files: dict[str, str] | None = None
     terminal: Terminal | None = None
     closed: tuple[int, ...] = ()
+    pythons: dict[str, str] | None = None
 
     def with_stdio(self, terminal: Terminal | None, closed: tuple[int, ...]) -> Spawn:
         """The same program with this terminal, and with these of 0, 1 and 2 closed."""
-        return Spawn(self.argv, self.environment, self.cwd, self.folder, self.files, terminal, closed)
+        same = self.argv, self.environment, self.cwd, self.folder, self.files
+        return Spawn(*same, terminal, closed, self.pythons)
 
     def to_json(self) -> bytes:
         """As the payload of SPAWN."""
@@ -92,6 +95,7 @@ def spawn_from_json(data: bytes) -> Spawn:
         _texts(files),
         _terminal(value.get("terminal")),
         _numbers(value.get("closed", []), 3, 2),
+        _texts(value.get("pythons") or {}) or None,
     )
 
 

@@ -10,7 +10,7 @@ import time
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.gpu_memory.limits import hook_variables
 from bitfusion_client.pod.oom_kills import OomKills
-from bitfusion_pods import environment
+from bitfusion_pods import environment, pythons
 from bitfusion_pods.agent import gpus
 from bitfusion_pods.agent.terminal import open_terminal
 from bitfusion_pods.spawn import Failed, Started
@@ -29,13 +29,19 @@ _DEFAULT = (
 )
 """Signals that the program has as every program: this process handles or ignores some."""
 
-
 SHARED = (
     "the folder {} is there already: it is in files that notebook and GPU pod share, where no socket works"
 )
 NOT_SHARED = (
     "have XDG_RUNTIME_DIR name a folder of the container's own, such as /tmp or /dev/shm, before Jupyter "
     "starts."
+)
+ANOTHER_PYTHON = (
+    "in the GPU pod's image {} is Python {}, in the notebook's {}, and packages of one do not fit the other"
+)
+SAME_PYTHON = (
+    "choose a notebook image of that version; or ask your administrator for a GPU image with Python {} "
+    "(`images` in the settings for GPU pods, the annotation bitfusion.io/gpu-image)."
 )
 
 
@@ -75,6 +81,7 @@ class Program:
         given = environment.of_program(asked.environment, pod)
         given |= gpus.name_devices(given, pod)
         given |= hook_variables(given)
+        _check_pythons(asked, given)
         try:
             if asked.folder:
                 _make_folder(asked.folder, asked.files or {})
@@ -196,6 +203,14 @@ def reap(program: Program | None) -> None:
             return
         if program is not None and pid == program.pid:
             program.note_end(status)
+
+
+def _check_pythons(asked: Spawn, given: Mapping[str, str]) -> None:
+    there = pythons.versions(asked.argv, given)
+    for word, version in (asked.pythons or {}).items():
+        if there.get(word, version) != version:
+            why = ANOTHER_PYTHON.format(word, there[word], version)
+            raise CannotStart(Failed(why, NOT_EXECUTABLE, SAME_PYTHON.format(version)))
 
 
 def _make_folder(folder: str, files: Mapping[str, str]) -> None:

@@ -21,6 +21,7 @@ from bitfusion_pods.places.gpu_nodes import has_gpus
 from bitfusion_pods.pod.cannot_copy import FilesElsewhere
 from bitfusion_pods.pod.gpu_pod import gpu_pod
 from bitfusion_pods.pod.held import held_gpus
+from bitfusion_pods.pod.image import twin_of
 from bitfusion_pods.pod.secret import agent_secret
 from bitfusion_pods.pod.volumes import NO_GPU
 
@@ -171,6 +172,13 @@ class Making:
         self._last = found or self._last
         death = death_of(self._last, time.time(), gone=found is None)
         return None if death is None else PodLost(self._request, death.words, death.next_step)
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether the pod has another image than the notebook, for GPUs."""
+        found = mappings(mapping(self._notebook.pod.get("spec")).get("containers"))
+        own = [text(each.get("image")) for each in found if each.get("name") == self._notebook.container]
+        return any(twin_of(self._notebook.pod, image, self._where.settings) for image in own)
 
     @property
     def last_words(self) -> str:

@@ -15,7 +15,7 @@ from bitfusion_client.kernel_state.proxy_socket import SOCKET_VARIABLE
 from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_client.one_line import one_line
 from bitfusion_client.request.decimals import plain_number
-from bitfusion_pods import environment, signals
+from bitfusion_pods import environment, pythons, signals
 from bitfusion_pods.api.client import Api
 from bitfusion_pods.command import where as places_of
 from bitfusion_pods.command.agent_files import agent_files
@@ -165,7 +165,8 @@ def _asked(
     given |= memory_variables(request, making.rule, given)
     socket_path = environ.get(SOCKET_VARIABLE, "")
     folder = os.path.dirname(socket_path)
-    return Spawn(tuple(program), given, _cwd(environ), folder, _texts(folder))
+    versions = pythons.versions(program, environ) if making.has_twin else {}
+    return Spawn(tuple(program), given, _cwd(environ), folder, _texts(folder), pythons=versions or None)
 
 
 def _cwd(environ: Mapping[str, str]) -> str:

@@ -103,9 +103,11 @@ class AgentClient:
         cwd: str = "",
         folder: str = "",
         files: dict[str, str] | None = None,
+        pythons: dict[str, str] | None = None,
     ) -> None:
         """Ask for a program, with this process's environment unless another is given."""
-        asked = Spawn(argv, dict(os.environ) if environment is None else environment, cwd, folder, files)
+        given = dict(os.environ) if environment is None else environment
+        asked = Spawn(argv, given, cwd, folder, files, pythons=pythons)
         read_end, self.stdin = os.pipe()
         self.session.channels.add(STDIN, read_end, None)
         for number in (STDOUT, STDERR):

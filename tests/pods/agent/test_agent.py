@@ -153,6 +153,20 @@ def test_a_program_that_cannot_be_started_is_told_with_a_shells_status(
     assert failed.status == status
 
 
+@pytest.mark.parametrize(("minor", "runs"), [(sys.version_info[1], True), (9, False)])
+def test_a_twin_image_with_another_python_is_refused_with_a_cure(
+    client: AgentClient, minor: int, runs: bool
+) -> None:
+    wanted = {sys.executable: f"3.{minor}", "python3-of-elsewhere": "3.8"}
+    client.spawn(sys.executable, "-c", "", pythons=wanted)
+    if runs:
+        assert client.ended() == Ended(0)
+        return
+    failed = client.failed()
+    assert f"{sys.executable} is Python 3.{sys.version_info[1]}, in the notebook's 3.9" in failed.why
+    assert "GPU image with Python 3.9" in failed.cure
+
+
 def test_the_pods_variables_win_and_others_are_the_notebooks(client: AgentClient) -> None:
     given = {
         "HOSTNAME": "the-notebook",

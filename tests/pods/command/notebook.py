@@ -50,7 +50,7 @@ class Notebook:
         self.namespace = namespace
         self.name = NAME
         self.node = node
-        self._run_folder = run_folder
+        self.run_folder = run_folder
         self._folder = folder
         self._account = folder / "account"
         self._account.mkdir()
@@ -101,7 +101,7 @@ class Notebook:
             "BITFUSION_PODS_SETTINGS": str(file),
             "BITFUSION_PYTHON": sys.executable,
             "BITFUSION_POOL_ALL_LINES": "1",
-            "XDG_RUNTIME_DIR": str(self._run_folder),
+            "XDG_RUNTIME_DIR": str(self.run_folder),
         }
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -230,7 +231,7 @@ def test_a_kernel_whose_folder_is_in_shared_files_is_told_what_to_do(
     folder = tmp_path / "shared" / "bitfusion-kernel-1"  # at the same path in both pods
     folder.mkdir(parents=True)
     monkeypatch.setattr(
-        notebook, "environment", with_socket(notebook.environment, str(folder / "supervisor"))
+        notebook, "environment", with_(notebook.environment, BITFUSION_KERNEL_SOCKET=f"{folder}/supervisor")
     )
     done = notebook.run("run", "-n", "1", "--", "true")
     assert done.returncode == 126
@@ -238,8 +239,25 @@ def test_a_kernel_whose_folder_is_in_shared_files_is_told_what_to_do(
     assert "What to do: have XDG_RUNTIME_DIR name" in done.told
 
 
-def with_socket(environment: Callable[..., dict[str, str]], path: str) -> Callable[..., dict[str, str]]:
-    return lambda **settings: environment(**settings) | {"BITFUSION_KERNEL_SOCKET": path}
+@pytest.mark.parametrize("has_twin", [True, False])
+def test_a_twin_with_another_python_than_the_notebooks_is_refused(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, has_twin: bool
+) -> None:
+    python = notebook.run_folder / "python3"  # of the notebook: that folder of the pod is empty
+    (notebook.run_folder / "python3.9").touch(0o755)
+    python.symlink_to("python3.9")
+    path = f"{notebook.run_folder}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    monkeypatch.setattr(notebook, "environment", with_(notebook.environment, PATH=path))
+    twins = [{"image": "docker.io/team/notebook:*", "gpu_image": "team/notebook-gpu:1"}] if has_twin else []
+    done = notebook.run("run", "-n", "1", "--", "python3", "-c", "", images=twins)
+    for file in list(notebook.run_folder.iterdir()):
+        file.unlink()
+    assert done.returncode == (126 if has_twin else 0), done.told
+    assert ("Error: GPU pod: in the GPU pod's image python3 is Python 3." in done.told) is has_twin
+
+
+def with_(environment: Callable[..., dict[str, str]], **more: str) -> Callable[..., dict[str, str]]:
+    return lambda **settings: environment(**settings) | more
 
 
 def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) -> None:
