@@ -10,7 +10,13 @@ import signal
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TERMINATION_LOG = "/dev/termination-log"
+DELETED_WITHIN = 2.0
+"""Seconds for the API to delete this pod: its GPU is held meanwhile."""
 USAGE = "usage: bitfusion agent --keys FOLDER --port PORT"
 
 
@@ -45,7 +51,20 @@ def main(argv: list[str]) -> int:
             os.kill(-1, signal.SIGKILL)  # what the program has left behind
         except ProcessLookupError:
             pass
+    if agent.is_left:
+        delete_own_pod(os.path.dirname(os.path.abspath(keys)), write_line)
     return status
+
+
+def delete_own_pod(folder: str, log: Callable[[str], None]) -> None:
+    """By a thread, for which nobody waits long."""
+    import threading
+
+    from bitfusion_pods.agent import own_pod  # no start pays for it
+
+    asks = threading.Thread(target=own_pod.delete, args=(folder, os.environ, log), daemon=True)
+    asks.start()
+    asks.join(DELETED_WITHIN)
 
 
 def listen(port: int) -> socket.socket:

@@ -80,6 +80,8 @@ class GpuNode:
         self._follower = Follower(self.client, f"/api/v1/namespaces/{namespace}/pods", self._changed)
         self._waiters: list[threading.Thread] = []
         self._agains: list[threading.Timer] = []
+        self.account: dict[str, str] = {}
+        """The variables by which its pods find the API and their token; none where no token is mounted."""
         self.relays: dict[str, Relay] = {}
         """The network before each agent: a pod has an address of its own, and all the same port."""
 
@@ -181,7 +183,7 @@ class GpuNode:
         words[words.index("--port") + 1] = str(port)
         given = {each: os.environ[each] for each in ("PATH", "TMPDIR") if each in os.environ}
         given |= {"HOSTNAME": name, "XDG_RUNTIME_DIR": str(self._run_folder), "CUDA_VISIBLE_DEVICES": "GPU-7"}
-        given["BITFUSION_PYTHON"] = sys.executable
+        given |= {"BITFUSION_PYTHON": sys.executable, **self.account}
         agent = [
             *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
             *("sh", "-c", IN_A_POD, "sh", str(self._last_words(name)), *command, *words),

@@ -118,7 +118,12 @@ def test_a_wait_has_an_end(notebook: Notebook) -> None:
     assert not notebook.gpu_pods()
 
 
-def test_a_killed_command_leaves_no_gpu_and_its_pod_to_the_next(notebook: Notebook) -> None:
+@pytest.mark.parametrize("has_account", [True, False])
+def test_a_killed_commands_pod_deletes_itself_or_is_left_to_the_next(
+    notebook: Notebook, has_account: bool
+) -> None:
+    if not has_account:  # automountServiceAccountToken: false
+        notebook.node.account = {}
     killed = notebook.start("run", "-n", "1", "--", *FOR_EVER)
     name = notebook.one_gpu_pod()
     assert killed.stdout is not None
@@ -126,6 +131,12 @@ def test_a_killed_command_leaves_no_gpu_and_its_pod_to_the_next(notebook: Notebo
     killed.kill()
     killed.finish()
     wait_until(lambda: notebook.node.held == 0, lambda: notebook.node.log(name), 6)
+    if has_account:
+        wait_until(lambda: not notebook.gpu_pods(), lambda: notebook.node.log(name), 6)
+        wait_until(lambda: not notebook.secrets(), "Kubernetes collects the Secret")
+        assert "the pod is deleted" in notebook.node.log(name)
+        return
+    assert "the pod stays: cluster: this is no pod" in notebook.node.log(name)
     assert [pod["metadata"]["name"] for pod in notebook.gpu_pods()] == [name]
     assert notebook.run("run", "-n", "1", "--", "true").returncode == 0
     assert not notebook.gpu_pods()
@@ -177,6 +188,7 @@ def test_a_pod_whose_agent_is_killed_is_told_as_lost(notebook: Notebook) -> None
 def test_an_end_that_no_connection_tells_is_told_by_the_pods_status(
     notebook: Notebook, program: str, status: int
 ) -> None:
+    notebook.node.account = {}  # else it would delete its pod, as its client seems to have died
     running = notebook.start("run", "-n", "1", "--", "sh", "-c", f"echo runs; sleep 1; {program}")
     relay = notebook.node.relays[notebook.one_gpu_pod()]
     assert running.stdout is not None
