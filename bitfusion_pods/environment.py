@@ -9,9 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OF_THE_POD = ("CUDA_", "NVIDIA_", "KUBERNETES_", "GPU_DEVICE_", "HIP_", "ROCR_")
-"""Beginnings of names: what the node, its GPUs' driver and Kubernetes say of the pod."""
+"""Beginnings of names: what the node, its GPUs' driver and Kubernetes say in the pod is so."""
 
 ALSO_OF_THE_POD = ("HOSTNAME",)
+
+OF_ITS_PLACE, DEVICES = ("KUBERNETES_", "GPU_DEVICE_", *ALSO_OF_THE_POD), "_VISIBLE_DEVICES"
+"""Beginnings and the end of names that say nothing elsewhere: each pod numbers its devices anew. Others are
+the user's settings, ``CUDA_LAUNCH_BLOCKING``, unless the pod has its own."""
 
 DRIVERS_LIBRARIES = "LD_LIBRARY_PATH"
 """The pod's folders, which hold the driver's libraries, come before the notebook's."""
@@ -33,7 +37,11 @@ NOT_SENT = (
 
 def sent(notebook: Mapping[str, str]) -> dict[str, str]:
     """What of the notebook's environment goes to the pod."""
-    return {name: text for name, text in notebook.items() if name not in NOT_SENT and not _is_pods(name)}
+    stays = (
+        *NOT_SENT,
+        *(name for name in notebook if name.startswith(OF_ITS_PLACE) or name.endswith(DEVICES)),
+    )
+    return {name: text for name, text in notebook.items() if name not in stays}
 
 
 def of_program(from_notebook: Mapping[str, str], pod: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_NAMES, LONGEST_NAME = 8, 200
 """Of packages that are told."""
+LONGEST_WHY = 1000
 MOST_SIDE = 0xFFFF
 _SIZE = struct.Struct("!HH")
 _FLAGS, _CHARACTERS = 3, 64
@@ -55,6 +56,7 @@ class Spawn:
         files: What is in it from the start: texts by name.
         terminal: What its stdin and stdout are; pipes where there is none.
         closed: Of 0, 1 and 2 those that are closed where the command runs.
+        pythons: The versions that Pythons in `argv` must have there, ``3.12``, by the words that name them.
     """
 
     argv: tuple[str, ...]
@@ -64,10 +66,12 @@ class Spawn:
     files: dict[str, str] | None = None
     terminal: Terminal | None = None
     closed: tuple[int, ...] = ()
+    pythons: dict[str, str] | None = None
 
     def with_stdio(self, terminal: Terminal | None, closed: tuple[int, ...]) -> Spawn:
         """The same program with this terminal, and with these of 0, 1 and 2 closed."""
-        return Spawn(self.argv, self.environment, self.cwd, self.folder, self.files, terminal, closed)
+        same = self.argv, self.environment, self.cwd, self.folder, self.files
+        return Spawn(*same, terminal, closed, self.pythons)
 
     def to_json(self) -> bytes:
         """As the payload of SPAWN."""
@@ -91,6 +95,7 @@ def spawn_from_json(data: bytes) -> Spawn:
         _texts(files),
         _terminal(value.get("terminal")),
         _numbers(value.get("closed", []), 3, 2),
+        _texts(value.get("pythons") or {}) or None,
     )
 
 
@@ -171,23 +176,28 @@ def ended_from_json(data: bytes) -> Ended:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The program could not be started: why, and the status that a shell would give, 126 or 127."""
+    """The program could not be started: why, and the status that a shell would give, 126 or 127.
+
+    `cure` says what to do where the reason is the pod and not the program; else it is empty.
+    """
 
     why: str
     status: int
+    cure: str = ""
 
     def to_json(self) -> bytes:
         """As the payload of FAILED."""
-        return json.dumps({"why": self.why[:1000], "status": self.status}).encode()
+        texts = {"why": self.why[:LONGEST_WHY], "cure": self.cure[:LONGEST_WHY]}
+        return json.dumps({**texts, "status": self.status}).encode()
 
 
 def failed_from_json(data: bytes) -> Failed:
     """Why. Raises ProtocolError."""
     value = _object(data)
-    why, status = value.get("why"), value.get("status")
+    why, status, cure = value.get("why"), value.get("status"), value.get("cure")
     if not isinstance(why, str) or type(status) is not int or not 0 <= status <= _MOST_CODE:
         raise ProtocolError("it tells a failure without a reason")
-    return Failed(why, status)
+    return Failed(why, status, cure if isinstance(cure, str) else "")
 
 
 def _fields(value: Any) -> dict[str, object]:

@@ -16,6 +16,7 @@ import socket
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
+from bitfusion_client.pod.oom_kills import OomKills
 from bitfusion_kernel.processes import kernel_process, reaper
 from bitfusion_kernel.processes.kernel_process import KernelProcess
 from bitfusion_kernel.processes.message_connection import MessageConnection
@@ -107,6 +108,7 @@ class _Guard:
         self._supervisor = supervisor
         self._stop = supervisor is None
         self._status = 0
+        self._oom_kills = OomKills(kernel.pid)
         self._tell_launched(kernel)
         self._others = others
         self._work = WorkWatch(but=self._others)
@@ -143,7 +145,8 @@ class _Guard:
             return
         self._kernel, self._kill_at, self._status = None, None, status
         if self._supervisor is not None:
-            self._supervisor.send(KernelExitedEvent(status, self._number))
+            oom_kills = self._oom_kills.number if status == -signal.SIGKILL else -1
+            self._supervisor.send(KernelExitedEvent(status, self._number, oom_kills=oom_kills))
 
     def _start_next(self, command: KernelCommand) -> None:
         self._next, self._kill_at, self._number = None, None, command.number
@@ -158,6 +161,7 @@ class _Guard:
             if self._supervisor is not None:
                 self._supervisor.send(KernelExitedEvent(kernel_process.CANNOT_START, command.number))
         else:
+            self._oom_kills = OomKills(self._kernel.pid)
             self._tell_launched(self._kernel)
 
     def _tell_work(self) -> None:

@@ -283,12 +283,17 @@ class WorkingEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class KernelExitedEvent(Event):
-    """The kernel has ended; the wrapper has not. `last`: the lease is given back for it."""
+    """The kernel has ended; the wrapper has not. `last`: the lease is given back for it.
+
+    `oom_kills`, told with a SIGKILL: how many processes Linux has killed for want of memory where the kernel
+    is, since its start; -1: nobody counts.
+    """
 
     TYPE = "kernel_exited"
     status: int
     kernel: int = 0
     last: bool = False
+    oom_kills: int = -1
 
 
 @dataclass(frozen=True, slots=True)

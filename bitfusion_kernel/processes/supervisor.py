@@ -378,7 +378,7 @@ class Supervisor:
         too_often = not wrapper.stopping and self._deaths.note(time.monotonic())
         if too_often:
             wrapper.stop()
-        return KernelExitedEvent(event.status, event.kernel, last=too_often)
+        return KernelExitedEvent(event.status, event.kernel, too_often, event.oom_kills)
 
     def _look_after(self, wrapper: Wrapper) -> None:
         """Tell the wrapper's end, or bring it nearer."""

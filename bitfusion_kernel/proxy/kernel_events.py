@@ -35,9 +35,9 @@ from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
 if TYPE_CHECKING:
     from bitfusion_client.command.client_lines import Waiting
     from bitfusion_client.errors import BitfusionError
+    from bitfusion_client.pod.oom_kills import OomKills
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.proxy.give_back import GiveBack
-    from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
     from bitfusion_kernel.proxy.resize import Resize
 
 LAST_OUTPUT_DELAY = 0.3
@@ -162,7 +162,7 @@ class KernelEvents:
             self._outage_display.show(acquisition.outage)
 
     def _count_oom_kills(self) -> None:
-        from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
+        from bitfusion_client.pod.oom_kills import OomKills
 
         acquisition = self._lifecycle.acquisition
         if acquisition is not None and acquisition.kernel_pid is not None:
@@ -174,6 +174,8 @@ class KernelEvents:
         self._lifecycle.kernel_exited(event.status)
         if self._lifecycle.acquisition is not None:
             self._lifecycle.acquisition.died_too_often = event.last
+            if event.oom_kills >= 0:
+                self._lifecycle.acquisition.memory_ran_out = event.oom_kills > 0
         if self._lifecycle.state is KernelState.SHUTTING_DOWN:
             self._on_kernel_lost()
         elif self._lifecycle.state in (KernelState.WAITING, KernelState.STARTING):
@@ -219,7 +221,7 @@ class KernelEvents:
         self._control.relay_replies(self._link.control_replies())
         acquisition = self._lifecycle.acquisition
         if before is KernelState.RUNNING and acquisition is not None:
-            if self._oom_kills is not None:
+            if self._oom_kills is not None and acquisition.memory_ran_out is None:
                 acquisition.memory_ran_out = self._oom_kills.happened()
             self._scheduler.show_death(acquisition.why_it_ended(ran=True))
 

@@ -23,6 +23,7 @@ PAUSE = 0.02
 MODULES = (
     "bitfusion_client.errors",
     "bitfusion_client.command.find_client",
+    "bitfusion_client.pod.oom_kills",
     "bitfusion_client.request.quantities",
     "bitfusion_client.request.shares",
     "bitfusion_kernel.gpu.acquisition",
@@ -44,7 +45,6 @@ MODULES = (
     "bitfusion_kernel.pod.budget",
     "bitfusion_kernel.processes.kernel_start",
     "bitfusion_kernel.processes.launcher",
-    "bitfusion_kernel.proxy.kernel.oom_kills",
     "bitfusion_kernel.protocol.message_date",
     "bitfusion_kernel.proxy.cells.client_command",
     "bitfusion_kernel.proxy.cells.command_cell",

@@ -10,7 +10,13 @@ import signal
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TERMINATION_LOG = "/dev/termination-log"
+DELETED_WITHIN = 2.0
+"""Seconds for the API to delete this pod: its GPU is held meanwhile."""
 USAGE = "usage: bitfusion agent --keys FOLDER --port PORT"
 
 
@@ -29,7 +35,7 @@ def main(argv: list[str]) -> int:
         with open(os.path.join(keys, "client.crt"), encoding="ascii") as file:
             client = file.read()
         context = tls.context(*tls.own_files(keys), client, server=True)
-        listener = socket.create_server(("", int(port)), backlog=16)
+        listener = listen(int(port))
     except (OSError, OverflowError, ValueError) as error:
         write_line(f"cannot begin: {error}")
         return 2
@@ -45,7 +51,28 @@ def main(argv: list[str]) -> int:
             os.kill(-1, signal.SIGKILL)  # what the program has left behind
         except ProcessLookupError:
             pass
+    if agent.is_left:
+        delete_own_pod(os.path.dirname(os.path.abspath(keys)), write_line)
     return status
+
+
+def delete_own_pod(folder: str, log: Callable[[str], None]) -> None:
+    """By a thread, for which nobody waits long."""
+    import threading
+
+    from bitfusion_pods.agent import own_pod  # no start pays for it
+
+    asks = threading.Thread(target=own_pod.delete, args=(folder, os.environ, log), daemon=True)
+    asks.start()
+    asks.join(DELETED_WITHIN)
+
+
+def listen(port: int) -> socket.socket:
+    """At all addresses of the pod, which may be of IPv6, of IPv4 or both."""
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=16, dualstack_ipv6=True)
+    except (OSError, ValueError):  # this Linux has no IPv6
+        return socket.create_server(("", port), backlog=16)
 
 
 def leave_words(words: bytes) -> None:

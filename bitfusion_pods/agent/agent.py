@@ -61,6 +61,7 @@ class Agent:
         """How the program has ended, once that was told."""
         self._gone_until: float | None = time.monotonic() + FIRST_CLIENT
         self._why_gone = "no client has come"
+        self._has_died = True  # the client, or it never was
         self._said_at = 0.0
         self._end_told = self._exit_sent = False
         self._bye = False
@@ -85,6 +86,7 @@ class Agent:
                 self._tell_end()
             except Lost as lost:
                 session.link.detach()
+                self._has_died = lost.closed
                 self._gone_until = time.monotonic() + (CLOSED if lost.closed else RESUME)
                 self._why_gone = f"the client is gone: {lost}"
                 self._log(str(lost))
@@ -114,6 +116,11 @@ class Agent:
             return "told to end"
         return None
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it has ended because its client has died: a client that lives deletes its pod itself."""
+        return self._has_died and self._gone_until is not None and time.monotonic() >= self._gone_until
+
     def _is_told(self) -> bool:
         """Whether the client knows of the end, or never will."""
         link = None if self._session is None else self._session.link
@@ -134,6 +141,7 @@ class Agent:
         ):  # which ends by the greeting, whatever becomes of this one
             self._gone_until = time.monotonic() + RESUME
             self._why_gone = "the client has dialled again, and did not come"
+            self._has_died = False
         return self._session.link.greet()
 
     def _let_in(self, handshake: Handshake, theirs: Greeting) -> None:
@@ -203,7 +211,7 @@ class Agent:
         if not channels.all_sent and now - max(self._said_at, ended.ended_at) < LAST_OUTPUT:
             return
         self._exit_sent = True
-        self.told = told = Ended(ended.status, program.memory_ran_out(), self._told_to_end is not None)
+        self.told = told = Ended(ended.status, ended.memory_ran_out, self._told_to_end is not None)
         session.link.put(Kind.EXIT, 0, told.to_json())
         self._log(f"the program has ended: {ended.status}")
 

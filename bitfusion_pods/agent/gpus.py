@@ -11,6 +11,7 @@ import os
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.one_line import one_line
+from bitfusion_pods import pythons
 from bitfusion_pods.environment import DEVICES_VARIABLE, DRIVERS_LIBRARIES
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def for_cpus_only(argv: Iterable[str], given: Mapping[str, str]) -> tuple[str, .
     Looked for in the environments of the Pythons that a command line names. JAX says it by itself.
     """
     found: dict[str, None] = {}
-    for prefix in _prefixes(argv, given):
+    for prefix in dict.fromkeys(map(pythons.prefix, pythons.paths(argv, given).values())):
         library = os.path.join(prefix, "lib")
         for version in (name for name in _names(library) if name.startswith("python3")):
             for name in _names(os.path.join(library, version, "site-packages")):
@@ -99,21 +100,6 @@ def for_cpus_only(argv: Iterable[str], given: Mapping[str, str]) -> tuple[str, .
         for name in _names(os.path.join(prefix, "conda-meta")):
             found |= dict.fromkeys(_of_conda(name))
     return tuple(found)[:MOST_FOUND]
-
-
-def _prefixes(argv: Iterable[str], given: Mapping[str, str]) -> list[str]:
-    found: dict[str, None] = {}
-    for word in argv:
-        if not os.path.basename(word).startswith("python"):
-            continue
-        paths = (
-            [word] if "/" in word else [os.path.join(each, word) for each in given.get("PATH", "").split(":")]
-        )
-        for path in paths:
-            if path.startswith("/") and os.access(path, os.X_OK):
-                found[os.path.dirname(os.path.dirname(path))] = None
-                break
-    return list(found)[:MOST_FOUND]
 
 
 def _of_wheel(name: str) -> Iterator[str]:

@@ -9,7 +9,8 @@ import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.gpu_memory.limits import hook_variables
-from bitfusion_pods import environment
+from bitfusion_client.pod.oom_kills import OomKills
+from bitfusion_pods import environment, pythons
 from bitfusion_pods.agent import gpus
 from bitfusion_pods.agent.terminal import open_terminal
 from bitfusion_pods.spawn import Failed, Started
@@ -27,7 +28,21 @@ _DEFAULT = (
     *(signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
 )
 """Signals that the program has as every program: this process handles or ignores some."""
-_MEMORY_EVENTS = "/sys/fs/cgroup/memory.events"
+
+SHARED = (
+    "the folder {} is there already: it is in files that notebook and GPU pod share, where no socket works"
+)
+NOT_SHARED = (
+    "have XDG_RUNTIME_DIR name a folder of the container's own, such as /tmp or /dev/shm, before Jupyter "
+    "starts."
+)
+ANOTHER_PYTHON = (
+    "in the GPU pod's image {} is Python {}, in the notebook's {}, and packages of one do not fit the other"
+)
+SAME_PYTHON = (
+    "choose a notebook image of that version; or ask your administrator for a GPU image with Python {} "
+    "(`images` in the settings for GPU pods, the annotation bitfusion.io/gpu-image)."
+)
 
 
 class CannotStart(Exception):
@@ -58,6 +73,7 @@ class Program:
         self.status: int | None = None
         """Its exit code or negative signal, once it has ended."""
         self.ended_at = 0.0
+        self._oom_kills = OomKills(pid)
 
     @classmethod
     def start(cls, asked: Spawn, pod: Mapping[str, str]) -> Program:
@@ -65,6 +81,7 @@ class Program:
         given = environment.of_program(asked.environment, pod)
         given |= gpus.name_devices(given, pod)
         given |= hook_variables(given)
+        _check_pythons(asked, given)
         try:
             if asked.folder:
                 _make_folder(asked.folder, asked.files or {})
@@ -101,6 +118,11 @@ class Program:
     def runs(self) -> bool:
         """Whether it has not ended."""
         return self.status is None
+
+    @property
+    def memory_ran_out(self) -> bool:
+        """Whether Linux has killed a process of this pod for want of memory; False where nobody tells."""
+        return self._oom_kills.happened() is True
 
     def signal(self, number: int) -> None:
         """Send it to the program's process group."""
@@ -183,18 +205,19 @@ def reap(program: Program | None) -> None:
             program.note_end(status)
 
 
-def memory_ran_out() -> bool:
-    """Whether Linux has killed a process of this pod for want of memory; False where nobody tells."""
-    try:
-        with open(_MEMORY_EVENTS, encoding="ascii") as file:
-            counts = dict(line.split(maxsplit=1) for line in file if " " in line)
-        return int(counts.get("oom_kill", "0")) > 0
-    except (OSError, ValueError):
-        return False
+def _check_pythons(asked: Spawn, given: Mapping[str, str]) -> None:
+    there = pythons.versions(asked.argv, given)
+    for word, version in (asked.pythons or {}).items():
+        if there.get(word, version) != version:
+            why = ANOTHER_PYTHON.format(word, there[word], version)
+            raise CannotStart(Failed(why, NOT_EXECUTABLE, SAME_PYTHON.format(version)))
 
 
 def _make_folder(folder: str, files: Mapping[str, str]) -> None:
-    os.makedirs(folder, mode=0o700)
+    try:
+        os.makedirs(folder, mode=0o700)
+    except FileExistsError:  # this container is new: it was made beside the notebook
+        raise CannotStart(Failed(SHARED.format(folder), NOT_EXECUTABLE, NOT_SHARED)) from None
     for name, text in files.items():
         if os.path.basename(name) != name:
             raise OSError(1, "a file outside of the private folder", name)

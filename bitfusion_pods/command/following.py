@@ -34,6 +34,7 @@ class Following:
         pod: As the API has made it.
         gpus: The resources by which it asks for GPUs.
         waiting: Hears what it waits for, and has an end.
+        patience: With what may pass by itself.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Following:
         pod: dict[str, Any],
         gpus: Sequence[str],
         waiting: Waiting,
+        patience: stages.Patience = stages.PATIENCE,
     ) -> None:
         self._api = api
         self.pod = pod
         """As it was seen last; empty when it is gone."""
         self._gpus = gpus
         self._waiting = waiting
+        self._patience = patience
         metadata = metadata_of(pod)
         self._namespace, self._name, self._uid = (
             text(metadata.get(each)) for each in ("namespace", "name", "uid")
@@ -60,7 +63,7 @@ class Following:
 
     def until_it_runs(self) -> stages.Stage:
         """The stage that ends the wait: it runs, or never will. Raises WaitTimedOut."""
-        told = stages.Stages(self._gpus)
+        told = stages.Stages(self._gpus, self._patience)
         for pod in self._versions():
             if not pod:
                 return stages.Stage(

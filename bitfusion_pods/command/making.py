@@ -17,9 +17,13 @@ from bitfusion_pods.command.following import Following
 from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import refusals, stages
 from bitfusion_pods.places.deaths import death_of, held_by_lost_node
+from bitfusion_pods.places.gpu_nodes import has_gpus
+from bitfusion_pods.pod.cannot_copy import FilesElsewhere
 from bitfusion_pods.pod.gpu_pod import gpu_pod
 from bitfusion_pods.pod.held import OVER, held_gpus
+from bitfusion_pods.pod.image import twin_of
 from bitfusion_pods.pod.secret import agent_secret
+from bitfusion_pods.pod.volumes import NO_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +48,9 @@ LONGEST_NAME, CUT_NAME = 50, 41
 many stand before the beginning of its uid."""
 
 _INVALID, _TWICE = 422, ("Duplicate value", "must be unique")
+
+BOUND = stages.Patience(unfit=3.0)
+"""With a pod that may run on the notebook's node only: no other one, and no new one, is waited for."""
 
 LARGER_SIZE = "ask for that at most, or stop the notebook and start one with a larger size in the form."
 
@@ -106,12 +113,16 @@ class Making:
             BitfusionError: There will be none; what was made is there until `delete`.
         """
         stage = None
+        bound = self._files_elsewhere(NO_GPU)
+        if bound is not None and self._is_without_gpus():
+            raise bound
+        patience = stages.PATIENCE if bound is None else BOUND
         for _ in range(1 + MOST_RETRIES):
             if stage is not None:
                 self.delete()
                 self._waiting.pause(stage.words)
             self._make()
-            following = Following(self._api, self._last, self.rule.resources, self._waiting)
+            following = Following(self._api, self._last, self.rule.resources, self._waiting, patience)
             stage = following.until_it_runs()
             self._last = following.pod or self._last
             if stage.kind == stages.RUNS:
@@ -119,17 +130,48 @@ class Making:
             if stage.kind != stages.RETRY:
                 break
         assert stage is not None
+        if stage.reason == stages.UNFIT:
+            bound = self._files_elsewhere(f"cannot take a GPU pod ({stage.words.partition(': ')[2]})")
+            if bound is not None:
+                raise bound
         raise PodRefused(self._request, stage.words, stage.next_step)
 
-    def death(self) -> PodLost | None:
-        """Why the pod is over, as the API says; None if it is not, or nobody can be asked."""
+    def _files_elsewhere(self, node_lacks: str) -> FilesElsewhere | None:
+        """What to tell if the notebook's node lacks this; None unless its files bind the pod to that node."""
+        where, notebook = self._where, self._notebook
         try:
-            found = self._api.find(self._path)
+            _pod(where, notebook, self._request, self.rule, _name(where, notebook.uid), node_lacks=node_lacks)
+        except FilesElsewhere as error:
+            return error
+        return None
+
+    def _is_without_gpus(self) -> bool:
+        """Whether the API says so of the notebook's node: most accounts may not ask."""
+        node = text(mapping(self._notebook.pod.get("spec")).get("nodeName"))
+        try:
+            return has_gpus(self._api.find(path("api", "v1", "nodes", node)), self.rule.resources) is False
+        except (ApiError, ApiUnreachable, ClusterUnusable):
+            return False
+
+    def death(self, api: Api | None = None) -> PodLost | None:
+        """Why the pod is over, as the API says; None if it is not, or nobody can be asked.
+
+        `api`: a thread's own.
+        """
+        try:
+            found = (api or self._api).find(self._path)
         except (ApiError, ApiUnreachable, ClusterUnusable):
             return None
         self._last = found or self._last
         death = death_of(self._last, time.time(), gone=found is None)
         return None if death is None else PodLost(self._request, death.words, death.next_step)
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether the pod has another image than the notebook, for GPUs."""
+        found = mappings(mapping(self._notebook.pod.get("spec")).get("containers"))
+        own = [text(each.get("image")) for each in found if each.get("name") == self._notebook.container]
+        return any(twin_of(self._notebook.pod, image, self._where.settings) for image in own)
 
     @property
     def last_words(self) -> str:
@@ -347,6 +389,7 @@ def _pod(
     rule: FilledRule,
     name: str,
     template_only: bool = False,
+    node_lacks: str = "",
 ) -> dict[str, Any]:
     return gpu_pod(
         notebook=notebook.pod,
@@ -358,5 +401,6 @@ def _pod(
         settings=where.settings,
         name=name,
         queue=where.settings.queue_of(where.namespace),
+        node_lacks=node_lacks,
         template_only=template_only,
     )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
             """It was gone for so long."""
 
         def is_over(self) -> bool:
-            """Whether the pod has ended, as far as can be known; asked every few seconds of a loss."""
+            """Whether the pod has ended, as far as is known; asked at each turn of a loss: it never waits."""
 
 
 FIRST = 20.0
@@ -54,8 +54,6 @@ RESUME = 30.0
 """Seconds for a lost connection to come back: as long as the agent waits."""
 TELL_AFTER = 1.0
 """Seconds after which a loss is told: a connection that is made anew at once is nobody's news."""
-ASK_EVERY = 5.0
-"""Seconds between two questions whether the pod is over, while its connection is lost."""
 STUCK = 1.0
 """Seconds in which nobody reads the output of a program that has ended, after a signal that ends commands."""
 FORWARDED = (*signals.ENDS, signal.SIGUSR1, signal.SIGUSR2)
@@ -92,7 +90,6 @@ class RemoteProgram:
         self._hears = hears
         self._lost_at = time.monotonic()
         self._told = False
-        self._ask_at = 0.0
         self._outcome: Ended | Failed | None = None
         self._terminal = _terminal_here()
         self._runs = False
@@ -241,14 +238,12 @@ class RemoteProgram:
         if not was_there or gone < TELL_AFTER:
             return
         if not self._told:
-            self._told, self._ask_at = True, 0.0
+            self._told = True
             if self._terminal is not None:
                 self._terminal.leave()  # for the words, and for Ctrl-C: the keys reach nobody now
             self._hears.lost(why, limit - gone)
-        if time.monotonic() >= self._ask_at:
-            if self._hears.is_over():
-                raise PodOver(why)
-            self._ask_at = time.monotonic() + ASK_EVERY
+        if self._hears.is_over():
+            raise PodOver(why)
 
     def _note_back(self) -> None:
         if self._told:

@@ -9,13 +9,13 @@ import time
 from bitfusion_client.command.client_output import ALL_LINES_VARIABLE, NOTE
 from bitfusion_client.command.command_line import parse_options, parse_program
 from bitfusion_client.command.log_output import VERSION, LogOutput
-from bitfusion_client.errors import PodLost
+from bitfusion_client.errors import PodLost, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.kernel_state.proxy_socket import SOCKET_VARIABLE
 from bitfusion_client.kernel_state.states import FILE_VARIABLE
 from bitfusion_client.one_line import one_line
 from bitfusion_client.request.decimals import plain_number
-from bitfusion_pods import environment, signals
+from bitfusion_pods import environment, pythons, signals
 from bitfusion_pods.api.client import Api, ApiUnreachable
 from bitfusion_pods.command import where as places_of
 from bitfusion_pods.command.agent_files import agent_files
@@ -32,8 +32,10 @@ from bitfusion_pods.stream.frames import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from threading import Thread
 
     from bitfusion_client.request.gpu_request import GpuRequest
+    from bitfusion_pods.api.account import Account
     from bitfusion_pods.command.making import Running
     from bitfusion_pods.command.notebook_pod import NotebookPod
     from bitfusion_pods.command.where import Where
@@ -50,6 +52,8 @@ FOR_CPUS_ONLY = (
     "{names} in the image {image}: built for the CPU, where it computes whatever GPUs there are. What to do: "
     "install the package for GPUs, or choose a notebook image that has it"
 )
+ASK_EVERY = 5.0
+"""Seconds between two questions whether the pod is over, while its connection is lost."""
 STATUS_WITHIN = 3.0
 """Seconds for the API to know of the end of a pod whose agent has just ended."""
 NOT_REACHED = (
@@ -86,7 +90,9 @@ def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
             asked = _asked(program, environ, request, pod, making)
             address = pod.address, where.settings.port
             _announce(log, request, pod, making, program)
-            hears = _Hears(telling, making, pod.image, lambda: _tell_state(environ, where, making.name))
+            hears = _Hears(
+                telling, making, pod.image, where.account, lambda: _tell_state(environ, where, making.name)
+            )
             remote = RemoteProgram(address, keys.context, asked, hears)
             return _run(remote, making, log, program)
         finally:
@@ -107,13 +113,19 @@ def _notebook(api: Api, where: Where, waiting: Waiting) -> NotebookPod:
 class _Hears:
     """What is told of program and connection, and who knows more of the pod."""
 
-    def __init__(self, telling: Telling, making: Making, image: str, tell_state: Callable[[], None]) -> None:
+    def __init__(
+        self, telling: Telling, making: Making, image: str, account: Account, tell_state: Callable[[], None]
+    ) -> None:
         self.lost = telling.lost
         self.back = telling.back
         self._log = telling.log
         self._making = making
         self._image = one_line(image)
+        self._account = account
         self._tell_state = tell_state
+        self._asks: Thread | None = None
+        self._ask_at = 0.0
+        self._is_over = False
 
     def begins(self, started: Started) -> None:
         self._tell_state()
@@ -124,7 +136,20 @@ class _Hears:
             self._log.log(NOTE + FOR_CPUS_ONLY.format(names=names, image=self._image), "WARN")
 
     def is_over(self) -> bool:
-        return self._making.death() is not None
+        """As far as a thread has heard: an API that is away, too, holds up neither signals nor dialling."""
+        now = time.monotonic()
+        if now >= self._ask_at and (self._asks is None or not self._asks.is_alive()):
+            from threading import Thread  # few connections are ever lost
+
+            self._ask_at = now + ASK_EVERY
+            self._asks = Thread(target=self._ask, daemon=True)
+            self._asks.start()
+        return self._is_over
+
+    def _ask(self) -> None:
+        api = Api(self._account)
+        self._is_over = self._making.death(api) is not None
+        api.close()
 
 
 def _tell_state(environ: Mapping[str, str], where: Where, pod: str) -> None:
@@ -152,7 +177,8 @@ def _asked(
     given |= memory_variables(request, making.rule, given)
     socket_path = environ.get(SOCKET_VARIABLE, "")
     folder = os.path.dirname(socket_path)
-    return Spawn(tuple(program), given, _cwd(environ), folder, _texts(folder))
+    versions = pythons.versions(program, environ) if making.has_twin else {}
+    return Spawn(tuple(program), given, _cwd(environ), folder, _texts(folder), pythons=versions or None)
 
 
 def _cwd(environ: Mapping[str, str]) -> str:
@@ -198,7 +224,8 @@ def _run(remote: RemoteProgram, making: Making, log: LogOutput, program: Sequenc
     except (NotReached, ProtocolError) as error:
         return _without_end(error, making, log)
     if isinstance(outcome, Failed):
-        log.error(f'exec: "{program[0]}": {outcome.why}')
+        exec_failed = f'exec: "{program[0]}": {outcome.why}'
+        log.error(PodRefused("", outcome.why, outcome.cure) if outcome.cure else exec_failed)
         return outcome.status
     if outcome.told_to:
         death = making.death()

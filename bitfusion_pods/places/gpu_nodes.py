@@ -90,6 +90,15 @@ def gpu_nodes(
     return sorted(found, key=lambda each: each.name), waiting
 
 
+def has_gpus(node: object, resources: Sequence[str]) -> bool | None:
+    """Whether a node has GPUs at all; None: nobody says so, or a device plugin of its is away just now."""
+    capacity = mapping(mapping(mapping(node).get("status")).get("capacity"))
+    told = [capacity.get(name) for name in resources if name in capacity]
+    if any(map(_whole, told)):
+        return True
+    return None if told or not resources or not capacity else False
+
+
 def _node(name: str, offered: int, labels: RawObject, held: list[Holding]) -> GpuNode:
     model = one_line(text(labels.get(PRODUCT_LABEL)), LONGEST)
     return GpuNode(name, offered, model, _whole(labels.get(MEMORY_LABEL)), tuple(held))

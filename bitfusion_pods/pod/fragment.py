@@ -1,6 +1,7 @@
 """The admin's fragments put into a pod, and the node to which it is bound. Pure; changes the pod it is given.
 
-Objects are merged by their names, lists are made longer, of all else the later one wins. Which fields a
+Objects are merged by their names, lists are made longer, of all else the later one wins; node affinities must
+all hold, though Kubernetes takes any one term of a list. Which fields a
 fragment may have was checked where it was read (`bitfusion_client/gpu_pods/fragments.py`).
 """
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 NODE_NAME = "metadata.name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS, PARTS = "nodeSelectorTerms", ("matchExpressions", "matchFields")
 
 
 def put_fragment(target: dict[str, Any], fragment: Mapping[str, Any]) -> None:
@@ -23,6 +25,8 @@ def put_fragment(target: dict[str, Any], fragment: Mapping[str, Any]) -> None:
         present = target.get(name)
         if isinstance(present, dict) and isinstance(value, dict):
             put_fragment(present, value)
+        elif name == TERMS and _terms(present) and _terms(value):
+            target[name] = [_both(one, other) for one in _terms(present) for other in _terms(value)]
         elif isinstance(present, list) and isinstance(value, list):
             present += [copy_of(each) for each in value if each not in present]
         else:
@@ -38,12 +42,22 @@ def bind_to_node(spec: dict[str, Any], node: str) -> None:
     here = {"key": NODE_NAME, "operator": "In", "values": [node]}
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     present = affinity.get(REQUIRED)
-    terms = present.get("nodeSelectorTerms") if isinstance(present, dict) else None
-    if not isinstance(terms, list) or not all(isinstance(term, dict) for term in terms):
-        terms = []
+    terms, bound = _terms(present.get(TERMS) if isinstance(present, dict) else None), {"matchFields": [here]}
     # any one of the terms is enough, so each must say it
-    bound = [{**term, "matchFields": [*_listed(term.get("matchFields")), here]} for term in terms]
-    affinity[REQUIRED] = {"nodeSelectorTerms": bound or [{"matchFields": [here]}]}
+    affinity[REQUIRED] = {TERMS: [_both(term, bound) for term in terms] or [bound]}
+
+
+def _terms(value: object) -> list[dict[str, Any]]:
+    is_list = isinstance(value, list) and all(isinstance(term, dict) for term in value)
+    return list(value) if is_list else []  # type: ignore[call-overload]
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The term of those nodes that both terms take; an empty one takes none."""
+    if not (one and other):
+        return {}
+    parts = {part: [*_listed(one.get(part)), *_listed(other.get(part))] for part in PARTS}
+    return {part: copy_of(listed) for part, listed in parts.items() if listed}
 
 
 def _listed(value: object) -> list[Any]:

@@ -76,7 +76,7 @@ def gpu_pod(
     settings: PodSettings,
     name: str,
     queue: str,
-    node_has_gpus: bool | None = None,
+    node_lacks: str = "",
     template_only: bool = False,
 ) -> dict[str, Any]:
     """The pod, as it is posted to the API. What is given stays as it is, and nothing of it is shared.
@@ -91,7 +91,7 @@ def gpu_pod(
         settings: The admin's.
         name: Of the new pod, and of the Secret that it mounts.
         queue: Of Kueue's, in which it waits; empty for none (`PodSettings.queue_of`).
-        node_has_gpus: Whether the notebook's node has GPUs at all; None: not known.
+        node_lacks: Why the notebook's node can never take a GPU pod; empty: nobody says so.
         template_only: What only the running container mounts is left out: a webhook adds it to every pod.
 
     Raises:
@@ -115,7 +115,7 @@ def gpu_pod(
     spec, model = live_spec, live
     if template_spec is not None and templates is not None:
         spec, model = template_spec, templates
-    files = mounted(notebook, live, template_spec, templates, claims, settings, node_has_gpus, template_only)
+    files = mounted(notebook, live, template_spec, templates, claims, settings, node_lacks, template_only)
     resources = program_resources(
         model, settings, request.gpus, mapping(filled_rule.container.get("resources"))
     )

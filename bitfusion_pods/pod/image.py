@@ -47,7 +47,7 @@ def image_of(
         raise NotebookUnusable("", NO_IMAGE.format(name))
     policy = text(container.get("imagePullPolicy"))
     manners = {"imagePullPolicy": policy} if policy else {}
-    twin = _annotated(notebook) or settings.gpu_image_of(own)
+    twin = twin_of(notebook, own, settings)
     if twin:
         return {"image": twin, **manners}
     # what is never pulled lies on the nodes under its tag
@@ -70,6 +70,11 @@ def pinned_image(own: str, image_id: str) -> str:
     if not at or not digest.startswith(DIGEST) or not plain or not is_image(image_id):
         return ""
     return f"{repository}@{digest}" if _full(repository) == _full(_repository(own)) else ""
+
+
+def twin_of(notebook: Mapping[str, Any], own: str, settings: PodSettings) -> str:
+    """The image for GPUs that notebook or settings name in place of its own; or empty. Raises as above."""
+    return _annotated(notebook) or settings.gpu_image_of(own)
 
 
 def _annotated(notebook: Mapping[str, Any]) -> str:

@@ -52,7 +52,8 @@ ANOTHER_CLAIM = (
     "keep the files on a claim that is ReadWriteMany, or ReadWriteOnce with the notebook on a GPU node; "
     "this one's access mode cannot be changed, so copy the files."
 )
-NO_GPU_THERE = "{} can be mounted on node {} only, where the notebook is, and that node has no GPU"
+ONLY_THERE = "{} can be mounted on node {} only, where the notebook is, and that node {}"
+NO_GPU = "has no GPU"
 NO_NODE = "the API does not tell on which node the notebook's pod is"
 
 
@@ -80,7 +81,7 @@ def mounted(
     template_container: Mapping[str, Any] | None,
     claims: Mapping[str, Mapping[str, Any]],
     settings: PodSettings,
-    node_has_gpus: bool | None,
+    node_lacks: str,
     template_only: bool = False,
 ) -> Mounted:
     """What the program's container mounts.
@@ -96,7 +97,7 @@ def mounted(
         template_container: The container in it.
         claims: Claims by name; one that is missing counts as ReadWriteOnce.
         settings: The admin's.
-        node_has_gpus: Whether the notebook's node has GPUs at all; None: not known.
+        node_lacks: Why the notebook's node can never take a GPU pod, `NO_GPU`; empty: nobody says so.
         template_only: What only the running container has is left out.
 
     Raises:
@@ -122,8 +123,8 @@ def mounted(
     node = text(spec.get("nodeName")) if bound else ""
     if bound and not node:
         raise NotebookUnusable("", NO_NODE)
-    if bound and node_has_gpus is False:
-        raise FilesElsewhere("", NO_GPU_THERE.format(" and ".join(bound[:3]), node))
+    if bound and node_lacks:
+        raise FilesElsewhere("", ONLY_THERE.format(" and ".join(bound[:3]), node, node_lacks))
     return Mounted(tuple(mounts), tuple(devices), tuple(volumes), node)
 
 

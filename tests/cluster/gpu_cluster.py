@@ -2,7 +2,8 @@
 
 The first node takes the notebooks, as it has no GPUs; the second one has `GPUS` of a plugin of the tests, and
 the taint of GPU nodes. Installed is what an admin installs, with the kind `pods` in the injector's list of
-clients. Users have the rights of a Kubeflow profile, and homes that any node mounts (ReadWriteMany).
+clients. Users have the rights of a Kubeflow profile, and homes that any node mounts (ReadWriteMany)
+unless a test says otherwise.
 """
 
 from __future__ import annotations
@@ -164,6 +165,7 @@ class GpuUser(User):
         annotations: Mapping[str, str] | None = None,
         image: str = NOTEBOOK_IMAGE,
         account: str = EDITOR,
+        home: str = "ReadWriteMany",
         **container: Any,
     ) -> GpuNotebook:
         """Create one as the form does, dry run first, whose home is a claim of its own."""
@@ -171,7 +173,9 @@ class GpuUser(User):
         made = form_notebook(name, size, annotations, namespace=self.namespace, image=image)
         spec = made["spec"]["template"]["spec"]
         spec["serviceAccountName"] = account
-        spec["volumes"].append({"name": "home", "persistentVolumeClaim": {"claimName": self._home(name)}})
+        spec["volumes"].append(
+            {"name": "home", "persistentVolumeClaim": {"claimName": self._home(name, home)}}
+        )
         own = spec["containers"][0]
         own["resources"]["requests"] = {"cpu": "100m", "memory": "256Mi"}
         own["volumeMounts"].append({"name": "home", "mountPath": "/home/jovyan"})
@@ -182,7 +186,7 @@ class GpuUser(User):
         self.cluster.client.create(path, made)
         return GpuNotebook(self, name)
 
-    def _home(self, name: str) -> str:
+    def _home(self, name: str, mode: str) -> str:
         """A claim that both nodes can mount, as both are this machine."""
         volume, claim = f"{self.namespace}-{name}", f"{name}-home"
         folder = self.cluster.folder / "homes" / volume
@@ -190,7 +194,7 @@ class GpuUser(User):
         os.chown(folder, _JOVYAN, _USERS)
         for each in (folder.parent, self.cluster.folder):
             os.chmod(each, each.stat().st_mode | 0o111)
-        spec = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        spec = {"accessModes": [mode], "storageClassName": ""}
         amount = {"storage": "1Gi"}
         self.cluster.client.create(
             "/api/v1/persistentvolumes",

@@ -20,6 +20,7 @@ from tests.cluster.other_webhooks import (
     sidecar_injected,
 )
 from tests.cluster.test_whole_way import TRAINS
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]  # images are built when they never were
@@ -149,3 +150,19 @@ def test_a_viewer_is_refused_in_plain_words(user: GpuUser, capsys: pytest.Captur
     assert "ask your administrator" in refused.all
     assert "kubeflow-edit" in refused.all
     assert not user.gpu_pods()
+
+
+def test_a_readwriteonce_home_on_a_node_without_gpus_is_refused_with_the_ways_out(
+    user: GpuUser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Kubeflow's form makes homes."""
+    notebook = user.notebook("mine", home="ReadWriteOnce")
+    with LiveKernel(notebook.jupyter()) as kernel:
+        refused = kernel.run("6 * 7")
+    with capsys.disabled():
+        print(f"\nafter {refused.seconds:.1f} s:\n{refused.all}")
+    assert refused.status == "error"
+    for part in ("claim mine-home can be mounted on node", "and that node", "ReadWriteMany", "rwo_anywhere"):
+        assert part in refused.all
+    assert refused.seconds < scaled(10)
+    user.wait_no_gpu_pod()

@@ -203,7 +203,7 @@ def test_memory_that_runs_out_is_told(work: Work) -> None:
     assert work.names() == [pod["metadata"]["name"]]
     left = "the same pod, for the next cell"
     work.rows.append(Row(f"more memory than {MEMORY}", cell, left, again.seconds))
-    assert "memory" in cell.all
+    assert "because memory ran out" in cell.all
     work.kernel.run("%bitfusion release -y")
 
 

@@ -25,6 +25,12 @@ def test_what_only_the_pod_knows_is_the_pods(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER", "NVIDIA_TF32_OVERRIDE"])
+def test_settings_of_cuda_are_the_notebooks_unless_the_pod_has_its_own(name: str) -> None:
+    assert of_program(sent({name: "1"}), POD)[name] == "1"
+    assert of_program(sent({name: "1"}), {name: "0"})[name] == "0"
+
+
 @pytest.mark.parametrize("name", ["HOME", "LANG", "MY_OWN", "BITFUSION_KERNEL_SOCKET"])
 def test_all_else_is_the_notebooks(name: str) -> None:
     assert of_program({name: "the notebook's"}, POD)[name] == "the notebook's"

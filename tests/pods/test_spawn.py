@@ -45,7 +45,7 @@ def test_a_program_comes_as_it_was_sent(
 
 @given(st.none() | terminals, st.lists(st.integers(0, 2), max_size=3).map(tuple))
 def test_its_terminal_comes_as_it_was_sent(terminal: Terminal | None, closed: tuple[int, ...]) -> None:
-    asked = Spawn(("a",), {}, "", "", {}).with_stdio(terminal, closed)
+    asked = Spawn(("a",), {}, "", "", {}, pythons={"python3": "3.12"}).with_stdio(terminal, closed)
     assert spawn_from_json(asked.to_json()) == asked
 
 
@@ -89,6 +89,8 @@ def test_an_end_comes_as_it_was(ended: Ended) -> None:
 
 def test_a_long_reason_is_cut() -> None:
     assert failed_from_json(Failed("x" * 5000, 126).to_json()) == Failed("x" * 1000, 126)
+    assert failed_from_json(Failed("x", 126, "y" * 5000).to_json()) == Failed("x", 126, "y" * 1000)
+    assert failed_from_json(b'{"why": "x", "status": 1, "cure": 7}') == Failed("x", 1)
 
 
 @pytest.mark.parametrize(

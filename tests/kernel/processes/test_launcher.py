@@ -86,7 +86,9 @@ def test_the_kernels_end_is_told_and_the_launcher_ends_when_it_is_told_to(
     folder: Path, kernel: str, status: int, exit_code: int
 ) -> None:
     launched = Launched(folder, kernel)
-    assert launched.next() == KernelExitedEvent(status)
+    event = launched.next()
+    assert isinstance(event, KernelExitedEvent)
+    assert event.status == status
     assert launched.process.poll() is None
     launched.supervisor.send(StopCommand())
     assert launched.process.wait(scaled(5)) == exit_code
@@ -141,7 +143,42 @@ def test_a_command_of_another_version_is_passed_over_and_the_next_is_obeyed(fold
     launched = Launched(folder, SLEEP)
     launched.supervisor.send(OfTomorrow())
     launched.supervisor.send(SignalCommand(signal.SIGKILL))
-    assert launched.next() == KernelExitedEvent(-signal.SIGKILL)
+    event = launched.next()
+    assert isinstance(event, KernelExitedEvent)
+    assert event.status == -signal.SIGKILL
+    launched.close()
+
+
+COUNTS = """
+set -e
+mkdir -p "$1/memory"
+echo "oom_kill 3" | tee "$1/memory.events" > "$1/memory/memory.oom_control"
+mount --bind "$1" /sys/fs/cgroup
+shift
+exec "$@"
+"""
+"""A box whose control group counts as the kernel says: of version 2, or of version 1."""
+
+KILLED = """
+import glob, os, time
+while not os.path.exists({!r}):
+    time.sleep(0.01)
+for file in glob.glob("/sys/fs/cgroup/memory.events") + glob.glob("/sys/fs/cgroup/memory/memory.oom_control"):
+    open(file, "w").write("oom_kill {}\\n")
+os.kill(os.getpid(), {})
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "number", "told"), [(4, 9, 1), (3, 9, 0), (4, 15, -1)], ids=["oom", "kill -9", "kill"]
+)
+def test_what_linux_has_killed_beside_the_kernel_is_told(
+    folder: Path, count: int, number: int, told: int
+) -> None:
+    counted = ["unshare", "--mount", "sh", "-c", COUNTS, "sh", str(folder / "cgroups")]
+    launched = Launched(folder, KILLED.format(str(folder / "go"), count, number), counted)
+    (folder / "go").touch()
+    assert launched.next() == KernelExitedEvent(-number, oom_kills=told)
     launched.close()
 
 

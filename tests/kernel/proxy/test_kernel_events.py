@@ -425,12 +425,30 @@ def test_memory_that_ran_out_under_the_kernel_is_told(
         def happened(self) -> bool | None:
             return ran_out
 
-    monkeypatch.setattr("bitfusion_kernel.proxy.kernel.oom_kills.OomKills", Kills)
+    monkeypatch.setattr("bitfusion_client.pod.oom_kills.OomKills", Kills)
     running = cell()
     acquisition = served.run(running)
     served.tell(KernelExitedEvent(-9), WrapperExitedEvent(1, 137))
     assert acquisition.memory_ran_out is ran_out
     assert ("because memory ran out" in served.told(running)["traceback"][1]) is bool(ran_out)
+
+
+@pytest.mark.parametrize(
+    ("oom_kills", "words"),
+    [
+        (2, "was killed by SIGKILL, because memory ran out"),
+        (0, "was killed by SIGKILL"),
+        (-1, "was killed by SIGKILL, as happens when memory runs out"),
+    ],
+)
+def test_of_a_kernel_elsewhere_its_launcher_says_whether_memory_ran_out(
+    served: Served, oom_kills: int, words: str
+) -> None:
+    running = cell()
+    acquisition = served.run(running)
+    acquisition.kernel_pid, served.events._oom_kills = None, None
+    served.tell(KernelExitedEvent(-9, oom_kills=oom_kills), WrapperExitedEvent(1, 137))
+    assert served.told(running)["traceback"][1] == f"Answer: the kernel process {words}"
 
 
 def test_a_wrapper_that_is_killed_under_a_kernel_is_told(served: Served) -> None:

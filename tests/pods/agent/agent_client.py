@@ -57,8 +57,8 @@ class RunningAgent:
     def has_said(self, words: str) -> bool:
         return any(words in line for line in list(self.log))
 
-    def dial(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port))
+    def dial(self, host: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection((host, self.port))
 
     def wait_for_end(self, limit_s: float = 10.0) -> str:
         """The last line of its log."""
@@ -77,8 +77,9 @@ class RunningAgent:
 class AgentClient:
     """A client that runs one program. Its stdin, stdout and stderr are pipes of this process."""
 
-    def __init__(self, agent: RunningAgent, name: bytes = SESSION) -> None:
+    def __init__(self, agent: RunningAgent, name: bytes = SESSION, host: str = "127.0.0.1") -> None:
         self._agent = agent
+        self._host = host
         self.session = Session(name, of_pod=False)
         self._context = agent.keys.context(CLIENT, POD)
         self.frames: list[Frame] = []
@@ -90,7 +91,7 @@ class AgentClient:
     def connect(self) -> None:
         """Dial, also again."""
         link = self.session.link
-        dials = Handshake(self._agent.dial(), self._context, lambda _: link.greet(), server=False)
+        dials = Handshake(self._agent.dial(self._host), self._context, lambda _: link.greet(), server=False)
         (theirs,) = finish(dials)
         assert dials.said is not None
         link.attach(dials.connection, dials.said, theirs)
@@ -102,9 +103,11 @@ class AgentClient:
         cwd: str = "",
         folder: str = "",
         files: dict[str, str] | None = None,
+        pythons: dict[str, str] | None = None,
     ) -> None:
         """Ask for a program, with this process's environment unless another is given."""
-        asked = Spawn(argv, dict(os.environ) if environment is None else environment, cwd, folder, files)
+        given = dict(os.environ) if environment is None else environment
+        asked = Spawn(argv, given, cwd, folder, files, pythons=pythons)
         read_end, self.stdin = os.pipe()
         self.session.channels.add(STDIN, read_end, None)
         for number in (STDOUT, STDERR):

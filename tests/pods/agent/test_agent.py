@@ -14,6 +14,9 @@ from typing import cast
 
 import pytest
 
+from bitfusion_client.pod.oom_kills import OomKills
+from bitfusion_pods.agent import program
+from bitfusion_pods.agent.__main__ import listen
 from bitfusion_pods.agent.agent import LAST_OUTPUT, RESUME, Agent
 from bitfusion_pods.spawn import Ended
 from bitfusion_pods.stream.channel import WINDOW
@@ -74,6 +77,43 @@ def test_a_program_runs_and_its_output_and_status_come_back(
     assert "ends: the client has left" in agent.wait_for_end()
 
 
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
+def test_it_is_reached_at_addresses_of_both_kinds(agent: RunningAgent, host: str) -> None:
+    client = AgentClient(agent, host=host)
+    client.spawn("echo", "here")
+    assert client.ended() == Ended(0)
+    assert client.out[STDOUT] == b"here\n"
+    client.close()
+
+
+def test_where_linux_has_no_ipv6_it_listens_at_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with listen(0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
+        assert listener.family == socket.AF_INET
+
+
+@pytest.mark.parametrize(
+    ("membership", "file"),
+    [("4:memory:/pod\n0::/\n", "memory/memory.oom_control"), ("0::/\n", "memory.events")],
+    ids=["version 1", "version 2"],
+)
+def test_memory_that_ran_out_since_the_program_runs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, membership: str, file: str
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(membership)
+    counted = tmp_path / "cgroups" / file
+    counted.parent.mkdir(parents=True)
+    counted.write_text("oom_kill 3\n")
+    monkeypatch.setattr(
+        program, "OomKills", lambda pid: OomKills(pid, str(tmp_path), str(tmp_path / "cgroups"))
+    )
+    runs = program.Program(7, {}, None)
+    assert not runs.memory_ran_out
+    counted.write_text("oom_kill 4\n")
+    assert runs.memory_ran_out
+
+
 def test_what_is_sent_behind_the_word_that_starts_a_program_reaches_it(client: AgentClient) -> None:
     client.spawn("cat")
     os.write(client.stdin, b"early\n")
@@ -111,6 +151,20 @@ def test_a_program_that_cannot_be_started_is_told_with_a_shells_status(
     failed = client.failed()
     assert why in failed.why
     assert failed.status == status
+
+
+@pytest.mark.parametrize(("minor", "runs"), [(sys.version_info[1], True), (9, False)])
+def test_a_twin_image_with_another_python_is_refused_with_a_cure(
+    client: AgentClient, minor: int, runs: bool
+) -> None:
+    wanted = {sys.executable: f"3.{minor}", "python3-of-elsewhere": "3.8"}
+    client.spawn(sys.executable, "-c", "", pythons=wanted)
+    if runs:
+        assert client.ended() == Ended(0)
+        return
+    failed = client.failed()
+    assert f"{sys.executable} is Python 3.{sys.version_info[1]}, in the notebook's 3.9" in failed.why
+    assert "GPU image with Python 3.9" in failed.cure
 
 
 def test_the_pods_variables_win_and_others_are_the_notebooks(client: AgentClient) -> None:
@@ -174,6 +228,15 @@ def test_the_private_folder_is_made_with_its_files_and_shows_sockets_here(
     assert answer[0] == b"cba"
     assert (there.stat().st_mode & 0o777, (there / "kernel-1").stat().st_mode & 0o777) == (0o700, 0o600)
     assert client.ended().status == 0
+
+
+def test_a_private_folder_in_shared_files_is_refused_with_a_cure(client: AgentClient, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    client.spawn("true", folder=str(tmp_path / "folder"), files={"kernel-1": "a key"})
+    failed = client.failed()
+    assert f"the folder {tmp_path}/folder is there already" in failed.why
+    assert "XDG_RUNTIME_DIR" in failed.cure
+    assert not list((tmp_path / "folder").iterdir())
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b"])

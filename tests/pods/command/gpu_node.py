@@ -30,8 +30,28 @@ GRACE_S = 3.0
 AGAIN_S = 0.05
 """Seconds after which a Secret that was not there is looked for again."""
 COMMAND = Path(bitfusion_pods.__file__).parent / "bin" / "bitfusion"
-IN_A_POD = 'mount -t tmpfs none "$XDG_RUNTIME_DIR" && exec "$@"'
-"""Sockets and files of the private folder are there only if the stream has brought them."""
+IN_A_POD = """
+set -e
+log=$1
+shift
+mount -t tmpfs none "$XDG_RUNTIME_DIR"
+dev=$XDG_RUNTIME_DIR/dev
+mkdir "$dev"
+mount -t tmpfs none "$dev"
+for name in null zero full random urandom tty termination-log; do touch "$dev/$name"; done
+for name in null zero full random urandom tty; do mount --bind "/dev/$name" "$dev/$name"; done
+mount --bind "$log" "$dev/termination-log"
+mkdir "$dev/pts" "$dev/shm"
+mount --bind /dev/pts "$dev/pts"
+mount --bind /dev/shm "$dev/shm"
+ln -s pts/ptmx "$dev/ptmx"
+ln -s /proc/self/fd "$dev/fd"
+mount --move "$dev" /dev
+rmdir "$dev"
+exec "$@"
+"""
+"""Sockets and files of the private folder are there only if the stream has brought them; the kubelet gives a
+container `/dev` of its own, with a file in it for its last words."""
 
 
 class GpuNode:
@@ -62,6 +82,8 @@ class GpuNode:
         self._follower = Follower(self.client, f"/api/v1/namespaces/{namespace}/pods", self._changed)
         self._waiters: list[threading.Thread] = []
         self._agains: list[threading.Timer] = []
+        self.account: dict[str, str] = {}
+        """The variables by which its pods find the API and their token; none where no token is mounted."""
         self.relays: dict[str, Relay] = {}
         """The network before each agent: a pod has an address of its own, and all the same port."""
 
@@ -92,6 +114,10 @@ class GpuNode:
     def log(self, name: str) -> str:
         """What the agent of a pod has said."""
         return (self._folder / f"{name}.log").read_text()
+
+    def _last_words(self, name: str) -> Path:
+        """`/dev/termination-log` of a pod's container."""
+        return self._folder / f"{name}.last-words"
 
     # -- the scheduler -----------------------------------------------------------------------------
 
@@ -160,11 +186,12 @@ class GpuNode:
         words[words.index("--port") + 1] = str(port)
         given = {each: os.environ[each] for each in ("PATH", "TMPDIR") if each in os.environ}
         given |= {"HOSTNAME": name, "XDG_RUNTIME_DIR": str(self._run_folder), "CUDA_VISIBLE_DEVICES": "GPU-7"}
-        given["BITFUSION_PYTHON"] = sys.executable
+        given |= {"BITFUSION_PYTHON": sys.executable, **self.account}
         agent = [
             *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
-            *("sh", "-c", IN_A_POD, "sh", *command, *words),
+            *("sh", "-c", IN_A_POD, "sh", str(self._last_words(name)), *command, *words),
         ]
+        self._last_words(name).touch()
         with open(self._folder / f"{name}.log", "wb") as log:
             self.agents[name] = subprocess.Popen(
                 agent, env=given, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -216,6 +243,7 @@ class GpuNode:
                     return
                 status = 128 - code if code < 0 else code
                 ended = {"exitCode": status, "reason": "Error" if status else "Completed"}
+                ended["message"] = self._last_words(name).read_text()
                 known = now["status"]["containerStatuses"]
                 known[0] |= {"ready": False, "state": {"terminated": ended}}
                 phase = "Failed" if status else "Succeeded"

@@ -50,7 +50,7 @@ class Notebook:
         self.namespace = namespace
         self.name = NAME
         self.node = node
-        self._run_folder = run_folder
+        self.run_folder = run_folder
         self._folder = folder
         self._account = folder / "account"
         self._account.mkdir()
@@ -58,6 +58,13 @@ class Notebook:
         (self._account / "token").write_text(token)
         (self._account / "namespace").write_text(namespace)
         (self._account / "ca.crt").write_bytes(cluster.ca.read_bytes())
+        host, _, port = cluster.server.removeprefix("https://").partition(":")
+        self._api = {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "BITFUSION_PODS_ACCOUNT": str(self._account),
+        }
+        node.account = self._api
         spec = {"containers": [{"name": "digits", "image": "docker.io/team/notebook:1"}]}
         self.pod = cluster.client.create(
             f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": NAME}, "spec": spec}
@@ -90,18 +97,15 @@ class Notebook:
         """That of a command in it."""
         file = self._folder / f"settings-{len(list(self._folder.iterdir()))}.json"
         file.write_text(json.dumps(settings))
-        host, _, port = self.cluster.server.removeprefix("https://").partition(":")
         return {
+            **self._api,
             "PATH": os.environ["PATH"],
             "HOME": str(self._folder),
             "HOSTNAME": self.name,
-            "KUBERNETES_SERVICE_HOST": host,
-            "KUBERNETES_SERVICE_PORT": port,
-            "BITFUSION_PODS_ACCOUNT": str(self._account),
             "BITFUSION_PODS_SETTINGS": str(file),
             "BITFUSION_PYTHON": sys.executable,
             "BITFUSION_POOL_ALL_LINES": "1",
-            "XDG_RUNTIME_DIR": str(self._run_folder),
+            "XDG_RUNTIME_DIR": str(self.run_folder),
         }
 
     @property

@@ -89,12 +89,12 @@ class Relay:
             for end in pair:
                 end.close()
 
-    def cut(self) -> None:
-        """Reset all connections that there are."""
+    def cut(self, farewell: bool = False) -> None:
+        """Reset all connections that there are; with a `farewell` the target's ends are closed in order."""
         with self._lock:
-            for pair in self._pairs:
-                for end in pair:
-                    _reset(end)
+            for near, far in self._pairs:
+                _reset(near)
+                far.close() if farewell else _reset(far)
             self._pairs.clear()
             for end in self._alone:
                 _reset(end)

@@ -23,6 +23,8 @@ from bitfusion_pods.command.runs import Runs
 from bitfusion_pods.command.telling import Telling
 from bitfusion_pods.command.waiting import Waiting
 from bitfusion_pods.command.where import Where
+from bitfusion_pods.places.stages import PATIENCE, Patience
+from bitfusion_pods.pod.cannot_copy import FilesElsewhere
 from tests.pods.pod.notebook_pods import UID, claim, notebook, template
 
 PODS, SECRETS = "/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/team-a/secrets"
@@ -44,6 +46,8 @@ class Server:
     Attributes:
         answers: What is answered to the creation of each in turn instead; None: as usual.
         lost: Whether what is answered so was done all the same.
+        nodes: Those that may be read.
+        scheduler: Why no pod gets a node; empty: each does.
     """
 
     def __init__(self) -> None:
@@ -51,6 +55,8 @@ class Server:
         self.secrets: dict[str, Object] = {}
         self.answers: dict[str, list[BaseException | None]] = {PODS: [], SECRETS: []}
         self.lost = False
+        self.nodes: dict[str, Object] = {}
+        self.scheduler = ""
         self.made: list[str] = []
 
     def create(self, way: str, body: Mapping[str, Any]) -> Object:
@@ -73,7 +79,8 @@ class Server:
             label, _, value = parse_qs(query)["labelSelector"][0].partition("=")
             labels = [(pod, pod["metadata"]["labels"]) for pod in self.pods.values()]
             return {"items": [pod for pod, has in labels if value in ("", has[label])]}
-        found = self.pods.get(path.rpartition("/")[2])
+        kept = self.nodes if path.startswith("/api/v1/nodes/") else self.pods
+        found = kept.get(path.rpartition("/")[2])
         if found is None:
             raise ApiError(404, "NotFound", "not found")
         return found
@@ -90,7 +97,10 @@ class Server:
     def watch(self, way: str, version: str) -> Iterator[Object | None]:
         name = way.rpartition("%3D")[2]
         pod = self.pods[name]
-        if name in self.secrets:
+        if self.scheduler:
+            condition = {"type": "PodScheduled", "status": "False", "message": self.scheduler}
+            pod["status"] = {"phase": "Pending", "conditions": [condition]}
+        elif name in self.secrets:
             state = {"name": "program", "state": {"running": {"startedAt": "2026-11-26T00:00:00Z"}}}
             pod["status"] = {"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": [state]}
         yield {"type": "MODIFIED", "object": pod}
@@ -125,6 +135,7 @@ def new_making(
     container: str = "digits",
     budget: GpuRequest | None = None,
     uid: str = UID,
+    mode: str = "ReadWriteMany",
 ) -> Making:
     names = "team-a", "digits-0", "digits", container
     where = Where(Account("h", 1, ""), DEFAULT_SETTINGS, *names, budget, "/x")
@@ -132,7 +143,7 @@ def new_making(
     for each in (pod, spec):  # whose containers are alike
         each["spec"]["containers"].append({**each["spec"]["containers"][0], "name": "second"})
     pod["metadata"]["uid"] = uid
-    owner = NotebookPod(pod, container, spec, {"digits-home": claim("ReadWriteMany")})
+    owner = NotebookPod(pod, container, spec, {"digits-home": claim(mode)})
     wait = Waiting(GpuRequest(1, timeout=timeout), Telling(LogOutput(), {}))
     return Making(server, where, owner, FILES, Runs(f"test-{os.getpid()}"), wait)  # type: ignore[arg-type]
 
@@ -413,3 +424,88 @@ def test_a_webhook_that_stays_away_is_an_error_before_the_wait_is_over(
     assert "What to do: ask your administrator about the program that serves mpod.kb.io" in (
         caught.value.user_message
     )
+
+
+# -- a home that only the notebook's node can mount ----------------------------------------------------
+
+ONLY_NODE = "0/2 nodes are available: 1 {}, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]. {}"
+NO_HELP = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+TAKEN = (
+    "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+    "1 Preemption is not helpful for scheduling."
+)
+NONE_THERE = ONLY_NODE.format("Insufficient nvidia.com/gpu", NO_HELP)
+OTHER_NODES = (
+    f"0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. {NO_HELP}"  # by a rule
+)
+
+
+def node(**capacity: str) -> Object:
+    return {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "8", **capacity}}}
+
+
+WITHOUT, WITH, AWAY = node(), node(**{"nvidia.com/gpu": "2"}), node(**{"nvidia.com/gpu": "0"})
+
+
+@pytest.fixture
+def bound_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert making.BOUND.unfit < PATIENCE.unfit
+    monkeypatch.setattr(making, "BOUND", Patience(unfit=0.1))
+
+
+@pytest.mark.usefixtures("bound_patience")
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            NONE_THERE,
+            "node n1 only, where the notebook is, and that node cannot take a GPU pod (1 of 2 nodes",
+        ),
+        (OTHER_NODES, "cannot take a GPU pod (2 of 2 nodes are not where it may run)"),
+    ],
+)
+def test_files_on_a_node_without_gpus_are_refused_with_the_ways_out(
+    server: Server, making_at: Make, said: str, told: str
+) -> None:
+    server.scheduler = said
+    with pytest.raises(FilesElsewhere) as caught:
+        making_at(server, mode="ReadWriteOnce").start()
+    for part in (told, "claim digits-home", "ReadWriteMany", "on a GPU node", "rwo_anywhere"):
+        assert part in caught.value.user_message
+
+
+@pytest.mark.usefixtures("bound_patience")
+@pytest.mark.parametrize(
+    ("mode", "known", "said"),
+    [
+        ("ReadWriteOnce", None, ONLY_NODE.format("Insufficient nvidia.com/gpu", TAKEN)),
+        ("ReadWriteOnce", WITH, ONLY_NODE.format("Insufficient nvidia.com/gpu", TAKEN)),
+        ("ReadWriteMany", WITHOUT, f"0/2 nodes are available: 2 Insufficient nvidia.com/gpu. {NO_HELP}"),
+    ],
+)
+def test_gpus_that_are_only_taken_and_files_for_all_nodes_are_waited_for(
+    server: Server, making_at: Make, mode: str, known: Object | None, said: str
+) -> None:
+    server.scheduler, server.nodes = said, {} if known is None else {"n1": known}
+    with pytest.raises(WaitTimedOut):
+        making_at(server, timeout=0.4, mode=mode).start()
+
+
+def test_where_nodes_may_be_read_no_pod_is_made_for_files_on_one_without_gpus(
+    server: Server, making_at: Make
+) -> None:
+    server.nodes = {"n1": WITHOUT}
+    with pytest.raises(FilesElsewhere, match="and that node has no GPU"):
+        making_at(server, mode="ReadWriteOnce").start()
+    assert server.made == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"), [("ReadWriteMany", WITHOUT), *[("ReadWriteOnce", each) for each in (WITH, AWAY, {})]]
+)
+def test_files_that_a_node_with_gpus_can_mount_get_their_pod(
+    server: Server, making_at: Make, mode: str, known: Object
+) -> None:
+    """Also while its device plugin is restarted."""
+    server.nodes = {"n1": known}
+    assert making_at(server, mode=mode).start().address == "10.0.0.7"

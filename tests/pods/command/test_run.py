@@ -5,17 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from bitfusion_client.command.log_output import LogOutput
+from bitfusion_client.errors import PodLost
+from bitfusion_pods.api.account import Account
+from bitfusion_pods.api.client import Api
+from bitfusion_pods.command.run import _Hears
 from bitfusion_pods.command.runs import Runs
+from bitfusion_pods.command.telling import Telling
 from tests.cluster.cluster import Cluster
 from tests.pods.command.in_terminal import CTRL_C, InTerminal
 from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
 from tests.pods.command.relay import Relay
+from tests.support.machine import scaled
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -128,7 +138,12 @@ def test_a_wait_has_an_end(notebook: Notebook) -> None:
     assert not notebook.gpu_pods()
 
 
-def test_a_killed_command_leaves_no_gpu_and_its_pod_to_the_next(notebook: Notebook) -> None:
+@pytest.mark.parametrize("has_account", [True, False])
+def test_a_killed_commands_pod_deletes_itself_or_is_left_to_the_next(
+    notebook: Notebook, has_account: bool
+) -> None:
+    if not has_account:  # automountServiceAccountToken: false
+        notebook.node.account = {}
     killed = notebook.start("run", "-n", "1", "--", *FOR_EVER)
     name = notebook.one_gpu_pod()
     assert killed.stdout is not None
@@ -136,6 +151,12 @@ def test_a_killed_command_leaves_no_gpu_and_its_pod_to_the_next(notebook: Notebo
     killed.kill()
     killed.finish()
     wait_until(lambda: notebook.node.held == 0, lambda: notebook.node.log(name), 6)
+    if has_account:
+        wait_until(lambda: not notebook.gpu_pods(), lambda: notebook.node.log(name), 6)
+        wait_until(lambda: not notebook.secrets(), "Kubernetes collects the Secret")
+        assert "the pod is deleted" in notebook.node.log(name)
+        return
+    assert "the pod stays: cluster: this is no pod" in notebook.node.log(name)
     assert [pod["metadata"]["name"] for pod in notebook.gpu_pods()] == [name]
     assert notebook.run("run", "-n", "1", "--", "true").returncode == 0
     assert not notebook.gpu_pods()
@@ -183,6 +204,23 @@ def test_a_pod_whose_agent_is_killed_is_told_as_lost(notebook: Notebook) -> None
     assert not notebook.gpu_pods()
 
 
+@pytest.mark.parametrize(("program", "status"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143)])
+def test_an_end_that_no_connection_tells_is_told_by_the_pods_status(
+    notebook: Notebook, program: str, status: int
+) -> None:
+    notebook.node.account = {}  # else it would delete its pod, as its client seems to have died
+    running = notebook.start("run", "-n", "1", "--", "sh", "-c", f"echo runs; sleep 1; {program}")
+    relay = notebook.node.relays[notebook.one_gpu_pod()]
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n"
+    relay.refuse = "reset"
+    relay.cut(farewell=True)  # the agent takes it for the end of the command's process
+    assert running.finish() == status, running.told
+    assert "out of reach" in running.told
+    assert "Error: " not in running.told
+    assert not notebook.gpu_pods()
+
+
 def test_a_running_program_needs_no_api_server(notebook: Notebook) -> None:
     running = notebook.start("run", "-n", "1", "--", "sh", "-c", "echo runs; read line; echo $line", stdin=-1)
     assert running.stdout is not None
@@ -210,6 +248,61 @@ def test_a_first_cell_waits_for_an_api_server_that_is_away(notebook: Notebook) -
     late = notebook.run("run", "-n", "1", "--timeout", "1", "--", "true", changed=away)
     assert late.returncode == 1
     assert "Error: timed out after 1s: the cluster's API cannot be asked: " in late.told
+
+
+def test_an_api_that_does_not_answer_holds_up_no_lost_connection() -> None:
+    """Whoever asks whether the pod is over serves signals, and dials."""
+    asked, answer = threading.Event(), threading.Event()
+
+    class Asked:
+        def death(self, api: Api) -> PodLost:
+            asked.set()
+            answer.wait(20)
+            return PodLost("")
+
+    hears = _Hears(Telling(LogOutput(), {}), cast(Any, Asked()), "", Account("h", 1, ""), lambda: None)
+    began = time.monotonic()
+    assert not hears.is_over()
+    assert not hears.is_over()
+    assert time.monotonic() - began < scaled(1)
+    assert asked.wait(scaled(5))
+    answer.set()
+    wait_until(hears.is_over, "the answer")
+
+
+def test_a_kernel_whose_folder_is_in_shared_files_is_told_what_to_do(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared" / "bitfusion-kernel-1"  # at the same path in both pods
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(
+        notebook, "environment", with_(notebook.environment, BITFUSION_KERNEL_SOCKET=f"{folder}/supervisor")
+    )
+    done = notebook.run("run", "-n", "1", "--", "true")
+    assert done.returncode == 126
+    assert f"Error: GPU pod: the folder {folder} is there already" in done.told
+    assert "What to do: have XDG_RUNTIME_DIR name" in done.told
+
+
+@pytest.mark.parametrize("has_twin", [True, False])
+def test_a_twin_with_another_python_than_the_notebooks_is_refused(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, has_twin: bool
+) -> None:
+    python = notebook.run_folder / "python3"  # of the notebook: that folder of the pod is empty
+    (notebook.run_folder / "python3.9").touch(0o755)
+    python.symlink_to("python3.9")
+    path = f"{notebook.run_folder}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    monkeypatch.setattr(notebook, "environment", with_(notebook.environment, PATH=path))
+    twins = [{"image": "docker.io/team/notebook:*", "gpu_image": "team/notebook-gpu:1"}] if has_twin else []
+    done = notebook.run("run", "-n", "1", "--", "python3", "-c", "", images=twins)
+    for file in list(notebook.run_folder.iterdir()):
+        file.unlink()
+    assert done.returncode == (126 if has_twin else 0), done.told
+    assert ("Error: GPU pod: in the GPU pod's image python3 is Python 3." in done.told) is has_twin
+
+
+def with_(environment: Callable[..., dict[str, str]], **more: str) -> Callable[..., dict[str, str]]:
+    return lambda **settings: environment(**settings) | more
 
 
 def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) -> None:

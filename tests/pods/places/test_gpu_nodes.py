@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bitfusion_client.kernel_state.activity import UNKNOWN
 from bitfusion_client.pod.pod_contract import ANNOTATION_STATE
-from bitfusion_pods.places.gpu_nodes import GpuNode, gpu_nodes
+from bitfusion_pods.places.gpu_nodes import GpuNode, gpu_nodes, has_gpus
 
 GPU = "nvidia.com/gpu"
 
@@ -90,6 +90,25 @@ OBJECTS = st.lists(
 @given(OBJECTS, OBJECTS)
 def test_no_shape_is_an_error(nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> None:
     gpu_nodes(nodes, pods, [GPU])
+    for each in nodes:
+        has_gpus(each, [GPU])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "resources", "has"),
+    [
+        ({"cpu": "8", GPU: "2"}, [GPU], True),
+        ({"cpu": "8", "nvidia.com/mig-1g.5gb": "7"}, [GPU, "nvidia.com/mig-1g.5gb"], True),
+        ({"cpu": "8"}, [GPU], False),
+        ({"cpu": "8", "nvidia.com/mig-1g.5gb": "7"}, [GPU], False),
+        ({"cpu": "8", GPU: "0"}, [GPU], None),  # its device plugin is being restarted
+        ({"cpu": "8"}, [], None),  # by annotations or a claim
+        ({}, [GPU], None),
+        (None, [GPU], None),
+    ],
+)
+def test_whether_a_node_has_gpus_at_all(capacity: Any, resources: list[str], has: bool | None) -> None:
+    assert has_gpus({"status": {"capacity": capacity}}, resources) is has
 
 
 IDLE = {"state": "idle", "since": 50.0, "idle_since": 40.0}

@@ -21,7 +21,7 @@ CASES: dict[str, tuple[str, GpuRequest, dict[str, Any]]] = {
     "whole-bound-to-node": (
         "whole",
         GpuRequest(1),
-        {"claims": {"digits-home": claim("ReadWriteOnce")}, "node_has_gpus": True},
+        {"claims": {"digits-home": claim("ReadWriteOnce")}},
     ),
     "whole-without-template": ("whole", GpuRequest(1), {"of_template": None}),
     "whole-in-kueue": ("whole", GpuRequest(1), {"queue": "team-a-gpus"}),

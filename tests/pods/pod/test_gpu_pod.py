@@ -167,6 +167,32 @@ def test_the_admins_node_affinity_and_the_notebooks_node_both_hold() -> None:
     validate(pod)
 
 
+def test_the_node_affinities_of_settings_and_rule_both_hold() -> None:
+    """Kubernetes takes a node of any one term: of settings or rule, if the lists were joined."""
+
+    def asks(*pairs: tuple[str, str]) -> dict[str, Any]:
+        terms = [
+            {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in pairs
+        ]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        return {"spec": {"affinity": {"nodeAffinity": required}}}
+
+    rule = {
+        "name": "slices",
+        "serves": {"whole": True},
+        "pod": asks(("mig", "a100"), ("mig", "h100")),
+        "container": {"resources": {"limits": {"nvidia.com/gpu": "{gpus}"}}},
+    }
+    pod = made(settings=parse_settings({"pod": asks(("pool", "notebooks")), "rules": [rule]}))
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    shown = [
+        [f"{each['key']}={each['values'][0]}" for each in term["matchExpressions"]]
+        for term in affinity["nodeSelectorTerms"]
+    ]
+    assert shown == [["pool=notebooks", "mig=a100"], ["pool=notebooks", "mig=h100"]]
+    validate(pod)
+
+
 @pytest.mark.parametrize(
     ("others", "part"),
     [

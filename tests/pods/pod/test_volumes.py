@@ -8,7 +8,7 @@ import pytest
 
 from bitfusion_client.gpu_pods.settings import DEFAULT_SETTINGS, parse_settings
 from bitfusion_pods.pod.cannot_copy import FilesElsewhere, NotebookUnusable
-from bitfusion_pods.pod.volumes import claim_names
+from bitfusion_pods.pod.volumes import NO_GPU, claim_names
 from tests.pods.pod.notebook_pods import claim, made, notebook, program, template
 
 NFS = parse_settings({"rwo_anywhere": ["nfs-client"]})
@@ -44,13 +44,13 @@ def test_a_claims_modes_decide_where_the_pod_may_run(
     modes: list[str], settings: Any, storage_class: str, node: str
 ) -> None:
     claims = {"digits-home": claim(*modes, storage_class=storage_class)}
-    assert bound(made(claims=claims, settings=settings, node_has_gpus=True)) == node
+    assert bound(made(claims=claims, settings=settings)) == node
 
 
 def test_a_claim_that_may_not_be_read_counts_as_readwriteonce() -> None:
     assert bound(made(claims={})) == "n1"
     with pytest.raises(FilesElsewhere, match="could not be read"):
-        made(claims={}, node_has_gpus=False)
+        made(claims={}, node_lacks=NO_GPU)
 
 
 def test_what_the_claim_got_wins_over_what_it_asked_for() -> None:
@@ -60,11 +60,11 @@ def test_what_the_claim_got_wins_over_what_it_asked_for() -> None:
 
 def test_files_that_only_a_node_without_gpus_has_are_refused_at_once_with_ways_out() -> None:
     with pytest.raises(FilesElsewhere) as caught:
-        made(claims={"digits-home": claim("ReadWriteOnce")}, node_has_gpus=False)
+        made(claims={"digits-home": claim("ReadWriteOnce")}, node_lacks=NO_GPU)
     told = caught.value.user_message
     for part in ("claim digits-home", "node n1", "ReadWriteMany", "GPU node", "rwo_anywhere"):
         assert part in told
-    assert made(node_has_gpus=False)  # mounts anywhere
+    assert made(node_lacks=NO_GPU)  # mounts anywhere
 
 
 @pytest.mark.parametrize("settings", [DEFAULT_SETTINGS, parse_settings({"rwo_anywhere": True})])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bitfusion_kernel.proxy.kernel.oom_kills import OomKills
+from bitfusion_client.pod.oom_kills import OomKills
 
 V1_EVENTS = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
 V2_EVENTS = "low 0\nhigh 0\nmax 7\noom 2\noom_kill {}\noom_group_kill 0\n"

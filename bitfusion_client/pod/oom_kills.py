@@ -10,8 +10,8 @@ CGROUPS = "/sys/fs/cgroup"
 class OomKills:
     """Counts from its making on, in the control group that a process is in then.
 
-    The proxy makes one when the kernel runs, and asks it when the kernel was killed by SIGKILL, which is all
-    that the kernel's exit status tells. Containers and batch systems limit memory by control groups.
+    Made when a program runs, and asked when it was killed by SIGKILL, which is all that its exit status
+    tells. Containers and batch systems limit memory by control groups.
     """
 
     def __init__(self, pid: int, proc: str = "/proc", cgroups: str = CGROUPS) -> None:
@@ -20,8 +20,13 @@ class OomKills:
 
     def happened(self) -> bool | None:
         """Whether there have been any since; None if nobody counts."""
+        return None if self.number < 0 else self.number > 0
+
+    @property
+    def number(self) -> int:
+        """How many there have been since; -1 if nobody counts."""
         count = self._count()
-        return None if count is None or self._before is None else count > self._before
+        return -1 if count is None or self._before is None else count - self._before
 
     def _count(self) -> int | None:
         if self._file is None:
