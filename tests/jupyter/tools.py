@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.jupyter.live_kernel import without_pytest
@@ -91,8 +92,6 @@ class ToolRun:
         return self._text
 
     def outputs(self) -> list[Any]:
-        return [
-            cell.outputs
-            for cell in nbformat.read(self.target, as_version=4).cells
-            if cell.cell_type == "code"
-        ]
+        """Of each cell; what a kernel sent in two pieces, between a word and its end of line, is one."""
+        notebook, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(self.target, as_version=4), {})
+        return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
