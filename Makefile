@@ -88,7 +88,8 @@ test-python-3.15: PURPOSE = any-python
 # Those that are left out need PyYAML, which has no wheel for it yet.
 test-python-3.15: LEFT_OUT = tests/pool/access/test_client_files.py tests/pool/access/test_plain_yaml.py \
 	tests/pool/service/test_workstation_guide.py tests/pods/command/test_kueue.py tests/pods/pod/test_dry_run.py \
-	tests/pods/pod/test_golden_pods.py tests/pods/pod/test_gpu_pod.py tests/pods/pod/test_secret.py
+	tests/pods/pod/test_golden_pods.py tests/pods/pod/test_gpu_pod.py tests/pods/pod/test_secret.py \
+	tests/pods/command/test_trial_pod.py tests/pods/places/test_network_policies.py
 test-python-3.15: PACKAGES = tests/client tests/pods tests/pool tests/kernel $(LEFT_OUT:%=--ignore=%)
 
 test-python-%: VENV = $(FOLDER)/venv-$*

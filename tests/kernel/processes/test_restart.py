@@ -343,6 +343,8 @@ def test_what_the_next_proxy_could_not_find_is_given_back_at_once(how: str, why:
 def test_a_folder_that_was_cleaned_and_made_again_is_found_and_is_no_dead_ones(
     first: SupervisorHarness,
 ) -> None:
+    # else its supervisor may just be binding its socket there
+    wait_until(lambda: any(each.is_socket() for each in first.folder.iterdir()), "it listens", 5)
     shutil.rmtree(first.folder)
     first.folder.mkdir(0o700)  # as the proxy does before it starts a kernel
     first.start(RELEASING, SLEEP)
