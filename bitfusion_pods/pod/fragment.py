@@ -48,8 +48,9 @@ def bind_to_node(spec: dict[str, Any], node: str) -> None:
 
 
 def _terms(value: object) -> list[dict[str, Any]]:
-    is_list = isinstance(value, list) and all(isinstance(term, dict) for term in value)
-    return list(value) if is_list else []  # type: ignore[call-overload]
+    if not isinstance(value, list) or not all(isinstance(term, dict) for term in value):
+        return []
+    return list(value)
 
 
 def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -108,11 +108,6 @@ def head(kind: Kind, channel: int, length: int) -> bytes:
     return _HEAD.pack(kind, channel, length)
 
 
-def encode(kind: Kind, channel: int = 0, payload: bytes = b"") -> bytes:
-    """The frame as bytes. Raises ValueError as `head` does."""
-    return head(kind, channel, len(payload)) + payload
-
-
 def count(number: int, size: int = 8) -> bytes:
     """A number as the payload of ACK and PING, or with `size` 4 of CREDIT."""
     return number.to_bytes(size, "big")

@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bitfusion_pods.stream.frames import Kind, encode
+from bitfusion_pods.stream.frames import Kind
 from bitfusion_pods.stream.greeting import Greeting
+from tests.pods.frame_bytes import encode
 from tests.pods.stream.sides import CLIENT, POD, STRANGER, Keys
 
 MOST_OPEN = 40

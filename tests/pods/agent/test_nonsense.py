@@ -21,10 +21,11 @@ from bitfusion_pods.agent.agent import Agent
 from bitfusion_pods.agent.program import CannotStart, Program
 from bitfusion_pods.spawn import Failed, Spawn
 from bitfusion_pods.stream.channel import WINDOW
-from bitfusion_pods.stream.frames import FrameReader, Kind, ProtocolError, encode
+from bitfusion_pods.stream.frames import FrameReader, Kind, ProtocolError
 from bitfusion_pods.stream.kept_bytes import MOST_EVER
 from bitfusion_pods.stream.session import Session
 from tests.pods.agent.agent_client import AgentClient, RunningAgent
+from tests.pods.frame_bytes import encode
 from tests.pods.stream.sides import CLIENT, POD, SESSION, Keys
 from tests.support.machine import scaled
 

@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815  # the names that http.server calls
 
     def log_message(self, *_: object) -> None:
         """Nowhere."""

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from bitfusion_pods.command.remote_program import RemoteProgram
 from bitfusion_pods.spawn import Ended, Spawn
-from bitfusion_pods.stream.frames import FrameReader, Kind, ProtocolError, count, encode
+from bitfusion_pods.stream.frames import FrameReader, Kind, ProtocolError, count
 from bitfusion_pods.stream.kept_bytes import MOST_EVER
 from tests.pods.command.hostile_agent import HostileAgent
 from tests.pods.command.pods import ROOT
 from tests.pods.command.run_in_namespace import Heard
+from tests.pods.frame_bytes import encode
 from tests.pods.stream.sides import CLIENT, POD, Keys
 from tests.support.machine import scaled
 

@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfusion_pods.stream.frames import (
-    LONGEST_DATA,
-    Frame,
-    FrameReader,
-    Kind,
-    ProtocolError,
-    count,
-    encode,
-)
+from bitfusion_pods.stream.frames import LONGEST_DATA, Frame, FrameReader, Kind, ProtocolError, count
+from tests.pods.frame_bytes import encode
 from tests.pods.stream.sides import joined
 
 LONGEST = {

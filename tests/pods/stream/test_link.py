@@ -16,12 +16,13 @@ import pytest
 
 from bitfusion_pods.command.dialing import Dialing
 from bitfusion_pods.stream import greeting, handshake, link
-from bitfusion_pods.stream.frames import Frame, Kind, ProtocolError, count, encode
+from bitfusion_pods.stream.frames import Frame, Kind, ProtocolError, count
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.handshake import Handshake, Refused
 from bitfusion_pods.stream.kept_bytes import AnotherHistory
 from bitfusion_pods.stream.link import Link, Lost
 from bitfusion_pods.stream.session import Session
+from tests.pods.frame_bytes import encode
 from tests.pods.stream.sides import CLIENT, POD, SESSION, STRANGER, Keys, Sides, exchange, finish, joined, tcp
 from tests.support.waiting import wait_until
 
