@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Meaning: TypeAlias = tuple[Any, ...]
 
 MOST_NAMED = 4  # holders, and likewise waiters, in one waiting line; the others are counted
-ALL_LINES_VARIABLE = "BITFUSION_POOL_ALL_LINES"
-"""Set by a program that reads waiting lines, which wants each change; people get one line a minute."""
 NOTE = "Note: "
 """Begins what a person should know of the GPUs that were just given."""
 _HELD_BY, _BEFORE, _WHY = "held by ", "before you ", "why: "

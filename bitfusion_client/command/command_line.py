@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, MutableMapping, Sequence
     from typing import Any
 
+ALL_LINES_VARIABLE = "BITFUSION_POOL_ALL_LINES"
+"""Set by a program that reads the waiting lines and wants each change; people get one line a minute."""
+
 _FIELD_OF_NAME = {
     "n": "gpus",
     "num_gpus": "gpus",

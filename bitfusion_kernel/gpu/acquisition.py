@@ -10,20 +10,6 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bitfusion_client.command.client_lines import (
-    BackInReach,
-    FatalError,
-    Locked,
-    Note,
-    OutOfReach,
-    PodEnded,
-    PoolLost,
-    Requesting,
-    ServerLine,
-    Unknown,
-    Waiting,
-)
-from bitfusion_client.command.client_output import parse_line
 from bitfusion_client.command.exit_status import describe_exit, from_shell
 from bitfusion_client.errors import BitfusionError, KernelDied, WrapperDied
 from bitfusion_client.request.gpu_request import GpuRequest
@@ -32,6 +18,7 @@ from bitfusion_kernel.processes.launcher import KERNEL_SPEAKS
 from bitfusion_kernel.processes.messages import LaunchedEvent
 
 if TYPE_CHECKING:
+    from bitfusion_client.command.client_lines import PodEnded, PoolLost, Waiting
     from bitfusion_kernel.gpu.pod_wait import PodWait
     from bitfusion_kernel.gpu.pool_outage import PoolOutage
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
@@ -153,43 +140,46 @@ class Acquisition:
             self._kernels_streams.add(stream)
             self._last_was_clients = False
             return is_clients
+        from bitfusion_client.command import client_lines as lines  # nobody asks before the first line
+        from bitfusion_client.command.client_output import parse_line
+
         if self.waits_for_pod and self._on_pod_line(text):
             return True
         line = parse_line(text)
         if self.granted or stream in self._kernels_streams:
-            if isinstance(line, Unknown):
+            if isinstance(line, lines.Unknown):
                 if not text.strip() and self._last_was_clients:
                     return True  # the client prints an empty line between its own
                 self._last_was_clients = False
                 if text.strip():
                     self.kernel_output.append(text.rstrip())
                 return False
-            if type(line) is FatalError:  # of either
+            if type(line) is lines.FatalError:  # of either
                 self.kernel_output.append(text.rstrip())
                 self.log.append(text)
                 return False
         self._last_was_clients = True
-        if isinstance(line, Unknown):
+        if isinstance(line, lines.Unknown):
             pass
-        elif isinstance(line, Waiting):
+        elif isinstance(line, lines.Waiting):
             self.queue = line
-        elif isinstance(line, Requesting):
+        elif isinstance(line, lines.Requesting):
             self.gpu_ids, self.memory_mib = tuple(line.gpu_ids), line.memory_mib
-        elif isinstance(line, Note):
+        elif isinstance(line, lines.Note):
             self.notes = [*self.notes, line.note][:MOST_NOTES]
-        elif isinstance(line, Locked):
+        elif isinstance(line, lines.Locked):
             self.lock_file = line.lock_file
-        elif isinstance(line, ServerLine):
+        elif isinstance(line, lines.ServerLine):
             # a node of a cluster has no port for this
             self.server = f"{line.host}:{line.srs_port}" if line.srs_port else line.host
-        elif isinstance(line, (OutOfReach, BackInReach)):
+        elif isinstance(line, (lines.OutOfReach, lines.BackInReach)):
             from bitfusion_kernel.gpu import pool_outage  # few kernels ever need it
 
-            if isinstance(line, OutOfReach):
+            if isinstance(line, lines.OutOfReach):
                 self.outage = pool_outage.noticed(line, self.outage, clock)
             else:
                 self.outage = pool_outage.over(line, self.outage, clock)
-        elif isinstance(line, (PoolLost, PodEnded)):
+        elif isinstance(line, (lines.PoolLost, lines.PodEnded)):
             self.lost = line
         self.log.append(text)
         return True
@@ -200,6 +190,8 @@ class Acquisition:
         line = self.pod_wait.on_line(text)
         if line is None:
             return False
+        from bitfusion_client.command.client_lines import Waiting
+
         self.log.append(text)
         self.queue = line if isinstance(line, Waiting) else None
         self.request = getattr(line, "request", self.request)
@@ -237,6 +229,7 @@ class Acquisition:
         """The error for the cell that waited, or that `ran`, once the wrapper is gone."""
         if self.lost is not None:
             from bitfusion_client import errors
+            from bitfusion_client.command.client_lines import PodEnded
 
             if isinstance(self.lost, PodEnded):
                 return errors.PodLost.from_text(self.request, self.lost.problem)

@@ -366,7 +366,7 @@ class KernelStarter:
         return kernel, connection
 
     def _kernel_environment(self) -> dict[str, str]:
-        from bitfusion_client.command.client_output import ALL_LINES_VARIABLE
+        from bitfusion_client.command.command_line import ALL_LINES_VARIABLE
         from bitfusion_client.kernel_state import proxy_socket, states
         from bitfusion_kernel.gpu import own_name
 

@@ -6,7 +6,6 @@ import os
 import time
 
 from bitfusion_kernel.processes import private_folder
-from bitfusion_kernel.processes.meeting_point import Gone, Refused, Silent
 from bitfusion_kernel.processes.messages import VERSION
 from bitfusion_kernel.processes.process_watch import ProcessWatch
 from bitfusion_kernel.processes.supervisor_link import SupervisorLink, join_supervisor, start_supervisor
@@ -38,6 +37,8 @@ def supervisor(key: bytes) -> tuple[SupervisorLink, str]:
         if lock is not None:
             found_again = lock != private_folder.NO_LOCK
             return start_supervisor(folder, restarter, found_again=found_again), told
+        from bitfusion_kernel.processes.meeting_point import Gone, Refused, Silent
+
         try:
             return join_supervisor(folder, restarter), told
         except Gone:

@@ -1,11 +1,11 @@
 """The supervisor process: parent of the wrapper, outlives the proxy; owns output, exit status and end.
 
-Forked by the proxy before the proxy imports zmq, so it shares those pages and imports nothing anew; it
-leads a session of its own. The wrapper needs a living parent that reads its pipes: a Go program whose
-reader has died ends by SIGPIPE before it gives its GPUs back. The proxy may end at any moment, as in a
-restart; then the supervisor keeps the lease, or the place in the queue, for the next one with the same key.
-If none comes in time, it ends the kernel, the wrapper and itself, in that order. For a change of size a
-second wrapper asks beside the first (`beside`); no proxy finds that after a restart.
+Forked by the proxy before the proxy imports zmq, so it is small and shares those pages; it leads a session
+of its own. The wrapper needs a living parent that reads its pipes: a Go program whose reader has died ends by
+SIGPIPE before it gives its GPUs back. The proxy may end at any moment, as in a restart; then the supervisor
+keeps the lease, or the place in the queue, for the next one with the same key. If none comes in time, it ends
+the kernel, the wrapper and itself, in that order. For a change of size a second wrapper asks beside the first
+(`beside`); no proxy finds that after a restart.
 
 It talks to the proxy in the messages of `messages`; `wrapper` decides who is ended when.
 """

@@ -11,8 +11,7 @@ import socket
 import time
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
-from bitfusion_kernel.processes import meeting_point, private_folder, reaper
-from bitfusion_kernel.processes.meeting_point import MeetingPoint
+from bitfusion_kernel.processes import private_folder, reaper
 from bitfusion_kernel.processes.message_connection import MessageConnection
 from bitfusion_kernel.processes.messages import (
     Command,
@@ -31,7 +30,6 @@ from bitfusion_kernel.processes.messages import (
     WorkedCommand,
     WrapperExitedEvent,
 )
-from bitfusion_kernel.processes.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +141,8 @@ def start_supervisor(folder: str, restarter: int, *, found_again: bool = True) -
     """Fork the supervisor. Called once by the proxy, before it starts any thread or imports zmq.
 
     `restarter` is the process that would start the next proxy, see JoinCommand. `found_again` tells whether
-    that one will find this folder: else nothing is kept for it.
+    that one will find this folder: else nothing is kept for it. What only the supervisor needs it imports
+    itself, while the proxy goes on.
     """
     proxy_end, supervisor_end = socket.socketpair()
     pipes = [(os.pipe(), os.pipe()) for _ in range(2)]
@@ -153,6 +152,9 @@ def start_supervisor(folder: str, restarter: int, *, found_again: bool = True) -
         gc.enable()  # the proxy forks while its own is off
         try:
             _detach_from_proxy(proxy_end)
+            from bitfusion_kernel.processes.meeting_point import MeetingPoint
+            from bitfusion_kernel.processes.supervisor import Supervisor
+
             meeting_place = MeetingPoint(folder if found_again else "")
             proxy = MessageConnection(supervisor_end)
             Supervisor(proxy, pipes, folder, meeting_place, restarter).run()
@@ -167,6 +169,8 @@ def start_supervisor(folder: str, restarter: int, *, found_again: bool = True) -
 
 def join_supervisor(folder: str, restarter: int) -> SupervisorLink:
     """Join the one that the proxy before has left in this folder. Raises what `meeting_point.join` does."""
+    from bitfusion_kernel.processes import meeting_point
+
     connection, kept = meeting_point.join(folder, restarter)
     return SupervisorLink(connection, kept.supervisor, folder, kept)
 

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from bitfusion_client.kernel_state import proxy_socket, states
-from bitfusion_kernel.gpu import own_name
 from bitfusion_kernel.gpu.simulated import with_banner_line
-from bitfusion_kernel.magic.kernel_view import KernelView
 from bitfusion_kernel.offline.early_subshells import EarlySubshells
 from bitfusion_kernel.offline.replies import OfflineReplies
 from bitfusion_kernel.processes.process_watch import ProcessWatch, started_at
@@ -38,11 +35,11 @@ from bitfusion_kernel.proxy.requests.control_requests import ControlRequests
 from bitfusion_kernel.proxy.requests.shell_requests import ShellRequests
 from bitfusion_kernel.proxy.requests.signals import Signals
 from bitfusion_kernel.proxy.requests.start_up_wait import StartUpWait
-from bitfusion_kernel.proxy.state_board import StateBoard
 
 if TYPE_CHECKING:
     from bitfusion_kernel.gpu.acquisition import Acquisition
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
+    from bitfusion_kernel.magic.kernel_view import KernelView
     from bitfusion_kernel.processes.supervisor_link import SupervisorLink
     from bitfusion_kernel.protocol.connection_file import ConnectionInfo
     from bitfusion_kernel.proxy.cells.client_command import ClientCommand, OnEnd, OnOutput
@@ -55,6 +52,7 @@ if TYPE_CHECKING:
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
     from bitfusion_kernel.proxy.magic_socket import MagicSocket
     from bitfusion_kernel.proxy.resize import Resize
+    from bitfusion_kernel.proxy.state_board import StateBoard
     from bitfusion_kernel.proxy.state_log import StateLog
     from bitfusion_kernel.wrapped_kernel import WrappedKernel
 
@@ -63,6 +61,9 @@ RELEASE_LIMIT = 2.0
 
 KEPT_FOR_RESTART = 30.0
 """Seconds that the supervisor keeps lease or place for the proxy that follows in a restart."""
+
+SETTLE_IN_AFTER = 0.05
+"""Seconds until a proxy looks after its supervisor and its state: Jupyter's first question goes first."""
 
 PARENT_POLL = 1.0
 """Seconds between looks at Jupyter's process where there are no pidfds."""
@@ -114,14 +115,8 @@ class Proxy:
         self._signals.watch()
         self._loop.on(self._sockets.stdin, self._on_stdin)
         self._loop.on(self._sockets.iopub, self._publisher.welcome_subscriber)
-        _ = self._board  # which listens to the lifecycle; from here on through us
         self._lifecycle.on_change = self._on_state
-        self._kernel_view.cancel_wait = lambda: self._control.cancel_wait("cancelled")
-        self._kernel_view.cancel_resize = lambda: self._resize.cancel("cancelled")
-        self._kernel_view.ask_anew = self._control.ask_anew
-        self._kernel_view.give_back_when_idle = self._give_back_when_idle
         self._supervisor.on_backlog = self._watch_supervisor
-        self._watch_supervisor()
         self._link.deliver_to(
             shell=self._shell.on_kernel_replies,
             control=self._control.relay_replies,
@@ -131,16 +126,27 @@ class Proxy:
         _watch_jupyter(self._loop, self._on_jupyter_gone)
         late_imports.begin(self._loop)
         self._starter.on_folder = self._use_folder
-        if folder := self._supervisor.folder:
-            with contextlib.suppress(OSError):  # told by the cell that asks for a kernel
-                self._use_folder(folder)
+        if self._supervisor.kept.number:
+            self._settle_in()
+        else:
+            self._loop.set_timer("settle in", time.monotonic() + SETTLE_IN_AFTER, self._settle_in)
         gc.freeze()  # what has been imported stays; collections need not look at it
         gc.enable()
         self._loop.run(until=lambda: self._lifecycle.over)
         self._close()
         return self._lifecycle.exit_status or 0
 
+    def _settle_in(self) -> None:
+        self._watch_supervisor()
+        if folder := self._supervisor.folder:
+            with contextlib.suppress(OSError):  # told by the cell that asks for a kernel
+                self._use_folder(folder)
+        else:
+            self._board.touch()
+
     def _use_folder(self, folder: str) -> None:
+        from bitfusion_client.kernel_state import states
+
         if self._starter.file_name != states.FILE_NAME:  # that would be the kernel's connection file
             self._board.write_in(folder)
         self._magic_socket.listen_in(folder)
@@ -337,10 +343,22 @@ class Proxy:
 
     @cached_property
     def _kernel_view(self) -> KernelView:
-        return KernelView(self._starter, self._lifecycle, self._board.look, self._board.touch)
+        from bitfusion_kernel.magic.kernel_view import KernelView
+
+        view = KernelView(self._starter, self._lifecycle, self._board.look, self._board.touch)
+        view.cancel_wait = lambda: self._control.cancel_wait("cancelled")
+        view.cancel_resize = lambda: self._resize.cancel("cancelled")
+        view.ask_anew = self._control.ask_anew
+        view.give_back_when_idle = self._give_back_when_idle
+        view.idle_status = lambda: "" if self._idle is None else self._idle.status
+        return view
 
     @cached_property
     def _board(self) -> StateBoard:
+        from bitfusion_client.kernel_state import proxy_socket
+        from bitfusion_kernel.gpu import own_name
+        from bitfusion_kernel.proxy.state_board import StateBoard
+
         return StateBoard(
             self._loop,
             self._lifecycle,
@@ -461,7 +479,6 @@ class Proxy:
         self._in_kernel.on_change = on_change
         self._shell.on_message = on_message
         self._shell.on_commands = lambda: self._touched("CELL")
-        self._kernel_view.idle_status = lambda: "" if self._idle is None else self._idle.status
 
     def _touched(self, work: str) -> None:
         if self._idle is not None:

@@ -40,7 +40,7 @@ class StateBoard:
 
     Args:
         loop: For the timer.
-        lifecycle: Owns what is so.
+        lifecycle: Owns what is so; whoever hears of its changes calls `touch`.
         in_kernel: Whether code runs.
         asked_next: What the next cell asks for; None where settings are wrong. It reads them, so it is asked
             only for somebody who wants to know.
@@ -80,7 +80,6 @@ class StateBoard:
         self._pending = False
         self._closed = False
         self._note()
-        lifecycle.on_change = self.touch
         in_kernel.on_change = self.on_work
 
     # -- what changes ------------------------------------------------------------------------------

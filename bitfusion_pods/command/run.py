@@ -6,8 +6,8 @@ import json
 import os
 import time
 
-from bitfusion_client.command.client_output import ALL_LINES_VARIABLE, NOTE
-from bitfusion_client.command.command_line import parse_options, parse_program
+from bitfusion_client.command.client_output import NOTE
+from bitfusion_client.command.command_line import ALL_LINES_VARIABLE, parse_options, parse_program
 from bitfusion_client.command.log_output import VERSION, LogOutput
 from bitfusion_client.errors import PodLost, PodRefused
 from bitfusion_client.fast_imports import TYPE_CHECKING

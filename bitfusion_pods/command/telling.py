@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from bitfusion_client.command.client_output import (
-    ALL_LINES_VARIABLE,
     format_back_in_reach,
     format_out_of_reach,
     format_waiting,
 )
+from bitfusion_client.command.command_line import ALL_LINES_VARIABLE
 from bitfusion_client.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:

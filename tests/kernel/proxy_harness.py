@@ -200,6 +200,17 @@ class ProxyHarness:
         assert self.reply(request, on="control") == {"status": "ok", "restart": restart}
         return time.monotonic() - begin < INTERRUPT_DELAY
 
+    @property
+    def private_folder(self) -> Path:
+        """The proxy's."""
+        return Path(proxy_socket.folders(self.environ, self.info.key)[0])
+
+    def await_socket(self) -> str:
+        """The path of its socket, once that is there: Jupyter's first question is answered first."""
+        path = self.private_folder / proxy_socket.NAME
+        wait_until(path.exists, "the proxy's socket")
+        return str(path)
+
     def close(self) -> None:
         """End the proxy, gently first."""
         if self.process.poll() is None:

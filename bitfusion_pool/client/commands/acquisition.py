@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bitfusion_client.command.client_output import ALL_LINES_VARIABLE
+from bitfusion_client.command.command_line import ALL_LINES_VARIABLE
 from bitfusion_client.command.log_output import VERSION
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.request.decimals import plain_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from bitfusion_client.command.client_output import ALL_LINES_VARIABLE
+from bitfusion_client.command.command_line import ALL_LINES_VARIABLE
 from bitfusion_client.command.log_output import VERSION
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_client.kernel_state.states import FILE_VARIABLE

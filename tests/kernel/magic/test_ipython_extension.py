@@ -16,15 +16,13 @@ from bitfusion_kernel.gpu.simulated import BANNER_LINE
 from bitfusion_kernel.magic import ipython_extension
 from bitfusion_kernel.magic.commands import RESTARTS
 from bitfusion_kernel.magic.ipython_extension import ask_proxy, bitfusion
-from bitfusion_kernel.processes import private_folder
 from tests.kernel.proxy_harness import ProxyHarness, refuse
 
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyHarness]:
     harness = ProxyHarness(refuse("Error: no"), others="print('said', words[0])")
-    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob(f"{private_folder.PREFIX}*")
-    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", str(folder / "proxy"))
+    monkeypatch.setenv("BITFUSION_KERNEL_SOCKET", harness.await_socket())
     yield harness
     harness.close()
 

@@ -24,7 +24,8 @@ OF_THE_LAUNCHER = {
 
 LOADED = (
     "import importlib, sys\n"
-    "from bitfusion_kernel.proxy import magic_socket, process, proxy\n"
+    "from bitfusion_kernel.processes import meeting_point, supervisor\n"  # of the start: joined, or forked
+    "from bitfusion_kernel.proxy import process, proxy\n"
     "for name in sys.argv[1:]: importlib.import_module(name)\n"
     "print(*sys.modules)"
 )

@@ -59,6 +59,7 @@ class Asked:
             "x.ipynb",
             "5e-1",
         )
+        self.lifecycle.on_change = self.board.touch
         self.magic_socket = MagicSocket(self._loop, self.kernel, self._run_client, self.board)
         self.magic_socket.listen_in(folder)
         self._stop, self._stopped = os.pipe()

@@ -37,14 +37,9 @@ def look(harness: ProxyHarness) -> dict[str, Any]:
     return told
 
 
-def folder(harness: ProxyHarness) -> Path:
-    """The private folder of the proxy."""
-    return Path(proxy_socket.folders(os.environ, harness.info.key)[0])
-
-
 def file(harness: ProxyHarness) -> dict[str, Any]:
     """What the file tells."""
-    told = states.read(str(folder(harness) / states.FILE_NAME))
+    told = states.read(str(harness.private_folder / states.FILE_NAME))
     assert told is not None
     check(told, FILE_SCHEMA)
     return told
@@ -55,7 +50,7 @@ def heard(harness: ProxyHarness) -> Iterator[list[str]]:
     """The names of the states that a watcher is told, until the proxy ends or the test does."""
     names: list[str] = []
     over = threading.Event()
-    with Watch(str(folder(harness))) as watcher:
+    with Watch(os.path.dirname(harness.await_socket())) as watcher:
 
         def listen() -> None:
             while not watcher.closed and not over.is_set():
@@ -76,6 +71,7 @@ def test_waiting_starting_running_idle_and_the_end(proxy: StartProxy, tmp_path: 
     grant = tmp_path / "grant"
     harness = proxy(WAIT_THEN_GRANT.format(grant=str(grant)), JPY_SESSION_NAME="/home/ada/x.ipynb")
     harness.reply(harness.send("kernel_info_request"))
+    harness.await_socket()
     assert look(harness)["state"] == "none"
     with heard(harness) as names:
         first = harness.cell("import time")
@@ -104,7 +100,7 @@ def test_waiting_starting_running_idle_and_the_end(proxy: StartProxy, tmp_path: 
     assert order[-1] == "releasing"
     assert [name for name in order if name not in ("none", "running", "idle")][:2] == ["waiting", "starting"]
     assert order[-3:-1] == ["running", "idle"]
-    wait_until(lambda: not folder(harness).exists(), "the folder is gone, and the file with it")
+    wait_until(lambda: not harness.private_folder.exists(), "the folder is gone, and the file with it")
     with pytest.raises(NoKernel, match="no Bitfusion kernel of this user runs with it"):
         look(harness)
 
@@ -140,7 +136,7 @@ def test_a_cell_that_asks_shows_text_as_ever_and_the_state_for_programs(proxy: S
 def test_the_next_size_is_told_when_it_is_chosen(proxy: StartProxy) -> None:
     harness = proxy(GRANT)
     harness.reply(harness.send("kernel_info_request"))
-    with Watch(str(folder(harness))) as watcher:
+    with Watch(os.path.dirname(harness.await_socket())) as watcher:
         assert watcher.wait(LIMIT)[0]["request"]["gpus"] == 1
         harness.reply(harness.cell("%bitfusion request -n 3"))
         assert watcher.wait(LIMIT)[0]["request"]["text"] == "3 GPUs"
@@ -196,31 +192,31 @@ def test_a_proxy_that_is_killed_is_parked_until_its_time_is_over(proxy: StartPro
     harness.process.kill()
     harness.process.wait(LIMIT)
     wait_until(lambda: file(harness)["state"] == "parked", "the file says that it is kept")
-    wait_until(lambda: not folder(harness).exists(), "it is given back")
+    wait_until(lambda: not harness.private_folder.exists(), "it is given back")
 
 
 def test_the_wrapper_is_told_where_the_file_is_and_no_cell(proxy: StartProxy, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     harness = proxy(f"open({str(seen)!r}, 'w').write(os.environ[{states.FILE_VARIABLE!r}])\n{GRANT}")
     said = harness.printed(harness.cell(f"import os; print(os.environ.get({states.FILE_VARIABLE!r}))"))
-    assert seen.read_text() == str(folder(harness) / states.FILE_NAME)
+    assert seen.read_text() == str(harness.private_folder / states.FILE_NAME)
     assert said == "None\n"
 
 
 def test_a_folder_that_was_removed_is_found_by_name_and_harms_nobody(proxy: StartProxy) -> None:
     harness = proxy(GRANT)
     harness.reply(harness.cell("1"))
-    while folder(harness).exists():  # the file may just be written
-        shutil.rmtree(folder(harness), ignore_errors=True)
+    while harness.private_folder.exists():  # the file may just be written
+        shutil.rmtree(harness.private_folder, ignore_errors=True)
     assert harness.reply(harness.cell("2"))["status"] == "ok"
     assert look(harness)["state"] in ("running", "idle")
-    assert not folder(harness).exists()
+    assert not harness.private_folder.exists()
 
 
 def test_peers_that_flood_or_never_read_delay_no_cell(proxy: StartProxy) -> None:
     harness = proxy(GRANT)
     harness.reply(harness.cell("1"))
-    path = str(folder(harness) / proxy_socket.NAME)
+    path = harness.await_socket()
     peers = []
     for question in [watch.CHANGES] * 20 + [b"{" + b" " * 1_000_000, b'{"sta', b"\n", b"[" * 70_000]:
         peer = proxy_socket.connect(path, LIMIT)

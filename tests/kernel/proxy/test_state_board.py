@@ -37,6 +37,7 @@ class Board:
             "x.ipynb",
             "5e",
         )
+        self.parts.lifecycle.on_change = self.board.touch
 
     def _asked_next(self) -> Asked | None:
         self.asked_next += 1

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bitfusion_kernel.processes import private_folder
 from tests.kernel.proxy_harness import ProxyHarness, refuse
 from tests.support.machine import scaled
 
@@ -51,11 +48,6 @@ def proxy() -> Iterator[ProxyHarness]:
     harness.close()
 
 
-def _runtime_folder() -> Path:
-    (folder,) = Path(os.environ["XDG_RUNTIME_DIR"]).glob(f"{private_folder.PREFIX}*")
-    return folder
-
-
 @pytest.mark.parametrize("channel", ["shell", "control"])
 def test_signed_nonsense_on_a_channel_does_not_end_the_proxy(proxy: ProxyHarness, channel: str) -> None:
     for message_type, content in itertools.product(TYPES, CONTENTS):
@@ -83,7 +75,7 @@ def test_signed_nonsense_on_a_channel_does_not_end_the_proxy(proxy: ProxyHarness
 def test_nonsense_on_the_magics_socket_does_not_end_the_proxy(proxy: ProxyHarness, question: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(scaled(5))
-        peer.connect(str(_runtime_folder() / "proxy"))
+        peer.connect(proxy.await_socket())
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may close unread
             peer.sendall(question)
             peer.shutdown(socket.SHUT_WR)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bitfusion_kernel.processes.supervisor import KEPT_FOR_RESTARTER
 from tests.kernel.proxy_harness import GRANT, StartProxy
 from tests.support.machine import scaled
 from tests.support.processes import wait_until_gone
@@ -75,7 +76,7 @@ def test_when_one_process_is_killed_all_end(start: StartProxy, victim: str) -> N
     names = ("kernel", "launcher", "wrapper", "supervisor", "proxy")
     os.kill(pids[names.index(victim)], signal.SIGKILL)
     harness.process.wait(scaled(5))
-    wait_until_gone(*pids[:-1])
+    wait_until_gone(*pids[:-1], limit_s=KEPT_FOR_RESTARTER + 3)
 
 
 def test_when_jupyter_is_killed_all_end(start: StartProxy, tmp_path: Path) -> None:
