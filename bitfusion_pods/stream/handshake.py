@@ -15,6 +15,7 @@ from bitfusion_pods.stream import greeting
 from bitfusion_pods.stream.frames import ProtocolError
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.tls import tune
+from bitfusion_pods.stream.tls_connection import TlsConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +53,9 @@ class Handshake:
         self.said: Greeting | None = None
         """The greeting of this side, once it has been said."""
         try:
-            raw.setblocking(False)
             tune(raw)
-            self.connection = context.wrap_socket(raw, server_side=server, do_handshake_on_connect=False)
-        except OSError as error:  # `ssl` looks whether anybody is still there
+            self.connection = TlsConnection(raw, context, server=server)
+        except OSError as error:
             raw.close()
             raise Refused(str(error)) from None
         self.until = time.monotonic() + LIMIT

@@ -7,23 +7,20 @@ waits to be dialled, has the new connection greeted with `greet`, and gives it t
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
 
 from bitfusion_pods.stream.frames import Frame, FrameReader, Kind, ProtocolError, count, head
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.kept_bytes import AnotherHistory, KeptBytes
+from bitfusion_pods.stream.tls_connection import RECORD, TlsConnection
 
 PING_EVERY = 2.0
 """Seconds without a word of one's own."""
 DEAD_AFTER = 10.0
 """Seconds without a word of the peer's."""
 
-_TCP_CLOSE_WAIT = 8  # linux/tcp_states.h
 _PIECE = 1 << 16
-_RECORD = 1 << 14
-"""What TLS gives at once, at most."""
 _MOST_READS = 16
 _ACK_EVERY = 1 << 19
 
@@ -41,7 +38,7 @@ class Link:
 
     def __init__(self, session: bytes) -> None:
         self.session = session
-        self.connection: ssl.SSLSocket | None = None
+        self.connection: TlsConnection | None = None
         self.received = 0
         """Bytes of frames that have arrived, for the next greeting."""
         self.connections = 0
@@ -60,7 +57,7 @@ class Link:
         self.detach()
         return Greeting(self.session, self.received)
 
-    def attach(self, connection: ssl.SSLSocket, own: Greeting, theirs: Greeting) -> None:
+    def attach(self, connection: TlsConnection, own: Greeting, theirs: Greeting) -> None:
         """Go on with this connection, on which these greetings were exchanged.
 
         Raises:
@@ -70,7 +67,6 @@ class Link:
             raise AnotherHistory("another connection was faster")
         self._kept.resume_at(theirs.received)
         self.detach()
-        connection.setblocking(False)
         self.connection, self._over = connection, None
         self.connections += 1
         self._heard_at = self._asked_at = time.monotonic()
@@ -87,7 +83,7 @@ class Link:
     @property
     def wants_write(self) -> bool:
         """Whether to poll for writing."""
-        return self._kept.unsent > 0
+        return self._kept.unsent > 0 or (self.connection is not None and self.connection.wants_write)
 
     @property
     def has_room(self) -> bool:
@@ -107,9 +103,12 @@ class Link:
 
     def flush(self) -> None:
         """Send what the connection takes now. Raises Lost."""
-        while self.connection is not None and self._kept.unsent:
+        while self.connection is not None and self.wants_write:
             try:
-                self._kept.give(self.connection.send, _PIECE)
+                if self._kept.unsent:
+                    self._kept.give(self.connection.send, _PIECE)
+                else:
+                    self.connection.flush()
             except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return
             except OSError as error:
@@ -140,19 +139,20 @@ class Link:
         chunks: list[bytes] = []
         while self.connection is not None and len(chunks) < _MOST_READS:
             try:
-                closed = _was_closed(self.connection)  # before: TLS answers an end, which a reset answers
-                chunk = self.connection.recv(_RECORD)
+                chunk = self.connection.recv(RECORD)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             except OSError as error:
                 self._over = Lost(_words(error))
                 break
             if not chunk:
+                closed = self.connection.was_closed
                 why = "the other side has closed the connection" if closed else "the connection was reset"
                 self._over = Lost(why, closed=closed)
                 break
-            self._heard_at = time.monotonic()
             chunks.append(chunk)
+        if chunks:
+            self._heard_at = time.monotonic()
         return chunks
 
     def _take(self, frame: Frame) -> bool:
@@ -180,11 +180,6 @@ class Link:
     def _acknowledge(self, kind: Kind) -> None:
         self._acknowledged = self.received
         self.put(kind, 0, count(self.received))
-
-
-def _was_closed(connection: ssl.SSLSocket) -> bool:
-    """Whether by the peer, or its kernel when it died, and not by a reset: `ssl` reports both alike."""
-    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE_WAIT
 
 
 def _words(error: OSError) -> str:

@@ -61,7 +61,7 @@ class Session:
             mirror.register(poll)
         if link.connection is not None:
             poll.register(link.connection, select.POLLIN | (select.POLLOUT if link.wants_write else 0))
-            if link.connection.pending():
+            if link.connection.has_more:
                 seconds = 0.0  # TLS has more than it has given
         self.channels.register(poll)
         for fd in self.others:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from bitfusion_pods.stream.channels import STDERR, STDOUT
 from bitfusion_pods.stream.frames import Kind
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.handshake import Handshake, Refused
+from bitfusion_pods.stream.tls_connection import TlsConnection
 from tests.pods.agent.agent_client import AgentClient, RunningAgent
 from tests.pods.stream.sides import CLIENT, POD, SESSION, STRANGER, Keys
 from tests.support.machine import scaled
@@ -288,7 +288,7 @@ def test_a_client_that_dials_again_and_does_not_come_is_not_waited_for_for_ever(
         served._greet(first)
         assert served._session is not None
         ends = socket.socketpair()
-        served._session.link.attach(cast(ssl.SSLSocket, ends[0]), first, first)
+        served._session.link.attach(cast(TlsConnection, ends[0]), first, first)
         served._gone_until = None
         served._greet(again)
         assert served._why_over() is None

@@ -117,7 +117,7 @@ def test_a_reset_is_told(sides: Sides) -> None:
     assert sides.pod.connection is not None
     sides.client.put(Kind.DATA, 2, b"not read")
     sides.client.flush()
-    sides.pod.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sides.pod.connection.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sides.pod.detach()
     with pytest.raises(Lost, match="reset") as lost:
         wait_until(lambda: exchange(sides.client), "the end")

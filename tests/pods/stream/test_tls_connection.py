@@ -1,0 +1,107 @@
+"""TLS over a socket that never blocks: nothing is lost or kept in between, and nobody is polled in vain."""
+
+from __future__ import annotations
+
+import select
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from bitfusion_pods.stream.tls_connection import RECORD, TlsConnection
+from tests.pods.stream.sides import CLIENT, POD, Keys, tcp
+from tests.support.waiting import wait_until
+
+BULK = bytes(range(256)) * 256  # 64 KiB
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def ends(keys: Keys) -> Iterator[tuple[TlsConnection, TlsConnection]]:
+    """Both, after their handshake."""
+    ours, theirs = tcp()
+    made = (
+        TlsConnection(ours, keys.context(CLIENT, POD), server=False),
+        TlsConnection(theirs, keys.context(POD, CLIENT), server=True),
+    )
+
+    def shaken(connection: TlsConnection) -> bool:
+        try:
+            connection.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    wait_until(lambda: not [each for each in made if not shaken(each)], "both handshakes")
+    yield made
+    for each in made:
+        each.close()
+
+
+def received(connection: TlsConnection) -> bytes:
+    """What is there now."""
+    came = b""
+    while True:
+        try:
+            came += connection.recv(RECORD)
+        except ssl.SSLWantReadError:
+            return came
+
+
+def test_what_was_taken_while_the_peer_stands_still_leaves_later_and_no_more_is_taken(
+    ends: tuple[TlsConnection, TlsConnection],
+) -> None:
+    sender, reader = ends
+    taken = b""
+    while not sender.wants_write:
+        taken += BULK[: sender.send(BULK)]
+    with pytest.raises(ssl.SSLWantWriteError):
+        sender.send(BULK)
+    came = b""
+    while len(came) < len(taken):
+        select.select([reader], [], [], 1)
+        came += received(reader)
+        try:
+            sender.flush()
+        except ssl.SSLWantWriteError:
+            pass
+    assert came == taken
+    assert not sender.wants_write
+
+
+def test_bulk_that_was_read_from_the_system_at_once_is_told_until_all_of_it_is_given(
+    ends: tuple[TlsConnection, TlsConnection],
+) -> None:
+    sender, reader = ends
+    assert sender.send(BULK) == len(BULK)
+    select.select([reader], [], [], 1)
+    came = reader.recv(RECORD)
+    assert len(came) == RECORD
+    while reader.has_more:
+        try:
+            came += reader.recv(RECORD)
+        except ssl.SSLWantReadError:
+            break
+    assert came == BULK
+    assert not reader.has_more
+
+
+def test_half_a_record_is_waited_for_and_not_asked_about_without_end(
+    ends: tuple[TlsConnection, TlsConnection],
+) -> None:
+    sender, reader = ends
+    sender.send(b"x" * 1000)
+    select.select([reader], [], [], 1)
+    record = reader.raw.recv(2000)
+    through = ssl.MemoryBIO()
+    through.write(record)
+    for part in (through.read(500), through.read()):
+        with pytest.raises(ssl.SSLWantReadError):
+            reader.recv(RECORD)
+        assert not reader.has_more
+        reader._came.write(part)
+    assert reader.recv(RECORD) == b"x" * 1000
