@@ -7,8 +7,8 @@
 Needs no network and no environment of this project, only nvidia-ml-py and a PyTorch or TensorFlow that sees
 the GPU. Makes a user's own pool in a temporary folder, trains two programs side by side on the first card,
 lets a third one ask for more than its share, and does the same with a service. As root it trains one more in
-namespaces of its own, as in a GPU pod, with all between here and there over the stream. Prints what it saw,
-and ends with 0 only if every check held.
+namespaces of its own, as in a GPU pod, with all between here and there over the stream. Where that Python has
+ipykernel it runs cells in a Bitfusion kernel. Prints what it saw, and ends with 0 only if every check held.
 """
 
 from __future__ import annotations
@@ -116,6 +116,10 @@ GREED = {
     "tensorflow": "import tensorflow as tf\ndef piece(): return tf.zeros((64 << 20,), tf.uint8) + 1\n"
     + _GREED,
 }
+
+CELLS = ROOT / "tools" / "gpu_check_cells.py"
+HAS_KERNEL = "import ipykernel, jupyter_client"
+INSTALL = "from bitfusion_kernel.cli import main; main()"
 
 NO_ROOT = (
     "over the stream of GPU pods: not checked, as only root can make the namespaces that stand for a pod"
@@ -231,6 +235,35 @@ def check_stream(environ: dict[str, str], python: str, uuid: str, report: Check)
     report.line(learned, f"over the stream of GPU pods: {_training_text(answer) or last_line(done.stderr)}")
 
 
+def check_kernel(environ: dict[str, str], python: str, report: Check) -> None:
+    """Cells on half of a card: more than its share, a restart, given back, taken again."""
+    framework = next((name for name in TRAIN if _sees_gpu(name, environ, python)), "")
+    if not framework:
+        return  # said before
+    if run([python, "-c", HAS_KERNEL], environ).returncode:
+        print(f"– cells of a kernel: not checked, as {python} has no ipykernel", flush=True)
+        return
+    prefix = f"{environ['TMPDIR']}/prefix"
+    size = ["--num_gpus", "1", "--partial", "0.5", "--filter", "device.id=0"]
+    installed = run([python, "-c", INSTALL, "install", "--prefix", prefix, *size], environ)
+    said = (installed.stdout or installed.stderr).partition("\n")[0]
+    if not report.line(installed.returncode == 0, said):
+        return
+    done = run([python, str(CELLS), framework], {**environ, "JUPYTER_PATH": f"{prefix}/share/jupyter"})
+    answer = answer_of(done.stdout)
+    if not answer:
+        report.line(False, f"cells of a kernel: {last_line(done.stderr)}")
+        return
+    right = str(1 << 20)
+    first = "first cell, which imports the framework: {computed} after {seconds:.1f} s".format(**answer)
+    report.line(answer["computed"].endswith(right), first)
+    report.line("memory" in answer["refused"], f"more than its share in a cell: {answer['refused'][:200]}")
+    report.line(answer["kept"], "after a restart the kernel has the GPU that it had")
+    report.line("no GPU" in answer["status"], f"given back: {answer['status']}")
+    again = answer["again"].split()
+    report.line(again[-2:] == ["False", right], "the next cell has a GPU, and no variables of the one before")
+
+
 def leased(partial: str, python: str, code: str, *arguments: str) -> list[str]:
     """The command line of a program with a part of the first card."""
     options = ["run", "-n", "1", "-p", partial, "--filter", "device.id=0", "--"]
@@ -304,6 +337,7 @@ def main() -> int:
         check_own_pool(environ, options.python, report)
         check_service(environ, options.python, report)
         check_stream(environ, options.python, reading.cards[0].uuid if reading.cards else "", report)
+        check_kernel(environ, options.python, report)
     return 0 if report.good else 1
 
 
