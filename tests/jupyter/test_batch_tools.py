@@ -51,9 +51,8 @@ def test_saved_notebook_holds_no_trace_of_a_wait(pool: Pool, tmp_path: Path, too
         time.sleep(2.0)  # until the notice is shown, and told on stderr
     text = run.finish(30)
     assert run.process.returncode == 0, text
-    assert re.search(
-        r"^bitfusion_kernel: a cell has waited for 1 GPU for \d s \(position 1 of 1; held", text, re.M
-    )
+    waited = r"^bitfusion_kernel: a cell has waited for 1 GPU for \d s \(position 1 of 1; held by "
+    assert re.search(waited, text, re.MULTILINE), text
     silent, speaking = run.outputs()
     assert silent == []
     assert [output["output_type"] for output in speaking] == ["stream", "execute_result"]
