@@ -253,13 +253,18 @@ def _is_given_back(kernel: KernelView) -> bool:
     return kernel.state["state"] == states.RELEASING and not kernel.running
 
 
+def _gives_gpus_back(kernel: KernelView) -> bool:
+    """Whether what is on its way back is GPUs, and no position."""
+    return _is_given_back(kernel) and kernel.state["lease"] is not None
+
+
 def _asked_already(kernel: KernelView) -> str:
     """What happens to somebody's wish for a GPU, where the kernel does not run."""
     acquisition = kernel.acquisition
     if acquisition is None:
         return "The GPU is being asked for."
     if _is_given_back(kernel):
-        return "What this kernel had goes back first; then the GPU is asked for."
+        return "What was asked for before ends first; then the GPU is asked for."
     asked = acquisition.asked_for
     if acquisition.granted:
         return f"This kernel has got {asked} already, and starts."
@@ -282,8 +287,8 @@ def _cancel(kernel: KernelView, words: list[str]) -> Answer:
     if acquisition is not None and not kernel.running and kernel.cancel_wait():
         return Text(f"This kernel waits no longer for {acquisition.asked_for}.")
     has = "has its GPU; %bitfusion release gives it back" if kernel.running else "waits for nothing"
-    if _is_given_back(kernel):
-        has = f"gives {acquisition.asked_for} back already" if acquisition else has
+    if acquisition is not None and _gives_gpus_back(kernel):
+        has = f"gives {acquisition.asked_for} back already"
     return Text(f"This kernel {has}.")
 
 
@@ -299,9 +304,9 @@ def _release(kernel: KernelView, words: list[str]) -> Answer:
             "it takes nothing but -y, which gives the GPU back without a question.",
         )
     acquisition = kernel.acquisition
-    if acquisition is None:
+    if acquisition is None or (_is_given_back(kernel) and not _gives_gpus_back(kernel)):
         return Text("This kernel holds no GPU.")
-    if _is_given_back(kernel):
+    if _gives_gpus_back(kernel):
         return Text(f"This kernel gives {acquisition.asked_for} back already.")
     _check_stays(kernel)
     if not kernel.running:

@@ -284,7 +284,7 @@ def test_a_kernel_that_shuts_down_or_restarts_says_so(line: str, state: str, sai
     [
         ("release -y", "This kernel gives 2 GPUs back already."),
         ("cancel", "This kernel gives 2 GPUs back already."),
-        ("acquire", "What this kernel had goes back first; then the GPU is asked for."),
+        ("acquire", "What was asked for before ends first; then the GPU is asked for."),
         ("request -p 0.5", f"The next cell asks for 1 GPU × 50 %.\n{RESTARTS}"),
         ("request -p 0.5 --now -y", "This kernel asks for 1 GPU × 50 %."),
     ],
@@ -293,11 +293,21 @@ def test_what_is_being_given_back_is_neither_waited_for_nor_kept(line: str, said
     kernel = FakeKernel()
     kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
     kernel.acquisition.granted = True
-    kernel.state["state"], kernel.ends_what_waits = "releasing", False
+    kernel.state |= {"state": "releasing", "lease": {}}
+    kernel.ends_what_waits = False
     kernel.cancel_wait = lambda: False  # type: ignore[method-assign]
     found = answer(line, kernel)
     found = found.conclude(None) if isinstance(found, AskClient) else found
     assert (found.meanwhile if isinstance(found, AwaitGpu) else text_of(line, kernel)) == said
+
+
+def test_after_a_cancel_there_is_nothing_to_cancel_or_release() -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    kernel.state["state"] = "releasing"
+    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]
+    assert text_of("cancel", kernel) == "This kernel waits for nothing."
+    assert text_of("release -y", kernel) == "This kernel holds no GPU."
 
 
 @pytest.mark.parametrize(

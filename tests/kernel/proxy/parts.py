@@ -371,6 +371,9 @@ class FakeLink:
         self.relaying = True
         self.announced = announced
 
+    def hear_output(self, on_output: Callable[[], None] | None) -> None:
+        """No output comes here."""
+
     def close(self) -> None:
         """Count it."""
         self.closed += 1

@@ -40,6 +40,10 @@ class Watched:
     def _tell(self) -> None:
         self.told += 1
 
+    def state(self) -> tuple[float | None, int]:
+        """When it will be, and how often that was told."""
+        return self.watch.release_at, self.told
+
     def run(self) -> QueuedRequest:
         """A cell begins."""
         request = cell("1")
@@ -54,18 +58,18 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 def test_it_is_known_while_nothing_works_and_moves_with_each_work(watched: Watched) -> None:
-    assert (watched.watch.release_at, watched.told) == (EPOCH + START + 600, 1)
+    assert watched.state() == (EPOCH + START + 600, 1)
     running = watched.run()
-    assert (watched.watch.release_at, watched.told) == (None, 2)
+    assert watched.state() == (None, 2)
     watched.now += 100
     watched.watch.touched("KEEP")
-    assert watched.watch.release_at is None, "a cell runs"
+    assert watched.state() == (None, 2), "a cell runs"
     watched.parts.sent.answered(running.message.id)
     watched.watch.on_cells()
-    assert (watched.watch.release_at, watched.told) == (EPOCH + START + 700, 3)
+    assert watched.state() == (EPOCH + START + 700, 3)
     watched.now += 50
     watched.watch.touched("KEEP")
-    assert (watched.watch.release_at, watched.told) == (EPOCH + START + 750, 4)
+    assert watched.state() == (EPOCH + START + 750, 4)
 
 
 def test_output_all_the_time_is_told_once_a_second_at_most(watched: Watched) -> None:

@@ -194,7 +194,7 @@ def test_cancel_ends_a_wait_and_acquire_asks_again_after_it(proxy: StartProxy, t
     cancel, acquire = outside.connect(words="cancel"), outside.connect(words="acquire")
     assert sentence(cancel) == "This kernel waits no longer for 1 GPU."
     assert sentence(acquire) in (
-        "What this kernel had goes back first; then the GPU is asked for.",
+        "What was asked for before ends first; then the GPU is asked for.",
         "The GPU is being asked for.",
     )
     wait_until(lambda: outside.starts == 2, "it is asked for again")
@@ -207,7 +207,7 @@ def test_cancel_ends_a_wait_and_acquire_asks_again_after_it(proxy: StartProxy, t
 def test_release_and_acquire_in_one_go_end_with_another_gpu(held: Outside) -> None:
     release, acquire = held.connect(words="release -y"), held.connect(words="acquire")
     assert sentence(release) == f"Giving 1 GPU back now. {ANEW}"
-    assert sentence(acquire) == "What this kernel had goes back first; then the GPU is asked for."
+    assert sentence(acquire) == "What was asked for before ends first; then the GPU is asked for."
     wait_until(lambda: held.starts == 2, "it is asked for again")
     held.await_state("idle")
     assert has_x(held) == "False"
