@@ -47,7 +47,7 @@ class Orders:
         give_back: Gives the GPUs back.
         resize: Asks for others beside them.
         idle: What gives the GPUs back by itself, if anything.
-        tell_next: Has `%bitfusion`, and the next cell that gets a GPU, say something.
+        told: What `%bitfusion`, and the next cell that gets a GPU, say.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Orders:
         give_back: GiveBack,
         resize: Resize,
         idle: Callable[[], IdleWatch | None],
-        tell_next: Callable[[str], None],
+        told: list[str],
     ) -> None:
         self._wire = wire
         self._lifecycle = lifecycle
@@ -72,7 +72,8 @@ class Orders:
         self._give_back = give_back
         self._resize = resize
         self._idle = idle
-        self._tell_next = tell_next
+        self._told = told
+        self._size_not_got = ""
         self._when_idle: Callable[[], None] | None = None
 
     # -- what is asked for -------------------------------------------------------------------------
@@ -119,18 +120,25 @@ class Orders:
         def on_end(error: BitfusionError | None) -> None:
             if error is None:
                 if trouble := order.give_back.note():
-                    self._tell_next(trouble)
+                    self._told.append(trouble)
                 self._give_back.begin(self._lifecycle.request_early, others_came=True)
-            else:
+            elif self._lifecycle.connected:
                 at = clock_time(asked_at, time.time())
                 why = f"{error.asked} was asked for at {at}: {error.answered}"
-                self._tell_next(f"This kernel has kept {order.kept}. {why}.")
+                self._tell_not_got(f"This kernel has kept {order.kept}. {why}.")
             self._running.remove(place.cell)
             self._scheduler.advance()
 
         self._resize.start(order.request, order.kept, None, on_end)
         self._running.add(place)
         return order.meanwhile
+
+    def _tell_not_got(self, text: str) -> None:
+        """Nobody waits to be told: `%bitfusion` says it, and only the newest."""
+        if self._size_not_got in self._told:
+            self._told.remove(self._size_not_got)
+        self._size_not_got = text
+        self._told.append(text)
 
     def keep(self) -> str:
         """Somebody wants the GPUs to stay although nothing works: the time begins anew. Raises KernelEnds."""

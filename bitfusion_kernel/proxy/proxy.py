@@ -349,7 +349,7 @@ class Proxy:
             self._give_back,
             self._resize,
             lambda: self._idle,
-            self._starter.told.append,
+            self._starter.told,
         )
         return made
 

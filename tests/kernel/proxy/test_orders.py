@@ -233,8 +233,11 @@ def test_a_size_that_does_not_come_leaves_what_there_is_and_is_told_later(held: 
     assert "asks for another size already" in held.ask("request -p 0.5 --now -y")
     assert held.ask("cancel") == "This kernel waits no longer for another size."
     assert harness.printed(cell) == "True\n"
-    status = harness.printed(harness.cell("%bitfusion"))
-    assert "This kernel has kept 1 GPU. 1 GPU × 50 % was asked for at" in status
+    held.ask("request -p 0.25 --now -y")
+    held.ask("cancel")
+    said = "This kernel has kept 1 GPU. 1 GPU × 25 % was asked for at"
+    wait_until(lambda: said in held.ask("status"), lambda: held.ask("status"))
+    assert held.ask("status").count("has kept") == 1, "the newest"
 
 
 def test_an_interrupt_ends_the_wait_for_another_size_as_that_of_a_cell(held: Outside) -> None:
@@ -252,6 +255,7 @@ def test_release_while_another_size_is_asked_for_ends_both(held: Outside) -> Non
     held.ask("request -p 0.5 --now -y")
     assert held.ask("release -y") == f"Giving 1 GPU back now. {ANEW}"
     held.await_state("none")
+    assert "has kept" not in held.ask("status")
 
 
 @pytest.mark.parametrize("restart", [False, True])
