@@ -33,6 +33,7 @@ class Work(Enum):
     COMM = "a message of a widget (comm)"
     OUTPUT = "output of a background thread"
     PROCESSES = "a thread or child process that computes"
+    KEEP = "a person's word to keep it"
 
 
 class Step(Enum):

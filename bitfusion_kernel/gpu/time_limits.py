@@ -33,6 +33,14 @@ def start_waits(acquisition: Acquisition) -> str:
     return f"the kernel is ready when it has {acquisition.asked_for}{_in_the_queue(acquisition)}"
 
 
+def cell_waits(acquisition: Acquisition, seconds: float) -> str:
+    """A cell has waited for so many seconds, and its tool shows nothing of it."""
+    if acquisition.granted:
+        return f"a cell has got {acquisition.asked_for}; its kernel starts"
+    waited = elapsed_text(seconds)
+    return f"a cell has waited for {acquisition.asked_for} for {waited}{_in_the_queue(acquisition)}"
+
+
 def start_given_up(acquisition: Acquisition, now: float) -> str:
     """The kernel was shut down before it was ready; `now` is `time.monotonic()`."""
     waited = _after(acquisition, now - acquisition.asked_at)

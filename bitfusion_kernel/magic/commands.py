@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bitfusion_client.command.client_reports import parse_waiting
 from bitfusion_client.command.command_line import parse_options
-from bitfusion_client.errors import UsageError
+from bitfusion_client.errors import BitfusionError, UsageError
 from bitfusion_client.kernel_state import states
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.magic import pod_budget, pool_table, resize_order, status_text
@@ -36,6 +36,20 @@ class NobodyToAsk(UsageError):
             "this would end the kernel and lose its variables, and nobody can be asked here",
             "say that it is meant: add -y to the line.",
         )
+
+
+class KernelEnds(BitfusionError):
+    """A shutdown has come, so that nothing more can be changed."""
+
+    headline = "This kernel is shutting down."
+    next_step = "start it again."
+
+
+class KernelRestarts(BitfusionError):
+    """A restart has come: what there is goes to the next kernel."""
+
+    headline = "This kernel is restarting; what it holds, or its position in the queue, is kept."
+    next_step = "try again when it has restarted."
 
 
 class Text(NamedTuple):
@@ -81,10 +95,12 @@ class AskClient(NamedTuple):
         subcommand: The one word after `bitfusion`.
         conclude: Makes the answer from the client's whole output, or from None if it failed; raises
             BitfusionError.
+        limit: Seconds that the client may take; None: as long as for any answer.
     """
 
     subcommand: str
     conclude: Callable[[str | None], Text | AwaitGpu | GiveBack | Resize]
+    limit: float | None = None
 
 
 class GiveBack(NamedTuple):
@@ -95,12 +111,14 @@ class GiveBack(NamedTuple):
         done: The answer.
         acquires: Whether GPUs are asked for at once again.
         note: Called when it is meant, before; returns what is to be said of that, or nothing.
+        meanwhile: The answer for somebody who cannot wait.
     """
 
     question: str
     done: str
     acquires: bool = False
     note: Callable[[], str] = str
+    meanwhile: str = ""
 
 
 class Resize(NamedTuple):
@@ -111,12 +129,14 @@ class Resize(NamedTuple):
         kept: What it has, as text.
         question: What is asked before, as above.
         give_back: What follows when they have come; and all that is done in the middle of a cell.
+        meanwhile: The answer for somebody who cannot wait.
     """
 
     request: GpuRequest
     kept: str
     question: str
     give_back: GiveBack
+    meanwhile: str = ""
 
 
 Answer = Text | AwaitGpu | RunClient | AskClient | GiveBack | Resize
@@ -190,15 +210,66 @@ def _subcommand(
 
 @_subcommand("status", "what this kernel asks for, holds, and waits for (the default)")
 def _status(kernel: KernelView, words: list[str]) -> Answer:
-    return Text(status_text.render(kernel, time.monotonic(), time.time()), {states.MIME_TYPE: kernel.state})
+    if kernel.state["state"] in (states.RUNNING, states.IDLE) and not _pool_is_lost(kernel):
+        return AskClient("list_gpus", partial(_status_with, kernel), STATUS_LIMIT)
+    return _status_with(kernel, None)
+
+
+STATUS_LIMIT = 2.0
+"""Seconds for the pool to tell who waits; without that the status comes without it."""
+
+
+def _pool_is_lost(kernel: KernelView) -> bool:
+    outage = None if kernel.acquisition is None else kernel.acquisition.outage
+    return outage is not None and outage.lasts
+
+
+def _status_with(kernel: KernelView, list_gpus_output: str | None) -> Text:
+    """The status, for a holder with those who wait in the pool, as far as its client tells them."""
+    waiting = pool_table.first_of(parse_waiting(list_gpus_output or ""))
+    text = status_text.render(kernel, time.monotonic(), time.time(), waiting)
+    return Text(text, {states.MIME_TYPE: kernel.state})
 
 
 @_subcommand("acquire", "take the GPU now instead of with the first cell")
 def _acquire(kernel: KernelView, words: list[str]) -> Answer:
+    _check_stays(kernel)
     if kernel.running:
         return Text("This kernel has its GPU already.")
+    return AwaitGpu(_asked_already(kernel), partial(what_was_got, kernel))
 
-    return AwaitGpu("The GPU is being asked for.", partial(what_was_got, kernel))
+
+def _check_stays(kernel: KernelView) -> None:
+    """Raises KernelEnds, KernelRestarts."""
+    state = kernel.state["state"]
+    if state == states.PARKED:
+        raise KernelRestarts
+    if state == states.RELEASING and kernel.running:
+        raise KernelEnds
+
+
+def _is_given_back(kernel: KernelView) -> bool:
+    """Whether what it has, or its position in the queue, is on its way back."""
+    return kernel.state["state"] == states.RELEASING and not kernel.running
+
+
+def _gives_gpus_back(kernel: KernelView) -> bool:
+    """Whether what is on its way back is GPUs, and no position."""
+    return _is_given_back(kernel) and kernel.state["lease"] is not None
+
+
+def _asked_already(kernel: KernelView) -> str:
+    """What happens to somebody's wish for a GPU, where the kernel does not run."""
+    acquisition = kernel.acquisition
+    if acquisition is None:
+        return "The GPU is being asked for."
+    if _is_given_back(kernel):
+        return "What was asked for before ends first; then the GPU is asked for."
+    asked = acquisition.asked_for
+    if acquisition.granted:
+        return f"This kernel has got {asked} already, and starts."
+    standing = "" if acquisition.queue is None else acquisition.queue.standing
+    return f"This kernel waits for {asked} already{standing and f': {standing}'}."
 
 
 def what_was_got(kernel: KernelView) -> str:
@@ -209,12 +280,15 @@ def what_was_got(kernel: KernelView) -> str:
 
 @_subcommand("cancel", "stop waiting for a GPU")
 def _cancel(kernel: KernelView, words: list[str]) -> Answer:
+    _check_stays(kernel)
     acquisition = kernel.acquisition
     if kernel.cancel_resize():
         return Text("This kernel waits no longer for another size.")
     if acquisition is not None and not kernel.running and kernel.cancel_wait():
         return Text(f"This kernel waits no longer for {acquisition.asked_for}.")
     has = "has its GPU; %bitfusion release gives it back" if kernel.running else "waits for nothing"
+    if acquisition is not None and _gives_gpus_back(kernel):
+        has = f"gives {acquisition.asked_for} back already"
     return Text(f"This kernel {has}.")
 
 
@@ -230,12 +304,20 @@ def _release(kernel: KernelView, words: list[str]) -> Answer:
             "it takes nothing but -y, which gives the GPU back without a question.",
         )
     acquisition = kernel.acquisition
-    if acquisition is None:
+    if acquisition is None or (_is_given_back(kernel) and not _gives_gpus_back(kernel)):
         return Text("This kernel holds no GPU.")
+    if _gives_gpus_back(kernel):
+        return Text(f"This kernel gives {acquisition.asked_for} back already.")
+    _check_stays(kernel)
     if not kernel.running:
-        return Text(f"This kernel waits for {acquisition.asked_for}; %bitfusion cancel ends that.")
+        does = "starts on" if acquisition.granted else "waits for"
+        return Text(f"This kernel {does} {acquisition.asked_for}; %bitfusion cancel ends that.")
     done = "The next cell takes a GPU again, and begins with no variables."
-    return GiveBack(_what_is_lost(acquisition, words), f"{_given_back(acquisition)} {done}")
+    return GiveBack(
+        _what_is_lost(acquisition, words),
+        f"{_given_back(acquisition)} {done}",
+        meanwhile=f"Giving {acquisition.request.describe()} back now. {done}",
+    )
 
 
 def _what_is_lost(acquisition: Acquisition, words: list[str]) -> str:
@@ -256,6 +338,8 @@ def _given_back(acquisition: Acquisition) -> str:
 )
 def _request(kernel: KernelView, words: list[str]) -> Answer:
     now, words = NOW in words, [word for word in words if word != NOW]
+    if now:
+        _check_stays(kernel)
     sure = [word for word in words if word in SURE]
     words = [word for word in words if word not in SURE] if now else words
     if not words and not now:
@@ -300,9 +384,11 @@ def _resize(
 
     `note` has restarts ask for them; it returns what is to be said of that, or nothing.
     """
+    _check_stays(kernel)
     held, wants, output = kernel.acquisition, request.describe(), list_gpus_output or ""
     if held is None or not kernel.running:  # given back while the client was asked
-        return AwaitGpu(f"This kernel asks for {wants}.", partial(what_was_got, kernel))
+        told = "\n".join(filter(None, (f"This kernel asks for {wants}.", note())))
+        return AwaitGpu(told, partial(what_was_got, kernel))
     has = held.request.describe()
     if request.same_as(held.request):
         return Text("\n".join(filter(None, (f"This kernel has {has} already.", note()))))
@@ -312,8 +398,18 @@ def _resize(
     else:
         question = f"Exchange {has} for {wants}? "
     done = f"{has} given back. Asking for {wants}." if first else f"{has} given back."
-    give_back = GiveBack("" if sure else f"{question}{_LOST}", done, True, note)
-    return give_back if first else Resize(request, has, give_back.question, give_back)
+    meanwhile = f"Giving {has} back now, and asking for {wants}: {_ANEW}."
+    give_back = GiveBack("" if sure else f"{question}{_LOST}", done, True, note, meanwhile)
+    if first:
+        return give_back
+    from bitfusion_kernel.gpu.acquisition import BESIDE_LIMIT
+
+    keeps = f"It keeps {has} until that has come, for {BESIDE_LIMIT:.0f} s at most; then {_ANEW}."
+    meanwhile = f"This kernel asks for {wants}. {keeps}"
+    return Resize(request, has, give_back.question, give_back, meanwhile)
+
+
+_ANEW = "the notebook begins anew, with no variables"
 
 
 _LOST = "The variables of this notebook are lost. [y/N] "
@@ -357,17 +453,21 @@ def _after_choice(
     """
     acquisition = kernel.acquisition
     restarts = RESTARTS if trouble == "" else trouble
-    if acquisition is None:
+    waits = acquisition is not None and not kernel.running and (now or not acquisition.granted)
+    if waits and kernel.ask_anew():
+        told = f"This kernel asks for {asked} It is a new request, at the end of the queue."
+        return Text("\n".join(filter(None, (told, trouble))))
+    if acquisition is None or _is_given_back(kernel):
         if now:
             return AwaitGpu(f"This kernel asks for {asked}", partial(what_was_got, kernel))
         return Text("\n".join(filter(None, (f"The next cell asks for {asked}", restarts))))
-    if not kernel.running and (now or not acquisition.granted):
-        kernel.ask_anew()
-        told = f"This kernel asks for {asked} It is a new request, at the end of the queue."
-        return Text("\n".join(filter(None, (told, trouble))))
     if now and kernel.running:
+        has = acquisition.request.describe()
         return GiveBack(
-            _what_is_lost(acquisition, sure), f"{_given_back(acquisition)} Asking for {asked}", True
+            _what_is_lost(acquisition, sure),
+            f"{_given_back(acquisition)} Asking for {asked}",
+            True,
+            meanwhile=f"Giving {has} back now, and asking for {asked} {_ANEW.capitalize()}.",
         )
     keeps = "This kernel keeps what it has"
     if trouble:

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from bitfusion_kernel.gpu.kernel_starter import KernelStarter
     from bitfusion_kernel.pod.account import Standing
 
-    class GiveBackWhenIdle(Protocol):
-        """`acquires`: whether GPUs are asked for at once again."""
-
-        def __call__(self, *, acquires: bool) -> None:
-            """Remember it."""
-
     class Lifecycle(Protocol):
         """What is asked of `proxy.lifecycle.KernelLifecycle`."""
 
@@ -51,14 +45,12 @@ class KernelView:
         self._on_choice = on_choice
         self.cancel_wait: Callable[[], bool] = lambda: False
         """End the wait for a GPU, if there is one; whether there was."""
-        self.give_back_when_idle: GiveBackWhenIdle = lambda *, acquires: None
-        """Give the GPUs back when the cell that runs is over."""
         self.cancel_resize: Callable[[], bool] = lambda: False
         """End the wait for another size, if there is one; whether there was."""
         self.idle_status: Callable[[], str] = lambda: ""
         """What an idle kernel does next, where its GPUs are given back after a time."""
-        self.ask_anew: Callable[[], None] = lambda: None
-        """Have what waits ask for the size that is chosen now."""
+        self.ask_anew: Callable[[], bool] = lambda: False
+        """Have what waits ask for the size that is chosen now; whether something waits."""
 
     @property
     def state(self) -> dict[str, Any]:

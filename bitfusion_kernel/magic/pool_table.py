@@ -20,7 +20,7 @@ from bitfusion_client.request.gpu_request import GpuRequest
 
 _PLAIN_HEAD = f"{'server':<24} {'GPU':<4} {'free memory':<24} tasks"
 _HTML_HEAD = (
-    "<thead><tr><th>Server</th><th>GPU</th><th>Free</th><th>Free memory</th><th>Tasks</th></tr></thead>"
+    "<thead><tr><th>Server</th><th>GPU</th><th>Held</th><th>Free memory</th><th>Tasks</th></tr></thead>"
 )
 _MOST_TOLD = 3  # sizes of servers
 _MOST_NAMED = 10  # holders of one GPU, and waiters; the others are counted
@@ -51,16 +51,17 @@ def render(list_gpus_output: str) -> dict[str, str]:
 def _queue(servers: list[ServerStatus], waiting: tuple[str, ...]) -> list[str]:
     """A title and who waits; empty if nobody has told."""
     if waiting:
-        return ["Waiting:", *_first_of(waiting)]
+        return ["Waiting:", *first_of(waiting)]
     told = any(gpu.holders or gpu.notes for server in servers for gpu in server.gpus)
     return ["Nobody waits."] if told else []
 
 
 def _lines_of(gpu: GpuStatus) -> list[str]:
-    return [*_first_of(gpu.notes), *_first_of(gpu.holders)]
+    return [*first_of(gpu.notes), *first_of(gpu.holders)]
 
 
-def _first_of(names: tuple[str, ...]) -> list[str]:
+def first_of(names: tuple[str, ...]) -> list[str]:
+    """Those that are named; the others are counted."""
     more = len(names) - _MOST_NAMED
     return [*names[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else ())]
 
@@ -86,7 +87,8 @@ def _plain_row(server: ServerStatus, gpu: GpuStatus) -> str:
 
 
 def _html_row(server: ServerStatus, gpu: GpuStatus) -> str:
-    share = gpu.free_mib / gpu.total_mib if gpu.total_mib else float(not gpu.holders)
+    # full is held, as in `bitfusion-pool status`
+    share = 1 - gpu.free_mib / gpu.total_mib if gpu.total_mib else float(bool(gpu.holders))
     return (
         f"<tr><td>{escape(server.address)}</td><td>{gpu.id} {escape(gpu.name)}</td>"
         '<td><div style="width:120px;height:10px;border:1px solid #8888;border-radius:3px">'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bitfusion_client.clock_time import clock_time, elapsed_text
@@ -20,19 +21,22 @@ IDLE_SHOWN_AFTER = 10.0
 """Seconds; who asks at once after a cell does not ask for that."""
 
 
-def render(kernel: KernelView, now: float, clock: float) -> str:
+def render(kernel: KernelView, now: float, clock: float, waiting: Sequence[str] = ()) -> str:
     """One line for each fact, `name   value`.
 
     Args:
         kernel: The kernel.
         now: `time.monotonic()`.
         clock: The same moment in seconds since the epoch.
+        waiting: Who waits in the pool, as its client tells it; told of a kernel that holds GPUs.
     """
     notes = [("Note", line) for line in kernel.hints]
     if not kernel.running and _uses_embedded_pool(kernel):
         notes.append(("Note", f"{simulated.pool_note()}."))
     pod = _pod_rows(kernel, clock)
-    return _aligned([*_kernel_rows(kernel, now, clock), *pod, ("Client", _client(kernel)), *notes])
+    others = [("" if number else "Others wait", who) for number, who in enumerate(waiting)]
+    rows = [*_kernel_rows(kernel, now, clock), *(others if kernel.running else ())]
+    return _aligned([*rows, *pod, ("Client", _client(kernel)), *notes])
 
 
 def render_lease(acquisition: Acquisition, now: float) -> str:

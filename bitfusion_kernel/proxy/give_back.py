@@ -86,11 +86,11 @@ class GiveBack:
         self._on_done: list[Callable[[], None]] = []
 
     def begin(self, on_done: Callable[[], None], *, others_came: bool = False) -> None:
-        """Give them back; `on_done` is called when they are, at once if there are none.
+        """Give them back; `on_done` is called when they are, at once if there are none, or the kernel ends.
 
         `others_came` keeps those that have come beside them, for the next start.
         """
-        if self._lifecycle.connected:
+        if self._lifecycle.state is KernelState.RUNNING:
             self._others_came = others_came
             self._lifecycle.release()  # a cell that comes from now on waits for the next kernel
             self._question = self._link.ask("comm_info_request")

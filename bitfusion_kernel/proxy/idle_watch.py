@@ -27,6 +27,9 @@ NOT_COUNTED = {"msg_type": "kernel_info_request"}
 """For displays, in place of the cell's own type in what they answer to: jupyter_server counts what follows a
 cell as activity, so a culler would begin anew with each update. Clients look at the id."""
 
+TELL_FROM = 1.0
+"""Seconds by which the time of the release must have moved to be told: output may come all the time."""
+
 HEAR_AFTER = 5.0
 """Seconds without work after which output is listened for: cells that follow each other cost nothing."""
 
@@ -44,6 +47,7 @@ class IdleWatch:
         publisher: Shows the warning.
         give_back: Does it.
         watch_processes: Has the launcher look at what computes, every so many seconds; 0 ends that.
+        on_release_at: Called when `release_at` has changed.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class IdleWatch:
         publisher: Publisher,
         give_back: GiveBack,
         watch_processes: Callable[[float], None],
+        on_release_at: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._in_kernel = in_kernel
@@ -63,6 +68,10 @@ class IdleWatch:
         self._give_back = give_back
         self._watch_processes = watch_processes
         self._idle = IdleRelease(after, time.monotonic())
+        self._on_release_at = on_release_at
+        self.release_at: float | None = None
+        """When the GPUs are given back unless something works, in seconds since the epoch, within a second;
+        None while something does."""
         self._looks = 0.0
         self._hears = False
         self._last_cell: QueuedRequest | None = None
@@ -104,6 +113,7 @@ class IdleWatch:
             self._looks = looks
             self._watch_processes(looks)
         next_at = self._idle.next_at
+        self._note_release(None if next_at is None else self._idle.release_at)
         self._hear(next_at is not None)
         if next_at is None:
             self._loop.cancel_timer(_TIMER)
@@ -111,6 +121,14 @@ class IdleWatch:
         if self._display_id:
             next_at = min(next_at, time.monotonic() + REDRAW_EVERY)
         self._loop.set_timer(_TIMER, next_at, self._step)
+
+    def _note_release(self, monotonic: float | None) -> None:
+        before = self.release_at
+        at = None if monotonic is None else round(time.time() + monotonic - time.monotonic(), 3)
+        if at is None or before is None or abs(at - before) >= TELL_FROM:
+            self.release_at = at
+            if at != before:
+                self._on_release_at()
 
     def _hear(self, wanted: bool) -> None:
         if wanted is self._hears:

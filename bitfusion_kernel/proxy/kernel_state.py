@@ -2,6 +2,10 @@
 
 `lifecycle` owns what is so; here is how that is called outside (`bitfusion_client.kernel_state.states`), and
 what else is told. `state_board` is the one place that publishes it.
+
+Who waits for what the kernel holds is not told: no client says it to a holder, only a look at the pool does
+(`bitfusion list_gpus`), and a proxy that looked by itself would have each kernel ask the pool although nobody
+watches. Whoever shows many kernels looks once for all of them; `%bitfusion` looks when it is asked.
 """
 
 from __future__ import annotations
@@ -87,8 +91,12 @@ def details(
     kernel_id: str | None,
     asked_at: float | None,
     granted_at: float | None,
+    idle_release_at: float | None = None,
 ) -> Json:
-    """The rest of the answer. `asked` is None where a setting is wrong, so that nothing can be asked for."""
+    """The rest of the answer. `asked` is None where a setting is wrong, so that nothing can be asked for.
+
+    `idle_release_at` is when an idle kernel gives its GPUs back, None if it does not.
+    """
     waited = None if asked_at is None or granted_at is None else max(0.0, granted_at - asked_at)
     return {
         "kernel_id": kernel_id,
@@ -96,6 +104,7 @@ def details(
         "asked_at": asked_at,
         "granted_at": granted_at,
         "waited_s": None if waited is None else round(waited, 3),
+        "idle_release_at": idle_release_at,
         "queue": None if acquisition is None else _queue(acquisition),
         "lease": None if acquisition is None or not _is_granted(acquisition) else _lease(acquisition),
     }

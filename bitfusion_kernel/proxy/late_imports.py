@@ -54,6 +54,7 @@ MODULES = (
     "bitfusion_kernel.proxy.idle_watch",
     "bitfusion_kernel.proxy.kernel_events",
     "bitfusion_kernel.proxy.magic_socket",
+    "bitfusion_kernel.proxy.orders",
     "bitfusion_kernel.proxy.resize",
     "bitfusion_kernel.proxy.state_board",
     "bitfusion_kernel.proxy.state_log",

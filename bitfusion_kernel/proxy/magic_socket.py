@@ -2,7 +2,9 @@
 
 One JSON line in. {"words": "request -n 2"} is a line of the magic's. The answer is {"text": …} to print,
 {"bundle": …} to display, {"error": …} to print on stderr, or {"client": "list_gpus", "path": …}: the kernel
-then runs the bitfusion client and prints what it says. {"state": "now"} is answered with the kernel's state,
+then runs the bitfusion client and prints what it says. What the line changes happens at once, as in a cell of
+its own; while code runs, GPUs are given back when that is over. {"do": "keep"} counts as work for the release
+of an idle kernel, and is answered with {"text": …}. {"state": "now"} is answered with the kernel's state,
 {"state": "changes"} with a line at each change of it, beginning with the one now
 (`bitfusion_client.kernel_state`).
 
@@ -27,10 +29,14 @@ if TYPE_CHECKING:
     from bitfusion_kernel.magic.commands import AwaitGpu, GiveBack, Resize, Text
     from bitfusion_kernel.magic.kernel_view import KernelView
     from bitfusion_kernel.proxy.cells.client_command import ClientCommand, RunClientCommand
+    from bitfusion_kernel.proxy.orders import Orders
     from bitfusion_kernel.proxy.state_board import StateBoard
 
 MOST_PEERS = 64
 """Connections at a time."""
+
+LONGEST_ORDER = 40
+"""Characters that are repeated of one that is not known."""
 
 MOST_WATCHERS = 16
 """Of them such as are told each change of the state."""
@@ -44,11 +50,18 @@ class MagicSocket:
         kernel: The kernel as commands see it.
         run_client: Starts the bitfusion client.
         board: The kernel's state.
+        orders: Gives, when it is needed, what does what is asked for.
     """
 
     def __init__(
-        self, loop: EventLoop, kernel: KernelView, run_client: RunClientCommand, board: StateBoard
+        self,
+        loop: EventLoop,
+        kernel: KernelView,
+        run_client: RunClientCommand,
+        board: StateBoard,
+        orders: Callable[[], Orders],
     ) -> None:
+        self._orders = orders
         self._run_client = run_client
         self._board = board
         self._asking: dict[ClientCommand, Peer] = {}
@@ -109,15 +122,28 @@ class MagicSocket:
         self._board.forget(peer)
 
     def _on_question(self, peer: Peer, question: dict[str, Any]) -> None:
-        words, state = question.get("words"), question.get("state")
+        words, state, order = question.get("words"), question.get("state"), question.get("do")
         if isinstance(words, str):
             self._answer(peer, words)
         elif state == "now":
             peer.tell(self._board.look())
         elif state == "changes":
             self._add_watcher(peer)
+        elif isinstance(order, str):
+            self._do(peer, order)
         else:
             peer.end()
+
+    def _do(self, peer: Peer, order: str) -> None:
+        from bitfusion_client.errors import BitfusionError
+
+        if order != "keep":
+            peer.tell({"error": f"this kernel can't {order[:LONGEST_ORDER]!r}: all that it can do is keep"})
+            return
+        try:
+            peer.tell({"text": self._orders().keep()})
+        except BitfusionError as error:
+            peer.tell({"error": error.user_message})
 
     def _add_watcher(self, peer: Peer) -> None:
         if len(self._watchers) >= MOST_WATCHERS:
@@ -138,7 +164,9 @@ class MagicSocket:
             return
         if isinstance(answer, commands.AskClient):
             conclude = answer.conclude
-            self._hear_client(peer, answer.subcommand, lambda output: self._told(conclude(output)))
+            self._hear_client(
+                peer, answer.subcommand, lambda output: self._told(conclude(output)), answer.limit
+            )
         elif isinstance(answer, commands.RunClient):
             # What is shown as it comes, or as the client's own words where it fails, the kernel runs itself.
             render, by_itself = answer.render, {"client": answer.subcommand, "path": path}
@@ -158,26 +186,23 @@ class MagicSocket:
             peer.tell(told)
 
     def _told(self, answer: Text | AwaitGpu | GiveBack | Resize) -> dict[str, object]:
-        """The answer for a line in a cell that runs, which nobody can be asked about. Raises NobodyToAsk."""
+        """The answer to a line that nobody can be asked about, and it is done. Raises BitfusionError."""
         from bitfusion_kernel.magic import commands
 
         if isinstance(answer, commands.Text):
             return {"text": answer.text}
         if isinstance(answer, commands.AwaitGpu):
-            return {"text": answer.meanwhile}
+            return {"text": self._orders().acquire(answer)}
         if isinstance(answer, commands.Resize):
-            answer = answer.give_back  # first, as nobody could be told that nothing came
-        if answer.question:
-            raise commands.NobodyToAsk
-        trouble = answer.note()
-        self._kernel.give_back_when_idle(acquires=answer.acquires)
-        return {"text": "\n".join(filter(None, (f"When this cell is over: {answer.done}", trouble)))}
+            return {"text": self._orders().resize(answer)}
+        return {"text": self._orders().give_back(answer)}
 
     def _hear_client(
         self,
         peer: Peer,
         subcommand: str,
         conclude: Callable[[str | None], Mapping[str, object]],
+        limit: float | None = None,
     ) -> None:
         """The peer waits for what the client says, None if it fails; everybody else is served meanwhile."""
         from bitfusion_client.errors import BitfusionError
@@ -194,17 +219,26 @@ class MagicSocket:
             tell(client.output if status == 0 else None)
 
         try:
-            client = self._run_client(subcommand, lambda _: None, on_end, ASK_LIMIT)
+            client = self._run_client(subcommand, lambda _: None, on_end, limit or ASK_LIMIT)
         except BitfusionError:
             tell(None)
         else:
             peer.rest()
             self._asking[client] = peer
 
-    def close(self) -> None:
-        """Stop accepting; end the clients that are being asked, and every connection."""
-        for client in self._asking:
-            client.end()
+    def close(self, *, restarts: bool = False) -> None:
+        """Stop accepting; end the clients that are being asked, and every connection.
+
+        Those who wait for an answer are told that the kernel ends, or `restarts`.
+        """
+        if self._asking:
+            from bitfusion_kernel.magic import commands
+
+            why = commands.KernelRestarts() if restarts else commands.KernelEnds()
+            for client, peer in self._asking.items():
+                client.end()
+                peer.tell({"error": why.user_message})
+            self._asking.clear()
         for peer in list(self._peers):
             peer.end()
         self._stop_listening()

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from bitfusion_kernel.proxy.kernel_state import Asked
     from bitfusion_kernel.proxy.lifecycle import KernelLifecycle
     from bitfusion_kernel.proxy.magic_socket import MagicSocket
+    from bitfusion_kernel.proxy.orders import Orders
     from bitfusion_kernel.proxy.resize import Resize
     from bitfusion_kernel.proxy.state_board import StateBoard
     from bitfusion_kernel.proxy.state_log import StateLog
@@ -100,7 +101,7 @@ class Proxy:
         self._jupyter_gone = False
         self._idle: IdleWatch | None = None
         self._worked: Acquisition | None = None  # the last one on which a cell has finished
-        self._when_idle: Callable[[], None] | None = None
+        self._orders_made: Orders | None = None
 
     # -- its life --------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Proxy:
 
     def _close(self) -> None:
         self._board.close()
-        self._magic_socket.close()
+        self._magic_socket.close(restarts=self._keeps)
         if self._control.shut_down_for_good:
             self._starter.forget_choice()
         keeps = self._keeps
@@ -291,6 +292,7 @@ class Proxy:
             send_to_kernel=self._link.send_shell,
             ask_kernel=self._ask_kernel,
             on_cell_over=self._on_cell_over,
+            on_idle=self._on_idle,
             make_command_cell=self._make_command_cell,
         )
 
@@ -298,16 +300,10 @@ class Proxy:
         if self._worked is not self._lifecycle.acquisition:
             self._worked = self._lifecycle.acquisition
             self._supervisor.worked()
-        if self._when_idle is not None and not self._in_kernel.shells:
-            begin, self._when_idle = self._when_idle, None
-            begin()
 
-    def _give_back_when_idle(self, *, acquires: bool) -> None:
-        def on_done() -> None:
-            if acquires:
-                self._lifecycle.request_early()
-
-        self._when_idle = lambda: self._give_back.begin(on_done)
+    def _on_idle(self) -> None:
+        if self._orders_made is not None:
+            self._orders_made.on_idle()
 
     def _ask_kernel(self, subshell: str | None) -> str | None:
         frames = self._wire.build("kernel_info_request", {}, subshell=subshell)
@@ -337,7 +333,25 @@ class Proxy:
     def _magic_socket(self) -> MagicSocket:
         from bitfusion_kernel.proxy.magic_socket import MagicSocket
 
-        return MagicSocket(self._loop, self._kernel_view, self._run_client, self._board)
+        return MagicSocket(self._loop, self._kernel_view, self._run_client, self._board, lambda: self._orders)
+
+    @cached_property
+    def _orders(self) -> Orders:
+        from bitfusion_kernel.proxy.orders import Orders
+
+        self._orders_made = made = Orders(
+            self._wire,
+            self._lifecycle,
+            self._in_kernel,
+            self._commands,
+            self._scheduler,
+            self._control,
+            self._give_back,
+            self._resize,
+            lambda: self._idle,
+            self._starter.told,
+        )
+        return made
 
     # -- its state as others see it ----------------------------------------------------------------
 
@@ -349,7 +363,6 @@ class Proxy:
         view.cancel_wait = lambda: self._control.cancel_wait("cancelled")
         view.cancel_resize = lambda: self._resize.cancel("cancelled")
         view.ask_anew = self._control.ask_anew
-        view.give_back_when_idle = self._give_back_when_idle
         view.idle_status = lambda: "" if self._idle is None else self._idle.status
         return view
 
@@ -359,7 +372,7 @@ class Proxy:
         from bitfusion_kernel.gpu import own_name
         from bitfusion_kernel.proxy.state_board import StateBoard
 
-        return StateBoard(
+        board = StateBoard(
             self._loop,
             self._lifecycle,
             self._in_kernel,
@@ -368,6 +381,8 @@ class Proxy:
             own_name.notebook(os.environ),
             proxy_socket.kernel_id(self._starter.file_name),
         )
+        board.idle_release_at = lambda: None if self._idle is None else self._idle.release_at
+        return board
 
     @cached_property
     def _state_log(self) -> StateLog:
@@ -446,6 +461,8 @@ class Proxy:
         self._board.touch()
         if self._lifecycle.acquisition is not None and self._starter.log_states:
             _ = self._state_log  # from here on
+        if not self._lifecycle.connected and self._orders_made is not None:
+            self._orders_made.on_kernel_gone()
         if self._lifecycle.connected is (self._idle is not None):
             return
         if self._idle is not None:
@@ -466,6 +483,7 @@ class Proxy:
             self._publisher,
             self._give_back,
             self._supervisor.watch,
+            self._board.touch,
         )
 
         def on_change() -> None:

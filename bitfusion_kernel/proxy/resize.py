@@ -62,8 +62,8 @@ class Resize:
         self._on_end: OnEnd | None = None
         self._cancelled = ""
 
-    def start(self, request: GpuRequest, kept: str, cell: QueuedRequest, on_end: OnEnd) -> None:
-        """Ask for this size; `kept` is what the kernel has meanwhile, as text.
+    def start(self, request: GpuRequest, kept: str, cell: QueuedRequest | None, on_end: OnEnd) -> None:
+        """Ask for this size; `kept` is what the kernel has meanwhile, as text. A cell shows the wait.
 
         `on_end` is called with None when the GPUs are there, and wait for those of the kernel to be given
         back; else with what the cell is to be told.
@@ -78,7 +78,8 @@ class Resize:
         self.acquisition = self._starter.start_beside(request, BESIDE_LIMIT)
         self.acquisition.kept = kept
         self._on_end, self._cancelled = on_end, ""
-        self._display.show_in(cell)
+        if cell is not None:
+            self._display.show_in(cell)
 
     def cancel(self, how: str) -> bool:
         """The wait ends because a person says so; whether there was one."""

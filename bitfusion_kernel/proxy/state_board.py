@@ -79,6 +79,8 @@ class StateBoard:
         self._written_at = 0.0
         self._pending = False
         self._closed = False
+        self.idle_release_at: Callable[[], float | None] = lambda: None
+        """When an idle kernel gives its GPUs back, in seconds since the epoch; None: not by itself."""
         self._note()
         in_kernel.on_change = self.on_work
 
@@ -131,8 +133,9 @@ class StateBoard:
         else:
             left = acquisition.takes_what_is_left and acquisition.waits_for_pod
             asked = kernel_state.Asked(acquisition.request, left, acquisition.asked_for)
+        at = self.idle_release_at() if self._name == states.IDLE else None
         return self._headline() | kernel_state.details(
-            acquisition, asked, self._kernel_id, self._asked_at, self._granted_at
+            acquisition, asked, self._kernel_id, self._asked_at, self._granted_at, at
         )
 
     def watch(self, watcher: object, tell: Callable[[Json], None]) -> None:

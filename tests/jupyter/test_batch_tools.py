@@ -48,9 +48,11 @@ def test_saved_notebook_holds_no_trace_of_a_wait(pool: Pool, tmp_path: Path, too
     with pool.held():
         run = ToolRun(tool, FIRST_CELL, tmp_path, "x = 1", "print(x)\n'result'")
         wait_until(pool.waiting, "the tool's kernel in the queue", 20)
-        time.sleep(1.5)  # until the notice is shown
+        time.sleep(2.0)  # until the notice is shown, and told on stderr
     text = run.finish(30)
     assert run.process.returncode == 0, text
+    waited = r"^bitfusion_kernel: a cell has waited for 1 GPU for \d s \(position 1 of 1; held by "
+    assert re.search(waited, text, re.MULTILINE), text
     silent, speaking = run.outputs()
     assert silent == []
     assert [output["output_type"] for output in speaking] == ["stream", "execute_result"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -102,6 +103,16 @@ def test_cells_behind_a_cancelled_one_go_on_without_stop_on_error(
         wait_for_notice(kernel.client, behind)
     kernel.client.finish(behind)
     assert (cell.status, behind.status, behind.count, behind.stream()) == ("error", "ok", 1, "ran\n")
+
+
+def test_the_holder_sees_who_waits(launch: Launch, pool: Pool, name: str) -> None:
+    kernel = launch(name)
+    kernel.run("x = 1")
+    assert "Others wait" not in kernel.run("%bitfusion").stream()
+    with pool.asked_before("digits.ipynb", 1):
+        for line in ("%bitfusion", "x = 2\n%bitfusion status"):
+            told = kernel.run(line).stream()
+            assert re.search(r"^Others wait +position 1: .*digits\.ipynb", told, re.MULTILINE), told
 
 
 def test_two_kernels_take_turns(launch: Launch, pool: Pool, name: str) -> None:

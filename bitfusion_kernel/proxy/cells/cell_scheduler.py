@@ -54,6 +54,7 @@ class CellScheduler:
         ask_kernel: Asks the kernel anything on one of its shells, where all it has been sent comes first; the
             question's id, or None if the inbox is full.
         on_cell_over: Called when a kernel has finished a cell.
+        on_idle: Called when it has finished all that it was sent.
         make_command_cell: Makes what runs the lines of a `%bitfusion` cell for a scheduler.
     """
 
@@ -71,6 +72,7 @@ class CellScheduler:
         send_to_kernel: Callable[[list[bytes]], bool],
         ask_kernel: Callable[[str | None], str | None],
         on_cell_over: Callable[[], None],
+        on_idle: Callable[[], None],
         make_command_cell: Callable[[QueuedRequest, CommandScheduler], CommandCell],
     ) -> None:
         self._loop = loop
@@ -83,6 +85,7 @@ class CellScheduler:
         self._send_to_kernel = send_to_kernel
         self._ask_kernel = ask_kernel
         self._on_cell_over = on_cell_over
+        self._on_idle = on_idle
         self._make_command_cell = make_command_cell
         self._silent_cells = SilentCells(loop, queue, replies, silent_wait)
         self._asides = Asides()
@@ -137,8 +140,8 @@ class CellScheduler:
         return self._in_kernel.unsure(time.monotonic() - SURE)
 
     def _advance_to_kernel(self) -> None:
-        for subshell in self._unsure() if self._queue else ():
-            self._ask(subshell)
+        if self._queue:
+            self.ask_unsure()
         for subshell in self._queue.subshells:
             if not self._advance_shell(subshell):
                 return  # `advance` is called again when there is room
@@ -276,10 +279,16 @@ class CellScheduler:
             self._replies.abort_behind(cell)
         if cell is not None and cell.is_cell:
             self._on_cell_over()
+        self._tell_idle()
 
     def on_answer(self, reply: Message) -> None:
         """The kernel has answered a question of the proxy's on shell."""
         self._account_for(reply)
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        if not self._in_kernel.shells:
+            self._on_idle()
 
     def _account_for(self, reply: Message) -> QueuedRequest | None:
         """The cell that is over, if any. What came before is over, too, and told that its reply is lost."""
@@ -298,6 +307,11 @@ class CellScheduler:
         question = self._ask_kernel(subshell)
         if question is not None:
             self._in_kernel.asked(question, subshell)
+
+    def ask_unsure(self) -> None:
+        """Ask each shell whose last cell has run for a while: its reply may be lost, and none may follow."""
+        for subshell in self._unsure():
+            self._ask(subshell)
 
     def on_interrupted(self) -> None:
         """The kernel has got an interrupt, and may have lost the reply to a cell, or to a question."""

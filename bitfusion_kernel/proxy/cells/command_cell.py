@@ -279,7 +279,8 @@ class CommandCell:
                 self._scheduler.advance()
 
         try:
-            self._client = self._run_client(answer.subcommand, lambda _: None, on_end, ASK_LIMIT)
+            limit = answer.limit or ASK_LIMIT
+            self._client = self._run_client(answer.subcommand, lambda _: None, on_end, limit)
         except BitfusionError:
             if self._hear(answer, None):
                 self.proceed()

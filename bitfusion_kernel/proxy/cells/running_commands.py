@@ -13,8 +13,32 @@ from typing import TYPE_CHECKING
 from bitfusion_kernel.magic.cell import needs_no_turn
 
 if TYPE_CHECKING:
-    from bitfusion_kernel.proxy.cells.command_cell import CommandCell
+    from typing import Protocol
+
+    from bitfusion_client.errors import BitfusionError
     from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest, RequestQueue
+
+    class RunningCommand(Protocol):
+        """A `CommandCell`, or what takes its place in the order of cells."""
+
+        cell: QueuedRequest
+
+        @property
+        def waits_for_gpu(self) -> bool:
+            """Whether it does nothing but wait for a GPU."""
+
+        def fail(self, error: BitfusionError) -> None:
+            """End with an error."""
+
+        def interrupt(self) -> bool:
+            """The user's interrupt; whether it was for something that runs here."""
+
+        def on_wait_over(self) -> None:
+            """A wait that was cancelled before it came has ended."""
+
+        def on_kernel_connected(self) -> None:
+            """The kernel is there."""
+
 
 ONE_GO = 0.3
 """Seconds between two cells that a client may still have sent in one go: JupyterLab takes 10 ms for each,
@@ -25,16 +49,16 @@ class RunningCommands:
     """The scheduler has one. It adds a second cell to a shell only behind one that waits for a GPU."""
 
     def __init__(self) -> None:
-        self._cells: list[CommandCell] = []
+        self._cells: list[RunningCommand] = []
 
     def __bool__(self) -> bool:
         return bool(self._cells)
 
-    def __iter__(self) -> Iterator[CommandCell]:
+    def __iter__(self) -> Iterator[RunningCommand]:
         """All, also those that end while the caller looks at them."""
         return iter(list(self._cells))
 
-    def add(self, commands: CommandCell) -> None:
+    def add(self, commands: RunningCommand) -> None:
         """A cell begins."""
         self._cells.append(commands)
 
@@ -42,7 +66,7 @@ class RunningCommands:
         """A cell has ended."""
         self._cells = [commands for commands in self._cells if commands.cell is not cell]
 
-    def of(self, cell: QueuedRequest) -> CommandCell | None:
+    def of(self, cell: QueuedRequest) -> RunningCommand | None:
         """What runs the lines of this cell; None if it is no `%bitfusion` cell that runs."""
         return next((commands for commands in self._cells if commands.cell is cell), None)
 

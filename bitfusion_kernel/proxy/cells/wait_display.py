@@ -2,6 +2,9 @@
 
 The wait belongs to the kernel, the display to one cell: a wait begun by `acquire = start` or by a debugger
 has no cell until one arrives. What the display says is made by `gpu.waiting_notice`.
+
+papermill, nbconvert and `jupyter execute` show no displays while they run, but the kernel's own stderr: where
+nobody can be asked for input, a line there says once a minute what is waited for. Nothing of it is saved.
 """
 
 from __future__ import annotations
@@ -27,6 +30,13 @@ UPDATE_EVERY = 1.0
 """Seconds between updates, for the elapsed time."""
 
 
+LOG_AFTER = 1.0
+"""Seconds before a wait that nobody watches is told on stderr."""
+
+LOG_EVERY = 60.0
+"""Seconds between two such lines."""
+
+
 class Waits(Protocol):
     """What has the wait that is shown."""
 
@@ -49,6 +59,7 @@ class WaitDisplay:
         self._since = 0.0
         self._asked_at = 0.0  # the same moment, in seconds since the epoch
         self._shown = False
+        self._log_at = 0.0
 
     def show_in(self, cell: QueuedRequest) -> None:
         """From now on the wait is shown in this cell, unless it is over very soon or shown in another."""
@@ -59,6 +70,7 @@ class WaitDisplay:
         self._display_id = f"bitfusion-wait-{os.urandom(8).hex()}"
         self._since, self._asked_at = time.monotonic(), time.time()
         self._shown = False
+        self._log_at = self._since + LOG_AFTER
         self._loop.set_timer(self._timer, self._since + SHOW_AFTER, self._show)
 
     @property
@@ -82,6 +94,8 @@ class WaitDisplay:
         self._loop.set_timer(self._timer, now + UPDATE_EVERY, self._show)
         if self.cell is None or acquisition is None:
             return
+        if self.cell.is_unattended and now >= self._log_at:
+            self._log(acquisition, now)
         if not self._shown:
             silent_until = self._since + SHOW_SILENT_WAIT_AFTER
             if acquisition.queue is None and now < silent_until:
@@ -95,6 +109,13 @@ class WaitDisplay:
         data = waiting_notice.render(acquisition, waited, self._asked_at, time.time(), unattended=unattended)
         self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
+
+    def _log(self, acquisition: Acquisition, now: float) -> None:
+        from bitfusion_kernel.gpu import time_limits
+        from bitfusion_kernel.proxy.jupyter.jupyter_log import write_line
+
+        self._log_at = now + LOG_EVERY
+        write_line(f"bitfusion_kernel: {time_limits.cell_waits(acquisition, now - self._since)}")
 
     def end(self) -> QueuedRequest | None:
         """Leave nothing of the wait in the notebook, and never touch the display again.

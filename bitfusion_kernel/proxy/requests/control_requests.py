@@ -173,9 +173,20 @@ class ControlRequests:
         if self._display.waited is not None:
             self.cancel_wait("interrupted")
 
-    def ask_anew(self) -> None:
-        """Another size has been chosen: what waits is asked for again, at the end of the queue."""
+    def ask_anew(self) -> bool:
+        """Another size has been chosen: what waits is asked for again, at the end of the queue.
+
+        False if nothing waits, or what waited was cancelled.
+        """
+        cancelled = self._lifecycle.state is KernelState.CANCELLING and not self._asks_anew
+        if cancelled and self._display.waited is None:
+            return False
         self._asks_anew = self._end_what_waits()
+        return self._asks_anew
+
+    def ask_after_cancelling(self) -> None:
+        """A GPU is wanted after all: it is asked for when the wait that was cancelled has ended."""
+        self._asks_anew = True
 
     def _end_what_waits(self) -> bool:
         if self._lifecycle.cancellable:

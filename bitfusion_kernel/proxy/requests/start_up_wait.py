@@ -22,6 +22,9 @@ READY_REQUEST = "kernel_info_request"
 TELL_AFTER = 1.0
 """Seconds before the log tells of the wait; the bitfusion client may have said by then what it waits for."""
 
+TELL_EVERY = 60.0
+"""Seconds between two lines of that."""
+
 _TIMER = "start-up wait"
 
 
@@ -47,6 +50,7 @@ class StartUpWait:
         return lasted
 
     def _tell(self) -> None:
+        self._loop.set_timer(_TIMER, time.monotonic() + TELL_EVERY, self._tell)
         acquisition = self._lifecycle.acquisition
         if acquisition is not None:
             from bitfusion_kernel.gpu import time_limits

@@ -30,7 +30,8 @@ class FakeKernel(_Anything):  # type: ignore[misc]  # it stands for a `KernelVie
         self.state: dict[str, Any] = {"state": "none", "idle_since": None, "lease": None}
         self.cancelled = self.asked_anew = 0
         self.resizes = False
-        self.given_back_when_idle: list[bool] = []
+        self.ends_what_waits = True
+        """Whether something waits that could be asked for anew."""
         self.client: FoundClient | None = FoundClient("/opt/bitfusion/bin/bitfusion", "path", False)
 
     def check_request(self, request: GpuRequest) -> None:
@@ -61,13 +62,10 @@ class FakeKernel(_Anything):  # type: ignore[misc]  # it stands for a `KernelVie
         """As the proxy where nothing is given back."""
         return ""
 
-    def ask_anew(self) -> None:
-        """As the proxy."""
-        self.asked_anew += 1
-
-    def give_back_when_idle(self, *, acquires: bool) -> None:
-        """As the proxy."""
-        self.given_back_when_idle.append(acquires)
+    def ask_anew(self) -> bool:
+        """As the proxy; whether something waits."""
+        self.asked_anew += self.ends_what_waits
+        return self.ends_what_waits
 
     def forget_request(self) -> None:
         """Back to the settings."""

@@ -8,17 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bitfusion_client.command.client_output import format_out_of_reach
 from bitfusion_client.errors import InvalidRequest, NeverSatisfiable, UsageError, WrongSetting
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
 from bitfusion_kernel.magic import pool_table
 from bitfusion_kernel.magic.commands import (
     RESTARTS,
+    STATUS_LIMIT,
     SUBCOMMANDS,
     Answer,
     AskClient,
     AwaitGpu,
     GiveBack,
+    KernelEnds,
+    KernelRestarts,
     Resize,
     RunClient,
     Text,
@@ -257,7 +261,98 @@ def test_what_ends_the_kernel_is_asked_first_with_what_is_lost(
     kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
     found = answer(line, kernel)
     asked = "Give 2 GPUs back? The variables of this notebook are lost. [y/N] " if question else ""
-    assert found == GiveBack(asked, done, acquires)
+    assert isinstance(found, GiveBack)
+    assert (found.question, found.done, found.acquires) == (asked, done, acquires)
+    assert found.meanwhile == f"Giving 2 GPUs back now. {done.partition('. ')[2]}"
+
+
+@pytest.mark.parametrize("line", ["release -y", "acquire", "cancel", "request -p 0.5 --now -y"])
+@pytest.mark.parametrize(
+    ("state", "said"), [("releasing", "This kernel is shutting down."), ("parked", "This kernel is restart")]
+)
+def test_a_kernel_that_shuts_down_or_restarts_says_so(line: str, state: str, said: str) -> None:
+    kernel = FakeKernel()
+    kernel.running, kernel.acquisition = True, Acquisition(1, GpuRequest(2), 0.0)
+    kernel.state["state"] = state
+    with pytest.raises((KernelEnds, KernelRestarts)) as raised:
+        answer(line, kernel)
+    assert raised.value.user_message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("release -y", "This kernel gives 2 GPUs back already."),
+        ("cancel", "This kernel gives 2 GPUs back already."),
+        ("acquire", "What was asked for before ends first; then the GPU is asked for."),
+        ("request -p 0.5", f"The next cell asks for 1 GPU × 50 %.\n{RESTARTS}"),
+        ("request -p 0.5 --now -y", "This kernel asks for 1 GPU × 50 %."),
+    ],
+)
+def test_what_is_being_given_back_is_neither_waited_for_nor_kept(line: str, said: str) -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    kernel.acquisition.granted = True
+    kernel.state |= {"state": "releasing", "lease": {}}
+    kernel.ends_what_waits = False
+    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]
+    found = answer(line, kernel)
+    found = found.conclude(None) if isinstance(found, AskClient) else found
+    assert (found.meanwhile if isinstance(found, AwaitGpu) else text_of(line, kernel)) == said
+
+
+def test_after_a_cancel_there_is_nothing_to_cancel_or_release() -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    kernel.state["state"] = "releasing"
+    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]
+    assert text_of("cancel", kernel) == "This kernel waits for nothing."
+    assert text_of("release -y", kernel) == "This kernel holds no GPU."
+
+
+@pytest.mark.parametrize(
+    ("granted", "acquire", "release"),
+    [
+        (False, "waits for 2 GPUs already: position 2 of 3.", "waits for 2 GPUs; "),
+        (True, "has got 2 GPUs already, and starts.", "starts on 2 GPUs; "),
+    ],
+)
+def test_a_kernel_that_waits_or_starts_says_so_to_who_cannot_wait(
+    granted: bool, acquire: str, release: str
+) -> None:
+    kernel = FakeKernel()
+    kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
+    kernel.acquisition.on_line("[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 2 of 3; held by a", 0)
+    kernel.acquisition.granted = granted
+    found = answer("acquire", kernel)
+    assert isinstance(found, AwaitGpu)
+    assert found.meanwhile == f"This kernel {acquire}"
+    assert text_of("release", kernel) == f"This kernel {release}%bitfusion cancel ends that."
+
+
+def test_the_status_of_a_holder_says_who_waits_where_the_pool_tells_it_in_time() -> None:
+    kernel = FakeKernel()
+    kernel.running, kernel.acquisition = True, Acquisition(1, GpuRequest(2), 0.0)
+    kernel.state["state"] = "idle"
+    found = answer("status", kernel)
+    assert isinstance(found, AskClient)
+    assert (found.subcommand, found.limit) == ("list_gpus", STATUS_LIMIT)
+    told = found.conclude(FULL + WAITING + "- waiting, position 2: bob: b.ipynb\n")
+    assert isinstance(told, Text)
+    assert "Others wait   position 1: ada: a.ipynb\n              position 2: bob: b.ipynb\n" in told.text
+    for without in (None, "no pool", FULL):
+        told = found.conclude(without)
+        assert isinstance(told, Text)
+        assert told.text.startswith("Kernel    running on its GPU\n")
+        assert "wait" not in told.text
+
+
+def test_a_pool_that_is_lost_is_not_asked_who_waits() -> None:
+    kernel = FakeKernel()
+    kernel.running, kernel.acquisition = True, Acquisition(1, GpuRequest(2), 0.0)
+    kernel.state["state"] = "idle"
+    kernel.acquisition.on_line(f"[INFO] 2026-11-21T00:00:00Z {format_out_of_reach('a:1', 'no answer')}", 1e9)
+    assert isinstance(answer("status", kernel), Text)
 
 
 def resized(line: str, kernel: FakeKernel, list_gpus_output: str | None = None) -> Answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,5 +108,7 @@ def test_servers_and_gpus_become_rows_and_names_are_text() -> None:
     assert first.split() == ["10.0.0.1:56001", "0", "8080", "of", "16160", "MiB", "1", "on", "server"]
     assert second.split()[1:4] == ["1", "0", "of"]
     assert "0 Tesla &lt;b&gt;V100" in data["text/html"]
-    assert "width:50%" in data["text/html"]
+    assert "<th>Held</th>" in data["text/html"]
+    bars = re.findall(r"width:(\d+%);height:100%", data["text/html"])
+    assert bars == ["50%", "100%"], "full is held, as everywhere"
     assert data["text/html"].count("<tr>") == 3

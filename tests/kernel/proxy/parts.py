@@ -178,6 +178,8 @@ class Parts:
         self.command_cells: list[FakeCommandCell] = []
         self.cells_over = 0
         """How many cells a kernel has finished."""
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when the kernel has finished all that it was sent."""
         self.kept = 0
         """How often the wrapper was kept for the next proxy."""
         self.scheduler = CellScheduler(
@@ -192,6 +194,7 @@ class Parts:
             send_to_kernel=self.send_to_kernel,
             ask_kernel=self.ask_kernel,
             on_cell_over=self._on_cell_over,
+            on_idle=lambda: self.on_idle(),
             make_command_cell=self._make_command_cell,
         )
 
@@ -367,6 +370,9 @@ class FakeLink:
         """Keep it."""
         self.relaying = True
         self.announced = announced
+
+    def hear_output(self, on_output: Callable[[], None] | None) -> None:
+        """No output comes here."""
 
     def close(self) -> None:
         """Count it."""

@@ -108,6 +108,7 @@ def test_where_nothing_is_asked_for_the_next_request_is_told() -> None:
         "asked_at": None,
         "granted_at": None,
         "waited_s": None,
+        "idle_release_at": None,
         "queue": None,
         "lease": None,
     }

@@ -20,6 +20,7 @@ from bitfusion_client.kernel_state.proxy_socket import NAME
 from bitfusion_client.kernel_state.watch import Watch
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_kernel.gpu.acquisition import Acquisition
+from bitfusion_kernel.magic import commands
 from bitfusion_kernel.magic.commands import RESTARTS
 from bitfusion_kernel.magic.pool_table import render
 from bitfusion_kernel.proxy import kernel_state, magic_socket, peer
@@ -36,6 +37,22 @@ from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 POOL = "- server 0 [10.0.0.1:56001]: running 1 tasks\n   |- GPU 0: free memory 0 MiB / 16160 MiB\n"
+
+
+class FakeOrders:
+    """Does nothing, and says what `proxy.orders` says."""
+
+    def acquire(self, order: commands.AwaitGpu) -> str:
+        """As there."""
+        return order.meanwhile
+
+    def give_back(self, order: commands.GiveBack) -> str:
+        """As there."""
+        return order.meanwhile
+
+    def keep(self) -> str:
+        """As there."""
+        return "kept"
 
 
 class Asked:
@@ -60,7 +77,10 @@ class Asked:
             "5e-1",
         )
         self.lifecycle.on_change = self.board.touch
-        self.magic_socket = MagicSocket(self._loop, self.kernel, self._run_client, self.board)
+        self.orders: Any = FakeOrders()
+        self.magic_socket = MagicSocket(
+            self._loop, self.kernel, self._run_client, self.board, lambda: self.orders
+        )
         self.magic_socket.listen_in(folder)
         self._stop, self._stopped = os.pipe()
         self._loop.on(self._stop, self._end)
@@ -176,6 +196,8 @@ def test_a_client_that_is_still_asked_ends_with_the_proxy(asked: Asked) -> None:
         peer.sendall(b'{"words": "request -n 2"}')
         assert json.loads(asked.ask(b'{"words": "help"}'))["text"]  # others are answered meanwhile
         asked.close()
+        told = json.loads(peer.recv(65536))
+        assert told == {"error": "This kernel is shutting down.\nWhat to do: start it again."}
         assert peer.recv(1) == b""
 
 
@@ -190,7 +212,15 @@ def test_a_kernel_that_runs_answers_for_itself(asked: Asked) -> None:
     assert json.loads(asked.ask(b'{"words": "acquire"}'))["text"] == "This kernel has its GPU already."
 
 
-@pytest.mark.parametrize("question", [b"{", b"[]", b'{"words": 3}', b"{}", b"\xff", b"[" * 60_000])
+def test_a_word_to_keep_the_gpu_is_heard_and_no_other(asked: Asked) -> None:
+    assert json.loads(asked.ask(b'{"do": "keep"}')) == {"text": "kept"}
+    told = json.loads(asked.ask(b'{"do": "' + b"x" * 60_000 + b'"}'))
+    assert told == {"error": f"this kernel can't {'x' * 40!r}: all that it can do is keep"}
+
+
+@pytest.mark.parametrize(
+    "question", [b"{", b"[]", b'{"do": 3}', b'{"words": 3}', b"{}", b"\xff", b"[" * 60_000]
+)
 def test_nonsense_is_not_answered_and_the_next_question_is(asked: Asked, question: bytes) -> None:
     assert asked.ask(question) == b""
     assert json.loads(asked.ask(b'{"words": "help"}'))["text"]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bitfusion_kernel.proxy.requests.start_up_wait import TELL_AFTER, StartUpWait
+from bitfusion_kernel.proxy.requests.start_up_wait import TELL_AFTER, TELL_EVERY, StartUpWait
 from tests.kernel.proxy.parts import Parts
 
 TIMER = "start-up wait"
@@ -29,15 +29,19 @@ def test_any_other_kernel_is_ready_at_once() -> None:
     assert TIMER not in parts.loop.timers
 
 
-def test_the_log_tells_once_that_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_tells_once_a_minute_that_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
     monkeypatch.setattr("bitfusion_kernel.proxy.jupyter.jupyter_log.write_line", logged.append)
     parts, before = Parts(), time.monotonic()
     parts.lifecycle.request()
-    StartUpWait(parts.loop, parts.lifecycle, lasts=True)
+    start_up = StartUpWait(parts.loop, parts.lifecycle, lasts=True)
     assert before <= parts.loop.timers[TIMER][0] - TELL_AFTER <= time.monotonic()
     parts.loop.fire(TIMER)
     assert logged == ["bitfusion_kernel: the kernel is ready when it has 1 GPU"]
+    assert before + TELL_EVERY <= parts.loop.timers[TIMER][0]
+    parts.loop.fire(TIMER)
+    assert len(logged) == 2
+    start_up.end()
     assert TIMER not in parts.loop.timers
 
 

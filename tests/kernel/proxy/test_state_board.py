@@ -199,3 +199,21 @@ def test_work_that_goes_on_is_no_change(board: Board) -> None:
     board.settle()
     board.parts.submit(cell("2"), cell("3"))
     assert not board.pending
+
+
+def test_when_an_idle_kernel_gives_its_gpus_back_is_told_while_it_is_idle(board: Board) -> None:
+    at: float | None = 2e9
+    board.board.idle_release_at = lambda: at
+    board.watch()
+    board.parts.connect()
+    board.settle()
+    running = cell("1")
+    board.parts.submit(running)
+    board.settle()
+    board.parts.kernel_replies(running)
+    at = None
+    board.settle()
+    assert board.names == ["none", "idle", "running", "idle"]
+    assert [state["idle_release_at"] for state in board.told] == [None, 2e9, None, None]
+    for state in board.told:
+        check(state)

@@ -56,6 +56,26 @@ def test_a_cell_that_nobody_watches_shows_what_counts_its_wait(allow_stdin: bool
     assert ("A time limit for cells counts this wait." in shown) is not allow_stdin
 
 
+@pytest.mark.parametrize("allow_stdin", [True, False])
+def test_a_wait_that_nobody_watches_is_told_on_stderr_once_a_minute(
+    allow_stdin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool such as nbclient shows no display while it runs, but what the kernel's process says."""
+    logged: list[str] = []
+    monkeypatch.setattr("bitfusion_kernel.proxy.jupyter.jupyter_log.write_line", logged.append)
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    parts = Parts()
+    parts.submit(cell(allow_stdin=allow_stdin))
+    parts.started[0].on_line(POSITION, 0.0)
+    for seconds in (SHOW_AFTER, *range(1, 122)):
+        now = 1000.0 + seconds
+        parts.loop.fire(TIMER)
+    times = [] if allow_stdin else ["1 s", "1 min 01 s", "2 min 01 s"]
+    waits = "bitfusion_kernel: a cell has waited for 1 GPU for {} (position 2 of 3; held by ada)"
+    assert logged == [waits.format(each) for each in times]
+
+
 def test_while_a_cell_waits_the_kernel_stays_busy_with_it() -> None:
     parts, waiting = _waiting()
     parts.publisher.status("idle", {"msg_id": "before it is shown"})
