@@ -13,22 +13,24 @@ class BitfusionServer(Configurable):
 
     client = Unicode(
         "",
-        help="The `bitfusion` command that is asked for the pool, a path or a name on PATH. Empty: as a kernel "
-        "without such a setting finds it, by BITFUSION_CLIENT, on PATH, in its place in a pod, or the embedded "
-        "pool's. Kernels have a setting of their own, BitfusionKernel.client.",
+        help="The `bitfusion` command that is asked for the pool, a path or a name on PATH. Empty: as a "
+        "kernel without such a setting finds it, by BITFUSION_CLIENT, on PATH, in its place in a pod, or the "
+        "embedded pool's. Kernels have a setting of their own, BitfusionKernel.client.",
     ).tag(config=True)
 
     sizes_file = Unicode(
         "",
         help="The path of a list of GPU sizes, sizes.yaml as for the notebook forms "
-        "(`kubeflow-bitfusion form --example`); it is read again when it has changed. PyYAML must be installed, "
-        "unless the file is JSON. Empty, or a file that cannot be read: the sizes are made from the pool.",
+        "(`kubeflow-bitfusion form --example`); it is read again when it has changed. PyYAML must be "
+        "installed, unless the file is JSON. Empty, or a file that cannot be read: the sizes are made from "
+        "the pool.",
     ).tag(config=True)
 
     look_when_waiting = Float(
         2.0,
         min=0.1,
-        help="Seconds from one look at the pool to the next while somebody waits, or the pool is out of reach.",
+        help="Seconds from one look at the pool to the next while somebody waits, or the pool is out of "
+        "reach.",
     ).tag(config=True)
 
     look_else = Float(

@@ -36,8 +36,9 @@ class BitfusionExtension(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Called by the server, once, before its event loop runs."""
-        assert self.serverapp is not None
         server = self.serverapp
+        assert server is not None
+        assert server.event_logger is not None
         self._settings = settings = BitfusionServer(parent=self)
         jupyter = JupyterKernels(server.kernel_manager, server.session_manager)
         self._announcer = Announcer(server.event_logger, jupyter.documents, self.log)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 import tornado.web
 from jupyter_core.utils import ensure_async
@@ -34,6 +34,14 @@ Act = Callable[[str, str, Json], Awaitable[Json]]
 """Does an action, one of `kernel_words.ACTIONS`, with a kernel: its id, the action, the body; the answer."""
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _may_execute(method: _Method) -> _Method:
+    """Decorator: for what changes something; without an action it would be that of the HTTP method."""
+    return cast("_Method", authorized("execute", RESOURCE)(method))
+
+
 class BitfusionHandler(APIHandler):
     """What all addresses have in common: who may ask, and how errors are told."""
 
@@ -49,12 +57,12 @@ class BitfusionHandler(APIHandler):
         error = _raised(kwargs)
         if error is None:
             exception = _exception(kwargs)
-            is_refusal = isinstance(exception, tornado.web.HTTPError) and status_code in (401, 403)
-            said = (
-                exception.log_message if is_refusal and isinstance(exception, tornado.web.HTTPError) else ""
-            )
+            said = exception.log_message if isinstance(exception, tornado.web.HTTPError) else ""
             # 401 asks for a password, which no page of ours can answer
-            error = errors.of_status(403 if status_code == 401 else status_code, _readable(said))
+            is_refusal = status_code in (401, 403)
+            error = errors.of_status(
+                403 if is_refusal else status_code, _readable(said) if is_refusal else ""
+            )
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps(error.to_json()))
 
@@ -89,11 +97,11 @@ class PartHandler(BitfusionHandler):
     async def get(self) -> None:
         """See `openapi.yaml`."""
         if self._part == "state":
-            self.tell(await self._overview.state(await self._may_execute()))
+            self.tell(await self._overview.state(await self._can_change()))
         else:
             self.tell(await getattr(self._overview, self._part)())
 
-    async def _may_execute(self) -> bool:
+    async def _can_change(self) -> bool:
         allowed = self.authorizer.is_authorized(self, self.current_user, "execute", RESOURCE)
         return bool(await ensure_async(allowed))
 
@@ -106,7 +114,7 @@ class ActionHandler(BitfusionHandler):
         self._act = act
 
     @tornado.web.authenticated
-    @authorized("execute")
+    @_may_execute
     async def post(self, kernel_id: str, action: str) -> None:
         """See `openapi.yaml`."""
         self.tell(await self._act(kernel_id, action, kernel_words.read_body(self.request.body)))
@@ -122,7 +130,7 @@ class UnknownHandler(BitfusionHandler):
         self._refuse()
 
     @tornado.web.authenticated
-    @authorized("execute")
+    @_may_execute
     async def post(self) -> None:
         """There is nothing."""
         self._refuse()

@@ -59,8 +59,9 @@ def is_released_soon(state: Json, now: float) -> bool:
 def idle_release_at(state: Json) -> float | None:
     """When an idle kernel gives back what it holds, if nobody computes; None: never, or not known."""
     at = state.get("idle_release_at")
-    known = isinstance(at, (int, float)) and not isinstance(at, bool)
-    return float(at) if known and state.get("state") == states.IDLE else None
+    if isinstance(at, bool) or not isinstance(at, (int, float)) or state.get("state") != states.IDLE:
+        return None
+    return float(at)
 
 
 def idle_release_notice(state: Json, title: str, now: float) -> Notice:

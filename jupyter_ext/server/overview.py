@@ -1,4 +1,4 @@
-"""Puts together what the REST API tells: the pool, this server's kernels, the sizes. No server is imported."""
+"""Puts together what the REST API tells: the pool, this server's kernels, the sizes."""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ LOST_AFTER = 2
 LOST = "The GPU pool cannot be reached: {why} Cells that compute go on; new ones wait until it is back."
 BACK = "The GPU pool is back."
 
+_PATIENCE_WHEN_KNOWN = 1.0  # seconds: what is known already is told, if a slow client takes longer
+
 _TICK = 1.0
 """Seconds after which it is thought over how soon the next look is due."""
 
@@ -34,7 +36,7 @@ class Pace:
         fast: From one look to the next while somebody waits, or the pool is away.
         slow: The same otherwise.
         unasked: So long after the last question nothing is looked at any more.
-        patience: The longest that a question waits for a look; then it gets what is known.
+        patience: The longest that a question waits for the first look; then it is told that nothing is known.
     """
 
     fast: float = 2.0
@@ -91,8 +93,10 @@ class PoolLook:
             self._looked = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._keep_looking())
         if self._is_stale():
+            known = self._seen_at is not None or self._error is not None
+            patience = min(_PATIENCE_WHEN_KNOWN, self._pace.patience) if known else self._pace.patience
             with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
-                await asyncio.wait_for(self._looked.wait(), self._pace.patience)
+                await asyncio.wait_for(self._looked.wait(), patience)
         return self.to_json()
 
     def hurry(self) -> None:

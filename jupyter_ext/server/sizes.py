@@ -1,6 +1,7 @@
 """The sizes that a page offers, each with what is free of it now. Pure.
 
-They are the admin's, else made of what the pool has. In a pod none is possible that is larger than its budget.
+They are the admin's, else made of what the pool has. In a pod none is possible
+that is larger than its budget.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bitfusion_client.errors import BitfusionError
 from bitfusion_client.gpu_pods.budget import fits
 from bitfusion_client.request.gpu_request import GpuRequest
 from jupyter_ext.server.kernel_words import size_words
@@ -74,7 +76,7 @@ def held_request(state: Json) -> GpuRequest | None:
     fields = ("gpus", "partial", "memory_mib")
     try:
         return GpuRequest.from_json({name: request[name] for name in fields if name in request})  # type: ignore[index, operator]
-    except (TypeError, ValueError, KeyError):
+    except (BitfusionError, TypeError):
         return None
 
 

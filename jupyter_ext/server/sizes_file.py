@@ -60,7 +60,14 @@ def _document(path: str) -> Document:
         data = json.loads(content)
     except (ValueError, RecursionError):
         return read_document(path)
-    return Document(os.path.basename(path), content.decode(), data, None)
+    return _JsonDocument(os.path.basename(path), content.decode(), data, None)
+
+
+class _JsonDocument(Document):
+    """One of which nobody knows the lines."""
+
+    def line(self, *path: str | int) -> int:
+        return 1
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:
