@@ -49,10 +49,11 @@ async def run_client(argv: Sequence[str], environ: Mapping[str, str], *, limit: 
         assert process.stdout is not None
         output = await asyncio.wait_for(_read(process.stdout), limit)
         closed = len(output) <= MOST_BYTES
-        with contextlib.suppress(asyncio.TimeoutError):
-            status = await asyncio.wait_for(process.wait(), _END_LIMIT)
+        if closed:
+            with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
+                status = await asyncio.wait_for(process.wait(), _END_LIMIT)
     except (asyncio.TimeoutError, TimeoutError):
-        raise ClientFailed(" ".join(argv), f"it did not answer within {limit:.0f} s") from None
+        raise ClientFailed(" ".join(argv), f"it did not answer within {limit:g} s") from None
     finally:
         if not closed or process.returncode is None:
             await _end(process)
@@ -74,9 +75,15 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Nothing of its process group lives on."""
+    """Nothing of its process group lives on; what it had still to say is read, or its pipe stayed open."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode is None:
-        with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
-            await asyncio.wait_for(process.wait(), _END_LIMIT)
+    with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
+        await asyncio.wait_for(_read_to_end(process), _END_LIMIT)
+
+
+async def _read_to_end(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    while await process.stdout.read(65536):
+        pass
+    await process.wait()

@@ -43,7 +43,7 @@ async def ask_kernel(
     try:
         return await asyncio.wait_for(_ask(connection_file, environ, question), limit)
     except (asyncio.TimeoutError, TimeoutError):
-        raise NoAnswer(f"The kernel did not answer within {limit:.0f} s.", TRY_AGAIN) from None
+        raise NoAnswer(f"The kernel did not answer within {limit:g} s.", TRY_AGAIN) from None
 
 
 async def _ask(connection_file: str, environ: Mapping[str, str], question: Json) -> Json:

@@ -122,10 +122,10 @@ class KernelWatch:
             files = {name: kernel.connection_file for name, kernel in due.items()}
             # proxies that are stopped let connections wait, which the loop must not
             found = await asyncio.to_thread(_connect_all, files, self._environ)
-            for name, (watch, by_file) in found.items():
-                self._found(name, watch, by_file)
+            for name, (watch, told) in found.items():
+                self._found(name, watch, told)
 
-    def _found(self, name: str, watch: Watch | None, by_file: Json | None) -> None:
+    def _found(self, name: str, watch: Watch | None, told: Json | None) -> None:
         kernel = self._kernels.get(name)
         if kernel is None:
             if watch is not None:
@@ -135,12 +135,14 @@ class KernelWatch:
         if watch is not None:
             kernel.watch, kernel.pause = watch, _SHORTEST_RETRY
             asyncio.get_running_loop().add_reader(watch.fileno(), self._hear, name, watch)
+            if told is not None:
+                self._set(name, kernel, told)
             self._hear(name, watch)
             return
         if kernel.state is not None and now < kernel.lost_at + RESTART_LIMIT:
             kernel.due = now + _SHORTEST_RETRY
-            if by_file is not None and by_file["state"] != kernel.state["state"]:
-                self._set(name, kernel, {**kernel.state, **by_file})
+            if told is not None and told["state"] != kernel.state["state"]:
+                self._set(name, kernel, {**kernel.state, **told})
             return
         self._set(name, kernel, None)
         kernel.due = now + kernel.pause
@@ -183,7 +185,10 @@ def _connect_all(
 
 
 def _connect(connection_file: str, environ: Mapping[str, str]) -> tuple[Watch | None, Json | None]:
-    """A connection to the proxy, else what the file says that it has left, as in a restart."""
+    """A connection to the proxy, and its state now.
+
+    Without a proxy, as in a restart, what the file says that it has left.
+    """
     try:
         folders = proxy_socket.folders(environ, proxy_socket.read_key(connection_file))
     except NoKernel:
@@ -191,7 +196,10 @@ def _connect(connection_file: str, environ: Mapping[str, str]) -> tuple[Watch | 
     by_file = None
     for folder in folders:
         try:
-            return Watch(folder, limit=CONNECT_LIMIT), None
+            watch = Watch(folder, limit=CONNECT_LIMIT)
         except OSError:
             by_file = by_file or states.read(os.path.join(folder, states.FILE_NAME))
+        else:
+            told = watch.wait(CONNECT_LIMIT)
+            return watch, told[-1] if told else None
     return None, by_file

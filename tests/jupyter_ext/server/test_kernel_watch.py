@@ -77,13 +77,13 @@ def test_a_restart_keeps_the_state_and_what_its_file_says(tmp_path: Path) -> Non
         await what.watch.look()
         proxy.become(state="idle", granted_at=5.0)
         await what.until(lambda: len(what.changes) == 2)
-        states.write(proxy.folder, {**STATE, "state": "parked"})
+        by_file = {name: STATE[name] for name in ("version", "since", "idle_since", "notebook")}
+        states.write(proxy.folder, {**by_file, "state": "parked"})
         proxy.end()
         await what.until(lambda: len(what.changes) == 3)
         assert what.watch.states["abc"]["granted_at"] == 5.0
-        again = StandInProxy(file)
-        await what.until(lambda: len(what.changes) == 4)
-        again.remove()
+        with stand_in_proxy(file):
+            await what.until(lambda: len(what.changes) == 4)
 
     proxy = StandInProxy(file)
     changes = followed({"abc": str(file)}, test).changes
