@@ -10,7 +10,7 @@ from jupyter_server.auth.identity import IdentityProvider, User
 HEADER = "X-Name"
 
 
-class Names(IdentityProvider):  # type: ignore[misc]
+class Names(IdentityProvider):
     """Signs in by a header."""
 
     @property
@@ -24,7 +24,7 @@ class Names(IdentityProvider):  # type: ignore[misc]
         return User(name) if name else None
 
 
-class Readers(Authorizer):  # type: ignore[misc]
+class Readers(Authorizer):
     """Lets one of them read only."""
 
     def is_authorized(self, handler: Any, user: User, action: str, resource: str) -> bool:

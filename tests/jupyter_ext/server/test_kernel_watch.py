@@ -17,7 +17,7 @@ from tests.jupyter_ext.server.stand_in_proxy import STATE, StandInProxy, stand_i
 from tests.support.machine import scaled
 
 Json = dict[str, Any]
-Change = tuple[str, "str | None", "str | None"]
+Change = tuple["str | None", ...]
 
 
 class Followed:
@@ -29,7 +29,8 @@ class Followed:
         self.watch = KernelWatch(lambda: self.files, os.environ, self._note, logging.getLogger("watch"))
 
     def _note(self, name: str, before: Json | None, after: Json | None) -> None:
-        self.changes.append((name, before and before["state"], after and after["state"]))
+        told = (None if state is None else str(state["state"]) for state in (before, after))
+        self.changes.append((name, *told))
 
     async def until(self, condition: Callable[[], object]) -> None:
         for _ in range(int(scaled(8) / 0.02)):
@@ -87,7 +88,7 @@ def test_a_restart_keeps_the_state_and_what_its_file_says(tmp_path: Path) -> Non
 
     proxy = StandInProxy(file)
     changes = followed({"abc": str(file)}, test).changes
-    assert [after for _, _, after in changes] == ["none", "idle", "parked", "none"]
+    assert [change[2] for change in changes] == ["none", "idle", "parked", "none"]
 
 
 def test_what_is_no_kernel_of_ours_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

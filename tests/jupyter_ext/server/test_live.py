@@ -1,4 +1,4 @@
-"""A real Jupyter server with real Bitfusion kernels on a pool of its own: what a page sees, and what it does."""
+"""A real Jupyter server with real Bitfusion kernels: what a page sees, and what it does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,38 +87,40 @@ class Live:
         assert status == 200, answer
         return str(answer["message"])
 
+    def end_kernels(self) -> None:
+        """End all kernels, and the leases that they have."""
+        while self.clients:
+            self.clients.pop().close()
+        for session in self.server.ask("GET", "/api/sessions"):
+            self.server.ask("DELETE", f"/api/sessions/{session['id']}")
+        self.pool.wait_until_free(10)
+
     def stop(self) -> None:
-        for client in self.clients:
-            client.close()
         self.server.stop()
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """One for all tests of this file."""
-    started = Live(tmp_path_factory.mktemp("live"))
+    live = Live(tmp_path_factory.mktemp("live"))
+    yield live
+    live.stop()
+
+
+@pytest.fixture
+def live(started: Live) -> Iterator[Live]:
+    """The same, without the kernels of the test when that is over."""
     yield started
-    started.stop()
+    started.end_kernels()
 
 
-def end(live: Live, *kernel_ids: str) -> None:
-    """End kernels, and the leases that they have."""
-    for client in live.clients:
-        client.close()
-    live.clients.clear()
-    for session in live.server.ask("GET", "/api/sessions"):
-        if session["kernel"]["id"] in kernel_ids:
-            live.server.ask("DELETE", f"/api/sessions/{session['id']}")
-    live.pool.wait_until_free(10)
-    wait_until(lambda: not live.server.get("/kernels")["kernels"], "no kernels", 10)
-
-
-def hears(live: Live) -> websocket.WebSocket:
+@pytest.fixture
+def bus(live: Live) -> Iterator[websocket.WebSocket]:
     """The server's event bus, as a page subscribes to it."""
     address = live.server.address.replace("http", "ws") + "/api/events/subscribe"
-    return websocket.create_connection(
-        address, timeout=scaled(15), header=[f"Cookie: {live.server.headers['Cookie']}"]
-    )
+    header = [f"Cookie: {live.server.headers['Cookie']}"]
+    with closing(websocket.create_connection(address, timeout=scaled(15), header=header)) as connection:
+        yield connection
 
 
 def heard(bus: websocket.WebSocket, **fields: Any) -> Json:
@@ -129,15 +132,14 @@ def heard(bus: websocket.WebSocket, **fields: Any) -> Json:
             return told
 
 
-def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live) -> None:
-    bus = hears(live)
+def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus: websocket.WebSocket) -> None:
     kernel_id = live.start()
     client = live.connect(kernel_id)
     told = live.until(kernel_id, "none")
     assert (told["path"], told["title"]) == ("work/x.ipynb", "x.ipynb")
     # a size
     assert "asks for 1 GPU × 50 %" in live.post(kernel_id, "request", gpus=1, partial=0.5)
-    assert live.kernel(kernel_id)["request"]["partial"] == 0.5
+    wait_until(lambda: live.kernel(kernel_id)["request"].get("partial") == 0.5, "the size in its state", 5)
     status, refused = live.server.api("POST", f"/kernels/{kernel_id}/request", {"gpus": 9})
     assert (status, refused["code"]) == (409, "refused")
     assert "No server of the pool has enough" in refused["message"] or "9 GPUs" in refused["message"]
@@ -177,11 +179,9 @@ def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live) -> N
     assert "given back" in live.post(kernel_id, "release")
     client.finish(cell, 20)
     live.until(kernel_id, "none")
-    live.pool.wait_until_free(10)
     assert heard(bus, what="kernel", kernel_id=kernel_id, state="waiting")["state"]["title"] == "x.ipynb"
     assert "holds no GPU any more" in heard(bus, what="notice", kind="lease_ended")["message"]
-    bus.close()
-    end(live, kernel_id)
+    live.end_kernels()
 
 
 def test_a_kernel_of_others_is_none_and_is_told_so(live: Live) -> None:
@@ -189,18 +189,16 @@ def test_a_kernel_of_others_is_none_and_is_told_so(live: Live) -> None:
     assert live.server.get("/kernels")["kernels"] == []
     status, answer = live.server.api("POST", f"/kernels/{kernel_id}/acquire", {})
     assert (status, answer["code"]) == (409, "not_bitfusion")
-    end(live, kernel_id)
+    live.end_kernels()
 
 
-def test_a_restart_is_followed_and_a_shutdown_is_told(live: Live) -> None:
-    bus = hears(live)
+def test_a_restart_is_followed_and_a_shutdown_is_told(live: Live, bus: websocket.WebSocket) -> None:
     kernel_id = live.start(path="work/again.ipynb")
     live.until(kernel_id, "none")
     live.server.ask("POST", f"/api/kernels/{kernel_id}/restart")
     wait_until(lambda: live.kernel(kernel_id).get("title") == "again.ipynb", "it after the restart", 15)
-    end(live, kernel_id)
+    live.end_kernels()
     assert heard(bus, what="kernel", kernel_id=kernel_id, state=None)["state"] is None
-    bus.close()
 
 
 def test_ten_pages_cost_the_pool_what_one_costs(live: Live) -> None:

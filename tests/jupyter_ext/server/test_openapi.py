@@ -42,7 +42,7 @@ def test_schemas_are_schemas_and_say_what_the_code_does() -> None:
     schemas = OPENAPI["components"]["schemas"]
     for schema in schemas.values():
         Draft202012Validator.check_schema(schema)
-    ladder = [errors.ApiError, *errors.ApiError.__subclasses__()]
+    ladder: list[type[errors.ApiError]] = [errors.ApiError, *errors.ApiError.__subclasses__()]
     assert set(schemas["Error"]["properties"]["code"]["enum"]) == {kind.code for kind in ladder}
     assert schemas["Kernel"]["properties"]["state"]["enum"] == list(states.STATES)
     assert schemas["Request"]["properties"].keys() == set(REQUEST_FIELDS)

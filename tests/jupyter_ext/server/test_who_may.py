@@ -116,7 +116,7 @@ def test_whatever_is_sent_the_answer_is_json_without_an_inside(server: Extension
 
     words = ["kernels", *ACTIONS, *PARTS, "..", "", "{}"]
     fields = ["gpus", "partial", "memory_mib", "now", "x"]
-    values = [1, 0.5, -1, 1e300, True, None, "1; rm -rf ~", [], {}, 10**30, "$(reboot)", "½"]
+    values: list[object] = [1, 0.5, -1, 1e300, True, None, "1; rm -rf ~", [], {}, 10**30, "$(reboot)", "½"]
     for number in range(5000):
         parts = [chance.choice(words) if chance.random() < 0.7 else quoted(noise(12)) for _ in range(3)]
         path = f"{API}/{'/'.join(parts)}" if number % 2 else f"{API}/kernels/{parts[0] or 'x'}/request"
