@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bitfusion_client.version import VERSION
+
+__version__ = VERSION  # `jupyter server extension list` shows it
+
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     """Called by the Jupyter server, for each package that its configuration names."""

@@ -135,7 +135,7 @@ class PoolLook:
         while time.monotonic() - self._asked_at < self._pace.unasked:
             left = self._looked_at + self._interval() - time.monotonic()
             if left > 0:
-                await asyncio.sleep(min(left, _TICK))
+                await asyncio.sleep(min(left, self._pace.fast, _TICK))
             else:
                 await self._look()
 

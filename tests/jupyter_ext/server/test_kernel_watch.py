@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bitfusion_client.kernel_state import states
-from jupyter_ext.server.kernel_watch import KernelWatch
+from jupyter_ext.server.kernel_watch import ROUND, KernelWatch
 from tests.jupyter_ext.server.stand_in_proxy import STATE, StandInProxy, stand_in_proxy
 from tests.support.machine import scaled
 
@@ -99,7 +99,7 @@ def test_what_is_no_kernel_of_ours_is_none(tmp_path: Path, caplog: pytest.LogCap
 
     async def test(what: Followed) -> None:
         assert await what.watch.look() == {}
-        await asyncio.sleep(1.2)  # one more round
+        await asyncio.sleep(ROUND)  # one more
         assert await what.watch.look() == {}
 
     assert followed(files, test).changes == []
