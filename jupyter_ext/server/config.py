@@ -1,0 +1,50 @@
+"""The settings of the server's extension, in Jupyter's own configuration."""
+
+from __future__ import annotations
+
+from traitlets import Float, Unicode
+from traitlets.config import Configurable
+
+from jupyter_ext.server.pool_look import Pace
+
+
+class BitfusionServer(Configurable):
+    """What the Jupyter server shows of the GPU pool, and how often it looks at it."""
+
+    client = Unicode(
+        "",
+        help="The `bitfusion` command that is asked for the pool, a path or a name on PATH. Empty: as a "
+        "kernel without such a setting finds it, by BITFUSION_CLIENT, on PATH, in its place in a pod, or the "
+        "embedded pool's. Kernels have a setting of their own, BitfusionKernel.client.",
+    ).tag(config=True)
+
+    sizes_file = Unicode(
+        "",
+        help="The path of a list of GPU sizes, sizes.yaml as for the notebook forms "
+        "(`kubeflow-bitfusion form --example`); it is read again when it has changed. PyYAML must be "
+        "installed, unless the file is JSON. Empty, or a file that cannot be read: the sizes are made from "
+        "the pool.",
+    ).tag(config=True)
+
+    look_when_waiting = Float(
+        2.0,
+        min=0.1,
+        help="Seconds from one look at the pool to the next while somebody waits, or the pool is out of "
+        "reach.",
+    ).tag(config=True)
+
+    look_else = Float(
+        15.0, min=0.1, help="Seconds from one look at the pool to the next while nobody waits."
+    ).tag(config=True)
+
+    look_until_unasked = Float(
+        30.0, min=1.0, help="Seconds after the last question of a page in which the pool is still looked at."
+    ).tag(config=True)
+
+    look_limit = Float(60.0, min=0.1, help="Seconds that the client may take to tell of the pool.").tag(
+        config=True
+    )
+
+    def pace(self) -> Pace:
+        """The intervals, for the look at the pool."""
+        return Pace(self.look_when_waiting, self.look_else, self.look_until_unasked)

@@ -1,0 +1,7 @@
+"""What runs a Jupyter server is left out where none is installed, as in the tests of other Pythons."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+collect_ignore = [] if find_spec("jupyter_server") else ["test_openapi.py", "test_live.py", "test_who_may.py"]
