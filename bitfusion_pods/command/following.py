@@ -10,6 +10,7 @@ from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_
 from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
 from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import kueue, stages
+from bitfusion_pods.places.deaths import remembering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +110,8 @@ class Following:
                 for event in self._api.watch(way, version):
                     if event is not None:
                         gone = event.get("type") == "DELETED"
-                        self.pod = {} if gone else dict(mapping(event.get("object")))
+                        seen = {} if gone else dict(mapping(event.get("object")))
+                        self.pod = remembering(seen, self.pod)
                     yield self.pod
                     if not self.pod:
                         return
@@ -126,7 +128,8 @@ class Following:
     def _refresh(self) -> None:
         while True:
             try:
-                self.pod = self._api.find(pods(self._namespace, self._name)) or {}
+                found = self._api.find(pods(self._namespace, self._name)) or {}
+                self.pod = remembering(found, self.pod)
             except ApiError:  # as the watch will be
                 return
             except (ApiUnreachable, ClusterUnusable) as error:

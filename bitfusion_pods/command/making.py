@@ -16,7 +16,7 @@ from bitfusion_pods.api.client import ApiError, ApiUnreachable, path, pods
 from bitfusion_pods.command.following import Following
 from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import refusals, stages
-from bitfusion_pods.places.deaths import death_of, held_by_lost_node
+from bitfusion_pods.places.deaths import death_of, held_by_lost_node, remembering
 from bitfusion_pods.places.gpu_nodes import has_gpus
 from bitfusion_pods.pod.cannot_copy import FilesElsewhere
 from bitfusion_pods.pod.gpu_pod import gpu_pod
@@ -162,7 +162,7 @@ class Making:
             found = (api or self._api).find(self._path)
         except (ApiError, ApiUnreachable, ClusterUnusable):
             return None
-        self._last = found or self._last
+        self._last = remembering(found or {}, self._last) or self._last
         death = death_of(self._last, time.time(), gone=found is None)
         return None if death is None else PodLost(self._request, death.words, death.next_step)
 

@@ -5,13 +5,14 @@ kubelet/active_deadline.go, kubelet/preemption/preemption.go, kubelet/nodeshutdo
 scheduler/framework/preemption, registry/core/pod/storage/eviction.go, controller/podgc,
 controller/tainteviction, controller/util/node (NodeLost). Kueue v0.17, ``Stop`` in
 pkg/controller/jobs/pod/pod_controller.go: it sets the condition ``TerminationTarget`` with a reason such as
-``WorkloadEvictedDueToPreempted`` and the eviction's message, and then deletes the pod.
+``WorkloadEvictedDueToPreempted`` and the eviction's message, and then deletes the pod. Scheduler and kubelet
+write a pod's conditions as they had seen them, and so may take that one away again: `remembering`.
 """
 
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
-from bitfusion_client.kubernetes.raw_objects import containers_of, limits_of, mapping, metadata_of
+from bitfusion_client.kubernetes.raw_objects import containers_of, limits_of, mapping, mappings, metadata_of
 from bitfusion_client.pod.pod_contract import PROGRAM_CONTAINER
 from bitfusion_pods.places.statuses import (
     NEVER_RAN,
@@ -32,6 +33,8 @@ from bitfusion_pods.places.statuses import (
 )
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from bitfusion_client.kubernetes.raw_objects import RawObject
 
     Told = tuple[str, str, str]
@@ -45,6 +48,9 @@ DELETED = "deleted"
 ENDED = "ended"
 UNKNOWN = "unknown"
 """Reasons of a Death."""
+
+TARGETS = ("TerminationTarget", "DisruptionTarget")
+"""Conditions of a pod that somebody ends: Kueue, or Kubernetes itself."""
 
 LOST_AFTER = 30.0
 """Seconds after the end of its grace for which a pod may stay, before its node counts as lost."""
@@ -71,6 +77,27 @@ class Death:
     words: str
     next_step: str = ""
     exit_status: int | None = None
+
+
+def remembering(pod: dict[str, Any], before: object) -> dict[str, Any]:
+    """The pod with the conditions that say who ends it, which an earlier version of it had.
+
+    Args:
+        pod: As it is now; empty if it is gone.
+        before: As it was seen before, of any shape.
+    """
+    earlier = mapping(before)
+    if not pod or metadata_of(earlier).get("uid") != metadata_of(pod).get("uid"):
+        return pod
+    forgotten = [
+        condition
+        for condition in (condition_of(earlier, kind) for kind in TARGETS)
+        if condition.get("status") == "True" and not condition_of(pod, str(condition["type"]))
+    ]
+    if not forgotten:
+        return pod
+    status = status_of(pod)
+    return {**pod, "status": {**status, "conditions": [*forgotten, *mappings(status.get("conditions"))]}}
 
 
 def death_of(pod: object, now: float, gone: bool = False) -> Death | None:

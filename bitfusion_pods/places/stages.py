@@ -17,7 +17,7 @@ from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
 from bitfusion_client.kubernetes.raw_objects import mapping, mappings, metadata_of, text
 from bitfusion_client.pod.pod_contract import PROGRAM_CONTAINER
 from bitfusion_pods.places import kueue, starting
-from bitfusion_pods.places.deaths import death_of
+from bitfusion_pods.places.deaths import TARGETS, death_of
 from bitfusion_pods.places.events import events_of
 from bitfusion_pods.places.scheduling import no_node
 from bitfusion_pods.places.statuses import (
@@ -183,8 +183,7 @@ def _ended(pod: RawObject, now: float) -> Stage | None:
 
 def _is_driven_out(pod: RawObject) -> bool:
     """Whether somebody ends it: a container that failed then says nothing of its own."""
-    kinds = ("DisruptionTarget", "TerminationTarget")
-    return any(condition_of(pod, kind).get("status") == "True" for kind in kinds)
+    return any(condition_of(pod, kind).get("status") == "True" for kind in TARGETS)
 
 
 def _refusal(pod: RawObject) -> str:

@@ -239,10 +239,13 @@ def test_who_has_borrowed_gives_back_to_the_owner(kueue: Kueue, notebook: Notebo
 
 
 def test_a_gate_that_a_user_lifts_is_no_way_past_the_queue(queue: str, notebook: NotebookOf) -> None:
-    """A profile's contributor may patch pods, and so their gates: Kueue deletes what it has not admitted."""
+    """A profile's contributor may patch pods, and so their gates: Kueue deletes what it has not admitted.
+
+    Until it does, for half a second, the program may run.
+    """
     mine = notebook(queue)
     holder = holding(mine)
-    waiter = start(mine, *MINE)
+    waiter = start(mine, "run", "-n", "1", "--", "sh", "-c", "sleep 20; echo mine")
     waiter.until_told("Kueue: about 1st of 1, ")
     (gated,) = [pod for pod in mine.gpu_pods() if pod["spec"].get("schedulingGates")]
     path = f"/api/v1/namespaces/{mine.namespace}/pods/{gated['metadata']['name']}"

@@ -18,6 +18,7 @@ from bitfusion_pods.places.deaths import (
     UNKNOWN,
     death_of,
     held_by_lost_node,
+    remembering,
 )
 from bitfusion_pods.places.deaths import ENDED as PROGRAM_ENDED
 from bitfusion_pods.places.statuses import exit_code_of, node_is_silent
@@ -266,3 +267,39 @@ def test_anything_at_all_has_a_short_sentence(last: object, gone: bool) -> None:
     assert found is None or 0 < len(found.words) <= 200
     held_by_lost_node(last, NOW)
     node_is_silent(last)
+
+
+def test_who_ends_a_pod_is_known_after_the_scheduler_has_written_its_own_conditions_over_it() -> None:
+    """As Kubernetes 1.36 and Kueue 0.17 were seen to do when somebody lifts the gate of a pod that waits."""
+    told = queued("NotAdmitted", "Not admitted by cluster queue")
+    told["metadata"]["uid"] = "4f0a"
+    overwritten = {
+        **told,
+        "status": {"phase": "Pending", "conditions": [condition("PodScheduled", "True", "", "")]},
+    }
+    assert death_of(overwritten, NOW) != death_of(told, NOW)
+    remembered = remembering(overwritten, told)
+    assert [each["type"] for each in remembered["status"]["conditions"]] == [
+        "TerminationTarget",
+        "PodScheduled",
+    ]
+    found = death_of(remembering(overwritten, remembered), NOW)
+    assert found is not None
+    assert found.words == "Kueue ended the pod: Not admitted by cluster queue"
+
+
+@pytest.mark.parametrize("uid", ["4f0a", "another"])
+def test_nothing_is_remembered_of_another_pod_or_of_what_was_withdrawn(uid: str) -> None:
+    told = queued("NotAdmitted", "Not admitted by cluster queue")
+    told["metadata"]["uid"] = uid
+    status = "True" if uid == "another" else "False"
+    told["status"]["conditions"][0]["status"] = status
+    now = pod(container(RUNNING), metadata={"uid": "4f0a"})
+    assert remembering(now, told) == now
+    assert remembering({}, told) == {}
+
+
+@given(anything, anything)
+def test_remembering_takes_pods_of_any_shape(earlier: object, status: object) -> None:
+    now = {"metadata": {"uid": "1"}, "status": status}
+    death_of(remembering(now, {"metadata": {"uid": "1"}, "status": earlier}), NOW)
