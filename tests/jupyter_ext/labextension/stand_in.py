@@ -176,6 +176,11 @@ class ControlHandler(APIHandler):
             self.stand_in.set(kernel_id, **changes)
         for event in wanted.get("events", []):
             self.stand_in.emit(event)
+        if wanted.get("shut_down"):
+            sessions = self.stand_in.app.session_manager
+            for session in await sessions.list_sessions():
+                await sessions.delete_session(session["id"])
+            self.stand_in.asked.clear()
         told = {"asked": self.stand_in.asked, "states": self.stand_in.states}
         self.finish(json.dumps(told | {"kernels": await self.stand_in.kernels()}))
 
