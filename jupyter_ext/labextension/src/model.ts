@@ -13,6 +13,7 @@ export interface IStateSource {
 const IDLE_INTERVAL_MS = 10_000;
 const LONGEST_INTERVAL_MS = 120_000;
 const FEW_POOL_EVENTS_MS = 1_000;
+const FRESH_MS = 2_000;
 
 /**
  * What all views of a page show. It asks the server only while a view is to be seen;
@@ -89,12 +90,13 @@ export class Model implements IDisposable {
     return this.kernels.find(kernel => kernel.id === id) ?? null;
   }
 
-  /** A view is to be seen, until what is returned is disposed of. */
+  /** A view is to be seen, until what is returned is disposed of. What it shows is as of now. */
   show(): IDisposable {
     this._views += 1;
-    if (this._views === 1 || !this._state) {
+    if (Date.now() - this._askedAt > FRESH_MS) {
       void this.refresh();
     }
+    this._setTimer();
     return new DisposableDelegate(() => {
       this._views -= 1;
       this._setTimer();
@@ -152,6 +154,7 @@ export class Model implements IDisposable {
   }
 
   private async _ask(): Promise<void> {
+    this._askedAt = Date.now();
     try {
       this._state = await this._source.state();
       this._ahead = this._state.now - Date.now() / 1000;
@@ -205,6 +208,7 @@ export class Model implements IDisposable {
   private _state: IState | null = null;
   private _error: ApiError | null = null;
   private _ahead = 0;
+  private _askedAt = 0;
   private _views = 0;
   private _timer = 0;
   private _period = 0;

@@ -25,11 +25,14 @@ SCHEMA = {
     "properties": {"what": {"type": "string"}},
 }
 SIZES: list[dict[str, Any]] = [
-    {"label": "¼ GPU", "gpus": 1, "partial": 0.25, "memory_mib": None, "words": "-n 1 -p 0.25", "free_now": 5},
-    {"label": "½ GPU", "gpus": 1, "partial": 0.5, "memory_mib": None, "words": "-n 1 -p 0.5", "free_now": 2},
-    {"label": "1 GPU", "gpus": 1, "partial": None, "memory_mib": None, "words": "-n 1", "free_now": 0},
-    {"label": "8 GiB", "gpus": 1, "partial": None, "memory_mib": 8192, "words": "-n 1 -m 8192", "free_now": 1},
-    {"label": "2 GPUs", "gpus": 2, "partial": None, "memory_mib": None, "words": "-n 2", "free_now": 0},
+    {"label": label, "gpus": gpus, "partial": partial, "memory_mib": memory, "words": words, "free_now": free}
+    for label, gpus, partial, memory, words, free in (
+        ("¼ GPU", 1, 0.25, None, "-n 1 -p 0.25", 5),
+        ("½ GPU", 1, 0.5, None, "-n 1 -p 0.5", 2),
+        ("1 GPU", 1, None, None, "-n 1", 0),
+        ("8 GiB", 1, None, 8192, "-n 1 -m 8192", 1),
+        ("2 GPUs", 2, None, None, "-n 2", 0),
+    )
 ]
 NOTES = ("free now", "free now", "would wait: 2 before you", "free now", "more than this pod's budget")
 MINE = {"text": "ada · train.ipynb · since 12 min", "mine": True, "mib": 8080}
@@ -74,24 +77,30 @@ class StandIn:
         self.changes: dict[str, dict[str, Any]] = {}
         self.asked: list[list[Any]] = []
         self.states = 0
+        self.since = time.time()
         self.pool = copy.deepcopy(POOL)
         for gpu in self.pool["servers"][0]["gpus"]:
             gpu |= {"holders": [], "notes": []}
         self.pool["servers"][0]["gpus"][0]["holders"] = [OTHERS, MINE]
 
     def kernel(self, kernel_id: str) -> dict[str, Any]:
-        started = self.app.kernel_manager.get_kernel(kernel_id).last_activity.timestamp()
-        known = {"id": kernel_id, "kernel_id": kernel_id, "path": None, "title": kernel_id, "since": started}
+        known = {
+            "id": kernel_id,
+            "kernel_id": kernel_id,
+            "path": None,
+            "title": kernel_id,
+            "since": self.since,
+        }
         return NO_GPU | known | self.changes.get(kernel_id, {})
 
     async def kernels(self) -> list[dict[str, Any]]:
         manager = self.app.kernel_manager
-        ids = [each for each in manager.list_kernel_ids() if "bitfusion" in manager.get_kernel(each).kernel_name]
+        names = {each: manager.get_kernel(each).kernel_name for each in manager.list_kernel_ids()}
         for session in await self.app.session_manager.list_sessions():
             path = session["path"]
             place = self.changes.setdefault(session["kernel"]["id"], {})
             place |= {"path": path, "title": path.rpartition("/")[2]}
-        return [self.kernel(each) for each in ids]
+        return [self.kernel(each) for each, name in names.items() if name == "bitfusion"]
 
     async def state(self) -> dict[str, Any]:
         self.states += 1
@@ -118,6 +127,7 @@ class StandIn:
         return kernel
 
     def emit(self, event: dict[str, Any]) -> None:
+        assert self.app.event_logger is not None
         self.app.event_logger.emit(schema_id=SCHEMA_ID, data=event)
 
     def do(self, kernel_id: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -127,8 +137,9 @@ class StandIn:
             size = {key: body[key] for key in ("gpus", "partial", "memory_mib") if body[key]}
             return self.set(kernel_id, request={"text": "as asked", "what_is_left": False, **size})
         if verb == "acquire":
+            times = dict.fromkeys(("asked_at", "granted_at", "idle_since"), now)
             lease = {"devices": [], "server": "gpu-1.example:56001", "simulated": True}
-            return self.set(kernel_id, state="idle", lease=lease, asked_at=now, granted_at=now, idle_since=now)
+            return self.set(kernel_id, state="idle", lease=lease, **times)
         if verb == "keep":
             return self.set(kernel_id, idle_release_at=None)
         return self.set(kernel_id, state="none", lease=None, queue=None, asked_at=None, granted_at=None)
@@ -137,7 +148,7 @@ class StandIn:
 class StateHandler(APIHandler):
     """GET state."""
 
-    def initialize(self, stand_in: StandIn) -> None:  # type: ignore[override]
+    def initialize(self, stand_in: StandIn) -> None:
         self.stand_in = stand_in
 
     @web.authenticated
@@ -148,7 +159,7 @@ class StateHandler(APIHandler):
 class VerbHandler(APIHandler):
     """POST kernels/<id>/<verb>."""
 
-    def initialize(self, stand_in: StandIn) -> None:  # type: ignore[override]
+    def initialize(self, stand_in: StandIn) -> None:
         self.stand_in = stand_in
 
     @web.authenticated
@@ -162,7 +173,7 @@ class VerbHandler(APIHandler):
 class ControlHandler(APIHandler):
     """How a test sets what is told, and asks what pages have asked for."""
 
-    def initialize(self, stand_in: StandIn) -> None:  # type: ignore[override]
+    def initialize(self, stand_in: StandIn) -> None:
         self.stand_in = stand_in
 
     def check_xsrf_cookie(self) -> None:
@@ -186,11 +197,12 @@ class ControlHandler(APIHandler):
 
 
 def _load_jupyter_server_extension(app: ServerApp) -> None:
+    assert app.event_logger is not None
     app.event_logger.register_event_schema(SCHEMA)
     stand_in = StandIn(app)
     base = app.web_app.settings["base_url"].rstrip("/")
     given = {"stand_in": stand_in}
-    app.web_app.add_handlers(
+    app.web_app.add_handlers(  # type: ignore[no-untyped-call]
         ".*$",
         [
             (f"{base}/bitfusion/api/state", StateHandler, given),

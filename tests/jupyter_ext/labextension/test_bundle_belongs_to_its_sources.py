@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,11 @@ def test_any_change_of_a_source_is_noticed(tmp_path: Path) -> None:
 
 
 def test_versions_are_the_packages() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     told = re.search(r"VERSION = '(.*)'", (SOURCES / "src" / "version.ts").read_text())
+    assert project is not None
     assert told is not None
-    assert {DESCRIBED["version"], told[1]} == {project["version"]}
+    assert {DESCRIBED["version"], told[1]} == {project[1]}
 
 
 def test_it_is_whole_and_small() -> None:

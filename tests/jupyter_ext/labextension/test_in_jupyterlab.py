@@ -18,7 +18,13 @@ HALF = {"text": "1 GPU × 50 %", "what_is_left": False, "gpus": 1, "partial": 0.
 
 def lease(now: float) -> dict[str, Any]:
     held = {"devices": [], "server": "gpu-1.example:56001", "simulated": True}
-    return {"state": "running", "request": HALF, "lease": held, "asked_at": now - 725, "granted_at": now - 720}
+    return {
+        "state": "running",
+        "request": HALF,
+        "lease": held,
+        "asked_at": now - 725,
+        "granted_at": now - 720,
+    }
 
 
 def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab) -> None:
@@ -48,8 +54,9 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     notebook.choose("Cancel the Wait")
     expect(chip).to_have_text("no GPU: the next cell takes one")
 
-    lab.tell(kernels={kernel: lease(now)}, pool={"waiting": [{"text": "alan", "mine": False}] * 2})
-    expect(chip).to_contain_text("½ GPU · 12 min")
+    waiting = [{"text": "alan", "mine": False}] * 2
+    lab.tell(kernels={kernel: lease(now)}, pool={"waiting": waiting}, events=[{"what": "pool"}])
+    expect(chip).to_have_text("½ GPU · 12 min · 2 wait · simulated")
     notebook.choose("Show the GPU Pool")
     panel = notebook.panel
     expect(panel).to_contain_text("grace · <b>notes</b>.ipynb")  # as text
@@ -60,7 +67,6 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     notebook.dialog.get_by_role("button", name="Release").click()
     expect(chip).to_contain_text("no GPU")
     assert [verb for verb, _ in lab.tell()["asked"]] == ["request", "cancel", "release"]
-
 
 
 def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: Lab) -> None:

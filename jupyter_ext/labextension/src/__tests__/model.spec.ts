@@ -66,6 +66,15 @@ test('a pool that has changed is asked for once, and only where it is shown', as
   expect(asked).toBe(2);
 });
 
+test('a view that is opened later shows what is now', async () => {
+  jest.useFakeTimers();
+  model.show();
+  await jest.advanceTimersByTimeAsync(4_000);
+  model.show();
+  await jest.advanceTimersByTimeAsync(100);
+  expect(asked).toBe(2);
+});
+
 test('an open page asks every 10 s', async () => {
   jest.useFakeTimers();
   model.show();
