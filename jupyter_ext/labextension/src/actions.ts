@@ -9,6 +9,8 @@ import { holds, sizeText } from './words';
 
 type TranslationBundle = IRenderMime.TranslationBundle;
 
+const JUST_MS = 15_000;
+
 /** What a person does with a kernel. Each asks first where something would be lost. */
 export class Actions {
   constructor(
@@ -61,6 +63,7 @@ export class Actions {
     if (ask && !(await this.isSureToRelease(kernel))) {
       return false;
     }
+    this.releasedAt.set(kernelId, Date.now());
     return this.tell(kernelId, () => this.api.tell(kernelId, 'release'));
   }
 
@@ -70,6 +73,12 @@ export class Actions {
 
   keep(kernelId: string): Promise<boolean> {
     return this.tell(kernelId, () => this.api.tell(kernelId, 'keep'));
+  }
+
+  /** Whether it was given back from this page, just now: then nobody need be told. */
+  hasJustReleased(kernelId: string | null): boolean {
+    const at = this.releasedAt.get(kernelId ?? '');
+    return at !== undefined && Date.now() - at < JUST_MS;
   }
 
   private isSureToRelease(kernel: IKernel | null): Promise<boolean> {
@@ -124,4 +133,6 @@ export class Actions {
       return false;
     }
   }
+
+  private readonly releasedAt = new Map<string, number>();
 }

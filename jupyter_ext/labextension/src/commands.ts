@@ -4,11 +4,12 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { gpuIcon } from './icons';
 import { chosenSpec } from './kernelspecs';
+import { noteOf } from './menu';
 import { rememberSize } from './savedsize';
 import { askSize } from './sizedialog';
-import { savedSize } from './sizes';
+import { sameSize, savedSize } from './sizes';
 import { CommandIDs, IBitfusion } from './tokens';
-import { IKernel, ISize } from './types';
+import { IKernel, IOfferedSize, ISize } from './types';
 import { holds } from './words';
 
 type Args = ReadonlyPartialJSONObject;
@@ -37,12 +38,21 @@ export function addCommands(
     }
   };
 
+  const offeredFor = (args: Args): IOfferedSize | undefined => {
+    const size = savedSize(args);
+    return model.state?.sizes.find(each => sameSize(each, size));
+  };
+
   commands.addCommand(CommandIDs.request, {
     label: args => textOf(args.label, trans.__('Ask for a Size')),
-    caption: args => textOf(args.note, ''),
+    caption: args => {
+      const offered = offeredFor(args);
+      return textOf(args.note, offered ? noteOf(offered, bitfusion) : '');
+    },
     isToggleable: true,
     isToggled: args => args.current === true,
-    isEnabled: args => model.canChange && isOurs(args) && args.possible !== false,
+    isEnabled: args =>
+      model.canChange && isOurs(args) && offeredFor(args)?.possible !== false,
     execute: async args => {
       const id = idOf(args);
       const size = savedSize(args);

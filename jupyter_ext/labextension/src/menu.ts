@@ -29,15 +29,12 @@ export function openMenu(
   menu.addClass('bf-Menu');
   menu.node.setAttribute('aria-label', trans.__('GPU of this notebook'));
   fill(menu, bitfusion, kernelId, metadata);
-  const refill = () => {
-    if (menu.isAttached && menu.activeIndex < 0) {
-      fill(menu, bitfusion, kernelId, metadata);
-    }
-  };
+  // only what each entry says changes: Lumino closes a menu whose entries change
+  const renew = () => menu.update();
   const shown = model.show();
-  model.changed.connect(refill);
+  model.changed.connect(renew);
   menu.aboutToClose.connect(() => {
-    model.changed.disconnect(refill);
+    model.changed.disconnect(renew);
     shown.dispose();
     anchor.setAttribute('aria-expanded', 'false');
     // its entries are executed after it has closed
@@ -64,13 +61,12 @@ function fill(
     addSize(menu, kernelId, kernel, {
       ...saved,
       label: sizeText(saved, trans),
-      note: trans.__('as saved in this notebook'),
-      possible: true
+      fixedNote: trans.__('as saved in this notebook')
     });
     menu.addItem({ type: 'separator' });
   }
   for (const size of model.state?.sizes ?? []) {
-    addSize(menu, kernelId, kernel, { ...size, note: noteOf(size, bitfusion) });
+    addSize(menu, kernelId, kernel, size);
   }
   const args = { kernelId };
   menu.addItem({ command: CommandIDs.choose, args });
@@ -89,7 +85,7 @@ function fill(
   menu.addItem({ command: CommandIDs.details });
 }
 
-type Offer = ISize & Pick<IOfferedSize, 'label' | 'note' | 'possible'>;
+type Offer = ISize & { label: string; fixedNote?: string };
 
 function addSize(
   menu: Menu,
@@ -97,11 +93,12 @@ function addSize(
   kernel: IKernel | null,
   size: Offer
 ): void {
-  const { gpus, partial, memory_mib, label, note, possible } = size;
+  const { gpus, partial, memory_mib, label, fixedNote } = size;
   menu.addItem({
     command: CommandIDs.request,
     args: {
-      ...{ kernelId, gpus, partial, memory_mib, label, note, possible },
+      ...{ kernelId, gpus, partial, memory_mib, label },
+      ...(fixedNote ? { note: fixedNote } : {}),
       current: sameSize(size, kernel?.request ?? null)
     }
   });

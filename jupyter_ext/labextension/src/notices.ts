@@ -27,6 +27,10 @@ export class Notices {
       return;
     }
     this.dismissOthers(notice);
+    const { kind, kernel_id } = notice;
+    if (kind === 'lease_ended' && this.bitfusion.actions.hasJustReleased(kernel_id)) {
+      return;
+    }
     const key = keyOf(notice.kind, notice.kernel_id);
     const id = Notification.emit(this.withTitle(notice), type, {
       autoClose: STAYS.includes(notice.kind) ? false : 8000,

@@ -50,11 +50,7 @@ export class PoolPanel extends SidePanel {
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
-    this._shown ??= this.bitfusion.model.show();
-    if (!this._isSized) {
-      this._isSized = true;
-      this._sections.setRelativeSizes([3, 2, 6, 2]);
-    }
+    this.open();
   }
 
   protected override onAfterHide(message: Message): void {
@@ -66,7 +62,7 @@ export class PoolPanel extends SidePanel {
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
     if (this.isVisible) {
-      this._shown ??= this.bitfusion.model.show();
+      this.open();
     }
   }
 
@@ -74,6 +70,15 @@ export class PoolPanel extends SidePanel {
     this._shown?.dispose();
     this._shown = null;
     super.onBeforeDetach(message);
+  }
+
+  /** It is to be seen; the first time the GPUs get most of the room. */
+  private open(): void {
+    this._shown ??= this.bitfusion.model.show();
+    if (!this._isSized) {
+      this._isSized = true;
+      requestAnimationFrame(() => this._sections.setRelativeSizes([3, 2, 6, 2]));
+    }
   }
 
   private _shown: IDisposable | null = null;
@@ -338,7 +343,9 @@ const Gpu: React.FC<{ gpu: IGpu; trans: IWords }> = ({ gpu, trans }) => {
   return (
     <li className="bf-Gpu">
       <div className="bf-Gpu-head">
-        <span className="bf-Ellipsis">{deviceText(gpu.name, gpu.index, null)}</span>
+        <span className="bf-Ellipsis" title={gpu.name ?? undefined}>
+          {deviceText(gpu.name, gpu.index, null)}
+        </span>
       </div>
       <div
         className="bf-Bar"

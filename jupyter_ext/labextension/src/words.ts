@@ -107,6 +107,11 @@ export function waitersOf(kernel: IKernel, pool: IPool | null): number {
   return kernel.waited_for_by?.length ?? pool?.waiting.length ?? 0;
 }
 
+/** Seconds of a time that is not looked at each second would only jump. */
+function lasted(seconds: number, trans: IWords): string {
+  return seconds < 60 ? '' : durationText(seconds, trans);
+}
+
 /** What a chip says in a narrow notebook. */
 export function shortChipText(kernel: IKernel, now: number, trans: IWords): string {
   const queue = kernel.queue;
@@ -151,17 +156,13 @@ export function chipText(
     case 'parked':
       parts.push(size, trans.__('kept over the restart'));
       break;
-    case 'idle':
-      parts.push(
-        size,
-        trans.__(
-          'idle %1',
-          durationText(now - (kernel.idle_since ?? kernel.since), trans)
-        )
-      );
+    case 'idle': {
+      const idle = lasted(now - (kernel.idle_since ?? kernel.since), trans);
+      parts.push(size, idle ? trans.__('idle %1', idle) : trans.__('idle'));
       break;
+    }
     default:
-      parts.push(size, durationText(now - (kernel.granted_at ?? kernel.since), trans));
+      parts.push(size, lasted(now - (kernel.granted_at ?? kernel.since), trans));
   }
   if (kernel.state !== 'waiting') {
     const waiters = waitersOf(kernel, pool);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,10 @@ class Lab:
         (kernel,) = self.tell()["kernels"]
         return str(kernel["id"])
 
-    def write(self, name: str, kernel: str, metadata: dict[str, Any]) -> None:
+    def write(self, name: str, kernel: str, metadata: dict[str, Any], outputs: Sequence[Any] = ()) -> None:
         """A notebook of one cell."""
         spec = {"name": kernel, "display_name": kernel}
-        cells = [nbformat.v4.new_code_cell("6 * 7")]
+        cells = [nbformat.v4.new_code_cell("6 * 7", outputs=list(outputs))]
         notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec, **metadata})
         nbformat.write(notebook, self.folder / name)
 
@@ -111,9 +111,11 @@ def page(browser: Browser) -> Iterator[Page]:
 class Notebook:
     """A notebook that is open in a page, and what stands beside it."""
 
-    def __init__(self, page: Page, lab: Lab, metadata: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, page: Page, lab: Lab, metadata: dict[str, Any] | None = None, outputs: Sequence[Any] = ()
+    ) -> None:
         self.page = page
-        lab.write("train.ipynb", "bitfusion", metadata or {})
+        lab.write("train.ipynb", "bitfusion", metadata or {}, outputs)
         page.goto(f"{lab.server.address}/lab/tree/train.ipynb?reset")
         self.chip = page.locator(".bf-mod-toolbar .bf-Chip")
         self.menu = page.locator(".bf-Menu")

@@ -6,9 +6,11 @@ import json
 import time
 from typing import Any
 
+import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
+from bitfusion_client.kernel_state.states import MIME_TYPE
 from tests.jupyter_ext.labextension.conftest import Lab, Notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(60)]
@@ -33,6 +35,8 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     expect(chip).to_have_text("no GPU: the next cell takes one")
 
     chip.click()
+    with page.expect_response("**/bitfusion/api/state*"):  # the menu that is open stays so
+        lab.tell(events=[{"what": "pool"}])
     expect(notebook.entry("as saved in this notebook")).to_contain_text("¼ GPU")
     expect(notebook.entry("2 GPUs")).to_contain_text("more than this pod's budget")
     expect(notebook.entry("2 GPUs")).to_have_attribute("aria-disabled", "true")
@@ -98,6 +102,21 @@ def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: 
     kept, changed = lab.tell()["asked"]
     assert kept[0] == "keep"
     assert changed == ["request", {"gpus": 1, "partial": 0.45, "memory_mib": None, "now": True}]
+
+
+def test_a_wait_that_a_file_has_kept_says_that_it_is_over(page: Page, lab: Lab) -> None:
+    told = {
+        "kernel_id": "of-a-kernel-that-is-gone",
+        "state": "waiting",
+        "request": HALF,
+        "asked_at": 1795750000,
+    }
+    shown = {"text/plain": "waited 6 s", "text/html": "<b>waited 6 s</b>", MIME_TYPE: told}
+    output = nbformat.v4.new_output("display_data", data=shown)
+    Notebook(page, lab, outputs=[output])
+    box = page.locator(".jp-OutputArea-output .bf-Wait")
+    expect(box).to_contain_text("Waited for ½ GPU from")
+    expect(box).to_contain_text("This wait is over.")
 
 
 def test_beside_another_kernel_nothing_is_shown_and_nothing_asked(page: Page, lab: Lab) -> None:

@@ -87,6 +87,12 @@ test.each<[Partial<IKernel>, string, string]>([
     '½ GPU · 12 min · simulated',
     '½ GPU · 12 min'
   ],
+  [{ ...HELD, granted_at: NOW - 5, waited_for_by: [] }, '½ GPU', '½ GPU'],
+  [
+    { ...HELD, state: 'idle', idle_since: NOW - 5, waited_for_by: [] },
+    '½ GPU · idle',
+    '½ GPU · idle'
+  ],
   [{ ...HELD, state: 'releasing' }, 'giving the GPU back', 'releasing']
 ])('the chip of %j', (changes, text, short) => {
   expect(chipText(kernel(changes), others, NOW, plain)).toBe(text);
