@@ -2,7 +2,6 @@ import {
   PanelWithToolbar,
   ReactWidget,
   SidePanel,
-  ToolbarButton,
   refreshIcon
 } from '@jupyterlab/ui-components';
 import { IDisposable } from '@lumino/disposable';
@@ -36,11 +35,18 @@ export class PoolPanel extends SidePanel {
     this.addClass('bf-Panel');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU Pool'));
-    const refresh = new ToolbarButton({
-      icon: refreshIcon,
-      tooltip: trans.__('Look at the pool now'),
-      onClick: () => void bitfusion.model.refresh()
-    });
+    // not a ToolbarButton: JupyterLab says of each whether it is pressed, which is wrong of this one
+    const label = trans.__('Look at the pool now');
+    const refresh = ReactWidget.create(
+      <button
+        className="bf-IconButton"
+        aria-label={label}
+        title={label}
+        onClick={() => void bitfusion.model.refresh()}
+      >
+        <refreshIcon.react tag="span" />
+      </button>
+    );
     this.addWidget(section(trans.__('My Kernels'), Kernels, bitfusion, refresh));
     this.addWidget(section(trans.__('Queue'), Queue, bitfusion));
     this.addWidget(section(trans.__('GPUs'), Gpus, bitfusion));
@@ -92,12 +98,13 @@ function section(
   title: string,
   View: View,
   bitfusion: IBitfusion,
-  button?: ToolbarButton
+  button?: ReactWidget
 ): PanelWithToolbar {
   const panel = new PanelWithToolbar();
   panel.title.label = title;
   panel.title.caption = title;
   panel.addClass('bf-Section');
+  panel.node.tabIndex = 0; // it scrolls
   if (button) {
     panel.toolbar.addItem('refresh', button);
   }

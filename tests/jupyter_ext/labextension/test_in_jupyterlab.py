@@ -126,5 +126,5 @@ def test_beside_another_kernel_nothing_is_shown_and_nothing_asked(page: Page, la
     before = lab.tell()["states"]
     page.locator(".jp-Notebook .jp-CodeCell").first.click()
     expect(page.locator(".bf-Chip:visible")).to_have_count(0)
-    page.wait_for_timeout(1000)
+    page.wait_for_timeout(500)
     assert lab.tell()["states"] == before

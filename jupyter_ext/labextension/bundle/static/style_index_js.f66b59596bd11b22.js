@@ -41,7 +41,9 @@
 
 .bf-Chip:focus-visible,
 .bf-Link:focus-visible,
-.bf-Button:focus-visible {
+.bf-Button:focus-visible,
+.bf-IconButton:focus-visible,
+.bf-Section:focus-visible {
   outline: 2px solid var(--jp-brand-color1);
   outline-offset: -2px;
 }
@@ -233,6 +235,19 @@
 }
 
 .bf-Button:hover {
+  background: var(--jp-layout-color2);
+}
+
+.bf-IconButton {
+  display: inline-flex;
+  padding: 3px;
+  border: none;
+  border-radius: var(--jp-border-radius);
+  background: transparent;
+  cursor: pointer;
+}
+
+.bf-IconButton:hover {
   background: var(--jp-layout-color2);
 }
 
