@@ -19,7 +19,7 @@ PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext te
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: soak help demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods fuzz rounds attacks mutants lint lock clean
+.PHONY: soak help demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods fuzz rounds attacks mutants labextension labextension-check lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -31,6 +31,8 @@ help: ## show this list
 	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10, 3.14 and 3.15"
 	@echo "make jupyter-suites the own tests of jupyter_client, ipykernel, nbclient, papermill and jupyter_server with our"
 	@echo "                    kernel as python3, beside plain ipykernel; SUITES='nbclient papermill'"
+	@echo "make labextension   build what JupyterLab loads, jupyter_ext/labextension/bundle; make labextension-check: its"
+	@echo "                    types, style and unit tests. Wants the registries of PyPI and npm"
 	@echo "make lint           ruff, mypy, import-linter"
 	@echo "make cluster        a real Kubernetes on this machine, to try the manifests on; make cluster-stop"
 	@echo "                    CLUSTER=--node: with a node on which pods run (root, Debian)"
@@ -157,6 +159,12 @@ bench:
 # Needs no network and no environment of ours: a machine with a GPU has its own Python with PyTorch or TensorFlow.
 gpu-check:
 	@$(PYTHON) tools/gpu_check.py $(GPU)
+
+labextension:
+	@$(PYTHON) tools/labextension.py build
+
+labextension-check:
+	@$(PYTHON) tools/labextension.py check
 
 # mypy reads the types of everything that the project and its tests import.
 lint:

@@ -215,9 +215,18 @@ def test_the_wheel_has_all_that_runs_and_the_licence(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        others = (
+            ".dist-info/",
+            ".data/data/etc/jupyter/jupyter_server_config.d/kubeflow-bitfusion.json",
+            ".data/data/share/jupyter/labextensions/kubeflow-bitfusion/",
+        )
         assert not [
-            name for name in names if name.split("/")[0] not in PACKAGES and ".dist-info/" not in name
+            name
+            for name in names
+            if name.split("/")[0] not in PACKAGES and not any(other in name for other in others)
         ]
+        assert any(name.endswith("/labextensions/kubeflow-bitfusion/package.json") for name in names)
+        assert not [name for name in names if name.startswith("jupyter_ext/labextension/")]
         assert any(name.endswith("licenses/LICENSE") for name in names)
         assert {f"{package}/__init__.py" for package in PACKAGES} <= names
         for name in ("bitfusion", "bitfusion-pool"):

@@ -1,0 +1,114 @@
+import { MenuSvg } from '@jupyterlab/ui-components';
+import { h, VirtualElement } from '@lumino/virtualdom';
+import { Menu } from '@lumino/widgets';
+
+import { offeredSize, sameSize } from './sizes';
+import { CommandIDs, IBitfusion } from './tokens';
+import { IKernel, IOfferedSize, ISize } from './types';
+import { holds, sizeText } from './words';
+
+/** Beside each entry its caption: what is free now. */
+class Renderer extends MenuSvg.Renderer {
+  override renderShortcut(data: Menu.IRenderData): VirtualElement {
+    return h.div({ className: 'lm-Menu-itemShortcut bf-Menu-note' }, data.item.caption);
+  }
+}
+
+/** The menu of a kernel, opened below an element. */
+export function openMenu(
+  bitfusion: IBitfusion,
+  kernelId: string,
+  anchor: HTMLElement,
+  metadata: unknown = null
+): Menu {
+  const { app, model, trans } = bitfusion;
+  const menu = new MenuSvg({
+    commands: app.commands,
+    renderer: new Renderer()
+  });
+  menu.addClass('bf-Menu');
+  menu.node.setAttribute('aria-label', trans.__('GPU of this notebook'));
+  fill(menu, bitfusion, kernelId, metadata);
+  // only what each entry says changes: Lumino closes a menu whose entries change
+  const renew = () => menu.update();
+  const shown = model.show();
+  model.changed.connect(renew);
+  menu.aboutToClose.connect(() => {
+    model.changed.disconnect(renew);
+    shown.dispose();
+    anchor.setAttribute('aria-expanded', 'false');
+    // its entries are executed after it has closed
+    window.setTimeout(() => menu.dispose(), 1000);
+  });
+  const { left, bottom, top } = anchor.getBoundingClientRect();
+  anchor.setAttribute('aria-expanded', 'true');
+  // Lumino itself opens upwards where there is no room below
+  menu.open(left, bottom > window.innerHeight - 60 ? top : bottom);
+  return menu;
+}
+
+function fill(
+  menu: Menu,
+  bitfusion: IBitfusion,
+  kernelId: string,
+  metadata: unknown
+): void {
+  const { model, trans } = bitfusion;
+  const kernel = model.kernel(kernelId);
+  menu.clearItems();
+  const saved = offeredSize(metadata, kernel);
+  if (saved) {
+    addSize(menu, kernelId, kernel, {
+      ...saved,
+      label: sizeText(saved, trans),
+      fixedNote: trans.__('as saved in this notebook')
+    });
+    menu.addItem({ type: 'separator' });
+  }
+  for (const size of model.state?.sizes ?? []) {
+    addSize(menu, kernelId, kernel, size);
+  }
+  const args = { kernelId };
+  menu.addItem({ command: CommandIDs.choose, args });
+  menu.addItem({ type: 'separator' });
+  if (kernel?.state === 'waiting') {
+    menu.addItem({ command: CommandIDs.cancel, args });
+  } else if (kernel && holds(kernel)) {
+    menu.addItem({ command: CommandIDs.release, args });
+    if (kernel.idle_release_at) {
+      menu.addItem({ command: CommandIDs.keep, args });
+    }
+  } else {
+    menu.addItem({ command: CommandIDs.acquire, args });
+  }
+  menu.addItem({ type: 'separator' });
+  menu.addItem({ command: CommandIDs.details });
+}
+
+type Offer = ISize & { label: string; fixedNote?: string };
+
+function addSize(
+  menu: Menu,
+  kernelId: string,
+  kernel: IKernel | null,
+  size: Offer
+): void {
+  const { gpus, partial, memory_mib, label, fixedNote } = size;
+  menu.addItem({
+    command: CommandIDs.request,
+    args: {
+      ...{ kernelId, gpus, partial, memory_mib, label },
+      ...(fixedNote ? { note: fixedNote } : {}),
+      current: sameSize(size, kernel?.request ?? null)
+    }
+  });
+}
+
+/** What is free of a size; the server's own words where it has some. */
+export function noteOf(size: IOfferedSize, bitfusion: IBitfusion): string {
+  const { trans } = bitfusion;
+  if (size.note === 'free now' || (!size.note && size.free_now)) {
+    return size.free_now ? trans.__('%1 free now', size.free_now) : trans.__('free now');
+  }
+  return size.note;
+}
