@@ -57,6 +57,7 @@ class Spawn:
         terminal: What its stdin and stdout are; pipes where there is none.
         closed: Of 0, 1 and 2 those that are closed where the command runs.
         pythons: The versions that Pythons in `argv` must have there, ``3.12``, by the words that name them.
+        sockets: Those of the folder: they are there before the program starts, which may be fast.
     """
 
     argv: tuple[str, ...]
@@ -67,11 +68,14 @@ class Spawn:
     terminal: Terminal | None = None
     closed: tuple[int, ...] = ()
     pythons: dict[str, str] | None = None
+    sockets: tuple[str, ...] = ()
 
-    def with_stdio(self, terminal: Terminal | None, closed: tuple[int, ...]) -> Spawn:
-        """The same program with this terminal, and with these of 0, 1 and 2 closed."""
+    def as_here(
+        self, terminal: Terminal | None, closed: tuple[int, ...] = (), sockets: tuple[str, ...] = ()
+    ) -> Spawn:
+        """The same with this terminal, these of 0, 1 and 2 closed, and these sockets in its folder."""
         same = self.argv, self.environment, self.cwd, self.folder, self.files
-        return Spawn(*same, terminal, closed, self.pythons)
+        return Spawn(*same, terminal, closed, self.pythons, sockets)
 
     def to_json(self) -> bytes:
         """As the payload of SPAWN."""
@@ -84,6 +88,9 @@ def spawn_from_json(data: bytes) -> Spawn:
     argv, files = value.get("argv"), value.get("files") or {}
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise ProtocolError("it asks for a program without a name")
+    sockets = value.get("sockets", [])
+    if not isinstance(sockets, list) or not all(isinstance(name, str) for name in sockets):
+        raise ProtocolError("it asks for sockets without names")
     texts = {name: value.get(name, "") for name in ("cwd", "folder")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise ProtocolError("it asks for a folder that is none")
@@ -96,6 +103,7 @@ def spawn_from_json(data: bytes) -> Spawn:
         _terminal(value.get("terminal")),
         _numbers(value.get("closed", []), 3, 2),
         _texts(value.get("pythons") or {}) or None,
+        tuple(sockets),
     )
 
 

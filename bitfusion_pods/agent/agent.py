@@ -172,7 +172,9 @@ class Agent:
         assert session is not None
         asked = spawn_from_json(payload)
         try:
-            self._program = started = Program.start(asked, os.environ)
+            self._program = started = Program.start(
+                asked, os.environ, lambda: session.mirror_folder(asked.folder, asked.sockets)
+            )
         except CannotStart as error:
             session.link.put(Kind.FAILED, 0, error.failed.to_json())
             self._log(f"the program cannot be started: {error}")
@@ -186,8 +188,6 @@ class Agent:
             if number in pipes:
                 channels.add(channel, pipes[number], None)
         session.link.put(Kind.SPAWNED, 0, started.known.to_json())
-        if asked.folder:
-            session.mirror_folder(asked.folder)
         self._log(f"runs {asked.argv[0]}")
 
     def _resize(self, rows: int, columns: int) -> None:

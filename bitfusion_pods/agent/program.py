@@ -16,7 +16,7 @@ from bitfusion_pods.agent.terminal import open_terminal
 from bitfusion_pods.spawn import Failed, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bitfusion_pods.spawn import Spawn, Terminal
 
@@ -76,8 +76,10 @@ class Program:
         self._oom_kills = OomKills(pid)
 
     @classmethod
-    def start(cls, asked: Spawn, pod: Mapping[str, str]) -> Program:
-        """Start it, after its private folder has been made. Raises CannotStart."""
+    def start(
+        cls, asked: Spawn, pod: Mapping[str, str], on_folder: Callable[[], object] = lambda: None
+    ) -> Program:
+        """Start it, after its private folder has been made and `on_folder` called. Raises CannotStart."""
         given = environment.of_program(asked.environment, pod)
         given |= gpus.name_devices(given, pod)
         given |= hook_variables(given)
@@ -85,6 +87,7 @@ class Program:
         try:
             if asked.folder:
                 _make_folder(asked.folder, asked.files or {})
+                on_folder()
             _enter(asked.cwd, given)
             os.environ["PATH"] = given.get("PATH", os.defpath)  # where posix_spawnp looks
         except (OSError, ValueError) as error:

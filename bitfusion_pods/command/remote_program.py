@@ -23,6 +23,7 @@ from bitfusion_pods.spawn import (
 from bitfusion_pods.stream.channels import STDERR, STDIN, STDOUT
 from bitfusion_pods.stream.frames import Frame, Kind
 from bitfusion_pods.stream.link import Lost
+from bitfusion_pods.stream.mirror import sockets_in
 from bitfusion_pods.stream.session import Session
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class RemoteProgram:
         """
         session, asked = self._session, self._asked
         terminal = None if self._terminal is None else self._terminal.asked()
-        session.link.put(Kind.SPAWN, 0, asked.with_stdio(terminal, stdio.closed()).to_json())
+        sockets = tuple(sorted(sockets_in(asked.folder))) if asked.folder else ()
+        session.link.put(Kind.SPAWN, 0, asked.as_here(terminal, stdio.closed(), sockets).to_json())
         if terminal is None:
             self._use_pipes()
         if asked.folder:

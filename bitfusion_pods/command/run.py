@@ -189,7 +189,7 @@ def _cwd(environ: Mapping[str, str]) -> str:
 
 
 def _texts(folder: str) -> dict[str, str]:
-    """What is in the private folder now; what comes later, and its sockets, the stream brings."""
+    """The files that are in the private folder now; what comes later the stream brings."""
     found = {}
     if folder:
         for entry in os.scandir(folder):

@@ -103,7 +103,7 @@ class Mirror:
         self._look_at = now + (LOOK_EVERY_ALONE if self._inotify is None else LOOK_EVERY)
         if self._sends_files:
             self._look_at_files()
-        for name in sorted(_sockets(self._folder) - self._told - self._mirrors.keys()):
+        for name in sorted(sockets_in(self._folder) - self._told - self._mirrors.keys()):
             self._told.add(name)
             self._link.put(Kind.LISTEN, 0, name.encode())
 
@@ -163,7 +163,7 @@ class Mirror:
     def take(self, frame: Frame) -> bool:
         """Whether it was about sockets. Raises ProtocolError."""
         if frame.kind is Kind.LISTEN:
-            self._listen(_checked(frame.payload))
+            self.listen(frame.payload)
         elif frame.kind is Kind.UNLISTEN:
             self._forget(_checked(frame.payload))
         elif frame.kind is Kind.FILE and not self._sends_files:
@@ -183,11 +183,13 @@ class Mirror:
         except OSError:
             return  # the folder is gone, or full: whoever wants the file tells
 
-    def _listen(self, name: str) -> None:
+    def listen(self, told: bytes) -> None:
+        """The peer has a socket of this name. Raises ProtocolError."""
+        name = _checked(told)
         if name in self._mirrors or len(self._mirrors) >= MOST_MIRRORS or name in self._told:
             return
         path, temporary = os.path.join(self._folder, name), os.path.join(self._folder, f".{name}")
-        if os.path.lexists(path) and name not in _sockets(self._folder):
+        if os.path.lexists(path) and name not in sockets_in(self._folder):
             return  # a file of this side's; a socket that is not told of was left by a session before
         listener = socket.socket(socket.AF_UNIX)
         try:
@@ -237,8 +239,8 @@ def _checked(name: bytes) -> str:
     return text
 
 
-def _sockets(folder: str) -> set[str]:
-    """Those that lie there and have a name that can be told."""
+def sockets_in(folder: str) -> set[str]:
+    """The names of those that lie there and can be told."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries if _is_told(entry)}

@@ -10,7 +10,7 @@ from bitfusion_pods.stream.link import Link
 from bitfusion_pods.stream.mirror import Mirror
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bitfusion_pods.stream.frames import Frame
 
@@ -32,9 +32,14 @@ class Session:
         self.writing: set[int] = set()
         """Those of them that are polled for writing, too."""
 
-    def mirror_folder(self, folder: str) -> None:
-        """From now on sockets of this folder appear in the peer's, and files of a client's, too."""
+    def mirror_folder(self, folder: str, sockets: Sequence[str] = ()) -> None:
+        """From now on sockets of this folder appear in the peer's, and files of a client's, too.
+
+        `sockets` are the peer's, as far as they are known. Raises ProtocolError.
+        """
         self.mirror = Mirror(self.link, self.channels, folder, sends_files=not self._of_pod)
+        for name in sockets:
+            self.mirror.listen(name.encode())
         self.mirror.look()
 
     def _on_open(self, number: int, name: bytes) -> None:

@@ -45,7 +45,9 @@ def test_a_program_comes_as_it_was_sent(
 
 @given(st.none() | terminals, st.lists(st.integers(0, 2), max_size=3).map(tuple))
 def test_its_terminal_comes_as_it_was_sent(terminal: Terminal | None, closed: tuple[int, ...]) -> None:
-    asked = Spawn(("a",), {}, "", "", {}, pythons={"python3": "3.12"}).with_stdio(terminal, closed)
+    asked = Spawn(("a",), {}, "", "", {}, pythons={"python3": "3.12"}).as_here(
+        terminal, closed, ("launcher-1",)
+    )
     assert spawn_from_json(asked.to_json()) == asked
 
 

@@ -25,7 +25,12 @@ KERNEL = {
     "language": "python",
     "metadata": {"bitfusion": {"request": {"gpus": 1}}},
 }
-EXTENSIONS = {"jupyterlab": True, "jupyter_lsp": False, "tests.jupyter_ext.labextension.stand_in": True}
+EXTENSIONS = {
+    "jupyterlab": True,
+    "jupyter_ext.server": False,  # which the stand-in takes the place of
+    "jupyter_lsp": False,
+    "tests.jupyter_ext.labextension.stand_in": True,
+}
 
 
 class Lab:

@@ -104,10 +104,11 @@ class AgentClient:
         folder: str = "",
         files: dict[str, str] | None = None,
         pythons: dict[str, str] | None = None,
+        sockets: tuple[str, ...] = (),
     ) -> None:
         """Ask for a program, with this process's environment unless another is given."""
         given = dict(os.environ) if environment is None else environment
-        asked = Spawn(argv, given, cwd, folder, files, pythons=pythons)
+        asked = Spawn(argv, given, cwd, folder, files, pythons=pythons, sockets=sockets)
         read_end, self.stdin = os.pipe()
         self.session.channels.add(STDIN, read_end, None)
         for number in (STDOUT, STDERR):

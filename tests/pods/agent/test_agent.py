@@ -23,6 +23,7 @@ from bitfusion_pods.stream.channels import STDERR, STDOUT
 from bitfusion_pods.stream.frames import Kind
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.handshake import Handshake, Refused
+from bitfusion_pods.stream.link import Lost
 from bitfusion_pods.stream.tls_connection import TlsConnection
 from tests.pods.agent.agent_client import AgentClient, RunningAgent
 from tests.pods.stream.sides import CLIENT, POD, SESSION, STRANGER, Keys
@@ -193,6 +194,28 @@ def test_signals_reach_the_whole_group(client: AgentClient) -> None:
     client.say(Kind.SIGNAL, bytes([signal.SIGUSR1]))
     client.until_said(b"heard")
     assert client.ended().status == 3, "the child got it, too"
+
+
+def test_a_program_that_is_fast_finds_the_sockets_that_were_there_when_it_was_asked_for(
+    client: AgentClient, tmp_path: Path
+) -> None:
+    """However late the client tells of them: its own look at the folder comes in frames behind this one."""
+    there = tmp_path / "folder"
+    asks = (
+        f"import socket\nsocket.socket(socket.AF_UNIX).connect({str(there / 'launcher-1')!r})\nprint('met')"
+    )
+    client.spawn(sys.executable, "-c", asks, folder=str(there), sockets=("launcher-1",))
+    client.until_said(b"met")
+
+
+@pytest.mark.parametrize("sockets", [("../x",), (".x",), ("a/b",), ("",)])
+def test_a_socket_that_is_told_outside_of_the_folder_ends_the_session(
+    agent: RunningAgent, client: AgentClient, tmp_path: Path, sockets: tuple[str, ...]
+) -> None:
+    client.spawn("true", folder=str(tmp_path / "folder"), sockets=sockets)
+    with pytest.raises(Lost):
+        wait_until(lambda: client.turn() and False, "the end")
+    assert "is no socket's name" in agent.wait_for_end()
 
 
 def test_the_private_folder_is_made_with_its_files_and_shows_sockets_here(
