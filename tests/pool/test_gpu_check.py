@@ -50,6 +50,9 @@ class optim:
 uint8, given = None, 0
 def manual_seed(number): pass
 def randn(*a, **k): return Tensor()
+class ones:
+    def __init__(self, size, device): self.size = size
+    def sum(self): return self.size
 def sin(x): return x
 def zeros(size, dtype, device):
     global given
@@ -105,8 +108,21 @@ def test_two_halves_and_one_that_wants_more(tmp_path: Path) -> None:
     assert [line[:9] for line in served.splitlines()[2:4]] == ["✓ half a:", "✓ half b:"]
     assert served.splitlines()[4:6] == lines[5:7]
     assert "embedded pool\n" in served  # as smi shows it
+    cells = [line.partition(":")[0] for line in lines_of_cells(out)]
+    assert cells == [
+        "✓ first cell, which imports the framework",
+        "✓ more than its share in a cell",
+        "✓ after a restart the kernel has the GPU that it had",
+        "✓ given back",
+        "✓ the next cell has a GPU, and no variables of the one before",
+    ]
     if not os.geteuid():
-        assert out.splitlines()[-1].startswith("✓ over the stream of GPU pods: 300 steps in ")
+        assert "\n✓ over the stream of GPU pods: 300 steps in " in out
+
+
+def lines_of_cells(out: str) -> list[str]:
+    """What the report says of a kernel's cells, which is its end."""
+    return out.partition('✓ Installed kernel "bitfusion"')[2].splitlines()[1:]
 
 
 def test_who_is_not_root_is_told_what_was_not_checked(
