@@ -109,7 +109,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs have pipes here, and no process."""
 
-    def start(asked: Spawn, pod: object) -> Program:
+    def start(asked: Spawn, pod: object, on_folder: object) -> Program:
         if len(asked.argv) > 1:
             raise CannotStart(Failed("not in this test", 126))
         try:

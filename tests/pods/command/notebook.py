@@ -203,7 +203,9 @@ def notebook_in(
             path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
             with contextlib.suppress(Refused):  # gone meanwhile
                 cluster.client.delete(path, {"gracePeriodSeconds": 0})
-    run_folder.rmdir()  # nothing is left in it
+    # the last process of a kernel removes its folder
+    wait_until(lambda: not any(run_folder.iterdir()), "an empty run folder", 5)
+    run_folder.rmdir()
 
 
 def allow(cluster: Cluster, namespace: str, rules: list[Object]) -> None:
