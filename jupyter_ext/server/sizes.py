@@ -73,9 +73,12 @@ def held_request(state: Json) -> GpuRequest | None:
     if state.get("granted_at") is None:
         return None
     request = state.get("request")
-    fields = ("gpus", "partial", "memory_mib")
+    if not isinstance(request, dict):
+        return None
     try:
-        return GpuRequest.from_json({name: request[name] for name in fields if name in request})  # type: ignore[index, operator]
+        return GpuRequest.from_json(
+            {name: request[name] for name in ("gpus", "partial", "memory_mib") if name in request}
+        )
     except (BitfusionError, TypeError):
         return None
 

@@ -202,7 +202,7 @@ def _load_jupyter_server_extension(app: ServerApp) -> None:
     stand_in = StandIn(app)
     base = app.web_app.settings["base_url"].rstrip("/")
     given = {"stand_in": stand_in}
-    app.web_app.add_handlers(  # type: ignore[no-untyped-call]
+    app.web_app.add_handlers(  # type: ignore[no-untyped-call]  # tornado has no types for it
         ".*$",
         [
             (f"{base}/bitfusion/api/state", StateHandler, given),

@@ -89,7 +89,7 @@ def test_a_kernel_that_says_nothing(tmp_path: Path, make: Any, kind: type[ApiErr
 def test_a_proxy_that_is_stopped_costs_its_time_limit_only(tmp_path: Path) -> None:
     file = tmp_path / "kernel-abc.json"
     with stand_in_proxy(file) as proxy:
-        proxy._answer = lambda connection, question: held.append(connection)  # type: ignore[method-assign]
+        proxy._answer = lambda connection, question: held.append(connection)  # type: ignore[method-assign]  # a fake
         held: list[Any] = []
         with pytest.raises(NoAnswer, match=r"within 0\.2 s"):
             asyncio.run(ask_kernel(str(file), os.environ, {"do": "keep"}, limit=0.2))

@@ -295,7 +295,7 @@ def test_what_is_being_given_back_is_neither_waited_for_nor_kept(line: str, said
     kernel.acquisition.granted = True
     kernel.state |= {"state": "releasing", "lease": {}}
     kernel.ends_what_waits = False
-    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]
+    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]  # a fake
     found = answer(line, kernel)
     found = found.conclude(None) if isinstance(found, AskClient) else found
     assert (found.meanwhile if isinstance(found, AwaitGpu) else text_of(line, kernel)) == said
@@ -305,7 +305,7 @@ def test_after_a_cancel_there_is_nothing_to_cancel_or_release() -> None:
     kernel = FakeKernel()
     kernel.acquisition = Acquisition(1, GpuRequest(2), 0.0)
     kernel.state["state"] = "releasing"
-    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]
+    kernel.cancel_wait = lambda: False  # type: ignore[method-assign]  # a fake
     assert text_of("cancel", kernel) == "This kernel waits for nothing."
     assert text_of("release -y", kernel) == "This kernel holds no GPU."
 

@@ -322,6 +322,37 @@ def test_an_api_server_that_restarts_ends_no_wait(
     assert "the cluster's API cannot be asked: it is busy (429)" in capfd.readouterr().err
 
 
+def test_who_ended_it_is_told_though_the_scheduler_wrote_its_own_conditions_over_that(
+    server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kueue and a scheduler were seen to do: condition, another status, deletion."""
+
+    def versions(way: str, version: str) -> Iterator[Object | None]:
+        pod = server.pods[way.rpartition("%3D")[2]]
+        kueue = {
+            "type": "TerminationTarget",
+            "status": "True",
+            "reason": "NotAdmitted",
+            "message": "Not admitted",
+        }
+        scheduler = {"type": "PodScheduled", "status": "True"}
+        for conditions in ([kueue], [scheduler]):
+            yield {
+                "type": "MODIFIED",
+                "object": {**pod, "status": {"phase": "Pending", "conditions": conditions}},
+            }
+        going = {**pod["metadata"], "deletionTimestamp": "2026-11-26T00:00:00Z"}
+        yield {
+            "type": "MODIFIED",
+            "object": {"metadata": going, "status": {"phase": "Pending", "conditions": [scheduler]}},
+        }
+
+    run = making_at(server)
+    monkeypatch.setattr(server, "watch", versions)
+    with pytest.raises(PodRefused, match="Kueue ended the pod: Not admitted"):
+        run.start()
+
+
 def test_one_that_does_not_come_back_ends_it_in_its_time(
     server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ import pytest
 
 from bitfusion_pods import signals
 from bitfusion_pods.command.remote_program import TELL_AFTER, RemoteProgram
-from bitfusion_pods.spawn import Spawn, Started
+from bitfusion_pods.spawn import Spawn, Started, spawn_from_json
+from bitfusion_pods.stream.frames import Kind, ProtocolError
 from tests.pods.command.pods import Pods, pods_in
 from tests.pods.stream.sides import CLIENT, POD, Keys
 from tests.support.machine import scaled
@@ -160,6 +162,38 @@ def test_a_loss_in_the_turn_of_the_first_word_is_told_as_any_other(
     remote._look_at_loss()
     assert hears.told == ["lost"]
     remote._session.close()
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_the_word_that_starts_a_program_names_the_sockets_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, (read_end, write_end) = tmp_path / "folder", os.pipe()
+    folder.mkdir()
+    monkeypatch.setattr(signals, "as_bytes", lambda numbers: read_end)
+    monkeypatch.chdir(folder)  # paths of sockets are short
+    remote = RemoteProgram(
+        ("127.0.0.1", 1),
+        Keys(tmp_path).context(CLIENT, POD),
+        Spawn(("cat",), {}, folder=str(folder)),
+        Hears(),
+    )
+    said: list[bytes] = []
+
+    def put(kind: Kind, channel: int = 0, payload: bytes = b"") -> None:
+        said.extend([payload] if kind is Kind.SPAWN else [])
+
+    def stop() -> None:
+        raise ProtocolError("enough")
+
+    monkeypatch.setattr(remote._session.link, "put", put)
+    monkeypatch.setattr(remote, "_turn", stop)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("launcher-1")
+        with pytest.raises(ProtocolError):
+            remote.run()
+    assert spawn_from_json(said[0]).sockets == ("launcher-1",)
     os.close(read_end)
     os.close(write_end)
 

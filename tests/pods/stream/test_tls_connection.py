@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import select
+import socket
 import ssl
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -105,3 +107,19 @@ def test_half_a_record_is_waited_for_and_not_asked_about_without_end(
         assert not reader.has_more
         reader._came.write(part)
     assert reader.recv(RECORD) == b"x" * 1000
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_a_reset_that_a_write_has_met_first_is_no_close_in_good_order(
+    ends: tuple[TlsConnection, TlsConnection], is_reset: bool
+) -> None:
+    peer, ours = ends
+    received(peer)  # TLS's tickets: what nobody has read makes a close a reset
+    if is_reset:
+        peer.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    select.select([ours], [], [], 1)
+    if is_reset:
+        ours.send(b"who is there?")  # takes the error, which `recv` then does not see
+    assert ours.recv(RECORD) == b""
+    assert ours.was_closed is not is_reset
