@@ -49,7 +49,8 @@ class SizesFile:
             why = error.user_message.replace("\n", " ")
         except OSError as error:
             why = error.strerror or "it cannot be read"
-        self._log.warning("%s: %s The sizes are made from the pool.", self._path, one_line(why))
+        told = "Sizes are made from the pool, as the list %s cannot be used: %s"
+        self._log.warning(told, self._path, one_line(why))
         return None
 
 

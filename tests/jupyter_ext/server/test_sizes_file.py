@@ -51,7 +51,7 @@ def test_a_wrong_list_is_logged_once_and_left(
     assert file.sizes() is None
     (message,) = caplog.messages
     assert told in message
-    assert message.endswith("The sizes are made from the pool.")
+    assert message.startswith("Sizes are made from the pool, as the list ")
     path.write_text("sizes: [{label: half, share: 50 %}]")
     assert file.sizes() == HALF
 
