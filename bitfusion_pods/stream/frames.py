@@ -126,9 +126,9 @@ class FrameReader:
         self._channel = self._left = 0
         """Of the DATA frame that is under way: so many bytes are still to come."""
 
-    def read(self, chunk: bytes) -> list[Frame]:
+    def read(self, chunk: bytes | memoryview) -> list[Frame]:
         """The frames that are there now. Raises ProtocolError, at the head of a frame that is too long."""
-        data: bytes | bytearray = chunk
+        data: bytes | bytearray | memoryview = chunk
         if self._begun:
             self._begun += chunk
             data = self._begun
@@ -159,7 +159,7 @@ class FrameReader:
         return frames
 
 
-def _part(data: bytes | bytearray, start: int, end: int) -> bytes:
+def _part(data: bytes | bytearray | memoryview, start: int, end: int) -> bytes:
     return bytes(data[start:end])  # of bytes, all of them is the same object
 
 

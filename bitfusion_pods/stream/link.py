@@ -13,7 +13,7 @@ import time
 from bitfusion_pods.stream.frames import Frame, FrameReader, Kind, ProtocolError, count, head
 from bitfusion_pods.stream.greeting import Greeting
 from bitfusion_pods.stream.kept_bytes import AnotherHistory, KeptBytes
-from bitfusion_pods.stream.tls_connection import RECORD, TlsConnection
+from bitfusion_pods.stream.tls_connection import TlsConnection
 
 PING_EVERY = 2.0
 """Seconds without a word of one's own."""
@@ -21,7 +21,7 @@ DEAD_AFTER = 10.0
 """Seconds without a word of the peer's."""
 
 _PIECE = 1 << 16
-_MOST_READS = 16
+_MOST_READ = 1 << 18
 _ACK_EVERY = 1 << 19
 
 
@@ -124,9 +124,11 @@ class Link:
         if self._over is not None:
             raise self._over
         frames: list[Frame] = []
-        for chunk in self._chunks():
+        chunk = self._receive()
+        if chunk:
+            self._heard_at = time.monotonic()
             self.received += len(chunk)
-            frames += self._reader.read(chunk)
+            frames = self._reader.read(chunk)
         if self._over is not None and not frames:
             raise self._over
         others = [frame for frame in frames if not self._take(frame)]
@@ -135,25 +137,22 @@ class Link:
             self._acknowledge(Kind.ACK)  # once, however often it has asked
         return others
 
-    def _chunks(self) -> list[bytes]:
-        chunks: list[bytes] = []
-        while self.connection is not None and len(chunks) < _MOST_READS:
-            try:
-                chunk = self.connection.recv(RECORD)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                break
-            except OSError as error:
-                self._over = Lost(_words(error))
-                break
-            if not chunk:
-                closed = self.connection.was_closed
-                why = "the other side has closed the connection" if closed else "the connection was reset"
-                self._over = Lost(why, closed=closed)
-                break
-            chunks.append(chunk)
-        if chunks:
-            self._heard_at = time.monotonic()
-        return chunks
+    def _receive(self) -> bytes | memoryview:
+        """What has come; nothing where `_over` says so, or where it is too early."""
+        if self.connection is None:
+            return b""
+        try:
+            chunk = self.connection.recv(_MOST_READ)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return b""
+        except OSError as error:
+            self._over = Lost(_words(error))
+            return b""
+        if not chunk:
+            closed = self.connection.was_closed
+            why = "the other side has closed the connection" if closed else "the connection was reset"
+            self._over = Lost(why, closed=closed)
+        return chunk
 
     def _take(self, frame: Frame) -> bool:
         """Whether a frame was about the link."""

@@ -96,21 +96,29 @@ class TlsConnection:
         except (ssl.SSLWantWriteError, OSError):
             pass  # it is met again
 
-    def recv(self, most: int) -> bytes:
-        """What has come, one record at most; empty at the end, of which `was_closed` tells the kind."""
-        while True:
+    def recv(self, most: int) -> memoryview:
+        """What has come, in this connection's own buffer: it is there until the next call.
+
+        Empty at the end, of which `was_closed` tells the kind.
+        """
+        got, most, is_end = 0, min(most, len(self._buffer)), False
+        while got < most and not is_end:
             try:
-                data = self._tls.read(most)
+                # with a buffer it says how many; typeshed has one answer for both
+                number: int = self._tls.read(most - got, self._buffer[got:most])  # type: ignore[assignment]
             except ssl.SSLWantReadError:
+                if got:
+                    break
                 self.has_more = False
                 self._flush_if_possible()
                 self._fetch()
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                self.has_more = False
-                return b""
+                is_end = True
             else:
-                self.has_more = bool(data)
-                return data
+                got += number
+                is_end = number == 0
+        self.has_more = got == most or (is_end and got > 0)
+        return self._buffer[:got]
 
     def _fetch(self) -> None:
         # before: an end may be answered, and the answer by a reset
