@@ -18,6 +18,7 @@ from bitfusion_pods.command.waiting import UNASKED
 from bitfusion_pods.places import refusals, stages
 from bitfusion_pods.places.deaths import death_of, held_by_lost_node, remembering
 from bitfusion_pods.places.gpu_nodes import has_gpus
+from bitfusion_pods.places.statuses import is_going
 from bitfusion_pods.pod.cannot_copy import FilesElsewhere
 from bitfusion_pods.pod.gpu_pod import gpu_pod
 from bitfusion_pods.pod.held import OVER, held_gpus
@@ -105,6 +106,8 @@ class Making:
         """Of the pod that there is, or may be; empty: there is none."""
         self.is_lost = False
         """Whether it does not answer, and nobody knows why."""
+        self.is_deleted = False
+        """Whether somebody has deleted it, as `death` has seen it."""
 
     def start(self) -> Running:
         """Make the pod and wait until its program's container runs.
@@ -163,6 +166,7 @@ class Making:
         except (ApiError, ApiUnreachable, ClusterUnusable):
             return None
         self._last = remembering(found or {}, self._last) or self._last
+        self.is_deleted = found is None or is_going(found)
         death = death_of(self._last, time.time(), gone=found is None)
         return None if death is None else PodLost(self._request, death.words, death.next_step)
 

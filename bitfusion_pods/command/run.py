@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 
 from bitfusion_client.command.client_output import NOTE
@@ -227,9 +228,11 @@ def _run(remote: RemoteProgram, making: Making, log: LogOutput, program: Sequenc
         exec_failed = f'exec: "{program[0]}": {outcome.why}'
         log.error(PodRefused("", outcome.why, outcome.cure) if outcome.cure else exec_failed)
         return outcome.status
-    if outcome.told_to:
+    # who ends a pod by SIGKILL may reach the program before the agent
+    was_killed = outcome.status == -signal.SIGKILL and not outcome.memory_ran_out
+    if outcome.told_to or was_killed:
         death = making.death()
-        if death is not None:
+        if death is not None and (outcome.told_to or making.is_deleted):
             log.error(death)
     elif remote.not_written:
         log.error(NOT_WRITTEN.format(remote.not_written))

@@ -193,6 +193,25 @@ def test_a_pod_that_somebody_deletes_is_told_as_lost(notebook: Notebook) -> None
     assert not notebook.gpu_pods()
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_sigkill_that_reaches_the_program_before_its_agent_is_told_as_what_became_of_the_pod(
+    notebook: Notebook, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = notebook.start("run", "-n", "1", "--", *FOR_EVER)
+    name = notebook.one_gpu_pod()
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n"
+    if is_deleted:
+        monkeypatch.setattr(notebook.node, "_end", lambda _: True)  # the agent hears nothing of it
+        notebook.cluster.client.delete(f"/api/v1/namespaces/{notebook.namespace}/pods/{name}")
+    agent = notebook.node.agent_pid(name)
+    (program,) = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    os.kill(int(program), signal.SIGKILL)
+    assert running.finish() == 128 + signal.SIGKILL, running.told
+    assert ("Error: GPU pod lost: somebody has deleted the pod" in running.told) is is_deleted, running.told
+    assert not notebook.gpu_pods()
+
+
 def test_a_pod_whose_agent_is_killed_is_told_as_lost(notebook: Notebook) -> None:
     running = notebook.start("run", "-n", "1", "--", *FOR_EVER)
     name = notebook.one_gpu_pod()
