@@ -200,12 +200,13 @@ def test_an_idle_holder_is_told_who_waits_for_it(live: Live, bus: websocket.WebS
     live.server.get("/pool")
     assert live.kernel(kernel_id)["waited_for_by"] == []
     with live.pool.asked_before("other.ipynb", 1):
+        live.post(kernel_id, "keep")  # after which the pool is looked at soon
         wait_until(lambda: live.server.get("/pool")["waiting"], "a look that shows it", 20)
         (waiter,) = live.kernel(kernel_id)["waited_for_by"]
         assert "other.ipynb (1 GPU" in waiter
         message = heard(bus, what="notice", kind="someone_waits", kernel_id=kernel_id)["message"]
         assert message == f"x.ipynb is idle and holds 1 GPU, for which others wait: {waiter}."
-        client.run("2", 30)
+        client.run("import time; time.sleep(0.3)", 30)
         live.until(kernel_id, "idle")
     told = all_heard(bus, lambda each: (each.get("state") or {}).get("waited_for_by") == [])
     assert [each["kind"] for each in told if each["what"] == "notice"] == [], "not again after each cell"
