@@ -68,7 +68,7 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
     }
     const { told, id } = shown;
     const now = model.now();
-    const wait = waitOf(told, model.kernel(id));
+    const wait = waitOf(told, model.kernel(id), model.state.now);
     const asked = told.asked_at ?? told.since ?? now;
     const size = told.request ? sizeText(told.request, trans) : trans.__('a GPU');
     if (wait.kind !== 'waits') {

@@ -9,21 +9,29 @@ export type Wait =
   | { kind: 'over' }
   | { kind: 'gone' };
 
-/** `told`: the state that the cell has kept; `kernel`: what that kernel is now, null if it is not here. */
+/**
+ * `told`: the state that the cell has kept. `kernel`: what that kernel is now, null if it is not here,
+ * as of `asOf`. A cell that waits may know of it before the page does.
+ */
 export function waitOf(
-  told: Pick<Partial<IKernel>, 'asked_at'>,
-  kernel: IKernel | null
+  told: Partial<IKernel>,
+  kernel: IKernel | null,
+  asOf: number
 ): Wait {
-  if (!kernel) {
+  const isNews = (told.since ?? 0) > (kernel?.since ?? asOf);
+  const now = isNews ? (told as IKernel) : kernel;
+  if (!now) {
     return { kind: 'gone' };
   }
   const isSame =
-    kernel.asked_at !== null &&
-    Math.abs(kernel.asked_at - (told.asked_at ?? kernel.asked_at)) < 1;
-  if (isSame && kernel.state === 'waiting') {
-    return { kind: 'waits', kernel };
+    typeof now.asked_at === 'number' &&
+    Math.abs(now.asked_at - (told.asked_at ?? now.asked_at)) < 1;
+  if (isSame && now.state === 'waiting') {
+    // after a restart it is another cell that waits, in the same place
+    const isSameCell = now.since === (told.since ?? now.since);
+    return isSameCell ? { kind: 'waits', kernel: now } : { kind: 'over' };
   }
-  return isSame && kernel.granted_at !== null
-    ? { kind: 'granted', at: kernel.granted_at, starts: kernel.state === 'starting' }
+  return isSame && typeof now.granted_at === 'number'
+    ? { kind: 'granted', at: now.granted_at, starts: now.state === 'starting' }
     : { kind: 'over' };
 }
