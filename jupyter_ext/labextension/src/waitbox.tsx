@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import { IBitfusion } from './tokens';
 import { IKernel } from './types';
-import { clockText, placeText, sizeText, stopwatchText } from './words';
+import { clockText, durationText, placeText, sizeText, stopwatchText } from './words';
 import { Wait, waitOf } from './waits';
 
 /** What the kernel adds to the display of a cell that waits. */
@@ -74,7 +74,7 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
     if (wait.kind !== 'waits') {
       return (
         <div className="bf-Wait bf-mod-over" role="status">
-          {overText(wait, size, clockText(asked, now), now, trans)}
+          {overText(wait, size, asked, now, trans)}
         </div>
       );
     }
@@ -100,7 +100,7 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
         </div>
         {names(trans.__('Held by:'), kernel.queue?.held_by)}
         {names(trans.__('Before you in the queue:'), kernel.queue?.before)}
-        {kernel.queue?.why && <div>{kernel.queue.why}</div>}
+        {kernel.queue?.why && <div>{trans.__('Why: %1', kernel.queue.why)}</div>}
         <div>{trans.__('Asked for at %1.', clockText(asked, now))}</div>
       </div>
     );
@@ -123,10 +123,11 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
 function overText(
   wait: Exclude<Wait, { kind: 'waits' }>,
   size: string,
-  from: string,
+  asked: number,
   now: number,
   trans: IBitfusion['trans']
 ): string {
+  const from = clockText(asked, now);
   switch (wait.kind) {
     case 'gone':
       return trans.__(
@@ -139,7 +140,12 @@ function overText(
     case 'granted':
       return wait.starts
         ? trans.__('Got %1. The kernel starts.', size)
-        : trans.__('Waited for %1 from %2 to %3.', size, from, clockText(wait.at, now));
+        : trans.__(
+            'Waited %1 for %2, until %3.',
+            durationText(wait.at - asked, trans),
+            size,
+            clockText(wait.at, now)
+          );
   }
 }
 
