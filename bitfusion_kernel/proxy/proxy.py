@@ -97,7 +97,7 @@ class Proxy:
         self._queue = RequestQueue()
         self._in_kernel = RequestsInKernel()
         self._commands = RunningCommands()
-        self._display = WaitDisplay(self._loop, lifecycle, self._publisher)
+        self._display = WaitDisplay(self._loop, lifecycle, self._publisher, state=lambda: self._board.look())
         self._jupyter_gone = False
         self._idle: IdleWatch | None = None
         self._worked: Acquisition | None = None  # the last one on which a cell has finished

@@ -58,7 +58,7 @@ class Resize:
         """Of the `bitfusion run` beside, while there is one."""
         self._supervisor = supervisor
         self._starter = starter
-        self._display = WaitDisplay(loop, self, publisher, "resize")
+        self._display = WaitDisplay(loop, self, publisher, state=None, name="resize")
         self._on_end: OnEnd | None = None
         self._cancelled = ""
 

@@ -21,6 +21,7 @@ from jupyter_ext.server.kernel_notices import (
     idle_release_at,
     idle_release_notice,
     is_released_soon,
+    is_waited_for,
     notices,
 )
 from jupyter_ext.server.overview import Documents, kernel_json
@@ -51,6 +52,8 @@ class Announcer:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._waited_for: set[str] = set()
+        """Kernels of which it has been told, and not after each of their cells."""
         if SCHEMA_ID not in event_logger.schemas:
             event_logger.register_event_schema(SCHEMA_FILE)
 
@@ -106,7 +109,13 @@ class Announcer:
         told = None if after is None else kernel_json(kernel_id, after, documents)
         self._emit({"what": "kernel", "kernel_id": kernel_id, "state": told})
         title = "" if told is None else told["title"]
+        if after is None or not is_waited_for(after):
+            self._waited_for.discard(kernel_id)
         for kind, message in notices(before, after, title, time.time()):
+            if kind == "someone_waits":
+                if kernel_id in self._waited_for:
+                    continue
+                self._waited_for.add(kernel_id)
             self.notice(kind, message, kernel_id)
         self._tell_in_time(kernel_id, after, title)
 

@@ -18,6 +18,7 @@ from jupyter_ext.server.handlers import routes
 from jupyter_ext.server.jupyter_kernels import JupyterKernels
 from jupyter_ext.server.kernel_actions import KernelActions
 from jupyter_ext.server.kernel_watch import KernelWatch
+from jupyter_ext.server.known_kernels import KnownKernels
 from jupyter_ext.server.overview import Overview
 from jupyter_ext.server.own_names import own_names
 from jupyter_ext.server.pool_look import PoolLook
@@ -47,12 +48,13 @@ class BitfusionExtension(ExtensionApp):
             self._list_gpus,
             own_names(),
             somebody_waits=lambda: self._kernels.somebody_waits,
-            on_change=self._announcer.pool_changed,
+            on_change=self._pool_changed,
             on_notice=self._announcer.notice,
             pace=settings.pace(),
         )
+        self._known = KnownKernels(self._kernels, lambda: self._pool.waiting, self._announcer.kernel_changed)
         sizes = SizesFile(settings.sizes_file, self.log)
-        overview = Overview(self._pool, self._kernels, sizes, jupyter.documents, this_pod())
+        overview = Overview(self._pool, self._known, sizes, jupyter.documents, this_pod())
         actions = KernelActions(jupyter.connection_files, os.environ, jupyter.documents, self._pool.hurry)
         self.handlers.extend(routes(overview, actions.act))
         IOLoop.current().add_callback(self._begin)
@@ -66,9 +68,13 @@ class BitfusionExtension(ExtensionApp):
         self._kernels.start()
 
     def _kernel_changed(self, kernel_id: str, before: Json | None, after: Json | None) -> None:
-        self._announcer.kernel_changed(kernel_id, before, after)
+        self._known.kernel_changed(kernel_id, after)
         if _name(before) != _name(after):
             self._pool.hurry()
+
+    def _pool_changed(self) -> None:
+        self._announcer.pool_changed()
+        self._known.pool_changed()
 
     async def _list_gpus(self) -> str:
         client = find_client(self._settings.client or None, os.environ)

@@ -50,6 +50,11 @@ def notices(before: Json | None, after: Json | None, title: str, now: float) -> 
     return found
 
 
+def is_waited_for(state: Json) -> bool:
+    """Whether somebody waits for what it holds, as far as that is known."""
+    return bool(_waiters(state))
+
+
 def is_released_soon(state: Json, now: float) -> bool:
     """Whether what an idle kernel holds will be given back within `SOON`."""
     at = idle_release_at(state)
@@ -87,7 +92,7 @@ def _held(before: Json, after: Json) -> bool:
 
 
 def _blocks(state: Json) -> bool:
-    return state.get("state") == states.IDLE and bool(_waiters(state))
+    return state.get("state") == states.IDLE and is_waited_for(state)
 
 
 def _waiters(state: Json) -> list[str]:

@@ -11,7 +11,7 @@ from bitfusion_client.kernel_state import states
 from bitfusion_client.one_line import one_line
 from bitfusion_client.pod.this_pod import ThisPod
 from bitfusion_client.version import VERSION
-from jupyter_ext.server.kernel_watch import KernelWatch
+from jupyter_ext.server.known_kernels import KnownKernels
 from jupyter_ext.server.pool_look import PoolLook
 from jupyter_ext.server.sizes import PodBudget, held_request, sizes_json
 from jupyter_ext.server.sizes_file import SizesFile
@@ -35,7 +35,7 @@ class Overview:
 
     Args:
         pool: The look at the pool.
-        kernels: The states of kernels.
+        kernels: This server's kernels.
         sizes: The admin's sizes.
         documents: Looks up to which notebook each kernel belongs.
         pod: What its files say of this pod; None outside of pods.
@@ -44,7 +44,7 @@ class Overview:
     def __init__(
         self,
         pool: PoolLook,
-        kernels: KernelWatch,
+        kernels: KnownKernels,
         sizes: SizesFile,
         documents: Callable[[], Awaitable[Documents]],
         pod: ThisPod | None,

@@ -24,6 +24,9 @@ BACK = "The GPU pool is back."
 
 _PATIENCE_WHEN_KNOWN = 1.0  # seconds: what is known already is told, if a slow client takes longer
 
+_OLD_AFTER = 2.0
+"""Intervals after which a look says nothing any more of who waits now."""
+
 _TICK = 1.0
 """Seconds after which it is thought over how soon the next look is due."""
 
@@ -116,6 +119,15 @@ class PoolLook:
     def report(self) -> Json:
         """What the last look that succeeded has told, as `pool_report` has it."""
         return self._report
+
+    @property
+    def waiting(self) -> Sequence[Json] | None:
+        """Who waits, as it is known now; None while the pool is away, or has not been looked at of late."""
+        is_old = time.monotonic() - self._looked_at > _OLD_AFTER * self._pace.slow
+        if is_old or self._error is not None or self._seen_at is None:
+            return None
+        waiting: Sequence[Json] = self._report["waiting"]
+        return waiting
 
     async def stop(self) -> None:
         """The server ends: no look goes on."""

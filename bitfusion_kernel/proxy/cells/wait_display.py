@@ -3,6 +3,10 @@
 The wait belongs to the kernel, the display to one cell: a wait begun by `acquire = start` or by a debugger
 has no cell until one arrives. What the display says is made by `gpu.waiting_notice`.
 
+Beside text and HTML it has the kernel's published state. JupyterLab's part shows the wait from that as it is
+now, also when nobody can update the display any more: after a reload, in a second browser, in a saved file.
+Other clients don't know that type, and pass over it.
+
 papermill, nbconvert and `jupyter execute` show no displays while they run, but the kernel's own stderr: where
 nobody can be asked for input, a line there says once a minute what is waited for. Nothing of it is saved.
 """
@@ -11,7 +15,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.event_loop import EventLoop
@@ -44,14 +49,28 @@ class Waits(Protocol):
 
 
 class WaitDisplay:
-    """Used for each wait of `waits` in turn. `busy` has been said for the cell. `name` is its timer's."""
+    """Used for each wait of `waits` in turn. `busy` has been said for the cell.
+
+    Args:
+        loop: Has the timer.
+        waits: What has the wait.
+        publisher: Shows it.
+        state: The kernel's published state; None where the wait is not what that tells.
+        name: The timer's.
+    """
 
     def __init__(
-        self, loop: EventLoop, waits: Waits, publisher: Publisher, name: str = "wait display"
+        self,
+        loop: EventLoop,
+        waits: Waits,
+        publisher: Publisher,
+        state: Callable[[], dict[str, Any]] | None,
+        name: str = "wait display",
     ) -> None:
         self._loop = loop
         self._waits = waits
         self._publisher = publisher
+        self._state = state
         self._timer = name
         self.cell: QueuedRequest | None = None
         """The cell that waits, whether or not the display is shown yet."""
@@ -106,7 +125,13 @@ class WaitDisplay:
         from bitfusion_kernel.gpu import waiting_notice
 
         waited, unattended = now - self._since, self.cell.is_unattended
-        data = waiting_notice.render(acquisition, waited, self._asked_at, time.time(), unattended=unattended)
+        data: dict[str, Any] = {
+            **waiting_notice.render(acquisition, waited, self._asked_at, time.time(), unattended=unattended)
+        }
+        if self._state is not None:
+            from bitfusion_client.kernel_state import states
+
+            data[states.MIME_TYPE] = self._state()
         self._publisher.display(data, self._display_id, self.cell.message.header, update=self._shown)
         self._shown = True
 

@@ -80,7 +80,7 @@ class Publisher:
         if self._busy_with is not None:
             self.status("busy", self._busy_with)
 
-    def display(self, data: dict[str, str], display_id: str, parent: Json, *, update: bool) -> None:
+    def display(self, data: Mapping[str, Any], display_id: str, parent: Json, *, update: bool) -> None:
         """Show a MIME bundle, or replace the one shown under the same id."""
         kind = "update_display_data" if update else "display_data"
         self.publish(kind, {"data": data, "metadata": {}, "transient": {"display_id": display_id}}, parent)

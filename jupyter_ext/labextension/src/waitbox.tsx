@@ -5,15 +5,15 @@ import * as React from 'react';
 
 import { IBitfusion } from './tokens';
 import { IKernel } from './types';
-import { clockText, placeText, sizeText, stopwatchText } from './words';
-import { waitOf } from './waits';
+import { clockText, durationText, placeText, sizeText, stopwatchText } from './words';
+import { Wait, waitOf } from './waits';
 
 /** What the kernel adds to the display of a cell that waits. */
 export const MIME_TYPE = 'application/vnd.bitfusion.kernel-state+json';
 
 /**
- * Shows a wait as it is now, in any browser and after a reload. A state that is not a wait
- * (that of `%bitfusion`) keeps its own text.
+ * Shows a wait as it is now, in any browser and after a reload. The state behind `%bitfusion`, whose text
+ * stands before it, is for programs: nothing is shown of it.
  */
 export function waitBoxFactory(bitfusion: IBitfusion): IRenderMime.IRendererFactory {
   return {
@@ -41,9 +41,12 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
       : typeof text === 'string'
         ? text
         : '';
-    const id = this._told?.state === 'waiting' ? kernelIdOf(this._told) : null;
-    this._shown?.dispose();
-    this._shown = id ? this.bitfusion.model.show() : null;
+    if (this._wait()) {
+      this._shown ??= this.bitfusion.model.show(); // the kernel updates it each second
+    } else {
+      this._shown?.dispose();
+      this._shown = null;
+    }
     this.update();
     return this.renderPromise ?? Promise.resolve();
   }
@@ -56,32 +59,22 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
 
   protected render(): React.ReactElement {
     const { actions, model, trans } = this.bitfusion;
-    const told = this._told;
-    const id = told ? kernelIdOf(told) : null;
-    if (!told || told.state !== 'waiting' || !model.state || !id) {
+    const shown = this._wait();
+    if (!this._text) {
+      return <></>;
+    }
+    if (!shown || !model.state) {
       return <pre className="bf-Text">{this._text}</pre>;
     }
+    const { told, id } = shown;
     const now = model.now();
-    const wait = waitOf(told, model.kernel(id));
+    const wait = waitOf(told, model.kernel(id), model.state.now);
     const asked = told.asked_at ?? told.since ?? now;
     const size = told.request ? sizeText(told.request, trans) : trans.__('a GPU');
     if (wait.kind !== 'waits') {
-      const line =
-        wait.kind === 'granted'
-          ? trans.__(
-              'Waited for %1 from %2 to %3.',
-              size,
-              clockText(asked, now),
-              clockText(wait.at, now)
-            )
-          : trans.__(
-              'Waited for %1 from %2. This wait is over.',
-              size,
-              clockText(asked, now)
-            );
       return (
         <div className="bf-Wait bf-mod-over" role="status">
-          {line}
+          {overText(wait, size, asked, now, trans)}
         </div>
       );
     }
@@ -107,15 +100,53 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
         </div>
         {names(trans.__('Held by:'), kernel.queue?.held_by)}
         {names(trans.__('Before you in the queue:'), kernel.queue?.before)}
-        {kernel.queue?.why && <div>{kernel.queue.why}</div>}
+        {kernel.queue?.why && <div>{trans.__('Why: %1', kernel.queue.why)}</div>}
         <div>{trans.__('Asked for at %1.', clockText(asked, now))}</div>
       </div>
     );
   }
 
+  /** The wait that is to be shown, and whose; null if it is none. */
+  private _wait(): { told: Partial<IKernel>; id: string } | null {
+    const told = this._told;
+    const id = told ? kernelIdOf(told) : null;
+    const waits = told?.state === 'waiting' || told?.state === 'starting';
+    return told && id && waits && this._text ? { told, id } : null;
+  }
+
   private _told: Partial<IKernel> | null = null;
   private _text = '';
   private _shown: IDisposable | null = null;
+}
+
+/** The line about a wait that does not go on. */
+function overText(
+  wait: Exclude<Wait, { kind: 'waits' }>,
+  size: string,
+  asked: number,
+  now: number,
+  trans: IBitfusion['trans']
+): string {
+  const from = clockText(asked, now);
+  switch (wait.kind) {
+    case 'gone':
+      return trans.__(
+        'Waited for %1 from %2. No kernel of this server waits for it any more.',
+        size,
+        from
+      );
+    case 'over':
+      return trans.__('Waited for %1 from %2. This wait is over.', size, from);
+    case 'granted':
+      return wait.starts
+        ? trans.__('Got %1. The kernel starts.', size)
+        : trans.__(
+            'Waited %1 for %2, until %3.',
+            durationText(wait.at - asked, trans),
+            size,
+            clockText(wait.at, now)
+          );
+  }
 }
 
 function kernelIdOf(told: Partial<IKernel>): string | null {

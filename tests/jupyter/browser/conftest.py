@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import ServerProcess
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
+from tools.labextension import BUNDLE
 
 # No question about news (it would call home), none for a name at the first saving.
 QUIET_SETTINGS: dict[str, dict[str, Any]] = {
@@ -45,7 +47,10 @@ def lab_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lab(kernelspecs: Path, pool: Pool, lab_folder: Path, tmp_path: Path) -> Iterator[str]:
-    """The address of a JupyterLab that ends with the test."""
+    """The address of a JupyterLab that ends with the test; its part of ours is this checkout's."""
+    extension = kernelspecs / "share" / "jupyter" / "labextensions" / "kubeflow-bitfusion"
+    if not extension.exists():
+        shutil.copytree(BUNDLE, extension)
     for name, content in QUIET_SETTINGS.items():
         file = tmp_path / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
+from bitfusion_client.kernel_state import states
 from tests.jupyter.browser.notebook_page import NotebookPage, Picture
 from tests.jupyter.embedded_pool import DEVICE, MEMORY_MIB, Pool
 from tests.support.machine import scaled
@@ -81,12 +82,11 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
         shown = notebook.output(0)
         expect(shown).to_have_text(
             re.compile(
-                r"Asked for 1 GPU at .* · waited ([3-9]|\d\d+) s · as of \d\d:\d\d( UTC)?"
-                r"Position 2 of 2 in the queue"
-                r"Held by:root: digits\.ipynb \(1 GPU, since .*\)"
-                r"Before you in the queue:root: language-model\.ipynb \(2 GPUs, since .*\)"
+                r"Waiting for 1 GPU · queue 2 of 2 · 0:(0[3-9]|\d\d)Cancel the Wait"
+                r"Held by: root: digits\.ipynb \(1 GPU, since .*\)"
+                r"Before you in the queue: root: language-model\.ipynb \(2 GPUs, since .*\)"
                 r"Why: there is room for 1 GPU, but those before you are served first, .*"
-                r"To stop waiting, interrupt the kernel \(■\)\. The notebook is not lost\."
+                r"Asked for at \d\d:\d\d [AP]M\."
             )
         )
         picture(page, "waiting", height=328)
@@ -102,7 +102,7 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
         wait_until(lambda: len(pool.waiting()) == 1, "the end of this notebook's wait", 5)
 
 
-def test_queue_is_seen_survives_a_reload_and_ends_in_the_result(
+def test_the_queue_is_seen_after_a_reload_and_in_another_page_and_the_file_says_when_it_was(
     page: Page, pool: Pool, picture: Picture, lab_folder: Path
 ) -> None:
     notebook = NotebookPage(page)
@@ -110,34 +110,38 @@ def test_queue_is_seen_survives_a_reload_and_ends_in_the_result(
         notebook.open_from_launcher()
         notebook.run(0, "print('it was my turn')")
         shown = notebook.output(0)
-        expect(shown).to_contain_text("Asked for 1 GPU")
-        expect(shown).to_contain_text("1 of 1")
-        expect(shown).to_contain_text("digits.ipynb")
-        expect(shown).to_have_count(1)
-        expect(shown, "the elapsed time goes on").not_to_have_text(shown.text_content() or "")
+        expect(shown).to_contain_text("Waiting for 1 GPU · queue 1 of 1 · 0:0")
+        expect(shown).to_contain_text("Held by: root: digits.ipynb (1 GPU, since")
+        expect(shown, "the elapsed time goes on").to_contain_text("0:02")
         expect(shown).to_have_count(1)
 
         notebook.save()
-        page.wait_for_timeout(1000)
         page.on("dialog", lambda dialog: dialog.accept())  # the notice changed the notebook again
         page.reload()
-        page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=scaled(40_000))
-        page.wait_for_timeout(2500)
-        assert len(pool.waiting()) == 1, "the reload lost the place in the queue"
+        expect(shown).to_contain_text("queue 1 of 1 · 0:", timeout=scaled(40_000))
+        seen = shown.text_content() or ""
+        expect(shown, "it goes on").not_to_have_text(seen)
         expect(page.locator("#jp-main-statusbar")).to_contain_text("Bitfusion | Busy")
-        frozen = notebook.output(0).text_content() or ""
-        assert AS_OF.search(frozen), frozen
+        assert len(pool.waiting()) == 1, "the reload lost the place in the queue"
         picture(page, "reloaded")
+        other = page.context.new_page()
+        other.goto(page.url)
+        shown_there = NotebookPage(other).output(0)
+        expect(shown_there).to_contain_text("Waiting for 1 GPU · queue 1 of 1 · 0:")
 
         notebook.run(1, "print('second')")
-        page.wait_for_timeout(500)
     expect(notebook.cell(1)).to_contain_text("second", timeout=scaled(20_000))
     expect(notebook.prompt(1)).to_have_text("[2]:")
-    expect(notebook.output(0), "nobody can change it now").to_have_text(frozen)
+    over = re.compile(r"^Waited \d+ s for 1 GPU, until \d\d:\d\d [AP]M\.$")
+    for each in (shown, shown_there):
+        expect(each).to_have_text(over)
+    other.close()
     notebook.save()
     notebook.wait_until_saved()
     (saved,) = nbformat.read(lab_folder / "Untitled.ipynb", as_version=4).cells[0].outputs
-    assert AS_OF.search(saved.data["text/plain"])
+    for kind in ("text/plain", "text/html"):  # for clients that show no state
+        assert AS_OF.search(saved.data[kind])
+    assert saved.data[states.MIME_TYPE]["state"] == "waiting"
     picture(page, "after waiting")
     notebook.run_again(0)
     expect(notebook.output(0)).to_have_text("it was my turn\n")
@@ -151,13 +155,13 @@ def test_interrupting_the_wait_says_so_and_the_next_cell_tries_again(
     with pool.held("digits.ipynb"):
         notebook.open_from_launcher()
         notebook.run(0, "print('never')")
-        expect(notebook.output(0)).to_contain_text("Asked for 1 GPU")
+        expect(notebook.output(0)).to_contain_text("Waiting for 1 GPU")
         page.get_by_role("button", name=re.compile("Interrupt the kernel")).first.click()
         expect(notebook.output(0)).to_contain_text("cancelled")
         expect(notebook.cell(0)).not_to_contain_text("1 of 1")
         picture(page, "cancelled")
         notebook.run(1, "print('later')")
-        expect(notebook.output(1)).to_contain_text("Asked for 1 GPU")
+        expect(notebook.output(1)).to_contain_text("Waiting for 1 GPU")
     expect(notebook.output(1)).to_have_text("later\n", timeout=scaled(20_000))
     expect(notebook.prompt(1)).to_have_text("[1]:")
 
@@ -170,12 +174,13 @@ def test_a_restart_while_a_cell_waits_leaves_its_display_and_asks_anew(
     with pool.held("digits.ipynb"):
         notebook.open_from_launcher()
         notebook.run(0, "print('never')")
-        expect(notebook.output(0)).to_contain_text("Asked for 1 GPU at ")
+        expect(notebook.output(0)).to_contain_text("Waiting for 1 GPU")
         notebook.restart_kernel()
         expect(notebook.prompt(0)).to_have_text("[ ]:")
-        expect(notebook.output(0), "nobody can clear it now").to_contain_text(AS_OF)
+        expect(notebook.output(0), "nobody can clear it now").to_contain_text("This wait is over.")
         notebook.run(1, "print('later')")
-        expect(notebook.output(1)).to_contain_text("Asked for 1 GPU at ")
+        expect(notebook.output(1)).to_contain_text("Waiting for 1 GPU")
+        expect(notebook.output(0)).to_contain_text("This wait is over.")
         picture(page, "restarted while waiting")
     expect(notebook.output(1)).to_have_text("later\n", timeout=scaled(20_000))
     expect(notebook.prompt(1)).to_have_text("[1]:")

@@ -104,7 +104,7 @@ def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: 
     assert changed == ["request", {"gpus": 1, "partial": 0.45, "memory_mib": None, "now": True}]
 
 
-def test_a_wait_that_a_file_has_kept_says_that_it_is_over(page: Page, lab: Lab) -> None:
+def test_a_wait_that_a_file_has_kept_says_that_nobody_here_waits_for_it(page: Page, lab: Lab) -> None:
     told = {
         "kernel_id": "of-a-kernel-that-is-gone",
         "state": "waiting",
@@ -116,7 +116,7 @@ def test_a_wait_that_a_file_has_kept_says_that_it_is_over(page: Page, lab: Lab) 
     Notebook(page, lab, outputs=[output])
     box = page.locator(".jp-OutputArea-output .bf-Wait")
     expect(box).to_contain_text("Waited for ½ GPU from")
-    expect(box).to_contain_text("This wait is over.")
+    expect(box).to_contain_text("No kernel of this server waits for it any more.")
 
 
 def test_beside_another_kernel_nothing_is_shown_and_nothing_asked(page: Page, lab: Lab) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,14 @@ def bus(live: Live) -> Iterator[websocket.WebSocket]:
         yield connection
 
 
+def all_heard(bus: websocket.WebSocket, until: Callable[[Json], bool]) -> list[Json]:
+    """All that comes, up to what is waited for."""
+    told: list[Json] = []
+    while not told or not until(told[-1]):
+        told.append(json.loads(bus.recv()))
+    return told
+
+
 def heard(bus: websocket.WebSocket, **fields: Any) -> Json:
     """The next event with these fields."""
     while True:
@@ -151,7 +159,7 @@ def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus:
         waits = live.until(kernel_id, "waiting")
         wait_until(lambda: (live.kernel(kernel_id)["queue"] or {}).get("position") == 1, "its position", 10)
         kernel_state_schema.check(
-            {name: waits[name] for name in waits if name not in ("id", "path", "title")}
+            {name: waits[name] for name in waits if name not in ("id", "path", "title", "waited_for_by")}
         )
         assert [each["id"] for each in live.server.get("/queue")["queue"]] == [kernel_id]
         assert live.server.get("/leases")["leases"] == []
@@ -181,6 +189,27 @@ def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus:
     live.until(kernel_id, "none")
     assert heard(bus, what="kernel", kernel_id=kernel_id, state="waiting")["state"]["title"] == "x.ipynb"
     assert "holds no GPU any more" in heard(bus, what="notice", kind="lease_ended")["message"]
+    live.end_kernels()
+
+
+def test_an_idle_holder_is_told_who_waits_for_it(live: Live, bus: websocket.WebSocket) -> None:
+    kernel_id = live.start()
+    client = live.connect(kernel_id)
+    client.run("1", 30)
+    live.until(kernel_id, "idle")
+    live.server.get("/pool")
+    assert live.kernel(kernel_id)["waited_for_by"] == []
+    with live.pool.asked_before("other.ipynb", 1):
+        live.post(kernel_id, "keep")  # after which the pool is looked at soon
+        wait_until(lambda: live.server.get("/pool")["waiting"], "a look that shows it", 20)
+        (waiter,) = live.kernel(kernel_id)["waited_for_by"]
+        assert "other.ipynb (1 GPU" in waiter
+        message = heard(bus, what="notice", kind="someone_waits", kernel_id=kernel_id)["message"]
+        assert message == f"x.ipynb is idle and holds 1 GPU, for which others wait: {waiter}."
+        client.run("import time; time.sleep(0.3)", 30)
+        live.until(kernel_id, "idle")
+    told = all_heard(bus, lambda each: (each.get("state") or {}).get("waited_for_by") == [])
+    assert [each["kind"] for each in told if each["what"] == "notice"] == [], "not again after each cell"
     live.end_kernels()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,26 @@ def test_no_client_is_an_error_too(tmp_path: Path) -> None:
     with pytest.raises(BitfusionError) as caught:
         asyncio.run(run_client(missing, {}))
     assert "No such file or directory" in caught.value.user_message
+
+
+def test_who_waits_is_not_known_before_a_look_while_the_pool_is_away_and_long_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        pool = Pool(slow=100.0)
+        assert pool.look.waiting is None
+        pool.output = WAITED_FOR
+        await pool.look.ask()
+        assert pool.look.waiting == pool.look.report["waiting"] != []
+        long_after = time.monotonic() + 201.0
+        with monkeypatch.context() as later:
+            later.setattr("jupyter_ext.server.pool_look.time.monotonic", lambda: long_after)
+            assert pool.look.waiting is None
+        pool.error = ServersUnreachable("", "nobody answers")
+        await asyncio.sleep(0.06)
+        await pool.look.ask()
+        wanted = pool.look.waiting
+        await pool.look.stop()
+        assert wanted is None
+
+    asyncio.run(scenario())

@@ -165,7 +165,9 @@ class Parts:
         self.start_error: Exception | None = None
         self.on_start: Callable[[], None] = lambda: None
         self.lifecycle = KernelLifecycle(self._start, lambda: self.policy.check_acquire())
-        self.display = WaitDisplay(self.loop, self.lifecycle, self.publisher)
+        self.state: dict[str, Any] = {"state": "waiting"}
+        """What is published of the kernel."""
+        self.display = WaitDisplay(self.loop, self.lifecycle, self.publisher, state=lambda: {**self.state})
         self.start_up = StartUpWait(self.loop, self.lifecycle, lasts=False)
         self.kernel: list[list[bytes]] = []
         """What the kernel has been sent on shell."""

@@ -28,6 +28,8 @@ print("{STAMP} Waiting for GPUs: position 1 of 2; held by ada: x.ipynb (1 GPU, <
 while not os.path.exists({{grant!r}}): time.sleep(0.01)
 {GRANT}"""
 LIMIT = scaled(10)
+MOST_BYTES = 1000
+"""Of a state in a cell, where nobody has a long name: each second of a wait sends it."""
 
 
 def look(harness: ProxyHarness) -> dict[str, Any]:
@@ -131,6 +133,22 @@ def test_a_cell_that_asks_shows_text_as_ever_and_the_state_for_programs(proxy: S
     harness.reply(harness.cell("1"))
     inside = harness.cell("x = 1\n%bitfusion status")
     assert [m.type for m in harness.until_idle(inside) if m.type in ("stream", "display_data")] == ["stream"]
+
+
+def test_a_cell_that_waits_shows_the_state_and_nothing_of_it_stays(proxy: StartProxy, tmp_path: Path) -> None:
+    grant = tmp_path / "grant"
+    harness = proxy(WAIT_THEN_GRANT.format(grant=str(grant)))
+    cell = harness.cell("1")
+    harness.shown(cell, "Position 1 of 2")
+    shown = harness.published[-1].content["data"][states.MIME_TYPE]
+    check(shown)
+    assert shown == look(harness)
+    assert shown["queue"]["position"] == 1
+    assert len(json.dumps(shown)) < MOST_BYTES
+    grant.touch()
+    displays = [m.type for m in harness.until_idle(cell) if "display" in m.type or m.type == "clear_output"]
+    assert displays[0] == "display_data"
+    assert displays[-1] == "clear_output"
 
 
 def test_the_next_size_is_told_when_it_is_chosen(proxy: StartProxy) -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from bitfusion_client.kernel_state import states
 from bitfusion_kernel.proxy.cells.request_queue import QueuedRequest
 from bitfusion_kernel.proxy.cells.wait_display import SHOW_AFTER, SHOW_SILENT_WAIT_AFTER, UPDATE_EVERY
 from tests.kernel.proxy.parts import LAUNCHED, Parts, cell
@@ -44,6 +45,16 @@ def test_a_wait_is_shown_after_a_moment_and_then_updated_in_place() -> None:
     assert shown["transient"] == updated["transient"]
     assert "Position 2 of 3" in shown["data"]["text/plain"]
     assert before <= _due(parts) - UPDATE_EVERY <= time.monotonic()
+
+
+def test_programs_get_the_kernels_state_as_it_is_then_beside_text_and_html() -> None:
+    parts, _ = _waiting()
+    parts.loop.fire(TIMER)
+    parts.state["state"] = "starting"
+    parts.loop.fire(TIMER)
+    shown, updated = (m.content["data"] for m in parts.iopub.messages())
+    assert shown.keys() == updated.keys() == {"text/plain", "text/html", states.MIME_TYPE}
+    assert [each[states.MIME_TYPE]["state"] for each in (shown, updated)] == ["waiting", "starting"]
 
 
 @pytest.mark.parametrize("allow_stdin", [True, False])

@@ -440,6 +440,10 @@
   font-variant-numeric: tabular-nums;
 }
 
+.bf-Wait-head button {
+  margin-left: 12px;
+}
+
 @media (forced-colors: active) {
   .bf-Bar-part.bf-mod-mine {
     forced-color-adjust: none;
