@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.ma
 
 MINUTES = 5
 HIDE = """hidden => {
-    Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
-    Object.defineProperty(document, 'visibilityState', { value: hidden ? 'hidden' : 'visible', configurable: true });
+    const set = (name, value) => Object.defineProperty(document, name, { value, configurable: true });
+    set('hidden', hidden);
+    set('visibilityState', hidden ? 'hidden' : 'visible');
     document.dispatchEvent(new Event('visibilitychange'));
 }"""
 
