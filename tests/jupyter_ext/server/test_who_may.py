@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExtensionServer
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExtensionServer]:
-    """One with people of whom one may only read."""
+    """One with people who may not do all; see `people`."""
     started = ExtensionServer(tmp_path_factory.mktemp("people"), PEOPLE, {HEADER: "ada"})
     yield started
     started.stop()
@@ -59,9 +59,14 @@ def test_nobody_may_nothing(people: ExtensionServer, method: str, path: str) -> 
 
 
 @pytest.mark.parametrize(("method", "path"), POSTS)
-def test_who_may_only_read_changes_nothing(people: ExtensionServer, method: str, path: str) -> None:
+def test_who_may_not_execute_changes_nothing(people: ExtensionServer, method: str, path: str) -> None:
     assert told(people, method, path, people.headers | {HEADER: "reader"}) == (403, "forbidden")
     assert told(people, method, path, people.headers) == (404, "not_found")
+
+
+@pytest.mark.parametrize(("method", "path"), GETS)
+def test_who_may_not_read_sees_nothing(people: ExtensionServer, method: str, path: str) -> None:
+    assert told(people, method, path, people.headers | {HEADER: "stranger"}) == (403, "forbidden")
 
 
 def test_a_page_is_told_whether_it_may_change_something(people: ExtensionServer) -> None:
