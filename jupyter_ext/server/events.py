@@ -14,6 +14,7 @@ from logging import Logger
 from pathlib import Path
 from typing import Any
 
+from jsonschema import ValidationError
 from jupyter_events.logger import EventLogger
 
 from jupyter_ext.server.kernel_notices import (
@@ -30,6 +31,15 @@ Json = dict[str, Any]
 
 SCHEMA_ID = "https://kubeflow-bitfusion.io/events/changed/v1"
 SCHEMA_FILE = Path(__file__).parent / "event_schemas" / "changed.v1.yaml"
+
+
+def register(event_logger: EventLogger) -> None:
+    """Make the schema known. Its version is text, which jupyter_events before 0.11 wants as a number."""
+    try:
+        event_logger.register_event_schema(SCHEMA_FILE)
+    except ValidationError:
+        text = SCHEMA_FILE.read_text("utf-8")
+        event_logger.register_event_schema(text.replace('version: "1"', "version: 1", 1))
 
 
 class Announcer:
@@ -55,7 +65,7 @@ class Announcer:
         self._waited_for: set[str] = set()
         """Kernels of which it has been told, and not after each of their cells."""
         if SCHEMA_ID not in event_logger.schemas:
-            event_logger.register_event_schema(SCHEMA_FILE)
+            register(event_logger)
 
     def start(self) -> None:
         """Begin; called once the event loop runs."""

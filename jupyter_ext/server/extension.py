@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
@@ -35,6 +36,9 @@ class BitfusionExtension(ExtensionApp):
     load_other_extensions = True
     classes = [BitfusionServer]  # noqa: RUF012  # as its base class has it
 
+    _stops: tuple[Callable[[], Awaitable[None]], ...] = ()
+    """What ends with the server: nothing yet where loading has failed, which must not keep the server."""
+
     def initialize_handlers(self) -> None:
         """Called by the server, once, before its event loop runs."""
         server = self.serverapp
@@ -57,11 +61,12 @@ class BitfusionExtension(ExtensionApp):
         overview = Overview(self._pool, self._known, sizes, jupyter.documents, this_pod())
         actions = KernelActions(jupyter.connection_files, os.environ, jupyter.documents, self._pool.hurry)
         self.handlers.extend(routes(overview, actions.act))
+        self._stops = (self._pool.stop, self._kernels.stop, self._announcer.stop)
         IOLoop.current().add_callback(self._begin)
 
     async def stop_extension(self) -> None:
         """Called by the server when it ends."""
-        await asyncio.gather(self._pool.stop(), self._kernels.stop(), self._announcer.stop())
+        await asyncio.gather(*(stop() for stop in self._stops))
 
     def _begin(self) -> None:
         self._announcer.start()

@@ -10,7 +10,8 @@ export interface IStateSource {
   state(): Promise<IState>;
 }
 
-const IDLE_INTERVAL_MS = 10_000;
+/** As often as the server looks at the pool while nobody waits; what changes is told by events. */
+const IDLE_INTERVAL_MS = 15_000;
 const LONGEST_INTERVAL_MS = 120_000;
 const FEW_POOL_EVENTS_MS = 1_000;
 const FRESH_MS = 2_000;

@@ -23,8 +23,16 @@ ROOT = Path(__file__).resolve().parents[3]
 API = "/bitfusion/api"
 OPENAPI: Json = yaml.safe_load((Path(jupyter_ext.server.__file__).parent / "openapi.yaml").read_text("utf-8"))
 
-KUBEFLOW = ("--ServerApp.allow_origin=*",)
-"""With an empty token, which every server of these tests has, as Kubeflow's images start it."""
+KUBEFLOW = ("--ServerApp.token=", "--ServerApp.password=", "--ServerApp.allow_origin=*")
+"""As Kubeflow's images start a server: without a token, for pages of any origin, with XSRF's check."""
+
+VERBS = [
+    (method.upper(), path)
+    for path, item in OPENAPI["paths"].items()
+    for method in item
+    if method in ("get", "post", "put", "patch", "delete")
+]
+"""All that `openapi.yaml` has, with ``{kernel_id}`` in the path."""
 
 _EXTENSIONS = dict.fromkeys(
     ("jupyterlab", "jupyter_lsp", "notebook_shim", "jupyter_server_terminals"), False

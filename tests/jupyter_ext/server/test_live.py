@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +15,10 @@ from typing import Any
 import pytest
 import websocket
 from jsonschema import ValidationError
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
 
+from jupyter_ext.server.kernel_words import ACTIONS
 from tests.jupyter.client import Client, channels_of
 from tests.jupyter.conftest import bitfusion_kernel_command
 from tests.jupyter.embedded_pool import CLIENT, Pool
@@ -48,7 +53,8 @@ class Live:
             [*bitfusion_kernel_command(), *install], check=True, capture_output=True, timeout=scaled(60)
         )
         (folder / "work").mkdir()
-        environment = self.pool.environment | {"JUPYTER_PATH": str(prefix / "share" / "jupyter")}
+        self.specs = prefix / "share" / "jupyter" / "kernels"
+        environment = self.pool.environment | {"JUPYTER_PATH": str(self.specs.parent)}
         options = [*KUBEFLOW, f"--BitfusionServer.client={client}"]
         self.server = ExtensionServer(folder, options, environment=environment)
         self.runtime = folder / "runtime"
@@ -218,6 +224,30 @@ def test_a_kernel_of_others_is_none_and_is_told_so(live: Live) -> None:
     assert live.server.get("/kernels")["kernels"] == []
     status, answer = live.server.api("POST", f"/kernels/{kernel_id}/acquire", {})
     assert (status, answer["code"]) == (409, "not_bitfusion")
+    live.end_kernels()
+
+
+def test_a_kernel_of_another_server_cannot_be_touched(live: Live) -> None:
+    """Neither by its id nor by its file, though that lies beside those of this server's kernels."""
+    other = str(uuid.uuid4())
+    specs = KernelSpecManager(kernel_dirs=[str(live.specs)])
+    manager = KernelManager(
+        kernel_name="bitfusion",
+        kernel_spec_manager=specs,
+        connection_file=str(live.runtime / f"kernel-{other}.json"),
+    )
+    manager.start_kernel(env=os.environ | live.pool.environment | {"BITFUSION_ACQUIRE": "start"})
+    try:
+        wait_until(live.pool.leases, "the lease of the other server's kernel", 20)
+        for action in ACTIONS:
+            for name in (other, f"kernel-{other}", f"..%2fkernel-{other}", f"kernel-{other}.json"):
+                status, answer = live.server.api("POST", f"/kernels/{name}/{action}", {})
+                assert (status, answer["code"]) == (404, "not_found"), (action, name)
+        assert live.server.get("/leases")["leases"] == []
+        assert len(live.pool.leases()) == 1
+    finally:
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
     live.end_kernels()
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 
 import pytest
+import websocket
 
 from jupyter_ext.server.handlers import PARTS
 from jupyter_ext.server.kernel_words import ACTIONS
-from tests.jupyter_ext.server.extension_server import API, KUBEFLOW, ExtensionServer, check
+from tests.jupyter_ext.server.extension_server import API, KUBEFLOW, VERBS, ExtensionServer, check
 from tests.jupyter_ext.server.people import HEADER
+from tests.support.machine import scaled
 
-GETS = [("GET", f"/{part}") for part in PARTS]
-POSTS = [("POST", f"/kernels/abc/{action}") for action in ACTIONS]
+VERBS_OF_ONE = [(method, path.format(kernel_id="abc")) for method, path in VERBS]
+GETS = [verb for verb in VERBS_OF_ONE if verb[0] == "GET"]
+POSTS = [verb for verb in VERBS_OF_ONE if verb[0] != "GET"]
 PEOPLE = (
     "--ServerApp.identity_provider_class=tests.jupyter_ext.server.people.Names",
     "--ServerApp.authorizer_class=tests.jupyter_ext.server.people.Readers",
@@ -32,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExtensionServer
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExtensionServer]:
-    """One with people of whom one may only read."""
+    """One with people who may not do all; see `people`."""
     started = ExtensionServer(tmp_path_factory.mktemp("people"), PEOPLE, {HEADER: "ada"})
     yield started
     started.stop()
@@ -47,16 +52,21 @@ def told(server: ExtensionServer, method: str, path: str, headers: Mapping[str, 
     return status, answer.get("code", "")
 
 
-@pytest.mark.parametrize(("method", "path"), [*GETS, *POSTS, ("GET", "/x"), ("POST", "/x")])
+@pytest.mark.parametrize(("method", "path"), [*VERBS_OF_ONE, ("GET", "/x"), ("POST", "/x")])
 def test_nobody_may_nothing(people: ExtensionServer, method: str, path: str) -> None:
     headers = {name: value for name, value in people.headers.items() if name != HEADER}
     assert told(people, method, path, headers) == (403, "forbidden")
 
 
 @pytest.mark.parametrize(("method", "path"), POSTS)
-def test_who_may_only_read_changes_nothing(people: ExtensionServer, method: str, path: str) -> None:
+def test_who_may_not_execute_changes_nothing(people: ExtensionServer, method: str, path: str) -> None:
     assert told(people, method, path, people.headers | {HEADER: "reader"}) == (403, "forbidden")
     assert told(people, method, path, people.headers) == (404, "not_found")
+
+
+@pytest.mark.parametrize(("method", "path"), GETS)
+def test_who_may_not_read_sees_nothing(people: ExtensionServer, method: str, path: str) -> None:
+    assert told(people, method, path, people.headers | {HEADER: "stranger"}) == (403, "forbidden")
 
 
 def test_a_page_is_told_whether_it_may_change_something(people: ExtensionServer) -> None:
@@ -67,11 +77,33 @@ def test_a_page_is_told_whether_it_may_change_something(people: ExtensionServer)
 
 @pytest.mark.parametrize(("method", "path"), POSTS)
 def test_xsrf_alone_stops_a_foreign_page(server: ExtensionServer, method: str, path: str) -> None:
-    assert "--ServerApp.allow_origin=*" in KUBEFLOW
+    assert {"--ServerApp.token=", "--ServerApp.allow_origin=*"} <= {*KUBEFLOW}
     assert told(server, method, path, FOREIGN) == (403, "forbidden")
     with_cookie = FOREIGN | {"Cookie": server.headers["Cookie"]}  # as a browser would send it
     assert told(server, method, path, with_cookie) == (403, "forbidden")
     assert told(server, method, path, server.headers) == (404, "not_found")
+
+
+@pytest.mark.parametrize(("method", "path"), GETS)
+def test_a_foreign_page_cannot_read_with_a_visitors_cookies(
+    server: ExtensionServer, method: str, path: str
+) -> None:
+    """The server's own header lets pages of any origin read what needs no cookie, and nothing else."""
+    request = urllib.request.Request(
+        server.address + API + path, headers=FOREIGN | {"Cookie": server.headers["Cookie"]}, method=method
+    )
+    with urllib.request.urlopen(request, timeout=scaled(20)) as reply:
+        assert reply.headers["Access-Control-Allow-Origin"] == "*"
+        assert reply.headers["Access-Control-Allow-Credentials"] is None
+
+
+def test_nobody_hears_of_events(people: ExtensionServer) -> None:
+    address = people.address.replace("http", "ws") + "/api/events/subscribe"
+    with closing(websocket.create_connection(address, timeout=scaled(20), header={HEADER: "ada"})) as heard:
+        assert heard.connected
+    with pytest.raises(websocket.WebSocketBadStatusException) as refused:
+        websocket.create_connection(address, timeout=scaled(20))
+    assert refused.value.status_code == 403
 
 
 IDS = [

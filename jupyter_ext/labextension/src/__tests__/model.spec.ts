@@ -75,12 +75,23 @@ test('a view that is opened later shows what is now', async () => {
   expect(asked).toBe(2);
 });
 
-test('an open page asks every 10 s', async () => {
+test('an open page asks once in 15 s, a hidden one never', async () => {
   jest.useFakeTimers();
+  const hide = (hidden: boolean): void => {
+    Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+    document.dispatchEvent(new Event('visibilitychange'));
+  };
   model.show();
-  await jest.advanceTimersByTimeAsync(60_500);
-  expect(asked).toBeGreaterThanOrEqual(6);
-  expect(asked).toBeLessThanOrEqual(7);
+  await jest.advanceTimersByTimeAsync(600_500);
+  expect(asked).toBe(41);
+  hide(true);
+  model.take({ what: 'pool' });
+  model.take({ what: 'kernel', kernel_id: 'k1', state: kernel(HELD) });
+  await jest.advanceTimersByTimeAsync(600_000);
+  expect(asked).toBe(41);
+  hide(false);
+  await jest.advanceTimersByTimeAsync(1_000);
+  expect(asked).toBe(42);
 });
 
 test('a server without the extension is asked once', async () => {

@@ -1,0 +1,47 @@
+"""What an open page asks the server for, counted over minutes of the page's own clock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.jupyter_ext.labextension.conftest import Lab, Notebook
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(60)]
+
+MINUTES = 5
+HIDE = """hidden => {
+    const set = (name, value) => Object.defineProperty(document, name, { value, configurable: true });
+    set('hidden', hidden);
+    set('visibilityState', hidden ? 'hidden' : 'visible');
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_page_asks_less_than_once_in_ten_seconds_and_a_hidden_one_never(page: Page, lab: Lab) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/bitfusion/" in request.url else None)
+    page.clock.install()
+    notebook = Notebook(page, lab)
+    expect(notebook.chip).to_have_text("no GPU: the next cell takes one")
+    lab.tell(kernels={notebook.kernel: {"state": "idle", "granted_at": time.time()}})
+    expect(notebook.chip).to_have_attribute("data-state", "idle")
+
+    def minutes_pass() -> int:
+        asked.clear()
+        for _ in range(MINUTES * 6):
+            page.clock.run_for(10_000)
+            page.wait_for_load_state()  # answers come in between
+        return len(asked)
+
+    visible = minutes_pass()
+    assert MINUTES <= visible <= MINUTES * 6, asked
+    page.evaluate(HIDE, True)
+    lab.tell(kernels={notebook.kernel: {"state": "none", "granted_at": None}}, events=[{"what": "pool"}])
+    assert minutes_pass() == 0, asked
+    page.evaluate(HIDE, False)
+    wait_until(lambda: page.clock.run_for(100) or asked, "a question of the page that is seen again", 10)
+    expect(notebook.chip).to_have_attribute("data-state", "none")
