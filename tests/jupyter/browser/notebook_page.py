@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Response, expect
 
 
 class Picture(Protocol):
@@ -82,8 +82,13 @@ class NotebookPage:
 
     def save(self) -> None:
         """Save it; a notebook whose outputs change is soon unsaved again."""
-        self.choose("File", "Save Notebook")
+        with self.page.expect_response(_is_of_saving):
+            self.choose("File", "Save Notebook")
 
     def wait_until_saved(self) -> None:
         """Until no change is left to save."""
         expect(self.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
+
+
+def _is_of_saving(response: Response) -> bool:
+    return response.request.method == "PUT" and "/api/contents/" in response.url
