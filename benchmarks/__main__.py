@@ -36,6 +36,7 @@ TOPICS = (
     "injector_throughput",
     "device_plugin",
     "pod_stream",
+    "lab_page",
 )
 VERSIONS = ("jupyter_client", "ipykernel", "ipython", "pyzmq")
 

@@ -31,6 +31,8 @@ class Effort:
     load_seconds: float
     reviews: int
     """Admission reviews between two looks at the memory."""
+    page_seconds: float
+    """How long an open page of JupyterLab is watched."""
 
 
 FULL = Effort(
@@ -49,6 +51,7 @@ FULL = Effort(
     loads=3,
     load_seconds=3,
     reviews=20_000,
+    page_seconds=60,
 )
 QUICK = Effort(
     starts=5,
@@ -66,6 +69,7 @@ QUICK = Effort(
     loads=3,
     load_seconds=1,
     reviews=5_000,
+    page_seconds=30,
 )
 TINY = Effort(
     starts=1,
@@ -83,6 +87,7 @@ TINY = Effort(
     loads=1,
     load_seconds=0.1,
     reviews=20,
+    page_seconds=1,
 )
 """Shows only that everything runs; the tests use it."""
 EFFORTS = {"full": FULL, "quick": QUICK, "tiny": TINY}

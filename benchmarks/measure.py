@@ -139,7 +139,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. ``unit`` is ``ms``, ``s`` or ``MB``; ``ours`` is absent when it failed."""
+    """One line of the table. ``unit`` is ``ms``, ``s``, ``MB`` or ``n``; ``ours`` is absent if it failed."""
 
     topic: str
     what: str
@@ -205,14 +205,16 @@ def interleave(
 
 
 def format_value(value: float, unit: str) -> str:
-    """A value in seconds or bytes as a person reads it in ``unit``: ``ms``, ``s`` or ``MB``."""
+    """A value in seconds or bytes as a person reads it in ``unit``: ``ms``, ``s``, ``MB``; ``n`` counts."""
     if unit == "ms":
         return f"{_trim(value / MILLISECOND)} ms"
     if unit == "s":
         return f"{value:.2f} s"
     if unit == "MB":
         return f"{_trim(value / MEGABYTE)} MB"
-    raise ValueError(f"unit {unit!r}: one of ms, s, MB")
+    if unit == "n":
+        return f"{value:g}"
+    raise ValueError(f"unit {unit!r}: one of ms, s, MB, n")
 
 
 def _trim(number: float) -> str:

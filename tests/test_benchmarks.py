@@ -54,7 +54,7 @@ SLOWEST = {
         "interrupt",
         "memory",
     ),
-    *("output", "pod_stream", "pool", "pool_service", "restart"),
+    *("lab_page", "output", "pod_stream", "pool", "pool_service", "restart"),
 }
 
 
@@ -187,7 +187,8 @@ def test_values_are_printed_in_their_unit() -> None:
         "2.75 s",
         "40 MB",
     ]
-    with pytest.raises(ValueError, match="one of ms, s, MB"):
+    assert format_value(4, "n") == "4"
+    with pytest.raises(ValueError, match="one of ms, s, MB, n"):
         format_value(1, "h")
     assert percentile([1, 2, 3, 4], 0.95) == 4
 
