@@ -93,22 +93,26 @@ class GiveBack:
         if self._lifecycle.state is KernelState.RUNNING:
             self._others_came = others_came
             self._lifecycle.release()  # a cell that comes from now on waits for the next kernel
-            self._question = self._link.ask("comm_info_request")
+            # a cell whose reply has just come may still say that it is over
+            is_over = not self._in_kernel.shells
+            self._question = self._link.ask("comm_info_request", behind_cells=is_over)
             self._loop.set_timer(_TIMER, time.monotonic() + COMMS_LIMIT, lambda: self._end_kernel([]))
         elif self._lifecycle.state is not KernelState.RELEASING:
             on_done()
             return
         self._on_done.append(on_done)
 
-    def on_control_reply(self, frames: list[bytes]) -> None:
-        """The kernel has replied to a question of the proxy's on control."""
+    def on_reply(self, frames: list[bytes]) -> bool:
+        """The kernel has replied to a question of the proxy's; whether it was this one's."""
         try:
             reply = read_unchecked(frames)
         except InvalidMessage:
-            return
-        if self._question and reply.parent_header.get("msg_id") == self._question:
+            return False
+        is_own = bool(self._question) and reply.parent_header.get("msg_id") == self._question
+        if is_own:
             comms = _comms(reply)  # the link is closed when whoever reads it has done so
             self._loop.set_timer(_TIMER, time.monotonic(), lambda: self._end_kernel(comms))
+        return is_own
 
     def _end_kernel(self, comms: list[str]) -> None:
         self._question = ""

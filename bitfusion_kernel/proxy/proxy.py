@@ -446,7 +446,7 @@ class Proxy:
             self._supervisor.stop,
             self._starter.told.append,
         )
-        self._control.on_own_reply = made.on_control_reply
+        self._control.on_own_reply = self._shell.on_own_reply = made.on_reply
         return made
 
     @cached_property

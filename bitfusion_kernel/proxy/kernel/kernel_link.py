@@ -236,10 +236,15 @@ class KernelLink:
         """An answer to `input()`."""
         _send(self._sockets.stdin, frames)
 
-    def ask(self, message_type: str) -> str:
-        """Send a request of the proxy's own on control; its id. The reply bears no client's identity."""
+    def ask(self, message_type: str, *, behind_cells: bool = False) -> str:
+        """Send a request of the proxy's own on control; its id. The reply bears no client's identity.
+
+        `behind_cells`: on shell, where it is answered when all is over that cells of the main shell do, also
+        their `idle` behind their reply. It goes on control where the inbox is full.
+        """
         frames = self._wire.build(message_type, {})
-        self.send_control(frames)
+        if not (behind_cells and self.send_shell(frames)):
+            self.send_control(frames)
         return self._wire.read(frames).id
 
     # -- from the kernel -------------------------------------------------------------------------

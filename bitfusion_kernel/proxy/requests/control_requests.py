@@ -83,7 +83,7 @@ class ControlRequests:
         self._asks_anew = False
         self._held: list[Message] = []
         self._kernel_interrupt: KernelInterrupt | None = None
-        self.on_own_reply: Callable[[list[bytes]], None] = lambda frames: None
+        self.on_own_reply: Callable[[list[bytes]], object] = lambda frames: None
         """Called with what the kernel replies to the proxy itself."""
         self.shut_down_for_good = False
         """Whether a shutdown came that is no restart: nobody follows this proxy."""

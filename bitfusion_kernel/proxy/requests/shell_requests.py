@@ -66,6 +66,8 @@ class ShellRequests:
         """Called with each message for the kernel that is no cell."""
         self.on_commands: Callable[[], None] = lambda: None
         """Called when a `%bitfusion` cell comes."""
+        self.on_own_reply: Callable[[list[bytes]], bool] = lambda frames: False
+        """Called with what the kernel replies to the proxy itself; whether it is for whoever was called."""
         self.seen = False
         """Whether a request has come since the proxy started."""
 
@@ -174,7 +176,8 @@ class ShellRequests:
 
     def _relay_reply(self, frames: list[bytes]) -> None:
         if frames[0] == DELIMITER:
-            self._scheduler.on_answer(read_unchecked(frames))
+            if not self.on_own_reply(frames):
+                self._scheduler.on_answer(read_unchecked(frames))
             return
         of_cell = is_type(frames, b"execute_reply")
         reply = self._channel.read(frames) if of_cell or self._in_kernel.some_answered_early else None

@@ -41,6 +41,28 @@ def test_a_cell_that_comes_while_a_kernel_is_being_ended_runs_in_the_next_one(ha
     assert has_x(harness) == "False"
 
 
+LATE_IDLE = """
+import time
+kernel = get_ipython().kernel
+tell = kernel._publish_status_and_flush
+def late(status, channel, *args, **named):
+    if (status, channel) == ("idle", "shell"):
+        time.sleep(0.3)
+    return tell(status, channel, *args, **named)
+kernel._publish_status_and_flush = late
+"""
+
+
+def test_a_cell_whose_reply_has_come_still_says_that_it_is_over(harness: ProxyHarness) -> None:
+    """As under load: a cell without its idle runs for ever in the notebook."""
+    harness.reply(harness.cell(LATE_IDLE))
+    cell = harness.cell("print('last words')")
+    harness.reply(cell)
+    release = harness.cell("%bitfusion release -y")
+    assert harness.printed(cell) == "last words\n"
+    assert harness.printed(release) == GIVEN_BACK
+
+
 def test_a_kernel_that_does_not_answer_is_ended_without_its_comms(harness: ProxyHarness) -> None:
     pid = pid_of(harness)
     os.kill(pid, signal.SIGSTOP)
