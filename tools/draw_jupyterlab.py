@@ -150,7 +150,7 @@ def lab(folder: Path, pool: Pool) -> ServerProcess:
         file = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content))
-    install = [sys.executable, "-m", "bitfusion_kernel.cli", "install", "--prefix", folder / "prefix"]
+    install = [sys.executable, "-m", "bitfusion_kernel.cli", "install", "--prefix", str(folder / "prefix")]
     subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
     data = folder / "prefix" / "share" / "jupyter"
     shutil.copytree(BUNDLE, data / "labextensions" / "kubeflow-bitfusion")

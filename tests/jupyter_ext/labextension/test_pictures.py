@@ -37,7 +37,7 @@ def test_the_readme_opens_with_a_small_animation() -> None:
 def test_the_script_draws_them(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")  # what the cell computes with
     chromium_path()  # skips where there is none
-    script = [sys.executable, draw_jupyterlab.__file__, tmp_path]
+    script = [sys.executable, draw_jupyterlab.__file__, str(tmp_path)]
     done = subprocess.run(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     check(tmp_path)
