@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-import psutil
+import psutil  # type: ignore[import-untyped]  # ships no types
 from playwright.sync_api import Browser, Page
 
 from benchmarks.effort import Effort
