@@ -143,7 +143,7 @@ def people(machine: OwnMachine, browser: Browser) -> Iterator[tuple[Person, Pers
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Callable[[Person, str], None]:
+def picture(tmp_path: Path) -> Callable[[Person, str], object]:
     """SCREENSHOTS names a folder that keeps them."""
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def picture(tmp_path: Path) -> Callable[[Person, str], None]:
 
 
 def test_one_gpu_goes_from_one_to_the_other_and_back(
-    people: tuple[Person, Person], picture: Callable[[Person, str], None]
+    people: tuple[Person, Person], picture: Callable[[Person, str], object]
 ) -> None:
     bob, ada = people
     bob.choose("1 GPU")
