@@ -54,6 +54,7 @@ UNITS_FILE = "units"  # the same in percent × amount
 CLIENT_FILE = "client"  # one of `KINDS`
 PACKAGE_FILE = "package"  # VMware's: the folder's name below `PACKAGES_FOLDER`; empty for the others
 SETTINGS_FILE = "pods.json"  # the admin's settings for GPU pods; where the kind is `PODS`
+SIZES_FILE = "sizes.json"  # the form's list of sizes, for JupyterLab; only where the admin has given one
 
 # Files in `KEYS_FOLDER` of a GPU pod, all PEM.
 KEY_FILE = "tls.key"
@@ -90,6 +91,8 @@ LABEL_NOTEBOOK = "notebook-name"
 
 # Where the kind is `PODS`: the text of `SETTINGS_FILE`.
 ENV_SETTINGS = "BITFUSION_PODS"
+# Where the admin has given a list of sizes: the text of `SIZES_FILE`.
+ENV_SIZES = "BITFUSION_SIZES"
 
 CLIENT_IMAGE = "kubeflow-bitfusion/client:0.1.0"
 RUN_AS_USER = 65532  # of our init containers, unless the pod says

@@ -25,6 +25,7 @@ from bitfusion_cluster.webhooks.review_server import ReviewServer
 from bitfusion_cluster.webhooks.serving_process import ServingProcess
 from bitfusion_device_plugin.injector.gates import Gates
 from bitfusion_device_plugin.injector.injection.client_map import ClientRule, parse_clients
+from bitfusion_device_plugin.injector.injection.form_sizes import parse_form_sizes
 from bitfusion_device_plugin.injector.injection.gpu_nodes import GpuNodes
 from bitfusion_device_plugin.injector.injection.injection_settings import InjectorSettings
 from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
@@ -50,7 +51,8 @@ class Injector(ServingProcess):
         )
         self._images = ImageRulesFile(settings.images)
         self._pods: YamlFile[PodSettings] = YamlFile("--pods", settings.pods, "pod settings", parse_settings)
-        files = (self._clients, self._images, self._pods)
+        self._sizes: YamlFile[str] = YamlFile("--sizes", settings.sizes, "sizes", parse_form_sizes)
+        files = (self._clients, self._images, self._pods, self._sizes)
         super().__init__(settings, DEFAULT_NAME, "bitfusion_injector_info", files, UNREACHED)
         self._own = settings
         self._gates = Gates(self.api, settings.gates, self.registry)
@@ -80,7 +82,8 @@ class Injector(ServingProcess):
 
     def refresh(self) -> None:
         """See `ServingProcess`."""
-        changed = [part.refresh() for part in (self._clients, self._images, self._pods, self._gates)]
+        parts = (self._clients, self._images, self._pods, self._sizes, self._gates)
+        changed = [part.refresh() for part in parts]
         if any(changed):
             self._in_force = self._read()
 
@@ -94,6 +97,7 @@ class Injector(ServingProcess):
             gates=self._gates.on,
             hides_node_gpus=self._own.node_gpus,
             pods=self._pods.value,
+            sizes=self._sizes.value,
             near_gpus=GpuNodes(*self._own.gpu_nodes, self._own.gpu_taint),
         )
 

@@ -40,6 +40,7 @@ class Settings(ServingSettings):
     gates: bool = False
     node_gpus: bool = False  # hidden
     pods: str | None = None
+    sizes: str | None = None
     gpu_nodes: tuple[str, str] = ("", "")  # a label and its value
     gpu_taint: str = ""
 
@@ -141,6 +142,13 @@ TABLE = serving_table(
         "FILE",
         "YAML settings of the pods that clients of the kind pods make: their sizes, resources, queues. Read "
         "again when it changes. Default: whole GPUs of nvidia.com/gpu",
+        parse_text,
+    ),
+    Setting(
+        "sizes",
+        "FILE",
+        "the sizes.yaml of the notebook form: JupyterLab in notebooks offers these sizes. Read again when it "
+        "changes. Default: it makes sizes from the pool",
         parse_text,
     ),
     Setting(

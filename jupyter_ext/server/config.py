@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from traitlets import Float, Unicode
+import os
+
+from traitlets import Float, Unicode, default
 from traitlets.config import Configurable
 
+from bitfusion_client.pod.pod_contract import CLIENT_FOLDER, POD_FOLDER, SIZES_FILE
 from jupyter_ext.server.pool_look import Pace
+
+INJECTED_SIZES = f"{CLIENT_FOLDER}/{POD_FOLDER}/{SIZES_FILE}"
+"""Where the injector puts the list of the form, if it has one."""
 
 
 class BitfusionServer(Configurable):
@@ -22,9 +28,13 @@ class BitfusionServer(Configurable):
         "",
         help="The path of a list of GPU sizes, sizes.yaml as for the notebook forms "
         "(`kubeflow-bitfusion form --example`); it is read again when it has changed. PyYAML must be "
-        "installed, unless the file is JSON. Empty, or a file that cannot be read: the sizes are made from "
-        "the pool.",
+        "installed, unless the file is JSON. Default: in a Kubernetes pod the list that the injector has "
+        "been given, if any. Empty, or a file that cannot be read: the sizes are made from the pool.",
     ).tag(config=True)
+
+    @default("sizes_file")
+    def _injected_sizes(self) -> str:
+        return INJECTED_SIZES if os.path.exists(INJECTED_SIZES) else ""
 
     look_when_waiting = Float(
         2.0,

@@ -80,9 +80,11 @@ def idle_release_notice(state: Json, title: str, now: float) -> Notice:
 
 
 def _has_waited(before: Json, after: Json) -> bool:
-    waited = after.get("waited_s")
-    long_enough = isinstance(waited, (int, float)) and waited >= LEAST_WAIT
-    return before.get("state") == states.WAITING and after.get("state") in _HOLDS[:3] and long_enough
+    waited_s = after.get("waited_s")
+    long_enough = isinstance(waited_s, (int, float)) and waited_s >= LEAST_WAIT
+    # a kernel that starts may tell a moment later since when it holds its GPUs
+    waited = before.get("state") in (states.WAITING, states.STARTING) and before.get("granted_at") is None
+    return waited and after.get("state") in _HOLDS[:3] and long_enough
 
 
 def _held(before: Json, after: Json) -> bool:

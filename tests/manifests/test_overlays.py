@@ -325,6 +325,7 @@ def test_files_of_the_administrator_are_mounted_from_config_maps(overlays: Overl
         (INJECTOR, injector.images, "bitfusion-client-images"),
         (INJECTOR, injector.clients, "bitfusion-clients"),
         (INJECTOR, injector.pods, "bitfusion-gpu-pods"),
+        (INJECTOR, injector.sizes, "bitfusion-notebook-sizes"),
     ):
         mounts = {each["mountPath"]: each for each in container(objects, process)["volumeMounts"]}
         mount = mounts[str(Path(file or "").parent)]

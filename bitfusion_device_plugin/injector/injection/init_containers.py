@@ -13,6 +13,7 @@ from bitfusion_client.pod.pod_contract import (
     ENV_POD_NAMESPACE,
     ENV_POD_UID,
     ENV_SETTINGS,
+    ENV_SIZES,
     IDENTITY_SECRET,
     IDENTITY_VOLUME,
     INIT_CONTAINER,
@@ -148,7 +149,9 @@ def _installer(
     image = settings.client_image if client.kind == VMWARE else client.image
     variables = _VARIABLES
     if client.kind == PODS:
-        variables = [*_VARIABLES, {"name": ENV_SETTINGS, "value": escaped(settings.pods.to_text())}]
+        variables = [*variables, {"name": ENV_SETTINGS, "value": escaped(settings.pods.to_text())}]
+    if settings.sizes:
+        variables = [*variables, {"name": ENV_SIZES, "value": escaped(settings.sizes)}]
     return {
         "name": INIT_CONTAINER,
         "image": image,

@@ -33,6 +33,7 @@ class InjectorSettings:
         hides_node_gpus: Whether containers that ask are kept from the node's own NVIDIA cards, see
             `node_gpus`.
         pods: What GPU pods are like, for clients of the kind `PODS`.
+        sizes: The form's list of sizes as JSON, see `form_sizes`; empty where the admin has given none.
         near_gpus: The nodes that pods with such a client prefer, see `gpu_nodes`.
     """
 
@@ -45,6 +46,7 @@ class InjectorSettings:
     hides_node_gpus: bool = False
     pods: PodSettings = DEFAULT_POD_SETTINGS
     near_gpus: GpuNodes = NOWHERE
+    sizes: str = ""
 
     def volume_mib_for(self, kind: str) -> int:
         """The size limit for one container with this kind of client."""

@@ -41,6 +41,7 @@ SETTINGS = (
         (ClientRule("*", "*", "pods", "client:1"),),
         gates=True,
         hides_node_gpus=True,
+        sizes='{"sizes":[{"label":"$(HOME)"}]}',
         near_gpus=GpuNodes("nvidia.com/gpu.present", "true", "nvidia.com/gpu"),
     ),
 )

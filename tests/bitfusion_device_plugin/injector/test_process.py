@@ -240,7 +240,8 @@ def test_a_map_of_clients_is_read_again_while_it_serves(tmp_path: Path) -> None:
 
 
 def test_settings_of_gpu_pods_are_read_again_while_it_serves(tmp_path: Path) -> None:
-    clients, pods = tmp_path / "clients.yaml", tmp_path / "pods.yaml"
+    clients, pods, sizes = (tmp_path / f"{name}.yaml" for name in ("clients", "pods", "sizes"))
+    replace_text(sizes, "# the pool's\n")
     replace_text(clients, '- {os: "*", version: "*", kind: pods, image: "one:1"}\n')
     replace_text(pods, "port: 7001\n")
     mount = MountedSecret(tmp_path / "tls", pair())
@@ -252,6 +253,7 @@ def test_settings_of_gpu_pods_are_read_again_while_it_serves(tmp_path: Path) -> 
             f"--certificate-folder={mount.folder}",
             f"--clients={clients}",
             f"--pods={pods}",
+            f"--sizes={sizes}",
             "--gpu-nodes=gpu=yes",
             "--gpu-taint=gpu",
         ],
@@ -273,10 +275,13 @@ def test_settings_of_gpu_pods_are_read_again_while_it_serves(tmp_path: Path) -> 
             return int(json.loads(value)["port"])
 
         assert port() == 7001
+        assert "BITFUSION_SIZES" not in json.dumps(spec())
         assert spec()["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
         assert '"key": "gpu"' in json.dumps(spec()["affinity"])
+        replace_text(sizes, "sizes: [{label: half, share: 50 %}]\n")
         replace_text(pods, "port: 7002\n")
         wait_until(lambda: port() == 7002, "the new settings", 15)
+        wait_until(lambda: "BITFUSION_SIZES" in json.dumps(spec()), "the list of sizes", 15)
         replace_text(pods, "port: none\n")
         wait_until(
             lambda: any(

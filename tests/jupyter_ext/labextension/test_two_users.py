@@ -147,7 +147,11 @@ def picture(tmp_path: Path) -> Callable[[Person, str], object]:
     """SCREENSHOTS names a folder that keeps them."""
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    return lambda person, name: folder.joinpath(f"{name}.png").write_bytes(person.page.screenshot())
+
+    def take(person: Person, name: str) -> None:
+        person.page.screenshot(path=folder / f"{name}.png")
+
+    return take
 
 
 def test_one_gpu_goes_from_one_to_the_other_and_back(
@@ -190,8 +194,8 @@ def test_one_gpu_goes_from_one_to_the_other_and_back(
     )
     bob.choose("Release")
     bob.accept(bob.says("no GPU"))
-    expect(ada.output(0)).to_have_text("my turn\n")
     expect(ada.told("train.ipynb has got 1 GPU × 50 %")).to_be_visible()
+    expect(ada.output(0)).to_have_text("my turn\n")
     expect(ada.chip).to_contain_text("½ GPU · idle")
     picture(ada, "5 ada computes")
 

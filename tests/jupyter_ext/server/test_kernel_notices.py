@@ -13,6 +13,7 @@ SIZE = {"text": "1 GPU × 50 %"}
 NONE = {"state": "none", "granted_at": None, "lease": None, "request": {"text": "2 GPUs"}}
 WAITING = {"state": "waiting", "granted_at": None, "request": SIZE}
 RUNNING = {"state": "running", "granted_at": NOW, "waited_s": 64.0, "request": SIZE}
+STARTING = {"state": "starting", "granted_at": None, "waited_s": None, "request": SIZE}
 IDLE = {**RUNNING, "state": "idle"}
 WANTED = {**IDLE, "waited_for_by": ["bob: y.ipynb (1 GPU)"]}
 ENDING = {**IDLE, "idle_release_at": NOW + 110}
@@ -21,6 +22,9 @@ CASES: list[tuple[str, Any, Any, list[tuple[str, str]]]] = [
     ("the first look", None, RUNNING, []),
     ("gone", RUNNING, None, []),
     ("granted", WAITING, RUNNING, [("granted", "x.ipynb has got 1 GPU × 50 %.")]),
+    ("starting", WAITING, STARTING, []),
+    ("granted, told later", STARTING, RUNNING, [("granted", "x.ipynb has got 1 GPU × 50 %.")]),
+    ("granted, told before", {**RUNNING, "state": "starting"}, RUNNING, []),
     ("granted at once", WAITING, {**RUNNING, "waited_s": 0.2}, []),
     ("cancelled", WAITING, NONE, []),
     ("idle", RUNNING, IDLE, []),

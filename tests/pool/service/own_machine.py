@@ -60,7 +60,7 @@ esac
 _JOURNALCTL = """\
 #!/bin/sh -e
 [ "$*" = "--no-pager -u bitfusion-pool" ]
-until grep -q started /var/log/bitfusion-pool; do sleep 0.1; done
+until grep -qs started /var/log/bitfusion-pool; do sleep 0.1; done
 cat /var/log/bitfusion-pool
 """
 
