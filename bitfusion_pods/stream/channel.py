@@ -19,7 +19,7 @@ from bitfusion_pods.stream.frames import LONGEST_DATA, Kind, ProtocolError, coun
 if TYPE_CHECKING:
     from bitfusion_pods.stream.link import Link
 
-WINDOW = 1 << 20
+WINDOW = 2 << 20
 """Bytes that may be under way, or wait here, in each direction."""
 
 _GIVE_CREDIT_AT = WINDOW // 4
@@ -96,7 +96,7 @@ class Channel:
     @property
     def wants_write(self) -> bool:
         """Whether something waits for the sink."""
-        return bool(self._waiting)
+        return self._waiting.size > 0
 
     @property
     def source_ended(self) -> bool:
@@ -106,7 +106,7 @@ class Channel:
     @property
     def is_over(self) -> bool:
         """Whether both directions have ended, and all has been written."""
-        return self._sent_eof and self._got_eof and not self._waiting
+        return self._sent_eof and self._got_eof and not self._waiting.size
 
     # -- from here to there ------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Channel:
 
     def take(self, data: bytes) -> None:
         """What the peer has read. Raises ProtocolError where it had no credit for that."""
-        if self._got_eof or len(self._waiting) + self._consumed + len(data) > WINDOW:
+        if self._got_eof or self._waiting.size + self._consumed + len(data) > WINDOW:
             raise ProtocolError("bytes without credit")
         if self._discards:
             self._consumed += len(data)  # the peer gets no credit for them, and will stop
@@ -186,14 +186,14 @@ class Channel:
         poll, written = select.poll(), 0
         poll.register(sink, select.POLLOUT)
         for _ in range(_PIECES):
-            if not self._waiting or not poll.poll(0):
+            if not self._waiting.size or not poll.poll(0):
                 break
             written += self._waiting.write(sink, select.PIPE_BUF)
         return written
 
     def _end_sink(self) -> None:
         """Tell the local reader of the end, once it has all."""
-        if not self._got_eof or self._waiting or self.sink is None:
+        if not self._got_eof or self._waiting.size or self.sink is None:
             return
         if self.sink == self.source:
             if not stat.S_ISSOCK(os.fstat(self.sink).st_mode):
@@ -231,10 +231,8 @@ class _Pieces:
     def __init__(self) -> None:
         self._pieces: deque[bytes | bytearray] = deque()
         self._at = 0  # so much of the first has been written
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
+        self.size = 0
+        """How many bytes wait."""
 
     def add(self, data: bytes) -> None:
         last = self._pieces[-1] if self._pieces else b""
@@ -242,7 +240,7 @@ class _Pieces:
             last += data
         elif data:
             self._pieces.append(data if len(data) >= _SMALL else bytearray(data))
-        self._size += len(data)
+        self.size += len(data)
 
     def write(self, fd: int, most: int = 0) -> int:
         """What the descriptor takes, at most so much where `most` is given. Raises OSError."""
@@ -252,7 +250,7 @@ class _Pieces:
             written = os.write(fd, views[0][:most]) if most else os.writev(fd, views)
         finally:
             del views  # a piece may grow again
-        self._size -= written
+        self.size -= written
         self._at += written
         while self._pieces and self._at >= len(self._pieces[0]):
             self._at -= len(self._pieces.popleft())
@@ -260,4 +258,4 @@ class _Pieces:
 
     def clear(self) -> None:
         self._pieces.clear()
-        self._at = self._size = 0
+        self._at = self.size = 0

@@ -44,6 +44,7 @@ class Channels:
     def add(self, number: int, source: int | None, sink: int | None, *, shared: bool = False) -> Channel:
         """A channel of this number between these descriptors, which it owns from here on."""
         made = self._channels[number] = Channel(self._link, number, source, sink, shared=shared)
+        self._drop_if_over(made)  # between nothing and nothing: what comes for it is passed over
         return made
 
     def open(self, name: bytes, fd: int) -> None:
@@ -134,7 +135,9 @@ class Channels:
 
     def serve(self, ready: dict[int, int]) -> None:
         """Do what can be done: descriptors with their events, from `poll`; others' are passed over."""
-        for channel in list(self._channels.values()):
+        for channel in [
+            each for each in self._channels.values() if each.sink in ready or each.source in ready
+        ]:
             events = ready.get(-1 if channel.sink is None else channel.sink, 0)
             if channel.wants_write and events & ~select.POLLIN and not channel.write():
                 self._reset(channel)

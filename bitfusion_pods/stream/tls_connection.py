@@ -121,14 +121,13 @@ class TlsConnection:
         return self._buffer[:got]
 
     def _fetch(self) -> None:
-        # before: an end may be answered, and the answer by a reset
-        state = self.raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
         try:
             number = self.raw.recv_into(self._buffer)
         except BlockingIOError:
             raise ssl.SSLWantReadError from None
-        self.was_closed = state == _TCP_CLOSE_WAIT
         if number:
             self._came.write(self._buffer[:number])
         else:
+            state = self.raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+            self.was_closed = state == _TCP_CLOSE_WAIT
             self._came.write_eof()

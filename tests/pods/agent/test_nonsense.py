@@ -141,7 +141,7 @@ def check(data: bytes, folder: Path, keys: Keys) -> None:
     kept = fed.session.link._kept
     assert kept.end - kept.base <= MOST_EVER
     for channel in fed.session.channels._channels.values():
-        assert len(channel._waiting) <= WINDOW
+        assert channel._waiting.size <= WINDOW
     fed.close()
 
 
