@@ -80,6 +80,7 @@ def project_wheel() -> Path:
 
 def _wheel_files() -> list[Path]:
     files = [ROOT / name for name in _OF_THE_WHEEL]
+    files += [path for path in (ROOT / "jupyter-config").rglob("*") if path.is_file()]
     for package in ROOT.glob("*/__init__.py"):
         files += [path for path in package.parent.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     return files

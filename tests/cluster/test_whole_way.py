@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import urllib.error
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from fractions import Fraction
@@ -30,7 +32,7 @@ from tests.cluster.other_webhooks import (
     sidecar_injected,
 )
 from tests.cluster.pods import SECURITY, Pods
-from tests.cluster.served_notebook import ServedKernel
+from tests.cluster.served_notebook import JupyterServer, ServedKernel
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -70,6 +72,26 @@ def opened(notebook: Notebook, name: str = "train.ipynb") -> ServedKernel:
     return server.open(name, "bitfusion")
 
 
+def check_jupyterlabs_part(notebook: Notebook, kernel: ServedKernel) -> None:
+    """It works behind NB_PREFIX with Kubeflow's flags; pages of the server itself alone may change things."""
+    listed = notebook.exec("sh", "-c", "(jupyter labextension list; jupyter server extension list) 2>&1")
+    words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", listed).split())
+    assert "kubeflow-bitfusion v0.1.0 enabled OK" in words, listed
+    assert "jupyter_ext.server 0.1.0 OK" in words, listed
+    server = notebook.jupyter()
+    told = server.ask("GET", "/bitfusion/api/state")
+    assert [each["id"] for each in told["kernels"]] == [kernel.id]
+    assert told["pool"]["error"] is None
+    assert told["sizes"][0]["words"] == "-n 1 -p 0.5", "the pod's budget comes first"
+    verb = f"/bitfusion/api/kernels/{kernel.id}/keep"
+    assert server.ask("POST", verb, {})["message"]
+    foreign = JupyterServer(server.url)  # without the cookie
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        foreign.ask("POST", verb, {})
+    with refused.value as answer:
+        assert (answer.code, json.loads(answer.read())["code"]) == (403, "forbidden")
+
+
 def wait_returned(user: User) -> float:
     """Until the pool has everything back; the seconds it took."""
     began = time.monotonic()
@@ -107,6 +129,7 @@ def test_a_notebook_of_the_form_computes_on_its_share_and_gives_it_back(
     assert device["memory_mib"] * 2 == device["total_mib"]
     (lease,) = user.leases()
     assert f"{namespace}/mine" in lease["label"]
+    check_jupyterlabs_part(notebook, kernel)
 
     notebook.stop()
     back_s = wait_returned(user)
