@@ -33,10 +33,18 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_list_on_the_page_is_the_example() -> None:
-    listed, others, _ = blocks("yaml")
+    listed, others, *_ = blocks("yaml")
     assert yaml.safe_load(listed) == yaml.safe_load(example())
     uncommented = re.sub(r"^#(?=other_vendors:|-|  key)", "", example(), flags=re.MULTILINE)
     assert yaml.safe_load(others)["other_vendors"] == yaml.safe_load(uncommented)["other_vendors"][:1]
+
+
+def test_the_list_for_jupyterlab_takes_the_place_of_the_injectors() -> None:
+    (given,) = yaml.safe_load(blocks("yaml")[3])
+    base = yaml.safe_load((ROOT / "manifests/base/injector/kustomization.yaml").read_text())
+    (own,) = [each for each in base["configMapGenerator"] if each["name"] == given["name"]]
+    assert (given["behavior"], given["files"]) == ("replace", own["files"])
+    assert (given["namespace"], own["name"]) == ("kubeflow", "bitfusion-notebook-sizes")
 
 
 def test_the_table_on_the_page_is_the_commands() -> None:
