@@ -28,7 +28,7 @@ help: ## show this list
 	@echo "make lab            JupyterLab on the embedded pool, with the Bitfusion kernel ready"
 	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes"
 	@echo "make test-packages  the tests that need no server, browser or cluster"
-	@echo "make test-long      the long tests: many rounds, soak, the packages' tests on Python 3.10, 3.14 and 3.15"
+	@echo "make test-long      the long tests: many rounds, soak, oldest JupyterLab, the packages' tests on Python 3.10, 3.14 and 3.15"
 	@echo "make jupyter-suites the own tests of jupyter_client, ipykernel, nbclient, papermill and jupyter_server with our"
 	@echo "                    kernel as python3, beside plain ipykernel; SUITES='nbclient papermill'"
 	@echo "make labextension   build what JupyterLab loads, jupyter_ext/labextension/bundle; make labextension-check: its"
@@ -76,6 +76,7 @@ test-packages:
 
 test-long:
 	@$(ENVIRONMENT) test
+	@$(ENVIRONMENT) oldest-front-ends --folder $(FOLDER)/venv-oldest-front-ends
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
 	@KILL_ROUNDS=$(ROUNDS) $(PYTEST) -m '(long or rounds) and not attack and not apart' $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons

@@ -5,8 +5,8 @@
 
 Called by every target of the Makefile, with any Python that the machine has. pip installs uv, and uv installs
 what pyproject.toml lists for the purpose, in the versions and with the hashes of requirements/lock.txt. All
-purposes share one environment, but that of other projects' tests. A stamp in it says what is installed, so a
-second call returns at once.
+purposes share one environment, but those with a lock file of their own. A stamp in it says what is installed,
+so a second call returns at once.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ NEWEST = {
     "test": ("3.13", "TensorFlow"),
     "packages": ("3.14", "orjson"),
     "jupyter-suites": ("3.14", "orjson"),
+    "oldest-front-ends": ("3.13", "pycrdt"),
 }
 # The extras and dependency groups of pyproject.toml that each purpose needs. `test` includes all others.
 PURPOSES = {
@@ -44,12 +45,16 @@ PURPOSES = {
     ],
     "test": ["--all-extras", "--group=test"],
     "jupyter-suites": ["--group=jupyter-suites"],
+    "oldest-front-ends": ["--group=oldest-front-ends"],
 }
-# Where the versions of a purpose stand elsewhere: other projects' tests need what this one does not.
-LOCKS = {"jupyter-suites": "requirements/jupyter-suites.txt"}
+# Where the versions of a purpose stand elsewhere: it needs what this project does not, or an older one.
+LOCKS = {
+    "jupyter-suites": "requirements/jupyter-suites.txt",
+    "oldest-front-ends": "requirements/oldest-front-ends.txt",
+}
 LEFT_OUT = "requirements/left-out.in"
 # These need nothing of this project: neither its packages nor what those import.
-WITHOUT_PROJECT = {"cluster", "lock"}
+WITHOUT_PROJECT = {"cluster", "lock", "oldest-front-ends"}
 # uv does not read pip's configuration; these environment variables tell it the same.
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",

@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 LOCK = REQUIREMENTS / "lock.txt"
 LEFT_OUT = REQUIREMENTS / "left-out.in"
-SUITES = REQUIREMENTS / "jupyter-suites.txt"
+# Dependency groups with environments of their own: what other projects' tests import, and older front ends.
+APART = ("jupyter-suites", "oldest-front-ends")
 HEADER = "# Written by `make lock`.\n"
 TAG = re.compile(
     r"(py3\d*-none|cp3(\d|1[0-5])-abi3|(cp31[0-5])-(\3|none))"
@@ -79,6 +80,20 @@ def named(requirements: list[str], name: str) -> list[str]:
     return [requirement for requirement in requirements if Requirement(requirement).name == name]
 
 
+def lock_apart(group: str, wanted: list[Any]) -> None:
+    """Lock a group of its own: this project's versions, but of what the group names exactly."""
+    path = REQUIREMENTS / f"{group}.txt"
+    path.unlink(missing_ok=True)
+    pinned = {Requirement(each).name for each in wanted if isinstance(each, str) and "==" in each}
+    with tempfile.TemporaryDirectory() as folder:
+        ours = Path(folder) / "constraints.txt"
+        lines = re.findall(r"(?m)^(\S+)(==[^\\\n]+)", LOCK.read_text())
+        ours.write_text("".join(f"{name}{rest}\n" for name, rest in lines if name not in pinned))
+        arguments: list[str | Path] = [f"--group={group}", "--constraint", ours]
+        compile_lock(*arguments, "--output-file", path)
+        keep_only(path, wheels_for(*arguments, "--constraint", path))
+
+
 def main() -> None:
     """Write the lock of everything, then its parts that are installed by pip alone."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -104,11 +119,8 @@ def main() -> None:
         compile_lock("-", "--constraint", LOCK, "--output-file", part, given="\n".join(wanted))
         keep_only(part, hashes)
     keep_only(LOCK, hashes)
-    # What other projects' tests import is none of this project's own, and has an environment of its own.
-    suites: list[str | Path] = ["--group=jupyter-suites", "--constraint", LOCK]
-    SUITES.unlink(missing_ok=True)
-    compile_lock(*suites, "--output-file", SUITES)
-    keep_only(SUITES, wheels_for(*suites, "--constraint", SUITES))
+    for group in APART:
+        lock_apart(group, project["dependency-groups"][group])
 
 
 if __name__ == "__main__":

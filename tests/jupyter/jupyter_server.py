@@ -46,6 +46,7 @@ class ServerProcess:
         options: Beside those that every server here gets.
         environment: Beside the test's own.
         under: What makes of its command line that of another program, under which it runs.
+        python: Of the environment that has the module.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ServerProcess:
         options: Sequence[str],
         environment: Mapping[str, str],
         under: Callable[[list[str]], list[str]] = list,
+        python: str = sys.executable,
     ) -> None:
         port = free_port()
         self.address = f"http://127.0.0.1:{port}"
@@ -63,7 +65,7 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 under(
                     [
-                        *(sys.executable, "-X", "faulthandler", "-m", module, "--no-browser", "--allow-root"),
+                        *(python, "-X", "faulthandler", "-m", module, "--no-browser", "--allow-root"),
                         *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
                         "--IdentityProvider.token=",
                         *options,

@@ -1,17 +1,22 @@
-import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import { Notification } from '@jupyterlab/apputils';
 import { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 
 import { Api } from './api';
 import { ApiError } from './errors';
+import { GRACE_MS, Grace } from './grace';
 import { Model } from './model';
-import { IKernel, ISize, IVerbAnswer } from './types';
+import { sameSize } from './sizes';
+import { ISize, IVerbAnswer } from './types';
 import { holds, sizeText } from './words';
 
 type TranslationBundle = IRenderMime.TranslationBundle;
 
 const JUST_MS = 15_000;
 
-/** What a person does with a kernel. Each asks first where something would be lost. */
+/**
+ * What a person does with a kernel. One click does it; what loses something says what, and can be
+ * taken back for some seconds.
+ */
 export class Actions {
   constructor(
     private readonly api: Api,
@@ -19,38 +24,35 @@ export class Actions {
     private readonly trans: TranslationBundle
   ) {}
 
-  /** Take a size. True unless it was called off or refused. */
+  readonly grace = new Grace();
+
+  /** Take a size. True unless it was taken back or refused. */
   async request(kernelId: string, size: ISize): Promise<boolean> {
     const { trans } = this;
     const kernel = this.model.kernel(kernelId);
     const text = sizeText(size, trans);
-    const holding = kernel !== null && holds(kernel);
-    const waiting = kernel?.state === 'waiting';
-    if (holding) {
-      const sure = await this.confirm(
-        trans.__('Change the size to %1?', text),
-        trans.__(
-          'The kernel starts anew on %1, and the variables of this notebook are lost. If the size cannot be had soon, the kernel keeps the GPU that it has.',
-          text
-        ),
-        trans.__('Change the Size')
-      );
-      if (!sure) {
-        return false;
-      }
-    } else if (waiting) {
-      const sure = await this.confirm(
-        trans.__('Wait for %1 instead?', text),
-        trans.__('The cell asks anew for %1, and its place in the queue is lost.', text),
-        trans.__('Ask Anew'),
-        false
-      );
-      if (!sure) {
-        return false;
-      }
+    const isHolding = kernel !== null && holds(kernel);
+    const isWaiting = kernel?.state === 'waiting';
+    if ((isHolding || isWaiting) && sameSize(size, kernel.request)) {
+      this.grace.takeBack(kernelId);
+      Notification.info(trans.__('It is %1 already.', text), { autoClose: 4000 });
+      return false;
     }
-    return this.tell(kernelId, () =>
-      this.api.request(kernelId, size, holding || waiting)
+    const isSure = isHolding
+      ? await this.isLeft(
+          kernelId,
+          trans.__('about to change to %1', text),
+          trans.__('The kernel starts anew on %1: its variables are lost.', text)
+        )
+      : !isWaiting ||
+        (await this.isLeft(
+          kernelId,
+          trans.__('about to ask for %1', text),
+          trans.__('The cell asks anew for %1: its position in the queue is lost.', text)
+        ));
+    return (
+      isSure &&
+      this.tell(kernelId, () => this.api.request(kernelId, size, isHolding || isWaiting))
     );
   }
 
@@ -58,9 +60,21 @@ export class Actions {
     return this.tell(kernelId, () => this.api.tell(kernelId, 'acquire'));
   }
 
-  async release(kernelId: string, ask = true): Promise<boolean> {
+  /** Give it back; `atOnce`: somebody has been asked already. */
+  async release(kernelId: string, atOnce = false): Promise<boolean> {
+    const { trans } = this;
     const kernel = this.model.kernel(kernelId);
-    if (ask && !(await this.isSureToRelease(kernel))) {
+    const text = kernel?.request ? sizeText(kernel.request, trans) : trans.__('The GPU');
+    const isSure =
+      atOnce ||
+      (await this.isLeft(
+        kernelId,
+        trans.__('about to be released'),
+        kernel?.state === 'running'
+          ? trans.__('%1 goes back when the cell is over: the variables are lost.', text)
+          : trans.__('%1 goes back to the pool: the variables are lost.', text)
+      ));
+    if (!isSure) {
       return false;
     }
     this.releasedAt.set(kernelId, Date.now());
@@ -81,44 +95,39 @@ export class Actions {
     return at !== undefined && Date.now() - at < JUST_MS;
   }
 
-  private isSureToRelease(kernel: IKernel | null): Promise<boolean> {
-    const { trans } = this;
-    const body = [
-      trans.__("The GPU goes back to the pool; the notebook's variables are lost.")
-    ];
-    if (kernel?.state === 'running') {
-      body.push(trans.__('A cell is running: it runs to its end first.'));
-    }
-    return this.confirm(
-      kernel?.request
-        ? trans.__('Release %1?', sizeText(kernel.request, trans))
-        : trans.__('Release the GPU?'),
-      body.join('\n'),
-      trans.__('Release')
-    );
-  }
-
-  private async confirm(
-    title: string,
-    body: string,
-    label: string,
-    warn = true
+  /** Whether it was not taken back, in the chip's menu or in this notification. */
+  private async isLeft(
+    kernelId: string,
+    about: string,
+    message: string
   ): Promise<boolean> {
     const { trans } = this;
-    const accept = warn ? Dialog.warnButton({ label }) : Dialog.okButton({ label });
-    const result = await showDialog({
-      title,
-      body,
-      buttons: [Dialog.cancelButton({ label: trans.__('Cancel') }), accept],
-      defaultButton: 1
-    });
-    return result.button.accept;
+    const title = this.model.kernel(kernelId)?.title;
+    const seconds = Math.round(GRACE_MS / 1000);
+    const left = this.grace.wait(kernelId, about);
+    const id = Notification.warning(
+      [title ? `${title}: ${message}` : message, trans.__('In %1 s.', seconds)].join(' '),
+      {
+        autoClose: false,
+        actions: [
+          {
+            label: trans.__('Undo'),
+            displayType: 'accent',
+            callback: () => this.grace.takeBack(kernelId)
+          }
+        ]
+      }
+    );
+    const isLeft = await left;
+    Notification.dismiss(id);
+    return isLeft;
   }
 
   private async tell(
     kernelId: string,
     ask: () => Promise<IVerbAnswer>
   ): Promise<boolean> {
+    this.grace.takeBack(kernelId); // it was decided otherwise
     try {
       const answer = await ask();
       if (answer.kernel) {

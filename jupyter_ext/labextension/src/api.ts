@@ -15,6 +15,7 @@ export class Api {
     const path = `kernels/${encodeURIComponent(kernelId)}/${verb}`;
     return this.ask<IVerbAnswer>(path, {
       method: 'POST',
+      keepalive: true, // also from a page that is being left
       body: JSON.stringify(body)
     });
   }

@@ -36,6 +36,7 @@ export class Chip extends ReactWidget {
     this.addClass(`bf-mod-${place}`);
     bitfusion.model.changed.connect(this.update, this);
     bitfusion.model.ticked.connect(this.update, this);
+    bitfusion.actions.grace.changed.connect(this.update, this);
     bitfusion.app.serviceManager.kernelspecs.specsChanged.connect(this.renew, this);
     this.renew();
   }
@@ -77,23 +78,28 @@ export class Chip extends ReactWidget {
   protected override onUpdateRequest(message: Message): void {
     const { model } = this.bitfusion;
     const id = this.bitfusion.kernelIdOf(this.panel());
-    this.setHidden(!id || model.isMissing || !model.state);
+    const isOff =
+      this.place === 'statusbar' &&
+      this.bitfusion.settings?.get('statusBar').composite === false;
+    this.setHidden(!id || model.isMissing || !model.state || isOff);
     super.onUpdateRequest(message);
   }
 
   protected render(): React.ReactElement | null {
-    const { model, trans } = this.bitfusion;
+    const { actions, model, trans } = this.bitfusion;
     const id = this.bitfusion.kernelIdOf(this.panel());
     const kernel = model.kernel(id);
     if (!id || !model.state) {
       return null;
     }
-    const text = kernel
-      ? chipText(kernel, model.pool, model.now(), trans)
-      : trans.__('GPU');
+    const pending = actions.grace.pending(id);
+    const text =
+      pending ??
+      (kernel ? chipText(kernel, model.pool, model.now(), trans) : trans.__('GPU'));
     const width = this.panel()?.node.clientWidth ?? NARROW;
     const isNarrow = this.place === 'toolbar' && width < NARROW;
-    const shown = isNarrow && kernel ? shortChipText(kernel, model.now(), trans) : text;
+    const shown =
+      isNarrow && kernel && !pending ? shortChipText(kernel, model.now(), trans) : text;
     const details = kernel
       ? chipDetails(kernel, model.pool, model.now(), trans)
       : trans.__('The kernel has not told its state yet.');
@@ -105,12 +111,16 @@ export class Chip extends ReactWidget {
       : details;
     return (
       <button
-        className={`bf-Chip bf-mod-${kernel?.state ?? 'none'}${lost ? ' bf-mod-stale' : ''}`}
+        className={`bf-Chip bf-mod-${kernel?.state ?? 'none'}${lost ? ' bf-mod-stale' : ''}${isNarrow ? ' bf-mod-narrow' : ''}`}
         title={title}
         aria-label={trans.__('GPU: %1', text)}
         aria-haspopup="menu"
         aria-expanded="false"
-        onClick={this.open}
+        onClick={event => {
+          // JupyterLab 4.2's toolbar would give the notebook the focus that the menu has taken
+          event.stopPropagation();
+          this.open();
+        }}
         data-state={kernel?.state ?? 'none'}
       >
         <Icon.react tag="span" className="bf-Chip-icon" />

@@ -4,13 +4,13 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { gpuIcon } from './icons';
 import { chosenSpec } from './kernelspecs';
-import { noteOf } from './menu';
+import { noteOf, openMenu } from './menu';
 import { rememberSize } from './savedsize';
 import { askSize } from './sizedialog';
-import { sameSize, savedSize } from './sizes';
+import { METADATA_KEY, sameSize, savedSize } from './sizes';
 import { CommandIDs, IBitfusion } from './tokens';
 import { IKernel, IOfferedSize, ISize } from './types';
-import { holds } from './words';
+import { costSentence, holds } from './words';
 
 type Args = ReadonlyPartialJSONObject;
 
@@ -81,7 +81,8 @@ export function addCommands(
               partial: asked.partial ?? null,
               memory_mib: asked.memory_mib ?? null
             }
-          : null
+          : null,
+        costSentence(kernelOf(args), trans)
       );
       if (size) {
         await request(id, size);
@@ -92,7 +93,7 @@ export function addCommands(
   const simple = (
     command: string,
     label: string,
-    caption: string,
+    caption: string | ((args: Args) => string),
     fits: (kernel: IKernel) => boolean,
     act: (kernelId: string) => Promise<unknown>
   ) =>
@@ -120,8 +121,11 @@ export function addCommands(
   );
   simple(
     CommandIDs.release,
-    trans.__('Release…'),
-    trans.__('the variables are lost'),
+    trans.__('Release'),
+    args =>
+      kernelOf(args)?.state === 'running'
+        ? trans.__('after the cell; the variables are lost')
+        : trans.__('the variables are lost'),
     kernel => holds(kernel) && kernel.state !== 'releasing',
     id => actions.release(id)
   );
@@ -140,6 +144,37 @@ export function addCommands(
     id => actions.keep(id)
   );
 
+  simple(
+    CommandIDs.undo,
+    trans.__('Undo'),
+    args => actions.grace.pending(idOf(args)) ?? '',
+    kernel => actions.grace.pending(kernel.id) !== null,
+    id => Promise.resolve(actions.grace.takeBack(id))
+  );
+  // a line of the menu that only says something
+  commands.addCommand(CommandIDs.hint, {
+    label: trans.__('Changing the size'),
+    caption: args => textOf(args.note, ''),
+    isEnabled: () => false,
+    execute: () => undefined
+  });
+  // for the keyboard: Notebook 7.2's toolbar cannot be walked through with it
+  commands.addCommand(CommandIDs.menu, {
+    label: trans.__('GPU of This Notebook'),
+    isEnabled: isOurs,
+    execute: args => {
+      const id = idOf(args);
+      const panel = id ? panelOf(id) : null;
+      if (id && panel) {
+        const chip = panel.node.querySelector<HTMLElement>('.bf-Chip');
+        const metadata = panel.content.model?.getMetadata(METADATA_KEY);
+        // the palette gives back the focus that it took, when it is closed
+        window.setTimeout(() =>
+          openMenu(bitfusion, id, chip ?? panel.toolbar.node, metadata)
+        );
+      }
+    }
+  });
   commands.addCommand(CommandIDs.details, {
     label: trans.__('Show the GPU Pool'),
     icon: gpuIcon,
@@ -157,11 +192,13 @@ export function addCommands(
     const category = trans.__('GPU');
     for (const command of [
       CommandIDs.create,
+      CommandIDs.menu,
       CommandIDs.choose,
       CommandIDs.acquire,
       CommandIDs.release,
       CommandIDs.cancel,
       CommandIDs.keep,
+      CommandIDs.undo,
       CommandIDs.details
     ]) {
       palette.addItem({ command, category, args: {} });

@@ -20,6 +20,7 @@ import { Actions } from './actions';
 import { Api } from './api';
 import { statusChip, toolbarChip } from './chip';
 import { addCommands } from './commands';
+import { markKernels } from './kernelmarks';
 import { isBitfusion } from './kernelspecs';
 import { addTiles } from './launcher';
 import { Model } from './model';
@@ -75,7 +76,10 @@ const main: JupyterFrontEndPlugin<IBitfusion> = {
     addCommands(shared, palette);
     void registry
       ?.load(main.id)
-      .then(settings => (shared.settings = settings))
+      .then(settings => {
+        shared.settings = settings;
+        settings.changed.connect(() => model.announce());
+      })
       .catch(reason => console.warn(`${main.id}: no settings`, reason));
 
     const notices = new Notices(shared);
@@ -167,6 +171,7 @@ const running: JupyterFrontEndPlugin<void> = {
   ) => {
     if (managers) {
       addLeases(managers, bitfusion);
+      markKernels(bitfusion.model, bitfusion.trans);
     }
   }
 };

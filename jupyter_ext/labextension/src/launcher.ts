@@ -3,7 +3,6 @@ import { IDisposable } from '@lumino/disposable';
 
 import { gpuIconUrl } from './icons';
 import { chosenSpec } from './kernelspecs';
-import { noteOf } from './menu';
 import { CommandIDs, IBitfusion } from './tokens';
 
 const MOST_TILES = 4;
@@ -46,13 +45,12 @@ export function addTiles(launcher: ILauncher, bitfusion: IBitfusion): void {
     tiles.forEach(tile => tile.dispose());
     tiles = offered.map((size, index) => {
       const { gpus, partial, memory_mib, label } = size;
-      const note = noteOf(size, bitfusion);
       return launcher.add({
         command: CommandIDs.create,
         category: 'Notebook',
         kernelIconUrl: gpuIconUrl,
         rank: 10 + index,
-        args: { gpus, partial, memory_mib, label, note }
+        args: { gpus, partial, memory_mib, label }
       });
     });
   };

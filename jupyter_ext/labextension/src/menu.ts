@@ -1,16 +1,25 @@
 import { MenuSvg } from '@jupyterlab/ui-components';
-import { h, VirtualElement } from '@lumino/virtualdom';
+import { ElementARIAAttrs, h, VirtualElement } from '@lumino/virtualdom';
 import { Menu } from '@lumino/widgets';
 
 import { offeredSize, sameSize } from './sizes';
 import { CommandIDs, IBitfusion } from './tokens';
 import { IKernel, IOfferedSize, ISize } from './types';
-import { holds, sizeText } from './words';
+import { costOfChange, holds, sizeText } from './words';
 
 /** Beside each entry its caption: what is free now. */
 class Renderer extends MenuSvg.Renderer {
   override renderShortcut(data: Menu.IRenderData): VirtualElement {
     return h.div({ className: 'lm-Menu-itemShortcut bf-Menu-note' }, data.item.caption);
+  }
+
+  /** A screen reader says an entry's caption, and what it costs. */
+  override createItemARIA(data: Menu.IRenderData): ElementARIAAttrs {
+    const { args, caption, label, type } = data.item;
+    const cost = typeof args.cost === 'string' ? args.cost : '';
+    const name = [label, caption, cost].filter(Boolean).join(', ');
+    const aria = super.createItemARIA(data);
+    return type === 'separator' ? aria : { ...aria, 'aria-label': name };
   }
 }
 
@@ -37,6 +46,11 @@ export function openMenu(
     model.changed.disconnect(renew);
     shown.dispose();
     anchor.setAttribute('aria-expanded', 'false');
+    if (menu.node.contains(document.activeElement)) {
+      anchor.focus();
+      // the first time a toolbar of JupyterLab may give it to the button that had it last
+      anchor.focus();
+    }
     // its entries are executed after it has closed
     window.setTimeout(() => menu.dispose(), 1000);
   });
@@ -56,6 +70,11 @@ function fill(
   const { model, trans } = bitfusion;
   const kernel = model.kernel(kernelId);
   menu.clearItems();
+  const args = { kernelId };
+  if (bitfusion.actions.grace.pending(kernelId)) {
+    menu.addItem({ command: CommandIDs.undo, args });
+    menu.addItem({ type: 'separator' });
+  }
   const saved = offeredSize(metadata, kernel);
   if (saved) {
     addSize(menu, kernelId, kernel, {
@@ -65,11 +84,14 @@ function fill(
     });
     menu.addItem({ type: 'separator' });
   }
+  const cost = costOfChange(kernel, trans);
   for (const size of model.state?.sizes ?? []) {
-    addSize(menu, kernelId, kernel, size);
+    addSize(menu, kernelId, kernel, size, cost);
   }
-  const args = { kernelId };
   menu.addItem({ command: CommandIDs.choose, args });
+  if (cost) {
+    menu.addItem({ command: CommandIDs.hint, args: { note: cost } });
+  }
   menu.addItem({ type: 'separator' });
   if (kernel?.state === 'waiting') {
     menu.addItem({ command: CommandIDs.cancel, args });
@@ -91,7 +113,8 @@ function addSize(
   menu: Menu,
   kernelId: string,
   kernel: IKernel | null,
-  size: Offer
+  size: Offer,
+  cost = ''
 ): void {
   const { gpus, partial, memory_mib, label, fixedNote } = size;
   menu.addItem({
@@ -99,6 +122,7 @@ function addSize(
     args: {
       ...{ kernelId, gpus, partial, memory_mib, label },
       ...(fixedNote ? { note: fixedNote } : {}),
+      ...(cost ? { cost } : {}),
       current: sameSize(size, kernel?.request ?? null)
     }
   });

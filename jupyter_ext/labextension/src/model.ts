@@ -139,7 +139,13 @@ export class Model implements IDisposable {
     const kernels = merged ? [...others, merged] : others;
     kernels.sort((a, b) => a.id.localeCompare(b.id));
     this._state = { ...this._state, kernels };
-    this._announce();
+    this.announce();
+  }
+
+  /** Have all views look again. */
+  announce(): void {
+    this._setTimer();
+    this._changed.emit();
   }
 
   dispose(): void {
@@ -164,11 +170,11 @@ export class Model implements IDisposable {
       this._error =
         error instanceof ApiError ? error : new ApiError('internal', String(error));
       if (!this.isMissing) {
-        this._announce();
+        this.announce();
         throw error; // the poll asks less often then
       }
     }
-    this._announce();
+    this.announce();
   }
 
   private _askSoon(): void {
@@ -178,11 +184,6 @@ export class Model implements IDisposable {
         void this.refresh();
       }, FEW_POOL_EVENTS_MS);
     }
-  }
-
-  private _announce(): void {
-    this._setTimer();
-    this._changed.emit();
   }
 
   private _setTimer(): void {

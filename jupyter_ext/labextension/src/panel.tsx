@@ -11,12 +11,15 @@ import * as React from 'react';
 
 import { heldShare, historyPath, partsOf } from './bars';
 import { gpuIcon } from './icons';
-import { IBitfusion } from './tokens';
+import { noteOf } from './menu';
+import { sameSize } from './sizes';
+import { CommandIDs, IBitfusion } from './tokens';
 import { IGpu, IKernel, IPool, IServer } from './types';
 import {
   IWords,
   chipText,
   clockText,
+  costSentence,
   deviceText,
   durationText,
   holds,
@@ -24,7 +27,7 @@ import {
   placeText
 } from './words';
 
-/** The pool: my kernels, the queue, the GPUs of each server and what was held. */
+/** The pool: my kernels, the sizes for the notebook in front, the queue, the GPUs of each server and what was held. */
 export class PoolPanel extends SidePanel {
   constructor(private readonly bitfusion: IBitfusion) {
     super({ translator: undefined });
@@ -48,6 +51,7 @@ export class PoolPanel extends SidePanel {
       </button>
     );
     this.addWidget(section(trans.__('My Kernels'), Kernels, bitfusion, refresh));
+    this.addWidget(section(trans.__('Size'), Sizes, bitfusion));
     this.addWidget(section(trans.__('Queue'), Queue, bitfusion));
     this.addWidget(section(trans.__('GPUs'), Gpus, bitfusion));
     this.addWidget(section(trans.__('History'), History, bitfusion));
@@ -83,7 +87,11 @@ export class PoolPanel extends SidePanel {
     this._shown ??= this.bitfusion.model.show();
     if (!this._isSized) {
       this._isSized = true;
-      requestAnimationFrame(() => this._sections.setRelativeSizes([3, 2, 6, 2]));
+      // JupyterLab 4.2 saves all as closed while the panel is hidden, and opens it so the next time
+      if (this._sections.widgets.every(each => each.isHidden)) {
+        this._sections.widgets.forEach((_, index) => this._sections.expand(index));
+      }
+      requestAnimationFrame(() => this._sections.setRelativeSizes([4, 5, 2, 5, 3]));
     }
   }
 
@@ -121,6 +129,8 @@ class SectionView extends ReactWidget {
     this.addClass('bf-SectionView');
     bitfusion.model.changed.connect(this.update, this);
     bitfusion.model.ticked.connect(this.update, this);
+    bitfusion.actions.grace.changed.connect(this.update, this);
+    bitfusion.tracker.currentChanged.connect(this.update, this);
   }
 
   protected render(): React.ReactElement {
@@ -176,6 +186,7 @@ const KernelRow: React.FC<{ kernel: IKernel; bitfusion: IBitfusion }> = ({
   const { actions, app, model, trans } = bitfusion;
   const { id, path, title } = kernel;
   const now = model.now();
+  const pending = actions.grace.pending(id);
   return (
     <li className={`bf-Kernel bf-mod-${kernel.state}`}>
       <div className="bf-Kernel-head">
@@ -190,7 +201,14 @@ const KernelRow: React.FC<{ kernel: IKernel; bitfusion: IBitfusion }> = ({
         ) : (
           <span className="bf-Ellipsis">{title}</span>
         )}
-        {model.canChange && (
+        {pending && (
+          <Button
+            label={trans.__('Undo')}
+            about={trans.__('Undo: %1 is %2', title, pending)}
+            onClick={() => actions.grace.takeBack(id)}
+          />
+        )}
+        {model.canChange && !pending && (
           <span className="bf-Buttons">
             {kernel.state === 'waiting' && (
               <Button
@@ -211,14 +229,16 @@ const KernelRow: React.FC<{ kernel: IKernel; bitfusion: IBitfusion }> = ({
               kernel.state !== 'releasing' && (
                 <Button
                   label={trans.__('Release')}
-                  about={trans.__('Release the GPU of %1', title)}
+                  about={trans.__('Release the GPU of %1: its variables are lost', title)}
                   onClick={() => void actions.release(id)}
                 />
               )}
           </span>
         )}
       </div>
-      <div className="bf-Kernel-state">{chipText(kernel, model.pool, now, trans)}</div>
+      <div className="bf-Kernel-state">
+        {pending ?? chipText(kernel, model.pool, now, trans)}
+      </div>
       {kernel.idle_release_at && (
         <div className="bf-Kernel-warning">
           <span>
@@ -249,6 +269,47 @@ const Button: React.FC<{
     {label}
   </button>
 );
+
+/** One click, and the notebook in front has that size. */
+const Sizes: View = ({ bitfusion }) => {
+  const { app, model, tracker, trans } = bitfusion;
+  const panel = tracker.currentWidget;
+  const kernelId = bitfusion.kernelIdOf(panel);
+  const kernel = model.kernel(kernelId);
+  if (!panel || !kernel) {
+    return (
+      <Note>{trans.__('A notebook with a Bitfusion kernel in front chooses here.')}</Note>
+    );
+  }
+  const cost = costSentence(kernel, trans);
+  return (
+    <>
+      <div className="bf-Kernel-state bf-Wrap">
+        {trans.__('For %1', panel.title.label)}
+        {cost && `. ${cost}`}
+      </div>
+      <ul className="bf-List bf-Sizes">
+        {(model.state?.sizes ?? []).map(size => {
+          const { gpus, partial, memory_mib, label, possible, words } = size;
+          const args = { kernelId, gpus, partial, memory_mib };
+          return (
+            <li key={words}>
+              <button
+                className="bf-Size"
+                aria-pressed={sameSize(size, kernel.request)}
+                disabled={!possible || !model.canChange}
+                onClick={() => void app.commands.execute(CommandIDs.request, args)}
+              >
+                <span>{label}</span>
+                <span className="bf-Size-note">{noteOf(size, bitfusion)}</span>
+              </button>
+            </li>
+          );
+        })}
+      </ul>
+    </>
+  );
+};
 
 const Queue: View = ({ bitfusion }) => {
   const { model, trans } = bitfusion;

@@ -6,7 +6,7 @@ import { gpuIcon } from './icons';
 import { isBitfusion } from './kernelspecs';
 import { IBitfusion } from './tokens';
 import { IKernel } from './types';
-import { chipText, holds } from './words';
+import { chipDetails, holds, shortChipText } from './words';
 
 /** The Running panel's section of leases; the button of each gives it back. */
 export function addLeases(
@@ -39,9 +39,10 @@ class Leases implements IRunningSessions.IManager {
 
   running(): IRunningSessions.IRunningItem[] {
     return this.bitfusion.model.kernels.filter(holds).map(kernel => ({
+      className: 'bf-Lease',
       icon: () => gpuIcon,
       label: () => this.label(kernel),
-      labelTitle: () => kernel.path ?? kernel.title,
+      labelTitle: () => `${kernel.path ?? kernel.title}\n${this.details(kernel)}`,
       detail: () => this.detail(kernel),
       open: () => this.open(kernel),
       shutdown: () => void this.bitfusion.actions.release(kernel.id)
@@ -62,7 +63,7 @@ class Leases implements IRunningSessions.IManager {
 
   shutdownAll(): void {
     for (const kernel of this.bitfusion.model.kernels.filter(holds)) {
-      void this.bitfusion.actions.release(kernel.id, false);
+      void this.bitfusion.actions.release(kernel.id, true);
     }
   }
 
@@ -72,7 +73,12 @@ class Leases implements IRunningSessions.IManager {
 
   private detail(kernel: IKernel): string {
     const { model, trans } = this.bitfusion;
-    return chipText(kernel, model.pool, model.now(), trans);
+    return shortChipText(kernel, model.now(), trans);
+  }
+
+  private details(kernel: IKernel): string {
+    const { model, trans } = this.bitfusion;
+    return chipDetails(kernel, model.pool, model.now(), trans);
   }
 
   private open(kernel: IKernel): void {

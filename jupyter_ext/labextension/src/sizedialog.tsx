@@ -6,19 +6,23 @@ import { IBitfusion } from './tokens';
 import { ISize } from './types';
 import { memoryText, sizeText } from './words';
 
-/** Ask for a size: number, and of each GPU the whole, a share or memory. Null if called off. */
+/**
+ * Ask for a size: number, and of each GPU the whole, a share or memory. Null if called off.
+ * `cost`: what is lost by taking another.
+ */
 export async function askSize(
   bitfusion: IBitfusion,
   title: string,
   label: string,
-  start: ISize | null
+  start: ISize | null,
+  cost = ''
 ): Promise<ISize | null> {
   const { trans } = bitfusion;
   const shown = bitfusion.model.show();
   try {
     const result = await showDialog<ISize>({
       title,
-      body: new SizeForm(bitfusion, start),
+      body: new SizeForm(bitfusion, start, cost),
       buttons: [
         Dialog.cancelButton({ label: trans.__('Cancel') }),
         Dialog.okButton({ label })
@@ -36,7 +40,8 @@ type Kind = 'whole' | 'share' | 'memory';
 class SizeForm extends ReactWidget {
   constructor(
     private readonly bitfusion: IBitfusion,
-    start: ISize | null
+    start: ISize | null,
+    private readonly cost: string
   ) {
     super();
     this.addClass('bf-FormBox');
@@ -112,6 +117,7 @@ class SizeForm extends ReactWidget {
               ? ` · ${trans.__('%1 free now', free)}`
               : ` · ${trans.__('none free now: it would wait')}`}
         </p>
+        {this.cost && <p className="bf-Form-cost">{this.cost}</p>}
       </form>
     );
   }

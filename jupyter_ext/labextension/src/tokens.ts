@@ -31,6 +31,8 @@ export namespace CommandIDs {
   export const release = 'bitfusion:release';
   export const cancel = 'bitfusion:cancel';
   export const keep = 'bitfusion:keep';
+  export const undo = 'bitfusion:undo';
+  export const hint = 'bitfusion:hint';
   export const details = 'bitfusion:show-pool';
   export const create = 'bitfusion:create-notebook';
   export const menu = 'bitfusion:open-menu';

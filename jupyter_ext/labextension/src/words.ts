@@ -91,6 +91,24 @@ export function holds(kernel: IKernel): boolean {
   return kernel.lease !== null && kernel.state !== 'none';
 }
 
+/** What another size costs a kernel now; empty: nothing. */
+export function costOfChange(kernel: IKernel | null, trans: IWords): string {
+  if (kernel && holds(kernel)) {
+    return trans.__('the variables are lost');
+  }
+  return kernel?.state === 'waiting' ? trans.__('the position in the queue is lost') : '';
+}
+
+/** The same as a sentence. */
+export function costSentence(kernel: IKernel | null, trans: IWords): string {
+  if (kernel && holds(kernel)) {
+    return trans.__('Changing the size starts the kernel anew: the variables are lost.');
+  }
+  return kernel?.state === 'waiting'
+    ? trans.__('Changing the size asks anew: the position in the queue is lost.')
+    : '';
+}
+
 /** `queue 2 of 3`, `in the queue`. */
 export function placeText(kernel: IKernel, trans: IWords): string {
   const queue = kernel.queue;

@@ -11,12 +11,14 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.jupyter.browser.chromium import chromium_path, running_chromium
 from tests.jupyter.browser.conftest import QUIET_SETTINGS
 from tests.jupyter.jupyter_server import ServerProcess
+from tests.jupyter_ext.labextension.front_ends import FrontEnd
 from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 from tools.labextension import BUNDLE
 
 KERNEL = {
@@ -25,18 +27,14 @@ KERNEL = {
     "language": "python",
     "metadata": {"bitfusion": {"request": {"gpus": 1}}},
 }
-EXTENSIONS = {
-    "jupyterlab": True,
-    "jupyter_ext.server": False,  # which the stand-in takes the place of
-    "jupyter_lsp": False,
-    "tests.jupyter_ext.labextension.stand_in": True,
-}
 
 
 class Lab:
     """A JupyterLab, and what its stand-in for the server extension tells."""
 
-    def __init__(self, server: ServerProcess, folder: Path) -> None:
+    def __init__(self, front: FrontEnd, server: ServerProcess, folder: Path) -> None:
+        self.front = front
+        self.settings = folder.with_name("settings")
         self.server = server
         self.folder = folder
 
@@ -44,6 +42,14 @@ class Lab:
         """Set what is told (`pool`, `kernels`, `events`); what pages have asked for."""
         told: dict[str, Any] = self.server.ask("POST", "/stand-in", what)
         return told
+
+    def asked(self) -> list[Any]:
+        """The verbs that pages have asked for, each with its body."""
+        return list(self.tell()["asked"])
+
+    def address(self, path: str) -> str:
+        """Of a notebook."""
+        return self.server.address + self.front.open(path)
 
     def kernel(self) -> str:
         """The id of the only kernel."""
@@ -65,7 +71,15 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def front(request: pytest.FixtureRequest) -> FrontEnd:
+    """The one that `in_front_ends` chooses."""
+    front_end: FrontEnd = request.param
+    return front_end
+
+
+@pytest.fixture(scope="module")
+def running_lab(front: FrontEnd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    python = front.python()
     folder = tmp_path_factory.mktemp("lab")
     for name, content in QUIET_SETTINGS.items():
         file = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -75,33 +89,36 @@ def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     spec.parent.mkdir(parents=True)
     spec.write_text(json.dumps(KERNEL))
     shutil.copytree(BUNDLE, folder / "data" / "labextensions" / "kubeflow-bitfusion")
+    front.write_configuration(folder / "config")
     work = folder / "work"
     work.mkdir()
     server = ServerProcess(
-        "jupyterlab",
+        front.module,
         folder,
-        [f"--ServerApp.root_dir={work}", f"--ServerApp.jpserver_extensions={EXTENSIONS}"],
+        [f"--ServerApp.root_dir={work}", f"--ServerApp.jpserver_extensions={front.extensions()}"],
         {
             "JUPYTER_PATH": str(folder / "data"),
+            "JUPYTER_CONFIG_DIR": str(folder / "config"),
             "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
             "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
             "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
             "PYTHONPATH": str(Path(__file__).parents[3]),
         },
+        python=python,
     )
-    yield Lab(server, work)
+    yield Lab(front, server, work)
     server.stop()
 
 
 @pytest.fixture
 def lab(running_lab: Lab) -> Iterator[Lab]:
-    running_lab.tell(pool={"waiting": []})
+    running_lab.tell(pool={"waiting": [], "error": None}, can_change=True)
     yield running_lab
     running_lab.tell(shut_down=True)
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: Browser, front: FrontEnd) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 760})
     page = context.new_page()
     page.set_default_timeout(scaled(15_000))
@@ -110,18 +127,42 @@ def page(browser: Browser) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
     context.close()
-    assert not errors
+    assert not [each for each in errors if not any(own in each for own in front.own_errors)]
+
+
+def _not_writable(route: Route) -> None:
+    """As a server says of a file that its user cannot write; root could."""
+    answer = route.fetch()
+    route.fulfill(response=answer, json=answer.json() | {"writable": False})
+
+
+SHORT_GRACE = """
+const later = window.setTimeout;
+window.setTimeout = (act, ms, ...rest) => later(act, ms === 5000 ? 300 : ms, ...rest);
+"""
+"""The five seconds in which an act can be taken back, for tests that don't take it back."""
 
 
 class Notebook:
     """A notebook that is open in a page, and what stands beside it."""
 
     def __init__(
-        self, page: Page, lab: Lab, metadata: dict[str, Any] | None = None, outputs: Sequence[Any] = ()
+        self,
+        page: Page,
+        lab: Lab,
+        metadata: dict[str, Any] | None = None,
+        outputs: Sequence[Any] = (),
+        takes_back: bool = False,
+        may_write: bool = True,
     ) -> None:
         self.page = page
+        if not takes_back:
+            page.add_init_script(SHORT_GRACE)
         lab.write("train.ipynb", "bitfusion", metadata or {}, outputs)
-        page.goto(f"{lab.server.address}/lab/tree/train.ipynb?reset")
+        self.lab = lab
+        if not may_write:
+            page.route("**/api/contents/train.ipynb*", _not_writable)
+        page.goto(lab.address("train.ipynb"))
         self.chip = page.locator(".bf-mod-toolbar .bf-Chip")
         self.menu = page.locator(".bf-Menu")
         self.dialog = page.locator(".jp-Dialog")
@@ -133,11 +174,32 @@ class Notebook:
         """An entry of the open menu."""
         return self.menu.locator(".lm-Menu-item").filter(has_text=text)
 
-    def save(self) -> None:
+    def save(self, size: dict[str, Any]) -> None:
+        """Until the file remembers that size."""
         self.page.keyboard.press("Control+s")
-        expect(self.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
+        file = self.lab.folder / "train.ipynb"
+
+        def is_saved() -> bool:
+            return bool(json.loads(file.read_text())["metadata"].get("bitfusion") == size)
+
+        wait_until(is_saved, file.read_text, errors=(ValueError,))
 
     def choose(self, text: str) -> None:
+        """One entry of the chip's menu."""
         self.chip.click()
         self.entry(text).click()
         expect(self.menu).to_have_count(0)
+
+    def toast(self, text: str) -> Locator:
+        """A notification."""
+        return self.page.locator(".Toastify__toast").filter(has_text=text)
+
+    def button(self, name: str) -> Locator:
+        """One of the panel."""
+        return self.panel.get_by_role("button", name=name)
+
+    def show_pool(self) -> Locator:
+        """The panel, opened from the chip."""
+        self.choose("Show the GPU Pool")
+        self.panel.wait_for()
+        return self.panel

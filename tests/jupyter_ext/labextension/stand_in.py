@@ -77,6 +77,7 @@ class StandIn:
         self.changes: dict[str, dict[str, Any]] = {}
         self.asked: list[list[Any]] = []
         self.states = 0
+        self.can_change = True
         self.since = time.time()
         self.pool = copy.deepcopy(POOL)
         for gpu in self.pool["servers"][0]["gpus"]:
@@ -116,7 +117,7 @@ class StandIn:
             "pool": self.pool,
             "kernels": await self.kernels(),
             "sizes": sizes,
-            "can_change": True,
+            "can_change": self.can_change,
         }
 
     def set(self, kernel_id: str, **changes: Any) -> dict[str, Any]:
@@ -183,6 +184,7 @@ class ControlHandler(APIHandler):
     async def post(self) -> None:
         wanted = self.get_json_body() or {}
         self.stand_in.pool.update(wanted.get("pool", {}))
+        self.stand_in.can_change = wanted.get("can_change", self.stand_in.can_change)
         for kernel_id, changes in wanted.get("kernels", {}).items():
             self.stand_in.set(kernel_id, **changes)
         for event in wanted.get("events", []):

@@ -34,6 +34,10 @@
   cursor: pointer;
 }
 
+.bf-Chip.bf-mod-narrow {
+  max-width: 150px;
+}
+
 .bf-Chip:hover,
 .bf-Chip[aria-expanded='true'] {
   background: var(--jp-layout-color2);
@@ -43,6 +47,7 @@
 .bf-Link:focus-visible,
 .bf-Button:focus-visible,
 .bf-IconButton:focus-visible,
+.bf-Size:focus-visible,
 .bf-Section:focus-visible {
   outline: 2px solid var(--jp-brand-color1);
   outline-offset: -2px;
@@ -93,6 +98,15 @@
   height: 22px;
   font-size: var(--jp-ui-font-size1);
   line-height: 22px;
+}
+
+.bf-Menu {
+  max-width: calc(100vw - 8px);
+}
+
+.bf-Menu .lm-Menu-itemLabel,
+.bf-Menu .lm-Menu-itemShortcut.bf-Menu-note {
+  white-space: normal;
 }
 
 .bf-Menu .lm-Menu-itemShortcut.bf-Menu-note {
@@ -184,6 +198,11 @@
 }
 
 .bf-Kernel-state,
+.bf-Kernel-warning {
+  line-height: 1.35;
+}
+
+.bf-Kernel-state,
 .bf-Holder,
 .bf-Gpu-free {
   color: var(--jp-ui-font-color2);
@@ -249,6 +268,49 @@
 
 .bf-IconButton:hover {
   background: var(--jp-layout-color2);
+}
+
+.bf-Sizes {
+  display: flex;
+  flex-direction: column;
+  gap: 4px;
+  padding-top: 4px;
+}
+
+.bf-Size {
+  display: flex;
+  flex-wrap: wrap;
+  justify-content: space-between;
+  gap: 0 8px;
+  width: 100%;
+  min-height: 24px;
+  padding: 2px 8px;
+  border: 1px solid var(--jp-border-color1);
+  border-radius: var(--jp-border-radius);
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+  font-family: var(--jp-ui-font-family);
+  font-size: var(--jp-ui-font-size1);
+  text-align: left;
+  cursor: pointer;
+}
+
+.bf-Size:hover:enabled {
+  background: var(--jp-layout-color2);
+}
+
+.bf-Size[aria-pressed='true'] {
+  border-color: var(--jp-brand-color1);
+  box-shadow: inset 3px 0 0 var(--jp-brand-color1);
+}
+
+.bf-Size:disabled {
+  color: var(--jp-ui-font-color3);
+  cursor: default;
+}
+
+.bf-Size-note {
+  color: var(--jp-ui-font-color2);
 }
 
 .bf-Place {
@@ -416,6 +478,23 @@
   margin: 10px 0 0;
 }
 
+.bf-Form-cost {
+  margin: 6px 0 0;
+  padding-left: 8px;
+  border-left: 4px solid var(--jp-warn-color1);
+}
+
+/* JupyterLab's list of running kernels: those that hold a GPU (kernelmarks.ts). */
+
+.jp-RunningSessions-itemLabel::before {
+  margin-right: 6px;
+  color: var(--jp-ui-font-color2);
+}
+
+.bf-Lease .jp-RunningSessions-itemDetail {
+  margin-left: 4px;
+}
+
 /* A cell that waits. */
 
 .bf-WaitBox {
@@ -448,6 +527,15 @@
   .bf-Bar-part.bf-mod-mine {
     forced-color-adjust: none;
     background: Highlight;
+  }
+
+  .bf-Bar-part.bf-mod-others {
+    forced-color-adjust: none;
+    background: repeating-linear-gradient(-45deg, CanvasText 0 3px, Canvas 3px 6px);
+  }
+
+  .bf-Size[aria-pressed='true'] {
+    outline: 2px solid Highlight;
   }
 
   .bf-History-line {
