@@ -35,7 +35,7 @@
 }
 
 .bf-Chip.bf-mod-narrow {
-  max-width: 150px;
+  max-width: 180px;
 }
 
 .bf-Chip:hover,
