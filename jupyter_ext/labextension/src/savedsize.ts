@@ -9,7 +9,7 @@ import { sizeText } from './words';
 /** Remember a size in the notebook's file; a notebook that cannot be changed forgets it. */
 export function rememberSize(panel: NotebookPanel | null, size: ISize): void {
   const model = panel?.content.model;
-  if (!model || model.readOnly) {
+  if (!model || panel.context.contentsModel?.writable === false) {
     return;
   }
   const { gpus, partial, memory_mib } = size;
