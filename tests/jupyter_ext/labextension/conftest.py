@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.jupyter.browser.chromium import chromium_path, running_chromium
 from tests.jupyter.browser.conftest import QUIET_SETTINGS
 from tests.jupyter.jupyter_server import ServerProcess
-from tests.jupyter_ext.labextension.front_ends import FrontEnd
+from tests.jupyter_ext.labextension.front_ends import NEWEST_LAB, FrontEnd
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 from tools.labextension import BUNDLE
@@ -72,8 +72,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def front(request: pytest.FixtureRequest) -> FrontEnd:
-    """The one that `in_front_ends` chooses."""
-    front_end: FrontEnd = request.param
+    """The one that `in_front_ends` chooses; else the newest."""
+    front_end: FrontEnd = getattr(request, "param", NEWEST_LAB)
     return front_end
 
 

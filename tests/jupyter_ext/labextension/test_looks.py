@@ -132,7 +132,7 @@ def assert_accessible(page: Page, selector: str) -> None:
     """Nothing serious, by axe-core."""
     if not page.evaluate("typeof axe === 'object'"):
         page.add_script_tag(path=axe())
-        # JupyterLab's body has no height; axe-core takes all that is in it for hidden, and passes over colours
+        # JupyterLab's body has no height: axe-core takes all in it for hidden, and passes over colours
         page.add_style_tag(content="html, body { height: 100%; }")
     found: dict[str, Any] = page.evaluate("s => axe.run(s, {resultTypes: ['violations']})", selector)
     serious = [
