@@ -19,7 +19,7 @@ from bitfusion_pods.stream.frames import LONGEST_DATA, Kind, ProtocolError, coun
 if TYPE_CHECKING:
     from bitfusion_pods.stream.link import Link
 
-WINDOW = 2 << 20
+WINDOW = 1 << 20
 """Bytes that may be under way, or wait here, in each direction."""
 
 _GIVE_CREDIT_AT = WINDOW // 4

@@ -22,7 +22,7 @@ DEAD_AFTER = 10.0
 
 _PIECE = 1 << 16
 _MOST_READ = 1 << 18
-_ACK_EVERY = 1 << 20
+_ACK_EVERY = 1 << 19
 
 
 class Lost(Exception):
