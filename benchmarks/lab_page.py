@@ -21,6 +21,7 @@ from benchmarks.effort import Effort
 from benchmarks.measure import MILLISECOND, AtMost, AtMostMore, AtMostTimes, Goal, Row, Samples, interleave
 from benchmarks.workplace import FIRST_CELL, PLAIN, SPEC_OF, Workplace
 from tests.jupyter.browser.chromium import chromium_path, running_chromium
+from tests.jupyter.browser.quiet_page import HIDE, write_quiet_settings
 from tests.jupyter.jupyter_server import ServerProcess
 from tools.labextension import BUNDLE, ROOT
 
@@ -31,22 +32,12 @@ OPEN_PAGES = 10
 FEW = 2
 """Pages in the place of `OPEN_PAGES`, where a run only shows that it works."""
 
-_QUIET = {
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    "docmanager-extension/plugin": {"renameUntitledFileOnSave": False},
-}
 _COUNTING = """#!{python} -IS
 import os, sys
 if sys.argv[1:2] == ["list_gpus"]:
     os.write(os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND), b"x")
 os.execv({client!r}, [{client!r}, *sys.argv[1:]])
 """
-_HIDE = """hidden => {
-    const set = (name, value) => Object.defineProperty(document, name, { value, configurable: true });
-    set('hidden', hidden);
-    set('visibilityState', hidden ? 'hidden' : 'visible');
-    document.dispatchEvent(new Event('visibilitychange'));
-}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +65,7 @@ def lab(workplace: Workplace, name: str) -> Iterator[Lab]:
     """One of the two, with a notebook whose kernel is ours, or plain where ours is not there."""
     folder = workplace.folder / f"lab-{name}"
     work, settings, config = folder / "work", folder / "settings", folder / "config"
-    for setting, content in _QUIET.items():
-        file = settings / "@jupyterlab" / f"{setting}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content))
+    write_quiet_settings(settings)
     (config / "labconfig").mkdir(parents=True)
     work.mkdir()
     spec = SPEC_OF[FIRST_CELL if name == OURS and not workplace.control else PLAIN]
@@ -216,7 +204,7 @@ def run(workplace: Workplace, effort: Effort) -> list[Row]:
             page.wait_for_timeout(min(5.0, seconds) * 1000)
             watched[name] = watch(page, seconds)
             if name == OURS:
-                page.evaluate(_HIDE, True)
+                page.evaluate(HIDE, True)
                 hidden = watch(page, seconds)
             page.close()
         ours, plain = watched[OURS], watched[PLAIN]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -19,15 +18,15 @@ from pathlib import Path
 
 import nbformat
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.jupyter.browser.chromium import chromium_path, running_chromium
-from tests.jupyter.browser.conftest import QUIET_SETTINGS
+from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import ServerProcess
 from tools.labextension import BUNDLE, ROOT
 
-SIZE = {"width": 1180, "height": 600}
+SIZE: ViewportSize = {"width": 1180, "height": 600}
 LARGEST = 1_500_000  # bytes of the animation
 TRAIN = """\
 from sklearn.datasets import load_digits
@@ -136,9 +135,6 @@ def story(page: Page, film: Film, pool: Pool, still: Path) -> None:
     film.follow(2)
     film.click(chip)
     film.click(menu.filter(has_text="Release").first)
-    dialog = page.locator(".jp-Dialog")
-    if dialog.count():
-        film.click(dialog.get_by_role("button", name="Release"))
     expect(chip).to_contain_text("no GPU")
     film.follow(2)
     film.show(1500)
@@ -146,10 +142,7 @@ def story(page: Page, film: Film, pool: Pool, still: Path) -> None:
 
 def lab(folder: Path, pool: Pool) -> ServerProcess:
     """A JupyterLab with the kernel, our part of the page, and a notebook."""
-    for name, content in QUIET_SETTINGS.items():
-        file = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content))
+    write_quiet_settings(folder / "settings")
     install = [sys.executable, "-m", "bitfusion_kernel.cli", "install", "--prefix", str(folder / "prefix")]
     subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
     data = folder / "prefix" / "share" / "jupyter"
@@ -192,7 +185,7 @@ def main() -> None:
         server = lab(folder, pool)
         try:
             with running_chromium(chromium_path(), folder / "run") as browser:
-                page = browser.new_page(viewport=SIZE, timezone_id="UTC")  # type: ignore[arg-type]
+                page = browser.new_page(viewport=SIZE, timezone_id="UTC")
                 page.set_default_timeout(30_000)
                 expect.set_options(timeout=30_000)
                 page.goto(f"{server.address}/lab/tree/train.ipynb?reset")

@@ -81,7 +81,8 @@ class GiveBack:
         self._publisher = publisher
         self._control = control
         self._stop_wrapper = stop_wrapper
-        self._question = ""
+        self._questions: set[str] = set()
+        self._comms: list[str] = []
         self._others_came = False
         self._on_done: list[Callable[[], None]] = []
 
@@ -93,29 +94,33 @@ class GiveBack:
         if self._lifecycle.state is KernelState.RUNNING:
             self._others_came = others_came
             self._lifecycle.release()  # a cell that comes from now on waits for the next kernel
-            # a cell whose reply has just come may still say that it is over
-            is_over = not self._in_kernel.shells
-            self._question = self._link.ask("comm_info_request", behind_cells=is_over)
-            self._loop.set_timer(_TIMER, time.monotonic() + COMMS_LIMIT, lambda: self._end_kernel([]))
+            self._questions = {self._link.ask("comm_info_request")}
+            if not self._in_kernel.shells:  # a cell whose reply has just come may still say that it is over
+                self._questions.add(self._link.ask("comm_info_request", behind_cells=True))
+            self._loop.set_timer(_TIMER, time.monotonic() + COMMS_LIMIT, self._end_kernel)
         elif self._lifecycle.state is not KernelState.RELEASING:
             on_done()
             return
         self._on_done.append(on_done)
 
     def on_reply(self, frames: list[bytes]) -> bool:
-        """The kernel has replied to a question of the proxy's; whether it was this one's."""
+        """The kernel has replied to a question of the proxy's; whether it was one of these."""
         try:
             reply = read_unchecked(frames)
         except InvalidMessage:
             return False
-        is_own = bool(self._question) and reply.parent_header.get("msg_id") == self._question
-        if is_own:
-            comms = _comms(reply)  # the link is closed when whoever reads it has done so
-            self._loop.set_timer(_TIMER, time.monotonic(), lambda: self._end_kernel(comms))
-        return is_own
+        question = str(reply.parent_header.get("msg_id"))
+        if question not in self._questions:
+            return False
+        self._questions.remove(question)
+        self._comms = _comms(reply)
+        if not self._questions:  # the link is closed when whoever reads it has done so
+            self._loop.set_timer(_TIMER, time.monotonic(), self._end_kernel)
+        return True
 
-    def _end_kernel(self, comms: list[str]) -> None:
-        self._question = ""
+    def _end_kernel(self) -> None:
+        self._questions.clear()
+        comms, self._comms = self._comms, []
         self._loop.cancel_timer(_TIMER)
         self._stop_wrapper(spares_beside=self._others_came)
         self._link.close()
@@ -127,8 +132,8 @@ class GiveBack:
 
     def on_wrapper_exited(self) -> None:
         """The pool has them."""
-        if self._question:  # kernel or wrapper have ended by themselves meanwhile
-            self._end_kernel([])
+        if self._questions:  # kernel or wrapper have ended by themselves meanwhile
+            self._end_kernel()
         at = clock_time(time.time(), time.time())
         self._tell_next(f"This notebook gave its GPU back at {at}: it begins anew, with no variables.")
         waiting, self._on_done = self._on_done, []

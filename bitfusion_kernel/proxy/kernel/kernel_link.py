@@ -240,7 +240,7 @@ class KernelLink:
         """Send a request of the proxy's own on control; its id. The reply bears no client's identity.
 
         `behind_cells`: on shell, where it is answered when all is over that cells of the main shell do, also
-        their `idle` behind their reply. It goes on control where the inbox is full.
+        their `idle` behind their reply; on control where the inbox is full.
         """
         frames = self._wire.build(message_type, {})
         if not (behind_cells and self.send_shell(frames)):

@@ -5,30 +5,23 @@ SCREENSHOTS names a folder that keeps the pictures (default: the test's own temp
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Error, FloatRect, Locator, Page, expect
 
 from tests.jupyter.browser.chromium import running_chromium
 from tests.jupyter.browser.notebook_page import Picture
+from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.jupyter.chain import wait_for_no_process
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import ServerProcess
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 from tools.labextension import BUNDLE
-
-# No question about news (it would call home), none for a name at the first saving.
-QUIET_SETTINGS: dict[str, dict[str, Any]] = {
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    "docmanager-extension/plugin": {"renameUntitledFileOnSave": False},
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +44,7 @@ def lab(kernelspecs: Path, pool: Pool, lab_folder: Path, tmp_path: Path) -> Iter
     extension = kernelspecs / "share" / "jupyter" / "labextensions" / "kubeflow-bitfusion"
     if not extension.exists():
         shutil.copytree(BUNDLE, extension)
-    for name, content in QUIET_SETTINGS.items():
-        file = tmp_path / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content))
+    write_quiet_settings(tmp_path / "settings")
     server = ServerProcess(
         "jupyterlab",
         tmp_path,

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.jupyter.browser.chromium import chromium_path, running_chromium
-from tests.jupyter.browser.conftest import QUIET_SETTINGS
+from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.jupyter.jupyter_server import ServerProcess
 from tests.jupyter_ext.labextension.front_ends import NEWEST_LAB, FrontEnd
 from tests.support.machine import scaled
@@ -81,10 +81,7 @@ def front(request: pytest.FixtureRequest) -> FrontEnd:
 def running_lab(front: FrontEnd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     python = front.python()
     folder = tmp_path_factory.mktemp("lab")
-    for name, content in QUIET_SETTINGS.items():
-        file = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content))
+    write_quiet_settings(folder / "settings")
     spec = folder / "data" / "kernels" / "bitfusion" / "kernel.json"
     spec.parent.mkdir(parents=True)
     spec.write_text(json.dumps(KERNEL))

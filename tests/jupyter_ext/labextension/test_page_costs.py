@@ -7,17 +7,12 @@ import time
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.jupyter.browser.quiet_page import HIDE
 from tests.jupyter_ext.labextension.conftest import Lab, Notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(60)]
 
 MINUTES = 5
-HIDE = """hidden => {
-    const set = (name, value) => Object.defineProperty(document, name, { value, configurable: true });
-    set('hidden', hidden);
-    set('visibilityState', hidden ? 'hidden' : 'visible');
-    document.dispatchEvent(new Event('visibilitychange'));
-}"""
 
 
 def test_a_page_asks_less_than_once_in_ten_seconds_and_a_hidden_one_never(page: Page, lab: Lab) -> None:

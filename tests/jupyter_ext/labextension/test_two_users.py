@@ -6,7 +6,6 @@ docs/workstation.md says; the browser is outside of it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -19,8 +18,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.jupyter.browser.conftest import QUIET_SETTINGS
 from tests.jupyter.browser.notebook_page import NotebookPage
+from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.pool.service.own_machine import NEEDS, OwnMachine
 from tests.pool.service.test_workstation_guide import KERNEL, NOTHING_YET, install, notebook
 from tests.support.machine import scaled
@@ -70,10 +69,7 @@ class Person:
     def __init__(self, machine: OwnMachine, browser: Browser, name: str, title: str, variables: str) -> None:
         machine.add_user(name)
         home = machine.base / "home" / name
-        for setting, content in QUIET_SETTINGS.items():
-            file = home / ".jupyter/lab/user-settings/@jupyterlab" / f"{setting}.jupyterlab-settings"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(content))
+        write_quiet_settings(home / ".jupyter/lab/user-settings")
         (home / title).write_text(notebook([""]))
         machine.root(f"chown -R {name}:{name} /home/{name}")
         port = free_port()
@@ -110,14 +106,6 @@ class Person:
     def choose(self, text: str) -> None:
         self.chip.click()
         self.entry(text).click()
-
-    def accept(self, then: Locator) -> None:
-        """Say yes, if it is asked, and see what comes of it."""
-        yes = self.page.locator(".jp-Dialog .jp-mod-accept")
-        expect(yes.or_(then).first).to_be_visible()
-        if yes.count():
-            yes.click()
-        expect(then).to_be_visible()
 
     def told(self, text: str) -> Locator:
         """A notification."""
@@ -193,14 +181,14 @@ def test_one_gpu_goes_from_one_to_the_other_and_back(
         re.compile("Waiting for ½ GPU · queue 1 of 1 · 0:0[3-9]")
     )
     bob.choose("Release")
-    bob.accept(bob.says("no GPU"))
+    expect(bob.says("no GPU")).to_be_visible()
     expect(ada.told("train.ipynb has got 1 GPU × 50 %")).to_be_visible()
     expect(ada.output(0)).to_have_text("my turn\n")
     expect(ada.chip).to_contain_text("½ GPU · idle")
     picture(ada, "5 ada computes")
 
     ada.choose("¼ GPU")
-    ada.accept(ada.says("¼ GPU · idle"))
+    expect(ada.says("¼ GPU · idle")).to_be_visible()
     warned = ada.told("train.ipynb gives 1 GPU × 25 % back in")
     warned.get_by_role("button", name="Keep").click()
     expect(ada.told("This kernel keeps its GPU until")).to_be_visible()
@@ -211,7 +199,7 @@ def test_one_gpu_goes_from_one_to_the_other_and_back(
     expect(bob.box).to_contain_text("Held by: ada: train.ipynb (1 GPU × 25 %")
     picture(bob, "7 bob waits")
     ada.choose("Release")
-    ada.accept(ada.says("no GPU"))
+    expect(ada.says("no GPU")).to_be_visible()
     expect(bob.output(1).last).to_have_text("False\n")
     expect(bob.chip).to_contain_text("1 GPU · idle")
     picture(bob, "8 bob computes")

@@ -63,6 +63,27 @@ def test_a_cell_whose_reply_has_come_still_says_that_it_is_over(harness: ProxyHa
     assert harness.printed(release) == GIVEN_BACK
 
 
+BUSY_COMM = """
+import time
+from comm import create_comm
+made = create_comm(target_name="slider", comm_id="slider")
+def on_message(message):
+    print("moved", flush=True)
+    time.sleep(60)
+made.on_msg(on_message)
+"""
+
+
+def test_comms_are_closed_also_while_a_widgets_callback_runs(harness: ProxyHarness) -> None:
+    """The kernel's shell answers nothing then, its control does."""
+    harness.reply(harness.cell(BUSY_COMM))
+    harness.send("comm_msg", comm_id="slider", data={})
+    harness.on_iopub(lambda message: message.content.get("text") == "moved\n")
+    release = harness.cell("%bitfusion release -y")
+    harness.on_iopub(lambda message: message.type == "comm_close")
+    assert harness.printed(release) == GIVEN_BACK
+
+
 def test_a_kernel_that_does_not_answer_is_ended_without_its_comms(harness: ProxyHarness) -> None:
     pid = pid_of(harness)
     os.kill(pid, signal.SIGSTOP)

@@ -239,18 +239,22 @@
   gap: 4px;
 }
 
-.bf-Button {
-  flex: none;
-  height: 22px;
-  padding: 0 8px;
+.bf-Button,
+.bf-Size {
   border: 1px solid var(--jp-border-color1);
   border-radius: var(--jp-border-radius);
   background: var(--jp-layout-color1);
   color: var(--jp-ui-font-color1);
   font-family: var(--jp-ui-font-family);
   font-size: var(--jp-ui-font-size1);
-  line-height: 20px;
   cursor: pointer;
+}
+
+.bf-Button {
+  flex: none;
+  height: 22px;
+  padding: 0 8px;
+  line-height: 20px;
 }
 
 .bf-Button:hover {
@@ -285,14 +289,7 @@
   width: 100%;
   min-height: 24px;
   padding: 2px 8px;
-  border: 1px solid var(--jp-border-color1);
-  border-radius: var(--jp-border-radius);
-  background: var(--jp-layout-color1);
-  color: var(--jp-ui-font-color1);
-  font-family: var(--jp-ui-font-family);
-  font-size: var(--jp-ui-font-size1);
   text-align: left;
-  cursor: pointer;
 }
 
 .bf-Size:hover:enabled {
