@@ -218,8 +218,8 @@ class Ledger:
         """
         with self._translated_errors():
             before = self._inventory.servers
-            self._inventory.refresh()
             version = self._file.changed_since(self._inventory.configuration_version)
+            self._inventory.refresh()  # not before: the last one may just have been stored by another process
             if version is not None:
                 servers, settings = self._file.read(version)
                 servers = servers or default_servers()

@@ -12,6 +12,7 @@ from bitfusion_pool.ledger.storage.database import read_meta, write_meta
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from bitfusion_pool.inventory.nvidia.device_use import UseByDevice
 
@@ -92,17 +93,21 @@ class StoredInventory:
 
 def _read_servers(db: sqlite3.Connection) -> tuple[Server, ...]:
     devices: dict[int, list[Device]] = {}
-    for server, number, name, memory_mib, simulated, uuid in db.execute(
-        "SELECT server, number, name, memory_mib, simulated, uuid FROM devices ORDER BY server, number"
+    servers: dict[int, tuple[Any, ...]] = {}
+    # one question: another process may replace all of it between two
+    for row in db.execute(
+        "SELECT servers.*, number, devices.name, memory_mib, simulated, devices.uuid "
+        "FROM servers LEFT JOIN devices ON server = position ORDER BY position, number"
     ):
-        devices.setdefault(server, []).append(Device(number, name, memory_mib, bool(simulated), uuid))
-    found = []
-    for position, name, address, port, dispatcher, uuid, hostname, rdma, cuda, driver in db.execute(
-        "SELECT * FROM servers ORDER BY position"
-    ):
-        own = tuple(devices.get(position, ()))
-        found.append(Server(name, address, port, own, dispatcher, uuid, hostname, bool(rdma), cuda, driver))
-    return tuple(found)
+        servers[row[0]] = row[1:10]
+        own = devices.setdefault(row[0], [])
+        number, name, memory_mib, simulated, uuid = row[10:]
+        if number is not None:
+            own.append(Device(number, name, memory_mib, bool(simulated), uuid))
+    return tuple(
+        Server(name, address, port, tuple(devices[at]), dispatcher, uuid, hostname, bool(rdma), cuda, driver)
+        for at, (name, address, port, dispatcher, uuid, hostname, rdma, cuda, driver) in servers.items()
+    )
 
 
 def _write_servers(db: sqlite3.Connection, servers: Iterable[Server]) -> None:

@@ -471,5 +471,12 @@ def test_a_kernel_that_does_not_answer_about_subshells_is_joined_after_a_time(
     monkeypatch.setattr(kernel_link, "SUBSHELLS_LIMIT", 0.2)
     _early(linked)
     linked.open()
-    linked.run_until(lambda: linked._serve_kernel() or bool(linked.requests), "the probe")
-    linked.run_until(lambda: linked.joined == 1, "joined")
+    answer = linked.kernel.answer
+
+    def answers_probes(request: Message, **content: object) -> None:
+        if request.type == "kernel_info_request":
+            answer(request, **content)
+
+    monkeypatch.setattr(linked.kernel, "answer", answers_probes)
+    linked.run_until(linked._serve_kernel, "joined")
+    assert "create_subshell_request" in [request.type for request in linked.requests]

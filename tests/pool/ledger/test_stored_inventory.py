@@ -8,12 +8,29 @@ from bitfusion_client.errors import NeverSatisfiable
 from bitfusion_client.request.gpu_request import GpuRequest
 from bitfusion_pool.inventory.servers import default_servers
 from bitfusion_pool.ledger.entries import HELD
+from bitfusion_pool.ledger.storage.stored_inventory import StoredInventory
 from bitfusion_pool.ledger.waiting import wait_for_turn
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
 
 
 def test_without_a_file_the_pool_is_the_default_one(client: PoolClient) -> None:
+    with client.ledger() as ledger:
+        assert ledger.servers == default_servers()
+
+
+def test_who_opens_a_new_pool_while_another_process_writes_it_sees_its_gpus(
+    client: PoolClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is through between the first question of this one and the second."""
+    asked = StoredInventory.configuration_version
+
+    def another_is_faster(inventory: StoredInventory) -> str | None:
+        monkeypatch.setattr(StoredInventory, "configuration_version", asked)
+        client.ledger().close()
+        return inventory.configuration_version
+
+    monkeypatch.setattr(StoredInventory, "configuration_version", property(another_is_faster))
     with client.ledger() as ledger:
         assert ledger.servers == default_servers()
 
