@@ -168,7 +168,7 @@ def test_what_was_prepared_and_has_died_is_started_again_for_its_proxy(
     first.link.park(LATER, kernel(2, told_pid(tmp_path / "pid")))
     first.leave()
     os.kill(prepared := pid_in(tmp_path / "pid"), signal.SIGKILL)
-    wait_until(lambda: gone(prepared, 0))
+    wait_until(lambda: not Path(f"/proc/{prepared}").exists())  # its launcher knows
     with next_proxy(first) as second:
         second.link.run_kernel(kernel(2, told_pid(tmp_path / "pid")))
         assert second.until(LaunchedEvent).kernel_pid != prepared
