@@ -2,6 +2,8 @@
 
     python examples/run_demo.py             # what `make demo` calls
 
+It relies on `/proc` and the pool's status, not on the notebook's output alone.
+
 Writes build/demo/tensorflow_digits.ipynb and .html, prints a table, ends with 0 only if every check held.
 """
 

@@ -1,6 +1,6 @@
 """AdmissionReviews as JSON: the body of a request, the body of its response.
 
-By orjson (decision 0096), which is as strict as the apiserver's own writer: no NaN, no half of a surrogate
+By orjson (decision 0022), which is as strict as the apiserver's own writer: no NaN, no half of a surrogate
 pair, so what was read can always be written. An integer of more than 64 bits becomes a float, as there.
 """
 

@@ -1,7 +1,8 @@
 """Counters, gauges and histograms, and the text in which Prometheus reads them.
 
 For one event loop, without locks. prometheus_client, which the other processes have, imports an HTTP server
-and an HTTP client with it: 3 MB of the plugin's 45 (docs/decisions/0099-metrics-as-text.md). The format:
+and an HTTP client with it: 3 MB of the plugin's 45 (docs/decisions/0097-a-device-plugin-in-asyncio.md). The
+format:
 https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4.
 """
 

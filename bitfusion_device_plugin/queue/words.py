@@ -1,7 +1,7 @@
 """What people are told about a pod: why it waits at its gate, and what becomes of it. Pure.
 
 In the pod's condition, in Events (on the pod's Notebook where there is one, else on the pod itself), and so
-in Kubeflow's form.
+in Kubeflow's form. That shows the first condition that has a reason, so ours is put before the scheduler's.
 """
 
 from __future__ import annotations

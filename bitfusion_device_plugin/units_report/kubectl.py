@@ -1,6 +1,7 @@
 """What the cluster's objects are: `kubectl` is asked, or its output is read from a file or standard input.
 
 `kubectl` knows every way to log in to a cluster, and the person who runs it may see what it shows.
+So the pool's package needs no Kubernetes client, and its pod no right to ask the API server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Who has how much of the pool, from what `bitfusion-pool status --json` says of it. Pure."""
+"""Who has how much of the pool, from what `bitfusion-pool status --json` says of it. Pure.
+
+Holders and pods are matched by the token's name, ``ISSUER/NAMESPACE``, which nobody else can have, and by the
+notebook that the client says it is, within that namespace only.
+"""
 
 from __future__ import annotations
 

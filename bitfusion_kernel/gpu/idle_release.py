@@ -33,7 +33,7 @@ class Work(Enum):
     COMM = "a message of a widget (comm)"
     OUTPUT = "output of a background thread"
     PROCESSES = "a thread or child process that computes"
-    KEEP = "a person's word to keep it"
+    KEEP = "a request to keep it"
 
 
 class Step(Enum):
@@ -136,7 +136,7 @@ class IdleRelease:
         at = clock_time(clock + left, clock, seconds=True)
         as_of = clock_time(clock, clock, seconds=True)
         details = [
-            f"Nothing has worked for {elapsed_text(now - self.idle_since)} (last: {self.last.value}); "
+            f"Idle for {elapsed_text(now - self.idle_since)} (last activity: {self.last.value}); "
             f"idle_release is {self._setting}.",
             "Its variables are lost with it. To keep both, run any cell.",
         ]
@@ -146,13 +146,13 @@ class IdleRelease:
     def kept(self, clock: float) -> dict[str, str]:
         """The same display when something has worked since."""
         at = clock_time(clock, clock, seconds=True)
-        return boxed(f"This kernel kept its GPU: at {at} there was work again ({self.last.value})", [])
+        return boxed(f"This kernel kept its GPU: at {at} work resumed ({self.last.value})", [])
 
     def released(self, now: float, clock: float) -> dict[str, str]:
         """The same display when the GPU has been given back."""
         idle = elapsed_text(now - self.idle_since)
         details = [
-            f"Nothing had worked for {idle} (last: {self.last.value}); idle_release is {self._setting}.",
+            f"It was idle for {idle} (last activity: {self.last.value}); idle_release is {self._setting}.",
             "Its variables are lost. The next cell takes a GPU again and starts from an empty namespace.",
         ]
         at = clock_time(clock, clock, seconds=True)

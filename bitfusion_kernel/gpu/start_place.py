@@ -48,7 +48,7 @@ def enter(folder: str, asked: GpuRequest, needs: Iterable[str]) -> str:
     """
     for path in needs:
         if not os.path.exists(path):
-            raise EnvironmentGone(asked, f"there is no {path} any more")
+            raise EnvironmentGone(asked, f"{path} no longer exists")
     try:
         if folder:
             os.chdir(folder)

@@ -36,7 +36,7 @@ def start_waits(acquisition: Acquisition) -> str:
 def cell_waits(acquisition: Acquisition, seconds: float) -> str:
     """A cell has waited for so many seconds, and its tool shows nothing of it."""
     if acquisition.granted:
-        return f"a cell has got {acquisition.asked_for}; its kernel starts"
+        return f"a cell has {acquisition.asked_for}; its kernel is starting"
     waited = elapsed_text(seconds)
     return f"a cell has waited for {acquisition.asked_for} for {waited}{_in_the_queue(acquisition)}"
 

@@ -58,7 +58,7 @@ def ask_client(path: str, words: list[str]) -> Finding:
         return Finding.from_error(subject, error_from_output(output, status, None))
     lines = [line for line in output if not line.startswith("[")]  # without the log
     if not lines:
-        return Finding(WARN, subject, "it said nothing", "`bitfusion health` may tell more")
+        return Finding(WARN, subject, "it printed nothing", "`bitfusion health` may tell more")
     more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
     return Finding(PASS, subject, lines[0] + more)
 

@@ -120,7 +120,7 @@ def find(name: str) -> InstalledSpec:
     except (NoSuchKernel, OSError, ValueError):
         known = ", ".join(spec.name for spec in ours) or "none"
         raise UsageError(
-            f'there is no Bitfusion kernel "{name}"', f"installed are: {known}; see `bitfusion-kernel list`"
+            f'there is no Bitfusion kernel "{name}"', f"installed: {known}; see `bitfusion-kernel list`"
         ) from None
     raise UsageError(
         f'"{name}" in {folder} is not a Bitfusion kernel',

@@ -172,7 +172,7 @@ def answer(line: str, kernel: KernelView) -> Answer:
 
 def parse(line: str) -> tuple[Subcommand, list[str]]:
     """The subcommand named on a line, and the words after the name. Raises UsageError."""
-    next_step = "run %bitfusion help to see what there is."
+    next_step = "run %bitfusion help to list the commands."
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -182,12 +182,12 @@ def parse(line: str) -> tuple[Subcommand, list[str]]:
         return SUBCOMMANDS["help"], []
     if name == CELL_MAGIC:
         raise UsageError(
-            f"{CELL_MAGIC} is no cell magic: every cell of this kernel runs on its GPU",
+            f"{CELL_MAGIC} is not a cell magic: every cell of this kernel runs on its GPU",
             "leave that line out; %bitfusion help lists the commands.",
         )
     if name not in SUBCOMMANDS:
         known = ", ".join(SUBCOMMANDS)
-        raise UsageError(f"{name!r} is no %bitfusion command; there are: {known}", next_step)
+        raise UsageError(f"Unknown command {name!r}. Commands: {known}", next_step)
     subcommand = SUBCOMMANDS[name]
     if any(word in HELP_OPTIONS for word in others):
         return SUBCOMMANDS["help"], [name]
@@ -235,7 +235,7 @@ def _status_with(kernel: KernelView, list_gpus_output: str | None) -> Text:
 def _acquire(kernel: KernelView, words: list[str]) -> Answer:
     _check_stays(kernel)
     if kernel.running:
-        return Text("This kernel has its GPU already.")
+        return Text("This kernel already has its GPU.")
     return AwaitGpu(_asked_already(kernel), partial(what_was_got, kernel))
 
 
@@ -262,14 +262,14 @@ def _asked_already(kernel: KernelView) -> str:
     """What happens to somebody's wish for a GPU, where the kernel does not run."""
     acquisition = kernel.acquisition
     if acquisition is None:
-        return "The GPU is being asked for."
+        return "Requesting the GPU."
     if _is_given_back(kernel):
-        return "What was asked for before ends first; then the GPU is asked for."
+        return "The previous request ends first; then the GPU is requested."
     asked = acquisition.asked_for
     if acquisition.granted:
-        return f"This kernel has got {asked} already, and starts."
+        return f"This kernel already has {asked} and is starting."
     standing = "" if acquisition.queue is None else acquisition.queue.standing
-    return f"This kernel waits for {asked} already{standing and f': {standing}'}."
+    return f"This kernel is already waiting for {asked}{standing and f': {standing}'}."
 
 
 def what_was_got(kernel: KernelView) -> str:
@@ -283,12 +283,12 @@ def _cancel(kernel: KernelView, words: list[str]) -> Answer:
     _check_stays(kernel)
     acquisition = kernel.acquisition
     if kernel.cancel_resize():
-        return Text("This kernel waits no longer for another size.")
+        return Text("This kernel no longer waits for another size.")
     if acquisition is not None and not kernel.running and kernel.cancel_wait():
-        return Text(f"This kernel waits no longer for {acquisition.asked_for}.")
+        return Text(f"This kernel no longer waits for {acquisition.asked_for}.")
     has = "has its GPU; %bitfusion release gives it back" if kernel.running else "waits for nothing"
     if acquisition is not None and _gives_gpus_back(kernel):
-        has = f"gives {acquisition.asked_for} back already"
+        has = f"is already giving {acquisition.asked_for} back"
     return Text(f"This kernel {has}.")
 
 
@@ -307,7 +307,7 @@ def _release(kernel: KernelView, words: list[str]) -> Answer:
     if acquisition is None or (_is_given_back(kernel) and not _gives_gpus_back(kernel)):
         return Text("This kernel holds no GPU.")
     if _gives_gpus_back(kernel):
-        return Text(f"This kernel gives {acquisition.asked_for} back already.")
+        return Text(f"This kernel is already giving {acquisition.asked_for} back.")
     _check_stays(kernel)
     if not kernel.running:
         does = "starts on" if acquisition.granted else "waits for"
@@ -391,7 +391,7 @@ def _resize(
         return AwaitGpu(told, partial(what_was_got, kernel))
     has = held.request.describe()
     if request.same_as(held.request):
-        return Text("\n".join(filter(None, (f"This kernel has {has} already.", note()))))
+        return Text("\n".join(filter(None, (f"This kernel already has {has}.", note()))))
     first = resize_order.gives_back_first(request, held, output, kernel.pod_budget)
     if first:
         question = f"Give {has} back and ask for {wants}? {_others_wait(len(parse_waiting(output)))}"
@@ -469,10 +469,10 @@ def _after_choice(
             True,
             meanwhile=f"Giving {has} back now, and asking for {asked} {_ANEW.capitalize()}.",
         )
-    keeps = "This kernel keeps what it has"
+    keeps = "This kernel keeps its GPUs"
     if trouble:
-        return Text(f"Noted: {asked} {keeps}.\n{trouble} {_BY_SETTINGS}")
-    noted = f"Noted: {asked} {keeps}; restart it to get the new size, or use --now."
+        return Text(f"The new size is {asked} {keeps}.\n{trouble} {_BY_SETTINGS}")
+    noted = f"The new size is {asked} {keeps} until it restarts; use --now to change at once."
     return Text("\n".join(filter(None, (noted, restarts))))
 
 
@@ -540,7 +540,7 @@ def _help(kernel: KernelView, words: list[str]) -> Answer:
     if not name:
         return Text("\n".join(map(_help_line, SUBCOMMANDS)))
     if name not in SUBCOMMANDS:
-        raise UsageError(f"there is no %bitfusion {name}", "run %bitfusion help to see what there is.")
+        raise UsageError(f"Unknown command {name!r}", "run %bitfusion help to list the commands.")
     return Text("\n".join([_help_line(name), *(request_options_help() if name == "request" else ())]))
 
 

@@ -146,11 +146,11 @@ class Orders:
         if state is KernelState.SHUTTING_DOWN:
             raise KernelEnds
         if state is KernelState.RELEASING:
-            return "It is too late: this kernel gives its GPU back already."
+            return "Too late: this kernel is already giving its GPU back."
         if not self._lifecycle.connected:
-            return "This kernel holds no GPU that it could give back."
+            return "This kernel holds no GPU."
         if idle is None:
-            return "This kernel keeps its GPU: no time (idle_release) is set after which it gives it back."
+            return "This kernel keeps its GPU: idle_release is not set."
         idle.touched("KEEP")
         now = time.time()
         if (at := idle.release_at) is None:

@@ -57,5 +57,5 @@ def _hint(name: str, word: str) -> str:
     if not meant:
         return ""
     if names[meant].file_only:
-        return f"{name} has no effect. The setting `{names[meant].name}` can stand in a config file only."
+        return f"{name} has no effect. The setting `{names[meant].name}` can only be set in a config file."
     return f"{name} has no effect. Did you mean {names[meant].variable}?"

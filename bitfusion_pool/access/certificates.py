@@ -3,8 +3,8 @@
 Keys are ECDSA P-256. Times are aware datetimes, passed in. A text of PEM holds a certificate and its key.
 The authority is renewed under its own name and key, so that clients who have an older ca.crt trust what it
 signs until that one ends, and those with the newer one trust what was signed before
-(docs/decisions/0056-certificates-of-a-service.md). Why `bitfusion_cluster.certificates.authority` has some of
-these lines, too, stands there.
+(docs/decisions/0030-built-in-certificate-authority.md). `bitfusion_cluster.certificates.authority` has some
+of these lines, too: the pool knows nothing of a cluster, and that one is about Secrets and `caBundle`.
 """
 
 from __future__ import annotations

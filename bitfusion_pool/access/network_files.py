@@ -1,9 +1,8 @@
 """The files of a network client, read where the real client looks: servers.conf and client.yaml.
 
 Each of the two is looked for by itself: `~/.bitfusion` first, then the pod's identity where a client was
-injected, then `/etc/bitfusion` (docs/decisions/0055-files-of-a-network-client.md,
-0086-identity-in-a-pod.md). They are only read; the real client opens servers.conf for writing, too, and
-renames client.yaml.
+injected, then `/etc/bitfusion` (docs/decisions/0052-which-pool.md). They are only read; the real client opens
+servers.conf for writing, too, and renames client.yaml.
 """
 
 from __future__ import annotations

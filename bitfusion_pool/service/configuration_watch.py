@@ -1,4 +1,7 @@
-"""Follows pool.toml while the service runs: once a second, and at once when it is told to (SIGHUP)."""
+"""Follows pool.toml while the service runs: once a second, and at once when it is told to (SIGHUP).
+
+Leases stay, whatever becomes of their GPUs. A wrong file is logged once and changes nothing.
+"""
 
 from __future__ import annotations
 

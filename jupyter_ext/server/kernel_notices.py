@@ -40,7 +40,7 @@ def notices(before: Json | None, after: Json | None, title: str, now: float) -> 
     size = _size(after if after.get("state") != states.NONE or before is None else before)
     found = []
     if before is not None and _has_waited(before, after):
-        found.append(Notice("granted", f"{title} has got {size}."))
+        found.append(Notice("granted", f"{title} now has {size}."))
     if before is not None and before.get("state") in (*_HOLDS, states.RELEASING) and _held(before, after):
         found.append(Notice("lease_ended", f"{title} holds no GPU any more; the next cell takes one again."))
     if _blocks(after) and not (before is not None and _blocks(before)):

@@ -5,6 +5,9 @@ resources that an administrator set for all stay; a choice of `profile_options` 
 Without a ``slug`` it is made of the name, and "BITFUSION 50 %" and "BITFUSION 50" would share one. The first
 profile is preselected if none says that it is. Names are put into the page as they are, and the page is a
 template of JupyterHub's: letters that mean something in HTML or Jinja have to be written as references.
+
+A profile sets the limit and the image and no annotation: one that names a client would win over the
+administrator's ``images.yaml``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ configurations, which sets the resources of the container ``main``; there is no 
 has one for each number. Which ones may be hidden or denied where is decided by their labels; the column of
 GPUs in its list shows the label ``gpu``. Every pod runs as an account of its Workspace; the field that named
 one before the beta is gone. What is in use can't be changed or taken out of a kind.
+No annotation stands on the kind: it would stand on its pods without GPUs, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """One change of a YAML file that somebody else wrote: whatever its style, all other words stay as they are.
 
-PyYAML's events say where each value stands, so nothing is dumped anew. What comes out is read back: data
-that differ elsewhere are no result. They do where the changed place is shared by anchor and alias; then the
-aliases are written out first, and whoever asked is told which.
+PyYAML's events say where each value stands, so nothing is dumped anew, which would change quotes and line
+breaks everywhere. What comes out is read back: data that differ elsewhere are no result. They do where the
+changed place is shared by anchor and alias; then the aliases are written out first, and whoever asked is told
+which.
 """
 
 from __future__ import annotations

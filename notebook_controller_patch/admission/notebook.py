@@ -1,4 +1,8 @@
-"""Admission of Notebooks: refuses impossible sizes; adds annotations and label to those that ask. Pure."""
+"""Admission of Notebooks: refuses impossible sizes; adds annotations and label to those that ask. Pure.
+
+It warns only of what a person can do something about, since `kubectl --warnings-as-errors` fails on one:
+which client an image led to stands in the annotations, and the reason in the audit log.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Kubernetes Events about a notebook: its change, its request, its pod that was made again or not made.
 
 `kubectl describe notebook` and the notebook's page in Kubeflow's dashboard show them.
+
+An Event's name follows from the notebook's uid, the reason and the words, so one that is sent again, by any
+replica, exists already (409). It is sent before `bitfusion.io/pending` is written: the other order could lose
+it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A StatefulSet whose pod was refused tries again by itself, but after some minute
 more passes between two tries. A touch of one of its annotations makes it try at once. Of many notebooks one
 is tried every few seconds, by turns of their namespaces: one may have many that never get a pod, whatever
 they say why. Once a pod has been made, all the others are tried.
+Only Events tell why a pod was not made: a StatefulSet has no condition for it. A leader reads them once when
+its term begins, for what happened while nobody was there.
 
 Called by the reconciler's workers, which share one object; it locks for itself and makes no request.
 """

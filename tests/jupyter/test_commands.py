@@ -91,7 +91,8 @@ def test_a_size_that_was_asked_for_survives_the_restart(
     kernel.run("1")
     said = text_of(kernel.run("%bitfusion request -p 0.25"))
     assert said.splitlines() == [
-        "Noted: 1 GPU × 25 %. This kernel keeps what it has; restart it to get the new size, or use --now.",
+        "The new size is 1 GPU × 25 %. This kernel keeps its GPUs until it restarts; "
+        "use --now to change at once.",
         RESTARTS,
     ]
     for _ in range(2):
@@ -102,7 +103,9 @@ def test_a_size_that_was_asked_for_survives_the_restart(
             "the new size",
             5,
         )
-    assert text_of(kernel.run("%bitfusion request --reset")).startswith("Noted: 1 GPU, as its settings say.")
+    assert text_of(kernel.run("%bitfusion request --reset")).startswith(
+        "The new size is 1 GPU, as its settings say."
+    )
     kernel.restart(now=now)
     assert text_of(kernel.run("%bitfusion request")) == "The next start asks for 1 GPU.\n"
 
@@ -229,7 +232,7 @@ def test_help_takes_no_gpu(launch: Launch, pool: Pool, code: str) -> None:
 def test_a_cell_magic_that_is_none_takes_no_gpu(launch: Launch, pool: Pool) -> None:
     kernel = launch(FIRST_CELL)
     cell = kernel.run("%%bitfusion\nprint(1)")
-    assert "%%bitfusion is no cell magic" in cell.error_text
+    assert "%%bitfusion is not a cell magic" in cell.error_text
     assert (cell.stream(), pool.leases()) == ("", [])
 
 

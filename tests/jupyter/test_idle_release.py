@@ -80,7 +80,7 @@ def test_any_work_keeps_the_gpu_and_is_named(
     wait_for_words(kernel, cell, "This kernel gives its GPU back at", 45)
     work(kernel)
     wait_for_words(kernel, cell, "This kernel kept its GPU", 5)
-    assert said_under(cell)[-1].endswith(f" there was work again ({words})")
+    assert said_under(cell)[-1].endswith(f" work resumed ({words})")
     assert len(pool.leases()) == 1
 
 

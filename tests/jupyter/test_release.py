@@ -128,7 +128,7 @@ def test_cancel_ends_the_wait_of_the_cell(launch: Launch, pool: Pool) -> None:
     kernel = launch("bitfusion")
     with pool.held():
         cell = waiting_cell(kernel.client)
-        assert kernel.run("%bitfusion cancel").stream() == "This kernel waits no longer for 1 GPU.\n"
+        assert kernel.run("%bitfusion cancel").stream() == "This kernel no longer waits for 1 GPU.\n"
         kernel.client.finish(cell, 5)
         assert cell.error["ename"] == "WaitCancelled"
         assert "cancelled after" in cell.error_text

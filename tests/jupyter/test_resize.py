@@ -79,7 +79,7 @@ def test_the_size_that_it_has_is_nothing_to_do(launch: Launch, pool: Pool) -> No
     kernel.run("x = 1")
     for same in ("-n 1", "-p 1"):
         cell = kernel.run(f"%bitfusion request {same} --now -y")
-        assert cell.stream() == "This kernel has 1 GPU already.\n"
+        assert cell.stream() == "This kernel already has 1 GPU.\n"
     assert kernel.run(HAS_X).stream() == "True\n"
     (before,) = pool.leases()
     kernel.restart()
@@ -117,7 +117,7 @@ def test_who_ends_the_wait_keeps_size_and_variables(launch: Launch, pool: Pool, 
             kernel.interrupt()
         else:
             assert kernel.run("%bitfusion cancel").stream() == (
-                "This kernel waits no longer for another size.\n"
+                "This kernel no longer waits for another size.\n"
             )
         kernel.client.finish(cell, 10)
         assert cell.error["ename"] == "SizeKept"

@@ -3,6 +3,8 @@
 An image made for CUDA says ``NVIDIA_VISIBLE_DEVICES=all``, and where NVIDIA's container runtime is the node's
 default one it then has every card of the node, asked for or not. ``void`` is that runtime's word for none of
 them (NVIDIA Container Toolkit, "Environment variables"). This is the one variable that the injector writes.
+``none`` would bring the driver's libraries, before the client's. It is no fence: whoever writes a pod may
+write ``all``. The runtime's `accept-nvidia-visible-devices-envvar-when-unprivileged = false` is one.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@ from bitfusion_client.errors import BitfusionError
 class NoKernelYet(BitfusionError):
     """Nothing runs that could answer, and nobody has run a cell."""
 
-    headline = "This kernel has not started yet: it does with its first cell, which takes a GPU."
+    headline = "This kernel has not started yet; it starts with the first cell, which takes a GPU."
     next_step = "run a cell, then do this again."

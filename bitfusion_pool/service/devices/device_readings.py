@@ -5,7 +5,7 @@ that is at most a second old; a driver that takes longer than `HOLD_S` keeps nob
 
 Whose a process on a card is, is its user's, as the kernel tells everybody: the environment of other users'
 processes, by which a user's own pool tells them apart, is not for the service's account to read
-(docs/decisions/0068-whose-memory-of-a-card.md).
+(docs/decisions/0057-nvml-in-a-process-of-its-own.md).
 """
 
 from __future__ import annotations

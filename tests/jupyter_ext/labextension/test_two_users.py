@@ -182,7 +182,7 @@ def test_one_gpu_goes_from_one_to_the_other_and_back(
     )
     bob.choose("Release")
     expect(bob.says("no GPU")).to_be_visible()
-    expect(ada.told("train.ipynb has got 1 GPU × 50 %")).to_be_visible()
+    expect(ada.told("train.ipynb now has 1 GPU × 50 %")).to_be_visible()
     expect(ada.output(0)).to_have_text("my turn\n")
     expect(ada.chip).to_contain_text("½ GPU · idle")
     picture(ada, "5 ada computes")

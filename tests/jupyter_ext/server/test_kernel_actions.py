@@ -30,7 +30,7 @@ def act(files: dict[str, str], kernel_id: str, action: str, body: Json, done: li
 @pytest.mark.parametrize(
     ("action", "body", "question", "told"),
     [
-        ("acquire", {}, {"words": "acquire"}, "The GPU is being asked for."),
+        ("acquire", {}, {"words": "acquire"}, "Requesting the GPU."),
         ("release", {}, {"words": "release -y"}, "1 GPU given back."),
         ("cancel", {}, {"words": "cancel"}, "This kernel waits for nothing."),
         ("keep", {}, {"do": "keep"}, "It is kept for another 30 min."),

@@ -21,9 +21,9 @@ ENDING = {**IDLE, "idle_release_at": NOW + 110}
 CASES: list[tuple[str, Any, Any, list[tuple[str, str]]]] = [
     ("the first look", None, RUNNING, []),
     ("gone", RUNNING, None, []),
-    ("granted", WAITING, RUNNING, [("granted", "x.ipynb has got 1 GPU × 50 %.")]),
+    ("granted", WAITING, RUNNING, [("granted", "x.ipynb now has 1 GPU × 50 %.")]),
     ("starting", WAITING, STARTING, []),
-    ("granted, told later", STARTING, RUNNING, [("granted", "x.ipynb has got 1 GPU × 50 %.")]),
+    ("granted, told later", STARTING, RUNNING, [("granted", "x.ipynb now has 1 GPU × 50 %.")]),
     ("granted, told before", {**RUNNING, "state": "starting"}, RUNNING, []),
     ("granted at once", WAITING, {**RUNNING, "waited_s": 0.2}, []),
     ("cancelled", WAITING, NONE, []),

@@ -178,7 +178,7 @@ def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus:
         half = next(size for size in live.server.get("/sizes")["sizes"] if size["label"] == "½ GPU")
         assert (half["free_now"], half["note"]) == (0, "would wait: 1 before you")
         # and no longer
-        assert "waits no longer for 1 GPU × 50 %" in live.post(kernel_id, "cancel")
+        assert "no longer waits for 1 GPU × 50 %" in live.post(kernel_id, "cancel")
         client.finish(cell, 10)
         assert cell.status == "error"
         live.until(kernel_id, "none")

@@ -186,14 +186,14 @@ def test_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
     idle.step(1060.0)
     assert idle.warning(1060.0, CLOCK)["text/plain"] == (
         "This kernel gives its GPU back at T+240, in 4 min 00 s (as of T+0)\n"
-        "Nothing has worked for 16 min 00 s (last: a cell); idle_release is 20m.\n"
+        "Idle for 16 min 00 s (last activity: a cell); idle_release is 20m.\n"
         "Its variables are lost with it. To keep both, run any cell."
     )
     assert "in 1 min 00 s" in idle.warning(1240.0, CLOCK)["text/html"]
     idle.step(1300.0)
     assert idle.released(1301.0, CLOCK)["text/plain"] == (
         "This kernel gave its GPU back at T+0\n"
-        "Nothing had worked for 20 min 01 s (last: a cell); idle_release is 20m.\n"
+        "It was idle for 20 min 01 s (last activity: a cell); idle_release is 20m.\n"
         "Its variables are lost. The next cell takes a GPU again and starts from an empty namespace."
     )
     assert idle.status(1301.0, CLOCK).endswith("last work: a cell; its GPU is given back")
@@ -204,7 +204,7 @@ def test_a_warning_that_is_void_says_by_what() -> None:
     idle.touched(Work.PROCESSES, 1000.0)
     text = idle.kept(CLOCK)["text/plain"]
     assert text.startswith("This kernel kept its GPU: at ")
-    assert text.endswith(" there was work again (a thread or child process that computes)")
+    assert text.endswith(" work resumed (a thread or child process that computes)")
 
 
 def _clock(at: float, now: float, *, seconds: bool = False) -> str:

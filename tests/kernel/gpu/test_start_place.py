@@ -60,7 +60,7 @@ def test_one_that_was_gone_from_the_beginning_is_not_looked_for(folder: Path) ->
 
 def test_a_file_that_the_start_takes_is_named_when_it_is_gone(folder: Path) -> None:
     python = folder / "python"
-    with pytest.raises(EnvironmentGone, match=f"there is no {python} any more"):
+    with pytest.raises(EnvironmentGone, match=f"{python} no longer exists"):
         enter(str(folder), HALF, [str(python)])
     python.touch()
     enter(str(folder), HALF, [str(python)])

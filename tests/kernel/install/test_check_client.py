@@ -20,7 +20,7 @@ Report = Callable[..., tuple[int, str]]
         ("echo 'Error: no more'; exit 1", "no more"),
         ("echo 'Error: no more'", "no more"),
         ("exit 3", "FAIL"),
-        ("true", "said nothing"),
+        ("true", "printed nothing"),
     ],
 )
 def test_client_does_not_answer(

@@ -48,7 +48,7 @@ def test_a_name_is_found_in_any_case(kernels: Path) -> None:
 def test_a_name_that_is_unknown_is_told_with_those_that_are_known(kernels: Path) -> None:
     with pytest.raises(UsageError, match='no Bitfusion kernel "c"') as error:
         spec_store.find("c")
-    assert "installed are: a, b" in error.value.user_message
+    assert "installed: a, b" in error.value.user_message
 
 
 @pytest.mark.parametrize("name", ["foreign", "broken"])

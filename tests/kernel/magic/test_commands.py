@@ -69,7 +69,7 @@ def test_a_line_is_a_subcommand_and_its_words(line: str, name: str, words: list[
     [
         (
             "realease",
-            "'realease' is no %bitfusion command; there are: " + ", ".join(SUBCOMMANDS),
+            "Unknown command 'realease'. Commands: " + ", ".join(SUBCOMMANDS),
         ),
         ("pool now", "%bitfusion pool takes no arguments, but was given: now"),
         ("request 'x", "can't read \"request 'x\": No closing quotation"),
@@ -79,7 +79,7 @@ def test_a_mistake_is_told_in_words(line: str, problem: str) -> None:
     with pytest.raises(UsageError) as error:
         parse(line)
     assert error.value.headline == problem
-    assert error.value.next_step == "run %bitfusion help to see what there is."
+    assert error.value.next_step == "run %bitfusion help to list the commands."
 
 
 @given(st.text())
@@ -127,7 +127,7 @@ def test_a_cell_magic_is_told_that_it_is_none() -> None:
     with pytest.raises(UsageError) as error:
         answer("%%bitfusion", FakeKernel())
     assert error.value.user_message == (
-        "%%bitfusion is no cell magic: every cell of this kernel runs on its GPU\n"
+        "%%bitfusion is not a cell magic: every cell of this kernel runs on its GPU\n"
         "What to do: leave that line out; %bitfusion help lists the commands."
     )
 
@@ -226,7 +226,7 @@ def test_a_request_while_one_waits_is_asked_for_at_once(words: str, asked: str, 
     ("running", "waiting", "line", "said"),
     [
         (False, False, "cancel", "This kernel waits for nothing."),
-        (False, True, "cancel", "This kernel waits no longer for 2 GPUs."),
+        (False, True, "cancel", "This kernel no longer waits for 2 GPUs."),
         (True, False, "cancel", "This kernel has its GPU; %bitfusion release gives it back."),
         (False, False, "release", "This kernel holds no GPU."),
         (False, True, "release -y", "This kernel waits for 2 GPUs; %bitfusion cancel ends that."),
@@ -282,9 +282,9 @@ def test_a_kernel_that_shuts_down_or_restarts_says_so(line: str, state: str, sai
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("release -y", "This kernel gives 2 GPUs back already."),
-        ("cancel", "This kernel gives 2 GPUs back already."),
-        ("acquire", "What was asked for before ends first; then the GPU is asked for."),
+        ("release -y", "This kernel is already giving 2 GPUs back."),
+        ("cancel", "This kernel is already giving 2 GPUs back."),
+        ("acquire", "The previous request ends first; then the GPU is requested."),
         ("request -p 0.5", f"The next cell asks for 1 GPU × 50 %.\n{RESTARTS}"),
         ("request -p 0.5 --now -y", "This kernel asks for 1 GPU × 50 %."),
     ],
@@ -313,8 +313,8 @@ def test_after_a_cancel_there_is_nothing_to_cancel_or_release() -> None:
 @pytest.mark.parametrize(
     ("granted", "acquire", "release"),
     [
-        (False, "waits for 2 GPUs already: position 2 of 3.", "waits for 2 GPUs; "),
-        (True, "has got 2 GPUs already, and starts.", "starts on 2 GPUs; "),
+        (False, "is already waiting for 2 GPUs: position 2 of 3.", "waits for 2 GPUs; "),
+        (True, "already has 2 GPUs and is starting.", "starts on 2 GPUs; "),
     ],
 )
 def test_a_kernel_that_waits_or_starts_says_so_to_who_cannot_wait(
@@ -416,7 +416,7 @@ def test_a_size_that_was_noted_before_is_taken_by_now_alone() -> None:
 
 @pytest.mark.parametrize("words", ["-n 1 --now", "-p 1 --now -y", "--now", "1 --now"])
 def test_the_size_that_it_has_already_is_said(words: str) -> None:
-    assert resized(f"request {words}", FakeKernel(), FULL) == Text("This kernel has 1 GPU already.")
+    assert resized(f"request {words}", FakeKernel(), FULL) == Text("This kernel already has 1 GPU.")
 
 
 def test_a_kernel_that_has_given_back_while_the_client_was_asked_asks_for_it() -> None:
@@ -455,7 +455,7 @@ def test_cancel_ends_the_wait_for_another_size() -> None:
     kernel = FakeKernel()
     resized("help", kernel)
     kernel.resizes = True
-    assert text_of("cancel", kernel) == "This kernel waits no longer for another size."
+    assert text_of("cancel", kernel) == "This kernel no longer waits for another size."
     assert text_of("cancel", kernel).startswith("This kernel has its GPU;")
 
 
@@ -545,7 +545,7 @@ def test_request_while_a_lease_is_held_takes_effect_at_the_next_start() -> None:
     kernel.acquisition = Acquisition(1, kernel.request, 0.0)
     kernel.running = True
     assert text_of("request -n 2", kernel) == (
-        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size, or use --now.\n"
+        "The new size is 2 GPUs. This kernel keeps its GPUs until it restarts; use --now to change at once.\n"
         "Restarts of this kernel keep the new size. One that is shut down and started anew, as VS Code does "
         "to restart, does not know it: for that set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY."
     )
@@ -559,8 +559,8 @@ def test_reset_goes_back_to_the_settings() -> None:
     kernel.acquisition = Acquisition(1, kernel.request, 0.0)
     kernel.running = True
     assert text_of("request --reset", kernel) == (
-        "Noted: 1 GPU, as its settings say. This kernel keeps what it has; restart it to get the new size, "
-        "or use --now."
+        "The new size is 1 GPU, as its settings say. This kernel keeps its GPUs until it restarts; "
+        "use --now to change at once."
     )
 
 
@@ -575,7 +575,7 @@ def test_a_size_that_could_not_be_kept_for_the_restart_holds_until_then_and_says
     kernel.acquisition = Acquisition(1, kernel.request, 0.0)
     kernel.running = True
     assert text_of("request -n 3", kernel) == (
-        "Noted: 3 GPUs. This kernel keeps what it has.\n"
+        "The new size is 3 GPUs. This kernel keeps its GPUs.\n"
         "It could not be kept for a restart (No space left on device: /home/ada/.local/state/x). "
         "Set BITFUSION_GPUS and BITFUSION_PARTIAL or BITFUSION_MEMORY instead, before it starts."
     )
@@ -597,11 +597,11 @@ def test_acquire_waits_for_the_gpu_and_then_tells_what_was_got() -> None:
     kernel = FakeKernel()
     waits = answer("acquire", kernel)
     assert isinstance(waits, AwaitGpu)
-    assert waits.meanwhile == "The GPU is being asked for."
+    assert waits.meanwhile == "Requesting the GPU."
     kernel.acquisition = Acquisition(1, GpuRequest(gpus=2), 0.0)
     kernel.running = True
     assert waits.when_running() == "Request   2 GPUs"
-    assert text_of("acquire", kernel) == "This kernel has its GPU already."
+    assert text_of("acquire", kernel) == "This kernel already has its GPU."
 
 
 def test_log_is_of_this_run_or_else_of_the_one_before() -> None:

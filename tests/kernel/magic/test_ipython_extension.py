@@ -39,7 +39,7 @@ def test_the_magic_gets_answers_and_mistakes_in_words(
     bitfusion("relase")
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith("'relase' is no %bitfusion command; there are: status")
+    assert said.err.startswith("Unknown command 'relase'. Commands: status")
     assert ask_proxy("help")["text"].startswith("%bitfusion status")
 
 

@@ -140,8 +140,8 @@ def asked() -> Iterator[Asked]:
     ("words", "key", "begin"),
     [
         ("help", "text", "%bitfusion status"),
-        ("acquire", "text", "The GPU is being asked for."),
-        ("relase", "error", "'relase' is no %bitfusion command"),
+        ("acquire", "text", "Requesting the GPU."),
+        ("relase", "error", "Unknown command 'relase'"),
         # when the client has been asked
         ("request -p 0.5", "text", "The next cell asks for 1 GPU × 50 %."),
         ("request -n 2", "error", "No server of the pool can ever give this."),
@@ -209,7 +209,7 @@ def test_where_the_client_cannot_be_started_the_size_is_noted(asked: Asked) -> N
 
 def test_a_kernel_that_runs_answers_for_itself(asked: Asked) -> None:
     asked.kernel.running = True
-    assert json.loads(asked.ask(b'{"words": "acquire"}'))["text"] == "This kernel has its GPU already."
+    assert json.loads(asked.ask(b'{"words": "acquire"}'))["text"] == "This kernel already has its GPU."
 
 
 def test_a_word_to_keep_the_gpu_is_heard_and_no_other(asked: Asked) -> None:

@@ -91,7 +91,7 @@ def has_x(outside: Outside) -> str:
 def test_release_gives_an_idle_kernels_gpus_back_at_once_and_only_once(held: Outside) -> None:
     first, second = held.connect(words="release -y"), held.connect(words="release -y")
     told = [sentence(first), sentence(second)]
-    assert told == [f"Giving 1 GPU back now. {ANEW}", "This kernel gives 1 GPU back already."]
+    assert told == [f"Giving 1 GPU back now. {ANEW}", "This kernel is already giving 1 GPU back."]
     held.await_state("none")
     assert held.ask("release -y") == "This kernel holds no GPU."
     assert held.ask("cancel") == "This kernel waits for nothing."
@@ -159,14 +159,14 @@ def test_a_kernel_that_shuts_down_says_so_and_ends_as_ever(held: Outside, ordere
 def test_acquire_takes_a_gpu_without_a_cell_and_two_take_one(proxy: StartProxy) -> None:
     outside = Outside(proxy(counted(GRANT)))
     first, second = outside.connect(words="acquire"), outside.connect(words="acquire")
-    assert sentence(first) == "The GPU is being asked for."
+    assert sentence(first) == "Requesting the GPU."
     assert sentence(second) in (
-        "This kernel waits for 1 GPU already.",
-        "This kernel has got 1 GPU already, and starts.",
-        "This kernel has its GPU already.",
+        "This kernel is already waiting for 1 GPU.",
+        "This kernel already has 1 GPU and is starting.",
+        "This kernel already has its GPU.",
     )
     outside.await_state("idle")
-    assert outside.ask("acquire") == "This kernel has its GPU already."
+    assert outside.ask("acquire") == "This kernel already has its GPU."
     assert outside.starts == 1
 
 
@@ -189,13 +189,13 @@ def test_cancel_ends_a_wait_and_acquire_asks_again_after_it(proxy: StartProxy, t
     outside = Outside(proxy(counted(BUSY.format(grant=str(grant)))))
     outside.ask("acquire")
     wait_until(lambda: outside.state["queue"] is not None, "it waits in the queue")
-    assert outside.ask("acquire") == "This kernel waits for 1 GPU already: position 1 of 2."
+    assert outside.ask("acquire") == "This kernel is already waiting for 1 GPU: position 1 of 2."
     assert outside.ask("release -y").startswith("This kernel waits for 1 GPU; ")
     cancel, acquire = outside.connect(words="cancel"), outside.connect(words="acquire")
-    assert sentence(cancel) == "This kernel waits no longer for 1 GPU."
+    assert sentence(cancel) == "This kernel no longer waits for 1 GPU."
     assert sentence(acquire) in (
-        "What was asked for before ends first; then the GPU is asked for.",
-        "The GPU is being asked for.",
+        "The previous request ends first; then the GPU is requested.",
+        "Requesting the GPU.",
     )
     wait_until(lambda: outside.starts == 2, "it is asked for again")
     assert outside.ask("request -p 0.5").startswith("This kernel asks for 1 GPU × 50 %. It is a new request")
@@ -207,14 +207,14 @@ def test_cancel_ends_a_wait_and_acquire_asks_again_after_it(proxy: StartProxy, t
 def test_release_and_acquire_in_one_go_end_with_another_gpu(held: Outside) -> None:
     release, acquire = held.connect(words="release -y"), held.connect(words="acquire")
     assert sentence(release) == f"Giving 1 GPU back now. {ANEW}"
-    assert sentence(acquire) == "What was asked for before ends first; then the GPU is asked for."
+    assert sentence(acquire) == "The previous request ends first; then the GPU is requested."
     wait_until(lambda: held.starts == 2, "it is asked for again")
     held.await_state("idle")
     assert has_x(held) == "False"
 
 
 def test_a_size_is_noted_or_with_now_exchanged_while_cells_wait_for_it(held: Outside) -> None:
-    assert held.ask("request -p 0.5").startswith("Noted: 1 GPU × 50 %. This kernel keeps what it has; ")
+    assert held.ask("request -p 0.5").startswith("The new size is 1 GPU × 50 %. This kernel keeps its GPUs ")
     assert held.ask("request -p 0.5 --now -y") == (
         "This kernel asks for 1 GPU × 50 %. It keeps 1 GPU until that has come, for 30 s at most; "
         "then the notebook begins anew, with no variables."
@@ -222,7 +222,7 @@ def test_a_size_is_noted_or_with_now_exchanged_while_cells_wait_for_it(held: Out
     assert has_x(held) == "False"
     assert held.starts == 2
     assert held.state["request"]["partial"] == 0.5
-    assert held.ask("request -p 0.5 --now -y") == "This kernel has 1 GPU × 50 % already."
+    assert held.ask("request -p 0.5 --now -y") == "This kernel already has 1 GPU × 50 %."
 
 
 def test_a_size_that_does_not_come_leaves_what_there_is_and_is_told_later(held: Outside) -> None:
@@ -231,7 +231,7 @@ def test_a_size_that_does_not_come_leaves_what_there_is_and_is_told_later(held: 
     assert held.ask("request -p 0.5 --now -y").startswith("This kernel asks for 1 GPU × 50 %. It keeps 1 GPU")
     cell = harness.cell("print('x' in globals())")  # it waits, as behind a cell that asks for it
     assert "asks for another size already" in held.ask("request -p 0.5 --now -y")
-    assert held.ask("cancel") == "This kernel waits no longer for another size."
+    assert held.ask("cancel") == "This kernel no longer waits for another size."
     assert harness.printed(cell) == "True\n"
     held.ask("request -p 0.25 --now -y")
     held.ask("cancel")
@@ -275,7 +275,7 @@ def test_whoever_is_being_answered_when_the_kernel_ends_is_told(proxy: StartProx
 
 def test_a_word_to_keep_puts_the_idle_release_off_and_the_state_says_until_when(proxy: StartProxy) -> None:
     outside = Outside(proxy(GRANT, BITFUSION_IDLE_RELEASE="10m"))
-    assert outside.ask(do="keep") == "This kernel holds no GPU that it could give back."
+    assert outside.ask(do="keep") == "This kernel holds no GPU."
     harness = outside.harness
     harness.reply(harness.cell("import time"))
     before = outside.await_state("idle")["idle_release_at"]
@@ -292,7 +292,7 @@ def test_a_word_to_keep_puts_the_idle_release_off_and_the_state_says_until_when(
 
 
 def test_a_word_to_keep_is_answered_where_nothing_is_given_back(held: Outside) -> None:
-    assert held.ask(do="keep").startswith("This kernel keeps its GPU: no time (idle_release) is set")
+    assert held.ask(do="keep").startswith("This kernel keeps its GPU: idle_release is not set")
     assert held.state["idle_release_at"] is None
     assert held.ask(do="sell") == "this kernel can't 'sell': all that it can do is keep"
     held.ask("release -y")

@@ -270,7 +270,7 @@ def test_commands_answer_without_a_gpu(proxy: StartProxy) -> None:
 @pytest.mark.parametrize(
     ("code", "first"),
     [
-        ("%bitfusion relase", "'relase' is no %bitfusion command; there are: status, acquire"),
+        ("%bitfusion relase", "Unknown command 'relase'. Commands: status, acquire"),
         ("%bitfusion pool x", "%bitfusion pool takes no arguments, but was given: x"),
         ("%bitfusion request -n 0", 'Invalid value "0" for -n: '),
         ("%bitfusion request two", "can't read 'two' in %bitfusion request"),

@@ -27,9 +27,9 @@ def _pid(harness: ProxyHarness, expression: str) -> int:
 
 
 def test_commands_beside_a_running_kernel(running: ProxyHarness) -> None:
-    assert running.printed(running.cell("%bitfusion acquire")) == "This kernel has its GPU already.\n"
+    assert running.printed(running.cell("%bitfusion acquire")) == "This kernel already has its GPU.\n"
     assert running.printed(running.cell("%bitfusion request -n 2")) == (
-        "Noted: 2 GPUs. This kernel keeps what it has; restart it to get the new size, or use --now.\n"
+        "The new size is 2 GPUs. This kernel keeps its GPUs until it restarts; use --now to change at once.\n"
         f"{RESTARTS}\n"
     )
     assert running.printed(running.cell("%bitfusion log")).startswith(f"{STAMP} Requesting GPUs [0]")
@@ -45,7 +45,7 @@ def test_the_magic_inside_other_code_asks_the_proxy(running: ProxyHarness) -> No
     status = running.printed(running.cell("x = 1\n%bitfusion status"))
     assert status.startswith("Kernel     running on its GPU\n")
     cell = running.cell("x = 1\n%bitfusion relase")
-    assert running.printed(cell).startswith("'relase' is no %bitfusion command; there are: status")
+    assert running.printed(cell).startswith("Unknown command 'relase'. Commands: status")
 
 
 def test_a_client_command_is_ended_by_an_interrupt_in_words(running: ProxyHarness) -> None:

@@ -35,7 +35,7 @@ def test_one_that_looks_like_a_setting_is_told_with_what_was_meant(name: str, me
 
 def test_a_setting_for_config_files_only_is_told_as_such() -> None:
     assert hints({"BITFUSION_LOCKED": "gpus"}) == [
-        "BITFUSION_LOCKED has no effect. The setting `locked` can stand in a config file only."
+        "BITFUSION_LOCKED has no effect. The setting `locked` can only be set in a config file."
     ]
 
 
