@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.containerfile import Instruction, arguments, parse
+from tools.images.containerfile import Instruction, arguments, parse
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "manifests" / "images"
