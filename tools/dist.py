@@ -56,7 +56,9 @@ def _release(place: Path, epoch: int) -> None:
     tree = place / "tree"
     tree.mkdir()
     exported = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", "HEAD"], stdout=subprocess.PIPE, check=True
+        ["git", "-c", "tar.umask=0022", "-C", str(ROOT), "archive", "HEAD"],
+        stdout=subprocess.PIPE,
+        check=True,
     ).stdout
     with tarfile.open(fileobj=io.BytesIO(exported)) as tar:
         tar.extractall(tree, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(tree)

@@ -42,7 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         sources = _sources(options.only or NAMES, options.build_arg)
         if options.pin:
-            return _pin({each for source in sources.values() for each in source.bases.values()})
+            references = {each for source in sources.values() for each in source.bases.values()}
+            return _pin(references, options.insecure)
         return _build(options, _orders(options, sources))
     except Refused as refused:
         print(f"images: {refused}", file=sys.stderr)
@@ -203,12 +204,12 @@ def _keep(order: Order, digest: str) -> None:
     values.write_text(lock.values(images))
 
 
-def _pin(references: set[str]) -> int:
+def _pin(references: set[str], insecure: bool) -> int:
     """Renew the digests of all bases; one that cannot be asked for stays as it is, which is an error."""
     digests, failed = bases.read(), False
     for reference in sorted(each for each in references if "@" not in each):
         try:
-            now = registry.digest(reference)
+            now = registry.digest(reference, insecure)
         except registry.RegistryFailed as why:
             print(f"images: {why}", file=sys.stderr)
             failed = True

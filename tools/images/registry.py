@@ -145,7 +145,7 @@ def _request(url: str, insecure: bool, method: str, authorization: str) -> _Answ
     if authorization:
         # Not passed on to where a blob's redirect leads.
         request.add_unredirected_header("Authorization", authorization)
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if insecure else ssl.create_default_context()
     if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with urllib.request.urlopen(request, timeout=_LIMIT_S, context=context) as answer:

@@ -10,7 +10,8 @@ NAMES = ("client", "notebook", "notebook-controller", "pool")
 PLATFORMS = ("linux/amd64", "linux/arm64")
 
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:))(?::[0-9]+)?"
+_LABEL = "[A-Za-z0-9][A-Za-z0-9-]*"
+_HOST = rf"(?:localhost|{_LABEL}(?:\.{_LABEL})+|{_LABEL}(?=:))(?::[0-9]+)?"
 _REGISTRY = re.compile(rf"{_HOST}(?:/{_PART})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
