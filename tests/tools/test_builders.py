@@ -51,8 +51,8 @@ def test_the_first_that_answers_builds(programs: Path) -> None:
     with pytest.raises(Refused) as refused:
         builders.choose()
     assert str(refused.value) == (
-        "No program here can build images (docker: not found; podman: not found; buildah: not found). Install "
-        "docker with buildx, podman or buildah, or choose one: --builder docker|podman|buildah"
+        "No program here can build images (docker: not found; podman: not found; buildah: not found). "
+        "Install docker with buildx, podman or buildah, or choose one: --builder docker|podman|buildah"
     )
     program(programs, "buildah", "exit 0")
     assert builders.choose() == "buildah"

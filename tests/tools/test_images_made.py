@@ -179,7 +179,11 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_HEAD = do_POST = do_GET
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass
