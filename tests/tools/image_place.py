@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,6 +84,8 @@ def place(folder: Path, names: Sequence[str], notebook_image: str = "") -> Place
     words += [f"--volume={source}:{place}:ro" for source, place in machine.binds]
     env = {**os.environ, "PATH": f"{program.parent}:/usr/sbin:/usr/bin:/sbin:/bin"}
     env |= given
+    if syft := shutil.which("syft"):
+        env["PATH"] = f"{Path(syft).parent}:{env['PATH']}"
     return Place(cloned, env, [*buildah.RUN_AS, *words])
 
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import http.server
+import json
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,8 +64,9 @@ def built(folder: Path, address: str) -> Place:
     if (reason := why_no_images()) is not None:
         pytest.skip(reason)
     found = place(folder, NAMES, NOTEBOOK)
-    done = found.images("--registry", f"{address}/team", "--insecure", "--sbom", "none")
+    done = found.images("--registry", f"{address}/team", "--insecure")
     assert done.returncode == 0, done.stdout[-4000:]
+    (folder / "told").write_text(done.stdout)
     print(*[line for line in done.stdout.splitlines() if "compressed" in line], sep="\n")
     return found
 
@@ -88,6 +91,18 @@ def test_an_image_is_small_runs_as_nobody_and_says_where_it_comes_from(
     assert "source" not in labels, "a clone of a folder has no address"
 
 
+def test_an_sbom_says_what_is_in_it_where_syft_is_there(built: Place, folder: Path) -> None:
+    told = (folder / "told").read_text()
+    if shutil.which("syft", path=built.env["PATH"]) is None:
+        assert "· no SBOM: syft was not found" in told
+        return
+    for name, package in (("pool", "prometheus-client"), ("notebook-controller", "kubernetes")):
+        file = f"build/sbom/{name}.spdx.json"
+        assert f"SBOM: {file}" in told
+        packages = {each["name"] for each in json.loads((built.clone / file).read_text())["packages"]}
+        assert {"kubeflow-bitfusion", package} <= packages
+
+
 def test_kustomize_names_what_was_pushed(node: Node, built: Place, locked: dict[str, Locked]) -> None:
     overlay = built.clone / "mine"
     overlay.mkdir()
@@ -106,7 +121,7 @@ def test_kustomize_names_what_was_pushed(node: Node, built: Place, locked: dict[
     ("name", "command", "said"),
     [
         ("notebook-controller", ["bitfusion-injector", "--version"], "bitfusion-injector 0.1.0"),
-        ("pool", ["bitfusion-pool", "--version"], "0.1.0"),
+        ("pool", ["bitfusion-pool", "--help"], "show GPUs, who holds them and who waits"),
         ("client", ["/bitfusion-image/client/bin/sh", "-c", "echo $0 here"], "here"),
         ("notebook", ["jupyter", "kernelspec", "list"], "bitfusion"),
     ],

@@ -127,11 +127,12 @@ def _podman(order: Order, how: How, digest_file: str) -> list[Step]:
     if len(order.platforms) < 2:
         built = Step((*build, "--tag", order.reference, *how.more, "."))
         return [built, Step((how.program, "push", *push, order.reference, target))] if how.push else [built]
-    # A list of an earlier build would keep its images.
+    # A list of an earlier build would keep its images; and buildah before 1.41 takes an image FROM scratch that is
+    # in its cache for one platform for the others, too (podman's issue 18723).
     several = f"localhost/kubeflow-bitfusion/{order.name}-platforms:{order.tag}"
     return [
         Step((how.program, "manifest", "rm", several), may_fail=True),
-        Step((*build, "--manifest", several, *how.more, ".")),
+        Step((*build, "--no-cache", "--manifest", several, *how.more, ".")),
         Step((how.program, "manifest", "push", "--all", *push, several, target)),
     ]
 
