@@ -127,8 +127,8 @@ def _podman(order: Order, how: How, digest_file: str) -> list[Step]:
     if len(order.platforms) < 2:
         built = Step((*build, "--tag", order.reference, *how.more, "."))
         return [built, Step((how.program, "push", *push, order.reference, target))] if how.push else [built]
-    # A list of an earlier build would keep its images; and buildah before 1.41 takes an image FROM scratch that is
-    # in its cache for one platform for the others, too (podman's issue 18723).
+    # A list of an earlier build would keep its images. And buildah before 1.41 takes an image FROM scratch
+    # that is in its cache for one platform for the others, too (podman's issue 18723).
     several = f"localhost/kubeflow-bitfusion/{order.name}-platforms:{order.tag}"
     return [
         Step((how.program, "manifest", "rm", several), may_fail=True),

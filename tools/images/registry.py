@@ -66,7 +66,7 @@ def digest(reference: str, insecure: bool = False) -> str:
 def images(reference: str, insecure: bool = False) -> list[Pushed]:
     """The images of a reference, one for each platform."""
     repository, what = _split(reference)
-    return list(_images(repository, what, insecure))
+    return sorted(_images(repository, what, insecure), key=lambda each: each.platform)
 
 
 def _images(repository: str, what: str, insecure: bool) -> Iterator[Pushed]:
