@@ -48,12 +48,12 @@ class Place:
     env: Mapping[str, str]
     more: Sequence[str]
 
-    def images(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def images(self, *words: str, more: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         """`python3 -m tools.images …` in the clone, with a Python that has no package."""
         return subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _WITHOUT_PACKAGES, *words, "--", *self.more],
+            [sys.executable, "-I", "-S", "-c", _WITHOUT_PACKAGES, *words, "--", *self.more, *more],
             cwd=self.clone,
-            env={**self.env, **variables},
+            env=self.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -75,7 +75,10 @@ def test_the_first_that_answers_builds(programs: Path) -> None:
     [
         ("exec /bin/sh: exec format error", "install qemu's user emulation"),
         ("ERROR: Multi-platform build is not supported for the docker driver.", "docker buildx create --use"),
-        ("http: server gave HTTP response to HTTPS client", "If it is meant to be so: --insecure"),
+        (
+            "http: server gave HTTP response to HTTPS client",
+            "If it is meant to be so: --insecure for your own",
+        ),
         (
             "unauthorized: authentication required",
             "Log in with an account that may write there: podman login",

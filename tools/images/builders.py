@@ -31,7 +31,8 @@ _HINTS = (
     ),
     (
         r"server gave HTTP response to HTTPS client|x509:|certificate signed by unknown",
-        "The registry has no certificate that this machine knows. If it is meant to be so: --insecure",
+        "A registry has no certificate that this machine knows. If it is meant to be so: --insecure for your "
+        "own, -- --tls-verify=false for a base's with podman or buildah.",
     ),
     (
         r"unauthorized|authentication required|denied|403 \(?Forbidden|insufficient_scope",
