@@ -14,12 +14,12 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --
 # Rounds of the tests marked `rounds` in `make test-long`.
 ROUNDS ?= 2
 PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch \
-	tests/bitfusion_cluster tests/bitfusion_device_plugin
+	tests/bitfusion_cluster tests/bitfusion_device_plugin tests/tools
 # Jupyter serves root, the only user of many containers, with this option only.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: soak help demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods fuzz rounds attacks mutants labextension labextension-check lint lock clean
+.PHONY: soak help images images-check dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods fuzz rounds attacks mutants labextension labextension-check lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -38,6 +38,11 @@ help: ## show this list
 	@echo "                    CLUSTER=--node: with a node on which pods run (root, Debian)"
 	@echo "make cluster-demo   a notebook on half a GPU in a pod of a real node: all of it, from nothing; wants root and Go"
 	@echo "                    GPUS=cluster: without a pool, its programs in a pod on another node that has GPUs"
+	@echo "make images         build and push the images, and write images.lock.yaml for the installation:"
+	@echo "                    REGISTRY=registry.example.com/team PLATFORM=linux/amd64,linux/arm64 TAG=… NOTEBOOK_IMAGE=…"
+	@echo "                    BUILDER=podman IMAGES='--only client pool'; needs no environment, but docker, podman or buildah"
+	@echo "make dist           a release in dist/: wheel, source archive, manifests, chart, checksums"
+	@echo "make images-check   the images built by buildah, pushed to a registry and looked at; wants root and Debian"
 	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
 	@echo "make fuzz           100,000 random admission reviews, as many random pods and damaged messages of a kernel"
@@ -122,6 +127,17 @@ cluster-demo:
 	@$(ENVIRONMENT) test
 	@$(BIN)/python -m tests.cluster.demo$(if $(filter cluster,$(GPUS)),_gpu_pods)
 
+# What the command line of make sets is in the environment, where the program looks for it: no shell reads it.
+images:
+	@$(PYTHON) -m tools.images $(IMAGES)
+
+dist:
+	@$(PYTHON) -m tools.dist
+
+images-check:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m pytest -n 0 -s -m apart tests/tools
+
 fuzz:
 	@$(ENVIRONMENT) packages
 	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
@@ -143,7 +159,7 @@ soak:
 
 gpu-pods:
 	@$(ENVIRONMENT) test
-	@$(BIN)/python -m pytest -n 0 -s -m apart $(TESTS)
+	@$(BIN)/python -m pytest -n 0 -s -m apart --ignore=tests/tools $(TESTS)
 
 attacks:
 	@$(ENVIRONMENT) test

@@ -106,6 +106,8 @@ def main() -> None:
     parts = {
         # What tools/environment.py lets pip install.
         "uv.txt": project["dependency-groups"]["installer"],
+        # What builds the wheel and the archives of a release, tools/wheel.py.
+        "build.txt": project["dependency-groups"]["build"],
         # What the image of all Kubernetes processes holds: without the kernel's packages.
         "controller.txt": [*extras["controller"], *extras["device-plugin"]],
         # What the pool's image holds: what its service needs, and what finds NVIDIA's cards.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -31,10 +32,12 @@ _ALONE = (
 _ANY_IMAGE = '{"default": [{"type": "insecureAcceptAnything"}]}'
 """A signature policy: nothing is pulled, so nothing is signed."""
 _STORAGE = '[storage]\ndriver = "overlay"\ngraphroot = "{store}"\nrunroot = "{own}/run"\n'
-_RUN_AS = (
+_BESIDE = '[storage.options]\nadditionalimagestores = ["{store}"]\n'
+RUN_AS = (
     *("--isolation=oci", "--runtime=crun", "--runtime-flag=cgroup-manager=disabled"),
     *("--security-opt=seccomp=unconfined", "--network=host", "--no-hosts"),
 )
+"""What a build needs on a machine without docker's daemons and cgroups."""
 
 
 class BuildahFailed(Exception):
@@ -56,7 +59,7 @@ def build(file: Path, context: Path, words: Sequence[str]) -> str:
     _buildah("rm", "--all")  # what a killed build has left
     with tempfile.TemporaryDirectory() as folder:
         done = Path(folder) / "id"
-        options = ("--layers", "--pull-never", "--force-rm", *_RUN_AS, f"--iidfile={done}", f"--file={file}")
+        options = ("--layers", "--pull-never", "--force-rm", *RUN_AS, f"--iidfile={done}", f"--file={file}")
         _buildah("build", *options, *words, str(context), signed=True)
         return done.read_text().removeprefix("sha256:")
 
@@ -92,25 +95,50 @@ def write_archive(image: str, path: Path, name: str) -> None:
     _buildah("push", image, f"docker-archive:{path}:{name}", signed=True)
 
 
+def command_in(folder: Path) -> Path:
+    """A program `buildah` in a folder, for what calls it by its name; its own images lie in the folder, too.
+
+    It knows the images of this store by the names that `tag` has given them. A build wants RUN_AS.
+    """
+    policy = folder / ".config" / "containers" / "policy.json"
+    policy.parent.mkdir(parents=True)
+    policy.write_text(_ANY_IMAGE)
+    storage = _STORAGE.format(store=folder / "store", own=folder) + _BESIDE.format(store=_store())
+    (folder / "storage.conf").write_text(storage)
+    env = {**_environment(folder), "HOME": str(folder)}
+    lines = [
+        f"export {name}={shlex.quote(value)}" for name, value in env.items() if os.environ.get(name) != value
+    ]
+    program = folder / "bin" / "buildah"
+    program.parent.mkdir()
+    program.write_text("\n".join(["#!/bin/sh", *lines, f'exec {shlex.join(_ALONE)} "$@"', ""]))
+    program.chmod(0o755)
+    return program
+
+
 def _store() -> Path:
     return user_cache().resolve() / "images" / "store"
 
 
-def _buildah(command: str, *words: str, signed: bool = False) -> str:
+def _environment(own: Path) -> dict[str, str]:
+    """The variables with which it finds its programs, and its settings in a folder of this call's own."""
     packages = unpacked(_PACKAGES, whole=True)
     folders = [packages / "usr" / "bin", *(os.environ.get("PATH", os.defpath).split(":"))]
     libraries = [*packages.glob("usr/lib/*-linux-gnu*"), *packages.glob("lib/*-linux-gnu*")]
+    return {
+        **os.environ,
+        **dict.fromkeys(("CONTAINERS_CONF", "CONTAINERS_REGISTRIES_CONF"), os.devnull),
+        "CONTAINERS_STORAGE_CONF": f"{own}/storage.conf",
+        "PATH": ":".join(map(str, folders)),
+        "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+        **dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR"), str(own)),
+    }
+
+
+def _buildah(command: str, *words: str, signed: bool = False) -> str:
     with tempfile.TemporaryDirectory(prefix="bft-buildah-") as own:
         (Path(own) / "policy.json").write_text(_ANY_IMAGE)
         (Path(own) / "storage.conf").write_text(_STORAGE.format(store=_store(), own=own))
-        env = {
-            **os.environ,
-            **dict.fromkeys(("CONTAINERS_CONF", "CONTAINERS_REGISTRIES_CONF"), os.devnull),
-            "CONTAINERS_STORAGE_CONF": f"{own}/storage.conf",
-            "PATH": ":".join(map(str, folders)),
-            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
-            **dict.fromkeys(("TMPDIR", "XDG_RUNTIME_DIR"), own),
-        }
         policy = [f"--signature-policy={own}/policy.json"] if signed else []
         done = subprocess.run(
             [*_ALONE, command, *policy, *words],
@@ -120,7 +148,7 @@ def _buildah(command: str, *words: str, signed: bool = False) -> str:
             text=True,
             errors="replace",
             timeout=scaled(_LIMIT_S),
-            env=env,
+            env=_environment(Path(own)),
         )
     if done.returncode != 0:
         raise BuildahFailed(done.stdout)

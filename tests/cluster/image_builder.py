@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import buildah
-from tests.cluster.containerfile import bases, parse
 from tests.cluster.image_files import BuiltImage
 from tests.cluster.image_machine import machine_settings
 from tests.cluster.made_once import made_once, user_cache
+from tools.images.containerfile import bases, parse
 
 _GENERATION = 3
 """Raised when this builder makes other images of the same files."""

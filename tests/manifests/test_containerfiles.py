@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.containerfile import Instruction, arguments, parse
+from tools.images.containerfile import Instruction, arguments, parse
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "manifests" / "images"
@@ -110,3 +110,20 @@ def test_the_readme_builds_every_image_under_the_name_that_the_manifests_use() -
 def test_the_head_of_a_file_names_itself(name: str) -> None:
     head = (IMAGES / name / "Containerfile").read_text().partition("\nARG ")[0]
     assert f"-f manifests/images/{name}/Containerfile -t kubeflow-bitfusion/{name}:0.1.0" in head
+
+
+AS_ROOT = {
+    "device-plugin/base/daemon-set.yaml": "the folder of the kubelet is root's; no capability is needed",
+    "samples/pool/pool.yaml": "Some provisioners make volumes that everybody may write to",
+}
+
+
+def test_no_image_is_roots_and_each_pod_that_is_says_why() -> None:
+    for name in NAMES:
+        users = [each.words for each in of(name, "USER")]
+        assert users == ([] if name == "notebook" else [("65532:65532",)])
+    manifests = ROOT / "manifests"
+    texts = {path.relative_to(manifests).as_posix(): path.read_text() for path in manifests.rglob("*.yaml")}
+    root = {name: text for name, text in texts.items() if re.search(r"(?m)^ *runAsUser: 0\b", text)}
+    assert root.keys() == AS_ROOT.keys()
+    assert all(AS_ROOT[name] in text for name, text in root.items())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.containerfile import arguments, bases, parse
+from tools.images.containerfile import arguments, bases, parse
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "manifests" / "images").glob("*/Containerfile"))

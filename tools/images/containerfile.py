@@ -1,6 +1,7 @@
 """Reads what is looked for in a Containerfile: its instructions, and the images that it begins with. Pure.
 
-What builds it, and knows all of the language, is buildah; `image_builder` starts it.
+What builds it, and knows all of the language, is docker, podman or buildah. `make images` looks for the bases
+that it pins, tests for what a file says.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ def parse(text: str) -> tuple[Instruction, ...]:
     return tuple(map(_instruction, lines))
 
 
-def arguments(file: tuple[Instruction, ...]) -> dict[str, str]:
-    """What stands before the first FROM, with its defaults."""
+def arguments(file: tuple[Instruction, ...], given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What stands before the first FROM, with its defaults; `given` as `--build-arg`."""
     found: dict[str, str] = {}
     for each in file:
         if each.name == "FROM":
             break
         for word in each.words:
             name, _, value = word.partition("=")
-            found[name] = Template(value).safe_substitute(found)
+            found[name] = (given or {}).get(name, Template(value).safe_substitute(found))
     return found
 
 
 def bases(file: tuple[Instruction, ...], given: Mapping[str, str]) -> list[str]:
     """The images that its stages begin with, other stages left out; `given` as `--build-arg`."""
-    values = {**arguments(file), **given}
+    values = arguments(file, given)
     found, stages = [], {"scratch"}
     for each in file:
         if each.name == "FROM":
