@@ -20,6 +20,8 @@ NAMED = re.compile(r"\bdocs/[\w/-]+\.(?:md|json|png|svg|webp)\b")
 WORDS = (
     # The first that fits a page is what it may have, code not counted; other pages have no limit.
     ("README.md", 1700),
+    ("docs/tutorials/", 900),
+    ("docs/how-to/", 800),
 )
 HARMLESS = ("CHANGELOG.md", "tests/test_docs_links.py", "docs/decisions/")
 """What may name a document that is not there: history, and this file's own examples."""
