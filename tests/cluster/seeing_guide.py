@@ -1,4 +1,4 @@
-"""The commands of docs/seeing.md, on a node where the reader of docs/kubeflow.md has a notebook and a lease.
+"""The commands of docs/seeing.md, on a node where the reader of the tutorials has a notebook and a lease.
 
 Prometheus' operator is played: its kind of object is there, and nothing acts on it.
 """

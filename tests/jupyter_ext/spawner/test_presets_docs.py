@@ -98,7 +98,7 @@ def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Pa
 
 def test_the_injector_is_told_how_much_memory_a_gpu_has_as_the_guide_says(shell: Path) -> None:
     write_the_guides_folder(shell)
-    (patch,) = [block for block in blocks(section("The injector"), "yaml") if "--gpu-memory" in block]
+    (patch,) = blocks((ROOT / "docs/how-to/memory-sizes.md").read_text(encoding="utf-8"), "yaml")
     with open(shell / "my-bitfusion" / "kustomization.yaml", "a", encoding="utf-8") as file:
         file.write(patch)
     arguments = pod_template(built(shell), INJECTOR)["spec"]["containers"][0]["args"]
@@ -106,13 +106,9 @@ def test_the_injector_is_told_how_much_memory_a_gpu_has_as_the_guide_says(shell:
     assert read_settings({"gpu_memory": memory, "namespace": "kubeflow"}, {}).gpu_memory == 16160
 
 
-def section(heading: str, page: str = "kubeflow") -> str:
-    _, _, text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")
-    return text
-
-
 def write_the_guides_folder(shell: Path) -> None:
-    step = blocks(section("3. Controller, injector and identity", "kubeflow-pool"), "sh")[0]
+    page = (ROOT / "docs/tutorials/kubeflow-pool.md").read_text(encoding="utf-8")
+    step = blocks(page.partition("\n## 3. Controller, injector and identity\n")[2], "sh")[0]
     run(shell, GUIDES_REGISTRY + step)
 
 
