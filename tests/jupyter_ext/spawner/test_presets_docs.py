@@ -1,4 +1,4 @@
-"""docs/spawner.md on JupyterHub and Notebooks v2: its commands run on a cluster, its samples are theirs."""
+"""The pages on JupyterHub and Notebooks v2: their commands run on a cluster, their samples are right."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from tests.jupyter_ext.spawner.workspaces import KINDS, notebooks_v2
 from tests.manifests.built import CONTROLLER, INJECTOR, POD_WEBHOOKS, WEBHOOKS, build, one, pod_template
 from tests.support.waiting import wait_until
 
-PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8")
 HUB, V2 = (
-    re.split(r"^## ", PAGE.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    for title in ("JupyterHub", "Kubeflow Notebooks v2")
+    (ROOT / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("jupyterhub-pool", "notebooks-v2")
 )
 NAMESPACE = "/api/v1/namespaces/jupyterhub"
 GUIDES_REGISTRY = "REGISTRY=registry.example.com/team\n"
