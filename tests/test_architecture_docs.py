@@ -38,6 +38,11 @@ def is_there(name: str) -> bool:
     return first not in PACKAGES or _has(ROOT / first, rest)
 
 
+def is_history(place: str, name: str) -> bool:
+    """Whether a decision names a page as it was called then."""
+    return place.startswith("/docs/decisions/") and name.startswith("docs/")
+
+
 def _has(place: Path, names: list[str]) -> bool:
     """Whether a dotted name is that of a module, or of something that its module speaks of."""
     if not names:
@@ -53,7 +58,8 @@ def _has(place: Path, names: list[str]) -> bool:
 def test_every_file_and_module_that_is_named_exists() -> None:
     named = {name: QUOTED.findall((ROOT / name[1:]).read_text(encoding="utf-8")) for name in TEXTS}
     assert len([name for name in named["/docs/architecture.md"] if "/" in name]) > 40
-    assert [(place, name) for place, names in named.items() for name in names if not is_there(name)] == []
+    missing = [(place, name) for place, names in named.items() for name in names if not is_there(name)]
+    assert [(place, name) for place, name in missing if not is_history(place, name)] == []
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = (ROOT / "tests" / "promises.md").read_text(encoding="utf-8")
-DOCUMENTS = (
-    *("README.md", "docs/kernel.md", "docs/pool.md", "docs/workstation.md", "docs/network.md"),
-    *("docs/injector.md", "docs/gpu-pods.md", "docs/kubeflow.md", "docs/kubeflow-pool.md"),
-    *("docs/seeing.md", "docs/spawner.md", "manifests/README.md"),
+DOCUMENTS = sorted(
+    (ROOT / "tests" / path).resolve().relative_to(ROOT).as_posix()
+    for path in re.findall(r"(?m)^## \[.+\]\((\S+)\)$", TABLE)
 )
+KINDS = ("README.md", "manifests/README.md", "docs/how-to/", "docs/reference/", "docs/explanation/")
+"""Documents, and folders of documents, of which some promise something."""
 
 HEADING = re.compile(r"## \[.+\]\((\S+)\)")
 TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)(?:\[(.+)\])?`")
@@ -109,6 +110,7 @@ def missing_tests(promise: Promise) -> list[str]:
 
 def test_every_document_has_its_table() -> None:
     assert {promise.document for promise in promises(TABLE)} == set(DOCUMENTS)
+    assert [kind for kind in KINDS if not any(each.startswith(kind) for each in DOCUMENTS)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -122,7 +124,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 SHOWN = "`tests/test_docs_promises.py::test_every_document_has_its_table`"
-HEAD = "## [The kernel](../docs/kernel.md)\n| promise | shown by |\n|---|---|\n"
+HEAD = "## [How the kernel behaves](../docs/explanation/kernel.md)\n| promise | shown by |\n|---|---|\n"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,11 @@ PACKAGES = (
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 DOCUMENTS = [
     ROOT / "README.md",
-    *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "benchmarks.md"),  # has figures
+    *(
+        path
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        if path.name != "benchmarks.md" and "decisions" not in path.parts
+    ),  # has figures
 ]
 WRONG = (
     (re.compile(r"\bplace \{?\w+\}? of \b", re.IGNORECASE), "position 2 of 3"),

@@ -1,4 +1,4 @@
-"""Draws the panels of a Grafana dashboard from a Prometheus: the picture in docs/seeing.md.
+"""Draws the panels of a Grafana dashboard from a Prometheus: the picture in docs/how-to/monitoring.md.
 
 Grafana's own picture of the same queries looks better; this one needs nothing but Prometheus and matplotlib::
 

@@ -218,6 +218,6 @@ def unreached_words(program: CheckedProgram, words: str, port: int) -> str:
     return (
         f"The API server does not reach the webhooks of {program.name}, whose replicas are ready: {words}. "
         f"{program.consequence} Let the API server connect to TCP port {port} of its pods, through each "
-        "firewall and network policy between, or choose a port that is open: docs/kubeflow.md, What the API "
-        "server must reach."
+        "firewall and network policy between, or choose a port that is open: "
+        "docs/how-to/webhook-port.md."
     )

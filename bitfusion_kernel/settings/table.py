@@ -1,8 +1,9 @@
 """The table of the kernel's settings: name, default, allowed values and help of each.
 
 The kernelspec's options, the environment variables, the options of `bitfusion-kernel install`, the traits of
-Jupyter's config files and the table in docs/kernel.md are all made from these rows. The services' table
-(`bitfusion_client.settings_table`) knows no traits, no repeated options and no parts of a request.
+Jupyter's config files and the table in docs/reference/kernel-settings.md are all made from these rows. The
+services' table (`bitfusion_client.settings_table`) knows no traits, no repeated options and no parts of a
+request.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ CONNECT = "--connect"
 OUT, INTO = "out of this pod to GPU pods", "into GPU pods from this pod"
 OPEN_OUT = (
     "ask your administrator for a rule of egress to pods with the label bitfusion.io/gpu-pod-of, as "
-    "docs/gpu-pods.md has it under JupyterHub"
+    "docs/how-to/jupyterhub-gpu-pods.md has it"
 )
 OPEN_INTO = (
     "ask your administrator to apply in this namespace "

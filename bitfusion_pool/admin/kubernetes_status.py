@@ -22,7 +22,7 @@ from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
 
 OWN_POOL = (
     "none is named here but your own, which no pod uses (BITFUSION_POOL or --dir names another, "
-    "with the pool in the cluster see docs/seeing.md)"
+    "with the pool in the cluster see docs/how-to/see-who-holds-what.md)"
 )
 REPORT = "bitfusion_device_plugin/units_report/__main__.py"
 

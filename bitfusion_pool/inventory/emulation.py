@@ -1,7 +1,7 @@
 """Emulation settings: a switch for everything nobody knows about the real Bitfusion client.
 
 Users set them under the name *manners*: ``BITFUSION_POOL_MANNERS="stream=stdout,sigint=die"``, or the table
-``[manners]`` of pool.toml. The environment wins, key by key. docs/pool.md explains every setting.
+``[manners]`` of pool.toml. The environment wins, key by key. docs/reference/pool-toml.md has every one.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ PRIVATE = ("/tmp/", "/var/tmp/")
 """Below these the unit's service sees files of its own only (PrivateTmp)."""
 _ELSEWHERE = (
     "install into an environment that every account can read, made by a Python that every account can read, "
-    "as docs/workstation.md does: /usr/bin/python3 -m venv /opt/bitfusion-pool"
+    "as docs/tutorials/workstation.md does: /usr/bin/python3 -m venv /opt/bitfusion-pool"
 )
 
 

@@ -1,4 +1,4 @@
-"""docs/kubeflow.md and docs/kubeflow-pool.md as a script: their blocks, and a reader who runs them.
+"""The pages about Kubeflow as a script: their blocks, and a reader who runs them.
 
 The tests that run it are `test_docs_kubeflow` (an API server, pods on paper), `test_guide_on_a_node` (a real
 node) and that of `bitfusion-identity`. What a reader has and a test has not is bridged by small programs on
@@ -25,12 +25,21 @@ from tests.support.machine import scaled
 from tests.support.waiting import Deadline
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "kubeflow.md"
-POOL_GUIDE = ROOT / "docs" / "kubeflow-pool.md"
+DOCS = ROOT / "docs"
+PAGES = (
+    *("tutorials/kubeflow", "tutorials/kubeflow-pool"),
+    *("how-to/access-for-a-namespace", "how-to/many-profiles", "how-to/quotas"),
+    *("how-to/verify", "how-to/clients-for-images", "how-to/policy", "how-to/upgrade", "how-to/remove"),
+    *("how-to/cert-manager", "how-to/webhook-port", "how-to/openshift", "how-to/api-server-only"),
+    *("how-to/standalone", "how-to/architectures", "how-to/registry-password", "how-to/network-policies"),
+    *("how-to/memory-sizes", "how-to/hide-node-gpus", "how-to/device-plugin"),
+    *("how-to/vmware", "how-to/vmware-injector", "how-to/queue", "how-to/autoscaling"),
+)
+"""The pages whose commands are run as one reader's."""
 REGISTRY = "registry.example.com/team"
 PROFILE = "team-vision"
 """The namespace that the guide's reader has."""
-NAMES = "From zero to the first GPU cell"
+NAMES = "Before you begin"
 """The heading under which registry and namespace are named; it comes before all others."""
 IMAGES, INSTALL, FORM, PROFILE_STEP, NOTEBOOK, CELL = (
     *("1. Images", "2. Controller and injector", "3. The form", "4. A profile"),
@@ -47,11 +56,18 @@ POOL_FORM, UNITS, POOL_NOTEBOOK, POOL_CELL = (
     *("7. A notebook", "8. The first GPU cell"),
 )
 """Steps of the pool's guide."""
-VMWARE, VMWARE_INJECTOR = "With VMware's product", "With VMware's injector"
-WAITING, NO_QUEUE = "Waiting for units", "Without the queue again"
-ACCESS = "Who may use the pool"
-ARCHITECTURES, PASSWORD = "Nodes of several architectures", "A registry that wants a password"
-REMOVE, REMOVE_TRIAL = "Remove", "What was there to try things out"
+VMWARE, VMWARE_INJECTOR = "Use VMware's product in Kubeflow", "Keep VMware's injector"
+QUEUE, TWO_WAIT, NO_QUEUE = "Install", "Try it", "Remove the queue"
+ACCESS, NO_ACCESS = "Give a namespace access to the pool", "Take the access away"
+ALL_PROFILES, QUOTAS = "Serve many profiles", "Limit what a namespace takes of a pool"
+ARCHITECTURES = "Build images for nodes of several architectures"
+PASSWORD = "Pull from a registry that wants a password"
+VERIFY, CLIENTS, POLICY, UPGRADE = (
+    *("Check the installation", "Choose the client for an image"),
+    *("Refuse wrong sizes without a webhook", "Upgrade"),
+)
+CERTIFICATES, STANDALONE = "Use certificates of cert-manager", "Install without the Kubeflow platform"
+REMOVE, REMOVE_TRIAL = "Remove everything from a cluster", "Remove the pool"
 
 _DOCKER = """\
 #!/bin/bash
@@ -119,8 +135,8 @@ class Build(NamedTuple):
 
 
 def blocks(*headings: str, page: Path | None = None) -> list[Block]:
-    """In the order of the two guides, or of another page; those under these headings, or all."""
-    texts = [each.read_text() for each in ([page] if page else [GUIDE, POOL_GUIDE])]
+    """In the order of the pages, or of another page; those under these headings, or all."""
+    texts = [each.read_text() for each in ([page] if page else _pages())]
     found: list[Block] = []
     heading = ""
     pending: str | None = None
@@ -145,17 +161,21 @@ def blocks(*headings: str, page: Path | None = None) -> list[Block]:
     return [block for block in found if not headings or block.heading in headings]
 
 
+def _pages() -> list[Path]:
+    return [DOCS / f"{name}.md" for name in PAGES]
+
+
 def yaml_block(word: str) -> str:
-    """The one YAML file of the guides that has this word."""
-    text = GUIDE.read_text() + POOL_GUIDE.read_text()
+    """The one YAML file of the pages that has this word."""
+    text = "".join(each.read_text() for each in _pages())
     every = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (found,) = (each for each in every if word in each)
     return str(found)
 
 
-def table(heading: str) -> list[list[str]]:
-    """The rows of the table under a heading, without its head."""
-    section = GUIDE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def table(page: str, heading: str) -> list[list[str]]:
+    """The rows of the table under a heading of a page, without its head."""
+    section = (DOCS / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
     return rows[2:]
 

@@ -1,4 +1,4 @@
-"""Real nodes as the reader of docs/kubeflow.md has them: Kubeflow's namespaces, and what a data centre gives.
+"""Real nodes as the reader of the tutorials has them: Kubeflow's namespaces, and what a data centre gives.
 
 What this cluster has not is played, and nothing else: images that were "pushed" are built from the same
 Containerfile by `image_builder`, and are on the node under the registry's name; a PersistentVolume lies on

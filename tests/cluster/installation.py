@@ -155,7 +155,7 @@ class Installation:
             self.cluster.kubectl("delete", "namespace", name, limit_s=150)
 
     def opt_in(self, namespace: str) -> None:
-        """Let a namespace use the pool, as docs/kubeflow.md says."""
+        """Let a namespace use the pool, as docs/how-to/access-for-a-namespace.md says."""
         self.cluster.kubectl("-n", namespace, "apply", "-k", str(MANIFESTS / "namespace" / "kubeflow"))
         self.cluster.kubectl("label", "namespace", namespace, "bitfusion.io/identity=true")
 

@@ -1,6 +1,6 @@
 """Kinds of containers and images that users have, and what each sees of the client in it.
 
-The rows of the table in docs/injector.md. `kind_pods` makes a pod of each on a node and looks.
+The rows of the table in docs/reference/containers.md. `kind_pods` makes a pod of each on a node and looks.
 """
 
 from __future__ import annotations

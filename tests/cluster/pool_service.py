@@ -1,4 +1,4 @@
-"""A pool on the network beside a test cluster: `bitfusion-pool serve`, set up as docs/network.md says.
+"""A pool on the network beside a test cluster: `bitfusion-pool serve`, set up as the how-to says.
 
 As Bitfusion's servers are, it is no part of the cluster; pods reach it at the address of a node's machine.
 """

@@ -1,4 +1,4 @@
-"""The commands of docs/seeing.md, on a node where the reader of docs/kubeflow.md has a notebook and a lease.
+"""The commands that show who holds what, where the reader of the tutorials has a notebook and a lease.
 
 Prometheus' operator is played: its kind of object is there, and nothing acts on it.
 """
@@ -16,8 +16,11 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.guide import PROFILE, ROOT, Reader, blocks
 from tests.support.machine import scaled
 
-PAGE = ROOT / "docs" / "seeing.md"
-TABLE, METRICS, HEALTH_CHECK = "A table", "Metrics", "A health check"
+HOW_TO = ROOT / "docs" / "how-to"
+TABLE, METRICS = "A table", "Metrics"
+TABLE_PAGE, METRICS_PAGE, HEALTH_PAGE = (
+    HOW_TO / f"{name}.md" for name in ("see-who-holds-what", "monitoring", "health-check")
+)
 _OPERATORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POOL_PODS = "/api/v1/namespaces/bitfusion-pool/pods"
 
@@ -31,7 +34,7 @@ def see_who_holds_what(cluster: Cluster, reader: Reader) -> None:
 
 def see_that_the_pool_is_protected(reader: Reader) -> None:
     """What the table says once the queue runs."""
-    _, in_the_pod = blocks(TABLE, page=PAGE)
+    _, in_the_pod = blocks(TABLE, page=TABLE_PAGE)
     assert "Protected against overselling by the queue, kubeflow/bitfusion-queue-" in reader.run(in_the_pod)
 
 
@@ -40,7 +43,7 @@ def _table(reader: Reader) -> None:
     program = reader.bridge / "bitfusion-pool"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {shlex.join(command)} "$@"\n')
     program.chmod(0o755)
-    here, in_the_pod = blocks(TABLE, page=PAGE)
+    here, in_the_pod = blocks(TABLE, page=TABLE_PAGE)
     pod = f"│ {PROFILE} │ bitfusion-sample │    50 │ runs  │"
     alone = reader.run(here._replace(printed=None))
     assert pod in alone
@@ -55,7 +58,7 @@ def _table(reader: Reader) -> None:
 
 def _metrics(cluster: Cluster, reader: Reader) -> None:
     with _operator(cluster):
-        (commands,) = blocks(METRICS, page=PAGE)
+        (commands,) = blocks(METRICS, page=METRICS_PAGE)
         reader.run(commands)
     (pod,) = cluster.client.get(_POOL_PODS)["items"]
     with urlopen(f"http://{pod['status']['podIP']}:9090/metrics", timeout=scaled(30)) as answer:
@@ -93,7 +96,7 @@ def _operator(cluster: Cluster) -> Iterator[None]:
 
 
 def _health_check(reader: Reader) -> None:
-    install, look, _of_vmware = blocks(HEALTH_CHECK, page=PAGE)
+    install, look, _of_vmware = blocks(page=HEALTH_PAGE)
     reader.run(install)
     printed = reader.run(look)
     assert "Health report for server: bitfusion-pool.bitfusion-pool.svc:56001\n=====\n" in printed

@@ -1,4 +1,4 @@
-"""With the files of docs/kubeflow.md an apiserver shows a certificate to a controller that demands one."""
+"""With the files that the how-to page has an apiserver shows a certificate to who demands one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of docs/kubeflow.md and docs/kubeflow-pool.md, run as it stands there, on the test cluster.
+"""Every command of the pages about Kubeflow, run as it stands there, on the test cluster.
 
 What wants pods that really run, the pool's steps and first cells among it, is in `test_guide_on_a_node`. For
 the others, what a reader's machine and cluster have and this one has not is bridged, and nothing else:
@@ -24,17 +24,22 @@ from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.guide import (
     ACCESS,
+    ALL_PROFILES,
     ARCHITECTURES,
     BASH,
     CELL,
+    CERTIFICATES,
+    CLIENTS,
     FORM,
     IMAGES,
     INSTALL,
     NAMES,
     NAMESPACE,
+    NO_ACCESS,
     NO_QUEUE,
     NOTEBOOK,
     PASSWORD,
+    POLICY,
     POOL,
     POOL_CELL,
     POOL_FORM,
@@ -43,13 +48,18 @@ from tests.cluster.guide import (
     POOL_NOTEBOOK,
     PROFILE,
     PROFILE_STEP,
+    QUEUE,
+    QUOTAS,
     REGISTRY,
     REMOVE,
     REMOVE_TRIAL,
+    STANDALONE,
+    TWO_WAIT,
     UNITS,
+    UPGRADE,
+    VERIFY,
     VMWARE,
     VMWARE_INJECTOR,
-    WAITING,
     Reader,
     blocks,
     matches,
@@ -65,15 +75,20 @@ from tests.manifests.installed import cert_manager, kubeflow_namespace, namespac
 from tests.manifests.stand_in import StandIn
 
 LONG = pytest.mark.long
-STORY = (IMAGES, INSTALL, "Verify", "Settings", "The policy", "Upgrade", REMOVE)
-CERT_MANAGER = (IMAGES, INSTALL, "cert-manager", REMOVE)
-STANDALONE = ("Without the Kubeflow platform", REMOVE)
+STORY = (IMAGES, INSTALL, VERIFY, CLIENTS, POLICY, UPGRADE, REMOVE)
+CERT_MANAGER = (IMAGES, INSTALL, CERTIFICATES, REMOVE)
+WITHOUT_PLATFORM = (STANDALONE, REMOVE)
 ON_A_NODE = (FORM, PROFILE_STEP, NOTEBOOK, CELL)
 POOL_ON_A_NODE = (
     *(POOL_IMAGE, POOL, POOL_INSTALL, NAMESPACE, POOL_FORM, UNITS, POOL_NOTEBOOK, POOL_CELL),
-    *(VMWARE, WAITING, NO_QUEUE, REMOVE_TRIAL),
+    *(VMWARE, QUEUE, TWO_WAIT, NO_QUEUE, REMOVE_TRIAL),
 )
-IDENTITY = (ACCESS,)  # run by tests/bitfusion_device_plugin/identity/test_guide.py, one block here
+IDENTITY = (
+    ACCESS,
+    NO_ACCESS,
+    ALL_PROFILES,
+    QUOTAS,
+)  # run by tests/bitfusion_device_plugin/identity/test_guide.py, one block here
 DIFFERENT = (ARCHITECTURES, PASSWORD)
 
 
@@ -95,7 +110,7 @@ def test_how_an_output_is_compared(pattern: str, text: str, expected: bool) -> N
 
 def test_every_command_of_the_guide_is_run_by_a_test_here() -> None:
     assert {block.heading for block in blocks()} == {
-        *(NAMES, *STORY, *CERT_MANAGER, *STANDALONE, *IDENTITY, *ON_A_NODE, *POOL_ON_A_NODE),
+        *(NAMES, *STORY, *CERT_MANAGER, *WITHOUT_PLATFORM, *IDENTITY, *ON_A_NODE, *POOL_ON_A_NODE),
         *(VMWARE_INJECTOR, *DIFFERENT),
     }
 
@@ -179,10 +194,10 @@ def test_without_the_platform(
     around.callback(remove, cluster, "standalone")
     run_deployments(cluster, tmp_path, "bitfusion-system", around)
     reader = Reader(cluster, tmp_path, shell=shell)
-    reader.follow(STANDALONE[0])
+    reader.follow(STANDALONE)
     (refusal,) = [block for block in blocks() if "gpu-500" in block.commands]
     reader.run(refusal)
-    reader.follow(STANDALONE[1])
+    reader.follow(REMOVE)
     assert not cluster.client.exists("/api/v1/namespaces/bitfusion-system")
 
 
@@ -399,7 +414,7 @@ def test_what_opens_a_network_is_taken_by_the_api_server(cluster: Cluster) -> No
 def test_all_profiles_are_opted_in_at_once_and_again(
     cluster: Cluster, tmp_path: Path, shell: Sequence[str]
 ) -> None:
-    (block,) = [block for block in blocks(ACCESS) if block.commands.startswith("for EACH")]
+    (block,) = blocks(ALL_PROFILES)
     # Of the profiles that other tests have left only those of this one.
     selector = "part-of=kubeflow-profile"
     assert selector in block.commands

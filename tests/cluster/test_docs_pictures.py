@@ -1,4 +1,4 @@
-"""The pictures in docs/kubeflow.md show what is really printed.
+"""The pictures of Kubeflow show what is really printed.
 
 ``WRITE_PICTURES=1 pytest tests/cluster/test_docs_pictures.py`` makes them anew.
 """

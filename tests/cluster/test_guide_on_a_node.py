@@ -1,4 +1,4 @@
-"""docs/kubeflow.md from zero to the first GPU cell, and docs/kubeflow-pool.md: every command, on real nodes.
+"""The tutorials of Kubeflow, with GPU pods and with a pool: every command, on real nodes.
 
 The first once in bash, and once in zsh by a reader who has nothing but this machine's own Python, as Debian
 has it.
@@ -37,12 +37,13 @@ from tests.cluster.guide import (
     POOL_NOTEBOOK,
     PROFILE,
     PROFILE_STEP,
+    QUEUE,
     REMOVE,
     REMOVE_TRIAL,
     ROOT,
+    TWO_WAIT,
     UNITS,
     VMWARE,
-    WAITING,
     Block,
     Reader,
     blocks,
@@ -59,7 +60,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # images are built when they never were
 
 POD = f"/api/v1/namespaces/{PROFILE}/pods/bitfusion-sample-0"
-NOT_WORKING = "When it does not work"
+NOT_WORKING = ("when-something-is-wrong.md", "In Kubeflow")
 
 
 @pytest.fixture
@@ -129,11 +130,11 @@ def test_from_zero_to_a_notebook_of_the_pool_and_back(node: Node, reader: Reader
         run_cell(kernel, cell)
         reader.run(status)
         see_who_holds_what(cluster, reader)
-        for _, command, _ in table(NOT_WORKING):
+        for _, command, _ in table(*NOT_WORKING):
             done = reader.shell(command.strip("`"))
             assert done.returncode == 0, f"{command}\n{done.stdout}"
         reader.run(stop)
-        reader.follow(WAITING)
+        reader.follow(QUEUE, TWO_WAIT)
         see_that_the_pool_is_protected(reader)
         cluster.kubectl("label", "namespace", PROFILE, "bitfusion.io/identity-")
         secret = f"/api/v1/namespaces/{PROFILE}/secrets/bitfusion-client"
@@ -146,7 +147,7 @@ def waits_for_units(reader: Reader) -> None:
     """What the table says of a notebook that was made before a node offers units."""
     create, _ = blocks(POOL_NOTEBOOK)[0].commands.split("\nuntil ", 1)
     reader.shell(create)
-    (row,) = (each for each in table(NOT_WORKING) if each[0] == "the pod stays *Pending*")
+    (row,) = (each for each in table(*NOT_WORKING) if each[0] == "the pod stays *Pending*")
     wait_until(
         lambda: "Insufficient bitfusion.io/gpu." in reader.shell(row[1].strip("`")).stdout,
         lambda: reader.shell(row[1].strip("`")).stdout,
@@ -200,7 +201,7 @@ def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> Non
     printed = reader.run(look)
     for line in ("a client of the test\n", *FILES.values()):
         assert line in printed
-    for block in blocks(WAITING)[:2]:
+    for block in blocks(QUEUE):
         reader.run(block)
     reader.follow(NO_QUEUE)
     wait_until(

@@ -1,4 +1,4 @@
-"""The table of docs/injector.md has the rows that a node is asked about, with the words seen there."""
+"""The table of docs/reference/containers.md: the rows that a node is asked about, the words seen there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.kind_pods import places
 from tests.cluster.kinds import BY_PATH, KINDS
 from tests.cluster.project_images import ROOT
 
-GUIDE: Path = ROOT / "docs" / "injector.md"
+GUIDE: Path = ROOT / "docs" / "reference" / "containers.md"
 ROWS = dict(
     re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \|$", GUIDE.read_text().split("## Quotas")[0])[1:]
 )  # without the titles

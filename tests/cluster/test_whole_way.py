@@ -319,7 +319,7 @@ def test_a_pod_weighs_on_its_node_what_a_later_webhook_has_left_of_it(
 def test_kinds_of_containers_and_images(
     installation: Installation, user: User, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a namespace with a quota and default limits; the table of docs/injector.md."""
+    """In a namespace with a quota and default limits; the table of docs/reference/containers.md."""
     began = time.monotonic()
     for image in kind_images():
         installation.node.import_image(image, image.name)

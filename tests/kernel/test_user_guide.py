@@ -1,4 +1,4 @@
-"""The user's guide, docs/kernel.md, agrees with the code: settings, `%bitfusion` subcommands, commands."""
+"""The reference of the kernel agrees with the code: settings, `%bitfusion` subcommands, commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bitfusion_kernel.cli import main
 from bitfusion_kernel.magic.commands import SUBCOMMANDS
 from bitfusion_kernel.settings.table import SETTINGS
 
-GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "kernel.md").read_text(encoding="utf-8")
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+SETTINGS_PAGE = (REFERENCE / "kernel-settings.md").read_text(encoding="utf-8")
+COMMANDS_PAGE = (REFERENCE / "kernel-commands.md").read_text(encoding="utf-8")
 
 
 def settings_table() -> str:
@@ -25,11 +27,11 @@ def settings_table() -> str:
 
 
 def test_the_table_of_settings_is_the_one_in_the_code() -> None:
-    assert settings_table() in GUIDE, f"docs/kernel.md must hold:\n{settings_table()}"
+    assert settings_table() in SETTINGS_PAGE, f"kernel-settings.md must hold:\n{settings_table()}"
 
 
 def test_every_subcommand_of_the_magic_is_listed() -> None:
-    told = set(re.findall(r"^\| `%bitfusion ?(\w*)", GUIDE, re.MULTILINE)) - {""}
+    told = set(re.findall(r"^\| `%bitfusion ?(\w*)", COMMANDS_PAGE, re.MULTILINE)) - {""}
     assert told == set(SUBCOMMANDS) - {"status"}
 
 
@@ -39,4 +41,4 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     help_text = capsys.readouterr().out
     for command in ("install", "list", "remove", "doctor"):
         assert command in help_text
-        assert f"bitfusion-kernel {command}" in GUIDE
+        assert f"bitfusion-kernel {command}" in COMMANDS_PAGE

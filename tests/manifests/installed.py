@@ -115,7 +115,7 @@ def remove(cluster: Cluster, overlay: str) -> None:
         pods = ("pods", "-n", NAMESPACES[overlay], "-l", labels)
         wait_until(lambda: not cluster.client.get(deployments(overlay))["items"], limit_s=20)
         cluster.kubectl("delete", *pods, "--ignore-not-found", "--force", "--grace-period=0")
-        # What the program made itself, as docs/kubeflow.md says.
+        # What the program made itself, as docs/how-to/remove.md says.
         secrets = [f"secret/{CONTROLLER}-certificate"]
         secrets += [f"secret/{process}-{name}" for process in PROCESSES for name in ("ca", "serving")]
         made = (*secrets, *(f"lease/{process}" for process in PROCESSES))

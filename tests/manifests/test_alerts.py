@@ -48,7 +48,8 @@ def test_an_alert_asks_for_what_there_is(exposed: str, rule: dict[str, Any]) -> 
 
 
 def test_the_guide_lists_the_same_alerts() -> None:
-    guide = (ROOT / "docs" / "kubeflow.md").read_text()
+    page = (ROOT / "docs" / "reference" / "alerts.md").read_text()
+    guide = page.partition("\n## Controller and injector\n")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(Bitfusion\w+)` \| `(.+?)`(?: for 5 minutes)? \|", guide, re.MULTILINE))
     assert rows == {rule["alert"]: rule["expr"] for rule in RULES}
     for rule in RULES:

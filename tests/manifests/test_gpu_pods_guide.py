@@ -1,4 +1,4 @@
-"""docs/gpu-pods.md, and the guide that leads there: commands run on the test cluster, tables as in the code.
+"""The pages about GPU pods, and the tutorial: commands run on the test cluster, tables as in the code.
 
 What a pod's programs do on real nodes is shown by tests/cluster/test_gpu_pods.py. Here our own programs are
 stand-ins' processes, and no kubelet runs a pod: see tests/cluster/test_docs_kubeflow.py.
@@ -26,7 +26,6 @@ from tests.cluster.guide import (
     PROFILE,
     PROFILE_STEP,
     ROOT,
-    Block,
     Reader,
     blocks,
 )
@@ -36,8 +35,11 @@ from tests.manifests.installed import kubeflow_namespace, namespaces, remove
 from tests.support.waiting import wait_until
 from tests.test_words import texts
 
-GUIDE = ROOT / "docs" / "gpu-pods.md"
-TEXT = GUIDE.read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+SIZES, ERRORS = DOCS / "reference" / "gpu-pods.md", DOCS / "reference" / "messages.md"
+HUB_PAGE, LIMITS_PAGE, KUEUE_PAGE = (
+    DOCS / "how-to" / f"{name}.md" for name in ("jupyterhub-gpu-pods", "quotas-gpu-pods", "kueue")
+)
 RULES = ROOT / "examples" / "gpu-pods"
 NOT_RULES = {"dra-claim-templates", "all-settings"}
 HUB = "jupyterhub"
@@ -51,21 +53,13 @@ WITH = {"create pods": "{x} {x}", "create secrets": "{x} {x}", "asked, 0 allowed
 """What stands in the table for what the code fills in."""
 
 
-def table(heading: str) -> list[list[str]]:
+def table(page: Path, heading: str) -> list[list[str]]:
     """The cells of the first table under a heading."""
-    part = re.split(rf"^#+ {re.escape(heading)}$", TEXT, flags=re.MULTILINE)[1]
+    text = page.read_text(encoding="utf-8")
+    part = re.split(rf"^#+ {re.escape(heading)}$", text, flags=re.MULTILINE)[1]
     rows = re.search(r"(?:^\|.*\n)+", part, re.MULTILINE)
     assert rows is not None
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[0].splitlines()[2:]]
-
-
-def guide_blocks(folder: Path, heading: str) -> list[Block]:
-    """The blocks under a heading, without the drawing, which is for browsers."""
-    page = folder / "gpu-pods.md"
-    page.write_text(re.sub(r"(?ms)^```mermaid\n.*?^```\n", "", TEXT))
-    found = blocks(heading, page=page)
-    assert found, heading
-    return found
 
 
 def test_the_table_of_sizes_is_that_of_the_files() -> None:
@@ -79,13 +73,13 @@ def test_the_table_of_sizes_is_that_of_the_files() -> None:
             expected.append(
                 [f"`{file.name}`", f"`{rule.name}`", rule.describe(), "yes" if rule.isolated else "no", kept]
             )
-    shown = [[cell.strip(" |") for cell in row] for row in table("Sizes")]
+    shown = [[cell.strip(" |") for cell in row] for row in table(SIZES, "Sizes")]
     assert sorted(shown) == sorted(expected)
 
 
 def test_the_words_of_errors_are_those_of_the_code() -> None:
     everything = "\n".join(text for path in WORDS for _, text in texts(path)) + START_SCRIPT.read_text()
-    shown = [row[0].strip("| ") for row in table("What errors say")]
+    shown = [row[0].strip("| ") for row in table(ERRORS, "With GPU pods")]
     assert len(shown) > 12
     for words in shown:
         for wanted in words.strip("`").split("`, `"):
@@ -94,17 +88,15 @@ def test_the_words_of_errors_are_those_of_the_code() -> None:
             assert wanted in everything, words
 
 
-def test_the_settings_of_a_hub_are_read(tmp_path: Path) -> None:
-    written = [
-        block.commands for block in guide_blocks(tmp_path, "JupyterHub") if "pods.json" in block.commands
-    ]
+def test_the_settings_of_a_hub_are_read() -> None:
+    written = [block.commands for block in blocks(page=HUB_PAGE) if "pods.json" in block.commands]
     text = re.search(r"^\{.*\}$", written[0], re.MULTILINE)
     assert text is not None
     settings = settings_from_text(text[0].replace("$REGISTRY", "registry.example.com/team"))
     assert (settings.cpu, settings.memory) == ("4", "16Gi")
     values = next(
         yaml.safe_load(each)["singleuser"]
-        for each in re.findall(r"(?ms)^```yaml\n(.*?)^```$", TEXT)
+        for each in re.findall(r"(?ms)^```yaml\n(.*?)^```$", HUB_PAGE.read_text(encoding="utf-8"))
         if "singleuser" in each
     )
     role = yaml.safe_load_all((ROOT / "manifests/components/gpu-pods-jupyterhub/rbac.yaml").read_text())
@@ -166,8 +158,8 @@ def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
         ):
             around.callback(cluster.kubectl, "delete", "--ignore-not-found", kind, name)
     reader = Reader(cluster, tmp_path, shell=shell)
-    for heading in ("Limits", "JupyterHub"):
-        for block in guide_blocks(tmp_path, heading):
+    for page in (LIMITS_PAGE, HUB_PAGE):
+        for block in blocks(page=page):
             reader.run(block)
     quota = f"/api/v1/namespaces/{PROFILE}/resourcequotas/gpus"
     wait_until(lambda: cluster.client.get(quota).get("status", {}).get("hard"), "the quota is counted", 20)
@@ -179,7 +171,7 @@ def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
 def test_the_kueue_component_goes_into_the_readers_folder(cluster: Cluster, tmp_path: Path) -> None:
     reader = Reader(cluster, tmp_path)
     reader.run(blocks(INSTALL)[0])
-    for block in guide_blocks(tmp_path, "Kueue"):
+    for block in blocks(page=KUEUE_PAGE):
         reader.run(block)
     built = reader.shell("kubectl kustomize my-bitfusion")
     assert "kubeflow-bitfusion-kueue-view" in built.stdout

@@ -36,8 +36,7 @@ from tests.support.schemas import validate
 
 NAME = "bitfusion-health"
 PLAIN, WITH_VMWARE = "plain", "vmware"
-PAGE = MANIFESTS.parent / "docs" / "seeing.md"
-SECTION = PAGE.read_text(encoding="utf-8").split("\n## A health check\n")[1].split("\n## ")[0]
+PAGE = (MANIFESTS.parent / "docs" / "how-to" / "health-check.md").read_text(encoding="utf-8")
 each_client = pytest.mark.parametrize("client", [PLAIN, WITH_VMWARE])
 
 
@@ -117,7 +116,7 @@ def test_vmwares_client_comes_as_the_injector_brings_it(built: dict[str, Objects
 
 def test_the_pages_commands_make_both(cluster: Cluster, tmp_path: Path) -> None:
     """As they stand there, but for the applying."""
-    install, _, with_vmware = re.findall(r"^```sh\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+    install, _, with_vmware = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     applied = "kubectl apply -k my-health-check\n"
     environ = {**os.environ, "REGISTRY": "registry.test/team", "PACKAGE": "the-package_1.deb"}
     (tmp_path / "manifests").symlink_to(MANIFESTS)

@@ -1,4 +1,4 @@
-"""docs/seeing.md lists every metric of every program, with its labels, and no other."""
+"""docs/reference/metrics.md lists every metric of every program, with its labels, and no other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(bitfusion_\w+)`(?: \(([\w, ]+)\))? \| (\S.*) \|$", re.MULTILINE)
 PACKAGES = ("bitfusion_cluster", "bitfusion_device_plugin", "bitfusion_pool", "notebook_controller_patch")
 KINDS = {

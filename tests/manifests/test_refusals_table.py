@@ -1,4 +1,4 @@
-"""The refusals as docs/kubeflow.md lists them are the ones a user meets, of the webhook and of the policy.
+"""The refusals as docs/reference/refusals.md lists them are the ones a user meets, of webhook and policy.
 
 ``WRITE_TABLE=1 pytest tests/manifests/test_refusals_table.py`` writes the table anew.
 """
@@ -12,7 +12,7 @@ from tests.manifests.built import MANIFESTS, Object
 from tests.manifests.judge import Judge
 from tests.manifests.sizes import notebook
 
-GUIDE = MANIFESTS.parent / "docs" / "kubeflow.md"
+GUIDE = MANIFESTS.parent / "docs" / "reference" / "refusals.md"
 HEADER = "| written | the controller | the policy |"
 GPU = "bitfusion.io/gpu"
 PASSES = "–"
@@ -105,7 +105,7 @@ def table(judge: Judge) -> str:
 def test_the_table_of_the_guide_has_these_words(judge: Judge) -> None:
     text = GUIDE.read_text()
     before, header, rest = text.partition(HEADER)
-    assert header, "docs/kubeflow.md has no table of refusals"
+    assert header, "docs/reference/refusals.md has no table of refusals"
     stands, _, after = rest.partition("\n\n")
     made = table(judge)
     if os.environ.get("WRITE_TABLE"):

@@ -1,4 +1,4 @@
-"""The table of rights in docs/kubeflow.md is the manifests', rule by rule, each with its reason."""
+"""The table of rights in docs/reference/rights.md is the manifests', rule by rule, each with its reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.manifests.built import CONTROLLER, INJECTOR, INSTALLED, MANIFESTS, PROCESSES, Objects, rules
 
-GUIDE = MANIFESTS.parent / "docs" / "kubeflow.md"
+GUIDE = MANIFESTS.parent / "docs" / "reference" / "rights.md"
 HEADINGS = {CONTROLLER: "## What the controller may do", INJECTOR: "## What the injector may do"}
 NOT_WITH = "not with cert-manager"
 

@@ -86,7 +86,7 @@ def run_program(
 
 
 def program_environment(environ: Mapping[str, str], lease: Lease) -> dict[str, str]:
-    """That of the command, and BITFUSION_POOL_*, BF_*, CUDA_VISIBLE_DEVICES, PATH; see docs/pool.md."""
+    """That of the command, and what docs/reference/pool-commands.md lists."""
     outer = environ.get(LEASES_VARIABLE, "").split()
     added = {
         "BF_BIN_PATH": f"{_PACKAGE}/bin",

@@ -1,4 +1,4 @@
-"""docs/kubeflow.md, "Who may use the pool" and what it refers to, with the controller running."""
+"""Access to the pool and its limits, as their pages have them, with the controller running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.bitfusion_device_plugin.identity.running_identity import (
     token_id,
 )
 from tests.cluster.cluster import Cluster
-from tests.cluster.guide import ACCESS, NAMESPACE, POOL, PROFILE, Reader, blocks
+from tests.cluster.guide import ACCESS, NO_ACCESS, POOL, PROFILE, QUOTAS, Reader, blocks
 from tests.manifests.installed import namespaces
 from tests.support.waiting import wait_until
 
@@ -33,7 +33,9 @@ def identity(cluster: Cluster) -> Iterator[RunningIdentity]:
 def test_a_namespace_is_opted_in_looked_at_and_opted_out(
     cluster: Cluster, identity: RunningIdentity, tmp_path: Path
 ) -> None:
-    limits, quota, limit_range, _all_profiles, look, opt_out = blocks(ACCESS)
+    quota, limit_range, limits = blocks(QUOTAS)
+    opt_in, look = blocks(ACCESS)
+    (opt_out,) = blocks(NO_ACCESS)
     reader = Reader(cluster, tmp_path)
     shutil.copytree(identity.issuer, reader.folder / "cluster")
     reader.run(blocks(POOL)[-1])
@@ -44,7 +46,7 @@ def test_a_namespace_is_opted_in_looked_at_and_opted_out(
     made = cluster.client.get(f"/api/v1/namespaces/kubeflow/secrets/{volume['secret']['secretName']}")
     assert set(made["data"]) == {"servers.conf", "client.yaml", "ca.crt"}
     reader.run(limits)
-    reader.follow(NAMESPACE)
+    reader.run(opt_in)
     identity.until_secret(PROFILE)
     assert "Limits: gpus 2, share 0.5." in identity.until_event(PROFILE, "Ready")
     reader.run(look)

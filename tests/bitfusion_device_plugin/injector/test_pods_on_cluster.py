@@ -33,7 +33,7 @@ from tests.bitfusion_device_plugin.injector.webhooks import (
 )
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
-from tests.cluster.guide import ACCESS, blocks
+from tests.cluster.guide import QUOTAS, blocks
 from tests.cluster.notebooks import PROFILE, Room
 from tests.cluster.other_webhooks import pod_webhook
 from tests.cluster.our_controller import with_components
@@ -154,7 +154,7 @@ def test_no_limit_range_makes_a_pod_count_more_than_it_asks_for(
 def test_the_limit_range_of_the_guide_bounds_containers_and_pods_and_leaves_others_alone(
     cluster: Cluster, injector: Injector
 ) -> None:
-    (text,) = [each.commands for each in blocks(ACCESS) if "LimitRange" in each.commands]
+    (text,) = [each.commands for each in blocks(QUOTAS) if "LimitRange" in each.commands]
     limits = yaml.safe_load(text.partition("<<END\n")[2].rpartition("END")[0])["spec"]["limits"]
     room = room_with(cluster, *limits, {"type": "Pod", "max": {KEY: "120"}})
     asking = pod(container(HALF), container(HALF, name="two"), container(name="mesh"), annotations=None)

@@ -1,4 +1,4 @@
-"""What docs/kubeflow.md says of the device plugin's options and metrics is what there is."""
+"""What docs/reference/device-plugin.md says of the device plugin's options and metrics is what there is."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.settings import TABLE, Settings
 
-GUIDE = Path(__file__).parents[3] / "docs" / "kubeflow.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "device-plugin.md"
 
 
 def _rows(head: str) -> dict[str, str]:
-    """By their first cell; those of the table with this head under the plugin's heading."""
-    section = GUIDE.read_text().partition("\n### The device plugin\n")[2].partition("\n### ")[0]
-    table = section.partition(f"\n| {head} |")[2].partition("\n\n")[0]
+    """By their first cell; those of the table with this head."""
+    table = PAGE.read_text().partition(f"\n| {head} |")[2].partition("\n\n")[0]
     rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith("| `")]
     return {row[0]: row[1] for row in rows}
 

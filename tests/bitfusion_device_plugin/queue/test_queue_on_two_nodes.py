@@ -16,7 +16,7 @@ import pytest
 from tests.bitfusion_device_plugin.queue.on_two_nodes import POOL, STUCK_AFTER_S, TwoNodes, queued_cluster
 from tests.bitfusion_device_plugin.queue.units_over_time import Peak, UnitsOverTime
 from tests.cluster.api_client import Object
-from tests.cluster.guide import ACCESS, blocks
+from tests.cluster.guide import QUOTAS, blocks
 from tests.cluster.node import Node
 from tests.cluster.units import allocated, wait_for
 from tests.support.waiting import wait_until
@@ -162,7 +162,7 @@ NOTHING: dict[str, Object] = {"plain": {}, "zero": {"bitfusion.io/gpu": "0"}}
 
 def test_where_a_limit_range_gives_everybody_0_cpu_notebooks_run_without_the_queue(queued: TwoNodes) -> None:
     """With the one of the guide, a max for one notebook; nobody is there who could lift a gate."""
-    (text,) = [each.commands for each in blocks(ACCESS) if "LimitRange" in each.commands]
+    (text,) = [each.commands for each in blocks(QUOTAS) if "LimitRange" in each.commands]
     limit_range = text.partition("<<END\n")[2].rpartition("END")[0]
     cluster, namespace = queued.cluster, queued.room.namespace
     before = {node.name: allocated(cluster, node.name) for node in queued.nodes}

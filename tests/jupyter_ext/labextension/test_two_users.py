@@ -1,7 +1,7 @@
 """Two users of a machine with one GPU, each in their own JupyterLab: from the size to the next one's turn.
 
 Then the package goes, and leaves nothing. On a machine of their own (`OwnMachine`), installed as
-docs/workstation.md says; the browser is outside of it.
+docs/tutorials/workstation.md says; the browser is outside of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/spawner.md on JupyterHub and Notebooks v2: its commands run on a cluster, its samples are theirs."""
+"""The pages on JupyterHub and Notebooks v2: their commands run on a cluster, their samples are right."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from tests.jupyter_ext.spawner.workspaces import KINDS, notebooks_v2
 from tests.manifests.built import CONTROLLER, INJECTOR, POD_WEBHOOKS, WEBHOOKS, build, one, pod_template
 from tests.support.waiting import wait_until
 
-PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8")
 HUB, V2 = (
-    re.split(r"^## ", PAGE.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    for title in ("JupyterHub", "Kubeflow Notebooks v2")
+    (ROOT / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("jupyterhub-pool", "notebooks-v2")
 )
 NAMESPACE = "/api/v1/namespaces/jupyterhub"
 GUIDES_REGISTRY = "REGISTRY=registry.example.com/team\n"
@@ -98,7 +97,7 @@ def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Pa
 
 def test_the_injector_is_told_how_much_memory_a_gpu_has_as_the_guide_says(shell: Path) -> None:
     write_the_guides_folder(shell)
-    (patch,) = [block for block in blocks(section("The injector"), "yaml") if "--gpu-memory" in block]
+    (patch,) = blocks((ROOT / "docs/how-to/memory-sizes.md").read_text(encoding="utf-8"), "yaml")
     with open(shell / "my-bitfusion" / "kustomization.yaml", "a", encoding="utf-8") as file:
         file.write(patch)
     arguments = pod_template(built(shell), INJECTOR)["spec"]["containers"][0]["args"]
@@ -106,13 +105,9 @@ def test_the_injector_is_told_how_much_memory_a_gpu_has_as_the_guide_says(shell:
     assert read_settings({"gpu_memory": memory, "namespace": "kubeflow"}, {}).gpu_memory == 16160
 
 
-def section(heading: str, page: str = "kubeflow") -> str:
-    _, _, text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")
-    return text
-
-
 def write_the_guides_folder(shell: Path) -> None:
-    step = blocks(section("3. Controller, injector and identity", "kubeflow-pool"), "sh")[0]
+    page = (ROOT / "docs/tutorials/kubeflow-pool.md").read_text(encoding="utf-8")
+    step = blocks(page.partition("\n## 3. Controller, injector and identity\n")[2], "sh")[0]
     run(shell, GUIDES_REGISTRY + step)
 
 

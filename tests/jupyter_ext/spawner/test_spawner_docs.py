@@ -1,4 +1,4 @@
-"""docs/spawner.md on Kubeflow's form, followed word by word on a cluster; samples are the command's."""
+"""The pages on Kubeflow's form, followed word by word on a cluster; samples are the command's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from tests.jupyter_ext.spawner.kubeflow_manifests import write_manifests
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/spawner.md").read_text(encoding="utf-8").partition("\n## JupyterHub\n")[0]
+PAGE = "".join(
+    (ROOT / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("form-sizes", "form-kustomize", "form-hook")
+)
 NAMESPACE = "/api/v1/namespaces/kubeflow"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/kubeflow/deployments"
 

@@ -1,4 +1,4 @@
-"""docs/seeing.md: its commands are run as they stand there, and what it shows is what they print."""
+"""docs/how-to/see-who-holds-what.md: its commands are run, and what it shows is what they print."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.pool.pool_client import PoolClient
 from tests.support.machine import scaled
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "seeing.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "see-who-holds-what.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SECONDS = re.compile(r"min \d\d s")  # they pass
 WHY = waits(100, 150, 200, 1, 1).message

@@ -14,7 +14,7 @@ from tests.pool.admin.expected import EMPTY_STATUS
 from tests.pool.holders import somebody
 from tests.pool.pool_client import PoolClient
 
-DOCS = Path(__file__).parents[3] / "docs" / "pool.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "pool-commands.md"
 
 
 def test_status_shows_who_holds_and_who_waits(

@@ -1,4 +1,4 @@
-"""docs/network.md: every command in it is run, in order, and does what it says."""
+"""The pages of a pool on the network: every command is run, in order, and does what it says."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.pool.service.running_service import RunningService
 from tests.support.machine import scaled
 from tests.support.ports import free_port
 
-GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "network.md").read_text(encoding="utf-8")
-BLOCKS = [re.sub(r"(?m)^ {3}", "", block) for block in re.findall(r" *```sh\n(.*?)```", GUIDE, re.DOTALL)]
+HOW_TO = Path(__file__).resolve().parents[3] / "docs" / "how-to"
+PAGES = ("pool-on-the-network", "limit-a-client", "renew-the-certificate", "tokens-for-a-cluster")
+GUIDE = "".join((HOW_TO / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
+BLOCKS = re.findall(r"(?m)^```sh\n(.*?)^```", GUIDE, re.DOTALL)
 TOOLS = {
     "sudo": '[ "$1" = -u ] && shift 2; exec "$@"',
     "systemctl": 'echo "$@" >> "$ROOT/systemctl"',

@@ -22,7 +22,7 @@ def test_every_setting_is_in_the_table() -> None:
 
 
 def test_every_setting_stands_in_the_guide() -> None:
-    guide = (Path(__file__).parents[3] / "docs/workstation.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs/reference/pool-service.md").read_text(encoding="utf-8")
     table = guide.partition("| setting |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`", table.replace("`json`", ""))) >= {one.name for one in TABLE.rows}
 

@@ -1,4 +1,4 @@
-"""docs/workstation.md, from zero to two users: its commands as they stand, run by root and by two users.
+"""docs/tutorials/workstation.md, from zero to two users: its commands, run by root and by two users.
 
 On a machine of their own, where systemd is played; `pip` installs what the guide names. Needs root.
 """
@@ -17,8 +17,7 @@ from tests.pool.service.own_machine import NEEDS, ROOT, OwnMachine
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
-SECTION = (ROOT / "docs/workstation.md").read_text(encoding="utf-8").partition("## From zero to two users")[2]
-SECTION = SECTION.partition("\n## ")[0]
+SECTION = (ROOT / "docs/tutorials/workstation.md").read_text(encoding="utf-8")
 INSTALL, START, HOLD, WAIT, LOOK, KERNEL = re.findall(r"(?ms)^```sh\n(.*?)^```", SECTION)
 LOGGED, WAITED = re.findall(r"(?ms)^```text\n(.*?)^```", SECTION)
 NOTHING_YET = " && ".join(re.findall(r"`(/\S+[^`]*venv /opt/notebooks|/\S+ install jupyterlab)`", SECTION))

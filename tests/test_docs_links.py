@@ -1,0 +1,164 @@
+"""Links and anchors of the documents lead somewhere, pictures are used, pages are short enough to be read."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bitfusion_client.text_table import box
+from tests.support.documents import DOCUMENTS, ROOT
+
+LINK = re.compile(r"(!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"(?ms)^ *```.*?^ *```")
+IMAGES = ROOT / "docs" / "images"
+NAMED = re.compile(r"\bdocs/[\w/-]+\.(?:md|json|png|svg|webp)\b")
+WORDS = (
+    # The first that fits a page is what it may have, code not counted; other pages have no limit.
+    ("README.md", 1700),
+    ("docs/tutorials/", 900),
+    ("docs/how-to/", 800),
+)
+HARMLESS = ("CHANGELOG.md", "tests/test_docs_links.py", "docs/decisions/")
+"""What may name a document that is not there: history, and this file's own examples."""
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "`…`", FENCE.sub("", text))
+
+
+def links(text: str) -> list[str]:
+    return [target for _, target in LINK.findall(without_code(text)) if ":" not in target]
+
+
+def anchor(heading: str) -> str:
+    """As GitHub and the site make it of a heading: letters, digits, `-` and `_` stay, blanks become `-`."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip()).lower()
+    kept = [each for each in words if unicodedata.category(each)[0] in "LN" or each in " -_"]
+    return "".join(kept).replace(" ", "-")
+
+
+@cache
+def anchors(document: Path) -> frozenset[str]:
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    return frozenset(anchor(heading) for heading in re.findall(r"(?m)^#+ (.+)$", text))
+
+
+def broken(document: Path, text: str) -> list[str]:
+    """Of a document's links those that lead nowhere."""
+    found = []
+    for link in links(text):
+        path, _, part = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (part and target.suffix == ".md" and part not in anchors(target)):
+            found.append(link)
+    return found
+
+
+def words_of(text: str) -> int:
+    return len(re.sub(r"\]\([^)]*\)", "]", FENCE.sub("", text)).split())
+
+
+def limit_of(name: str) -> int | None:
+    return next((limit for prefix, limit in WORDS if name.startswith(prefix)), None)
+
+
+def too_long(pages: dict[str, int]) -> list[str]:
+    return [f"{name}: {count}" for name, count in pages.items() if count > (limit_of(name) or count)]
+
+
+QUOTES = ROOT / "tests" / "promises.md"
+"""Its links stand in sentences of other documents."""
+
+
+@pytest.mark.parametrize(
+    "document", [each for each in DOCUMENTS if each != QUOTES], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    assert broken(document, document.read_text(encoding="utf-8")) == []
+
+
+def test_no_page_is_longer_than_its_kind_may_be() -> None:
+    pages = {
+        path.relative_to(ROOT).as_posix(): words_of(path.read_text(encoding="utf-8"))
+        for path in DOCUMENTS
+        if path.name == "README.md" or (ROOT / "docs") in path.parents
+    }
+    pages = {name: count for name, count in pages.items() if "decisions/" not in name}
+    rows = [(name, str(count), str(limit_of(name) or "")) for name, count in sorted(pages.items())]
+    print(box(["page", "words", "at most"], rows))
+    assert too_long(pages) == []
+
+
+def test_every_picture_is_used() -> None:
+    used = {
+        (document.parent / target).resolve()
+        for document in DOCUMENTS
+        for target in links(document.read_text(encoding="utf-8"))
+    }
+    assert [path.name for path in IMAGES.iterdir() if path not in used] == []
+
+
+def sources() -> Iterator[Path]:
+    """Files in which a document may be named."""
+    kinds = (".py", ".md", ".yaml", ".ts", ".toml", ".json", "")
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        if path.suffix not in kinds or parts[0] in ("build", "dist") or not path.is_file():
+            continue
+        if not any(part.startswith(".") or part in ("node_modules", "__pycache__") for part in parts):
+            yield path
+
+
+def stale(text: str) -> list[str]:
+    return [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
+
+
+def test_every_document_that_code_and_manifests_name_is_there() -> None:
+    found = {}
+    for path in sources():
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(HARMLESS):
+            found[name] = stale(path.read_text(encoding="utf-8", errors="replace"))
+    assert len(found) > 500
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](nowhere.md)",
+        "[x](README.md#nowhere)",
+        "[a [b] c](nowhere.md)",
+        "![x](nowhere.png)",
+        "[x](#nowhere)",
+    ],
+)
+def test_a_broken_link_is_found(text: str) -> None:
+    assert len(broken(ROOT / "README.md", text)) == 1
+
+
+def test_what_is_no_link_is_left_alone() -> None:
+    assert broken(ROOT / "README.md", "`[x](nowhere.md)` [x](https://example.com/x.md)") == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [
+        ("1. Images", "1-images"),
+        ("pool.toml", "pooltoml"),
+        ("The user's files", "the-users-files"),
+        ("`bitfusion run`", "bitfusion-run"),
+    ],
+)
+def test_an_anchor_is_made_as_on_the_site(heading: str, expected: str) -> None:
+    assert anchor(heading) == expected
+
+
+def test_a_stale_name_and_a_long_page_are_found() -> None:
+    assert stale("see docs/nowhere.md and docs/architecture.md") == ["docs/nowhere.md"]
+    assert too_long({"README.md": 10_000, "docs/architecture.md": 10_000}) == ["README.md: 10000"]
