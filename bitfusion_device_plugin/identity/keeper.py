@@ -16,6 +16,7 @@ from bitfusion_cluster.api.errors import (
     ApiFailure,
     Conflict,
     Forbidden,
+    Invalid,
     NotFound,
 )
 from bitfusion_cluster.api.events import Said
@@ -25,12 +26,15 @@ from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity import events, metrics
 from bitfusion_device_plugin.identity.decisions import Decision, Step, decide
+from bitfusion_device_plugin.identity.handed_out import HandedOutMap
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits, limits_text, namespace_limits
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord, SecretRecord
+from bitfusion_device_plugin.identity.served import Profiles
 from bitfusion_device_plugin.identity.sources import IdentitySource, NoIdentity, fingerprint_of
+from bitfusion_device_plugin.identity.unread_secret import ProfileSecret, UnreadSecret
 
 log = logging.getLogger(__name__)
 EVERYTHING: Key = ("", "")
@@ -54,6 +58,7 @@ class KeeperContext:
         replica: Reports Events.
         leading: Asked before every write.
         clock: Seconds since the epoch.
+        profiles: The label of the namespaces that are served without a Role of theirs; None: none are.
     """
 
     api: KubernetesApi
@@ -65,6 +70,7 @@ class KeeperContext:
     replica: str
     leading: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.time
+    profiles: Profiles | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +92,7 @@ class Keeper:
 
     Args:
         context: See there.
-        namespaces: All that are opted in.
+        namespaces: All that are served.
         quotas: What ResourceQuotas allow.
         queue: Keys of namespaces, as the cache has them; `EVERYTHING` for all and for what is left over.
     """
@@ -102,7 +108,7 @@ class Keeper:
         self._namespaces = namespaces
         self._quotas = quotas
         self._queue = queue
-        self._secrets = NamespaceSecret(context.api, context.manager)
+        self._secrets = _secrets(context)
         self._known = _Known()
 
     def work(self) -> None:
@@ -116,7 +122,7 @@ class Keeper:
         self._queue.add(EVERYTHING, LOOK_AGAIN_S)
         found = self._context.source.in_force()
         self._known.in_force = None if found is None else dict(found)
-        for name in found or ():
+        for name in {*(found or ()), *self._secrets.names()}:
             if self._namespaces.get("", name) is None:
                 self._queue.add(("", name))
 
@@ -226,6 +232,7 @@ class Keeper:
             log.info(
                 "identity taken back", extra={"namespace": name, "reason": decision.why, "tokens": count}
             )
+        self._secrets.forget(name)
         known = self._known
         for kept in (
             *(known.states, known.renewals, known.undelivered, known.told, known.changes),
@@ -257,6 +264,8 @@ class Keeper:
             else:
                 event = events.role_missing(name, self._context.own_namespace)
                 self._fail(key, metrics.NO_ROLE, str(error), event)
+        except Invalid as error:
+            self._fail(key, metrics.FAILED, str(error), events.refused(error.message))
         except NoIdentity as error:
             self._fail(key, metrics.NO_TOKEN, str(error), events.no_token(str(error)))
         except ApiFailure as error:
@@ -317,3 +326,11 @@ class Keeper:
     def _check_leading(self) -> None:
         if not self._context.leading():
             raise NotLeading
+
+
+def _secrets(context: KeeperContext) -> NamespaceSecret | ProfileSecret:
+    by_role = NamespaceSecret(context.api, context.manager)
+    if context.profiles is None:
+        return by_role
+    noted = HandedOutMap(context.api, context.own_namespace, context.manager)
+    return ProfileSecret(by_role, UnreadSecret(context.api, context.manager, noted))

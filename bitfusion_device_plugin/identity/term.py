@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS
 from bitfusion_cluster.leading.quota_teller import QuotaTeller
 from bitfusion_cluster.leading.term import Term
@@ -29,7 +31,8 @@ class IdentityTerm(Term):
         self._quotas = NamespaceQuotas(
             self._quota_changed, lambda old, new: self._quota_teller.changed(old, new)
         )
-        self.watch(WatchedResource("namespaces", NAMESPACES, namespace_record), self._namespaces)
+        trim = partial(namespace_record, profiles=context.profiles)
+        self.watch(WatchedResource("namespaces", NAMESPACES, trim), self._namespaces)
         self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas.cache)
         # Its leadership is the replica's: a token that was issued when the term ends is still written.
         self._keeper = Keeper(context, self._namespaces, self._quotas, self._queue)
