@@ -5,7 +5,9 @@ A value says which version of the Secret was written, of what, and with which to
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,7 +31,7 @@ class HandedOut:
 
 
 class HandedOutMap:
-    """Read once, when a term begins: nobody else writes it while this replica leads.
+    """Read once, when a term begins: nobody else writes it while this replica leads. For several threads.
 
     `api` is the client; `namespace` and `name` those of the ConfigMap. Methods raise ApiFailure.
     """
@@ -40,35 +42,39 @@ class HandedOutMap:
         self._collection = config_maps_path(namespace)
         self._path = f"{self._collection}/{name}"
         self._known: dict[str, HandedOut] | None = None
+        self._lock = threading.Lock()
 
     def get(self, namespace: str) -> HandedOut | None:
         """What that namespace has; None if nobody knows."""
-        return self._all().get(namespace)
+        with self._lock:
+            return self._all().get(namespace)
 
     def names(self) -> tuple[str, ...]:
         """The namespaces that have something."""
-        return tuple(self._all())
+        with self._lock:
+            return tuple(self._all())
 
     def put(self, namespace: str, what: HandedOut) -> None:
         """Note what was written."""
-        known, data = self._all(), {namespace: json.dumps(asdict(what))}
-        try:
-            self._api.merge(self._path, {"data": data})
-        except NotFound:
-            labels = {LABEL_MANAGED_BY: self._name, LABEL_PART_OF: PART_OF}
-            body: dict[str, Any] = {"metadata": {"name": self._name, "labels": labels}, "data": data}
-            self._api.create(self._collection, {"apiVersion": "v1", "kind": "ConfigMap", **body})
-        known[namespace] = what
+        data = {namespace: json.dumps(asdict(what))}
+        with self._lock:
+            known = self._all()
+            try:
+                self._api.merge(self._path, {"data": data})
+            except NotFound:
+                labels = {LABEL_MANAGED_BY: self._name, LABEL_PART_OF: PART_OF}
+                body: dict[str, Any] = {"metadata": {"name": self._name, "labels": labels}, "data": data}
+                self._api.create(self._collection, {"apiVersion": "v1", "kind": "ConfigMap", **body})
+            known[namespace] = what
 
     def forget(self, namespace: str) -> None:
         """It has nothing any more."""
-        known = self._all()
-        if namespace in known:
-            try:
-                self._api.merge(self._path, {"data": {namespace: None}})
-            except NotFound:
-                pass
-            del known[namespace]
+        with self._lock:
+            known = self._all()
+            if namespace in known:
+                with contextlib.suppress(NotFound):
+                    self._api.merge(self._path, {"data": {namespace: None}})
+                del known[namespace]
 
     def _all(self) -> dict[str, HandedOut]:
         if self._known is None:

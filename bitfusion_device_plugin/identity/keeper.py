@@ -1,6 +1,6 @@
 """Keeps the Secrets of all namespaces right: takes one after another from a queue, decides, does, retries.
 
-One thread: what takes long is the pool, which is asked five times a second at most in any case.
+Several threads, each with another namespace: what takes long is a program that asks the pool.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class _Known:
     """What is remembered of namespaces while this replica leads."""
 
     in_force: dict[str, frozenset[str]] | None = None
+    issued: list[tuple[str, str]] = field(default_factory=list)
+    """Namespaces and ids of tokens that were issued since the pool was last asked for all of them."""
     states: dict[str, str] = field(default_factory=dict)
     renewals: dict[str, float] = field(default_factory=dict)
     undelivered: dict[str, tuple[str, Identity]] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class Keeper:
         self._known = _Known()
 
     def work(self) -> None:
-        """Until the queue is closed. The target of a thread."""
+        """Until the queue is closed. The target of each thread."""
         self._queue.work_off(self.work_on)
 
     def look_at_everything(self) -> None:
@@ -120,8 +122,15 @@ class Keeper:
         for key in self._namespaces.known_keys():
             self._queue.add(key)
         self._queue.add(EVERYTHING, LOOK_AGAIN_S)
+        known = self._known
+        before = len(known.issued)
         found = self._context.source.in_force()
-        self._known.in_force = None if found is None else dict(found)
+        in_force = None if found is None else dict(found)
+        if in_force is not None:
+            for name, token_id in known.issued[before:]:  # which the answer may not have yet
+                in_force[name] = in_force.get(name, frozenset()) | {token_id}
+        del known.issued[:before]
+        known.in_force = in_force
         for name in {*(found or ()), *self._secrets.names()}:
             if self._namespaces.get("", name) is None:
                 self._queue.add(("", name))
@@ -208,9 +217,11 @@ class Keeper:
         self._check_leading()
         identity = self._context.source.identity(name, limits, secret.token_id if secret else "")
         self._known.undelivered[name] = (wanted, identity)
-        if self._known.in_force is not None and identity.token_id:
-            ids = self._known.in_force.get(name, frozenset())
-            self._known.in_force[name] = ids | {identity.token_id}
+        if identity.token_id:
+            self._known.issued.append((name, identity.token_id))
+            in_force = self._known.in_force
+            if in_force is not None:
+                in_force[name] = in_force.get(name, frozenset()) | {identity.token_id}
         return identity
 
     def _let_go(self, name: str) -> Decision:
@@ -305,7 +316,7 @@ class Keeper:
 
     def _show(self) -> None:
         known = self._known
-        self._context.metrics.show(known.states, min(known.renewals.values(), default=0.0))
+        self._context.metrics.show(known.states, min(list(known.renewals.values()), default=0.0))
 
     def _tell(self, namespace: NamespaceRecord, event: Said) -> None:
         """Create an Event, unless the same was the last one of its reason; that it fails harms nobody."""

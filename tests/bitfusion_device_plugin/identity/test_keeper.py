@@ -220,6 +220,25 @@ def test_a_token_that_the_pool_does_not_know_any_more_is_replaced(room: Room) ->
     assert room.token() == "token 2"
 
 
+def test_a_token_issued_while_the_pool_is_asked_for_all_is_known_although_the_answer_has_it_not(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = dict[str, frozenset[str]]()
+
+    def in_force() -> Mapping[str, frozenset[str]]:
+        room.work()  # another thread's
+        return answer
+
+    monkeypatch.setattr(room.pool, "in_force", in_force)
+    room.keeper.look_at_everything()
+    monkeypatch.undo()
+    room.work()
+    assert room.token() == "token 1"
+    room.keeper.look_at_everything()  # now the pool says that it does not know it
+    room.work()
+    assert room.token() == "token 2"
+
+
 def test_who_opted_out_while_nobody_looked_is_found_by_the_tokens(room: Room) -> None:
     room.work()
     room.opt_out()
