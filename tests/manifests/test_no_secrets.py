@@ -14,7 +14,7 @@ from tests.cluster.cluster import Cluster
 from tests.manifests.built import NAMESPACES, Objects, build_own
 from tests.support.waiting import wait_until
 
-FOLDERS = (
+FOLDERS: tuple[tuple[list[str], list[str]], ...] = (
     (["overlays/kubeflow", "identity/kubeflow"], ["restrict-account", "queue", "profiles"]),
     (["device-plugin/kubeflow"], ["device-plugin-openshift"]),
     (["samples/monitoring/health-check"], []),

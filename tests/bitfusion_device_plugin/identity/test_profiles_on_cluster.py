@@ -228,6 +228,18 @@ def test_no_secret_can_be_read_and_none_but_its_own_written(
     refused(thief, "PUT", f"{theirs}/another", "cannot update resource", body())
 
 
+def test_somebody_elses_secret_in_a_served_namespace_cannot_be_replaced(
+    identity: RunningIdentity, thief: ApiClient
+) -> None:
+    namespace = identity.cluster.new_namespace(prefix="theirs")
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    identity.cluster.client.create(path, {"metadata": {"name": SECRET}, "type": "Opaque"})
+    relabel(identity, namespace, PROFILE)
+    identity.until_event(namespace, "ForeignSecret")
+    refused(thief, "PUT", f"{path}/{SECRET}", "change no Secret that it did not make", body(type="Opaque"))
+    refused(thief, "PUT", f"{path}/{SECRET}", "type: Invalid value: .*: field is immutable", body())
+
+
 def refused(thief: ApiClient, method: str, path: str, why: str, sent: Object | None = None) -> None:
     with pytest.raises(Refused, match=why):
         thief.request(method, path, sent)
