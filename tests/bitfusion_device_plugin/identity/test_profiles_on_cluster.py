@@ -149,6 +149,15 @@ def thief(identity: RunningIdentity) -> ApiClient:
     return found
 
 
+def test_the_policys_expressions_fit_the_types_that_the_server_knows(
+    identity: RunningIdentity, thief: ApiClient
+) -> None:
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{NAME}-account"
+    found = wait_until(lambda: identity.cluster.client.get(path).get("status", {}).get("observedGeneration"))
+    assert found
+    assert identity.cluster.client.get(path)["status"].get("typeChecking", {}) == {}
+
+
 SAID = (None, "true", "false", "other")
 ADMISSION = (None, "ignore", "other")
 HAS_LABEL = (None, LABEL[1], "another")
