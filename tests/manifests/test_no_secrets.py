@@ -147,6 +147,12 @@ def test_no_account_can_read_secrets_where_it_is_not_served_also_after_it_used_e
         for place in places:
             assert can_read(client, place) == [], (name, place)
             assert can_read(client, place, "bitfusion-client") == [], (name, place)
+        account = f"system:serviceaccount:{accounts.namespaces[name]}:{name}"
+        said = cluster.try_kubectl(
+            "auth", "can-i", "get", "secrets", "--namespace", elsewhere, "--as", account
+        )
+        print(f"kubectl auth can-i get secrets, {name}: {said.stdout.strip()}")
+        assert said.stdout.strip() == "no"
 
 
 def attempts(accounts: Accounts, name: str, elsewhere: str) -> Iterator[tuple[str, bool]]:

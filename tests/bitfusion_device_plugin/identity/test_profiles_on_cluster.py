@@ -19,6 +19,7 @@ from tests.bitfusion_device_plugin.identity.running_identity import (
 )
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 LABEL = ("tests.bitfusion.io/profile", "served-here")  # other tests' profiles are none of this one's
@@ -296,4 +297,6 @@ def test_fifty_profiles_and_ten_later_are_each_served_within_ten_seconds(
     second = served(later)
     print(f"10 made later: the slowest {max(second.values()):.1f} s")
     assert [identity.secret(name) for name in out] == [None] * len(out)
-    assert max(*first.values(), *second.values()) <= WITHIN_S
+    limit_s = scaled(WITHIN_S)
+    print(f"allowed: {WITHIN_S:g} s, on this machine as busy as it is {limit_s:.0f} s")
+    assert max(*first.values(), *second.values()) <= limit_s
