@@ -1,4 +1,4 @@
-"""Requests to the Kubernetes API: get, create, patch, delete and watch by path; raw dicts, safe in threads.
+"""Requests to the Kubernetes API by path: get, create, replace, patch, delete, watch; raw dicts, thread-safe.
 
 A thin adapter around the official client's transport. Its typed models are not used: they reject fields that
 are newer than the client, and cost 63 times as much. The transport never retries by itself
@@ -123,6 +123,13 @@ class KubernetesApi:
     def merge(self, path: str, body: Mapping[str, object], timeout: Timeout = TIMEOUT) -> dict[str, Any]:
         """A JSON merge patch (RFC 7386); with `metadata.resourceVersion` in it, Conflict if that is old."""
         return self._answer_to(_Request("PATCH", path, None, body, MERGE_PATCH, timeout))
+
+    def replace(
+        self, path: str, body: Mapping[str, object], timeout: Timeout = TIMEOUT, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """PUT a whole object; with `metadata.resourceVersion` in it, Conflict if that is old."""
+        query = {"dryRun": "All"} if dry_run else None
+        return self._answer_to(_Request("PUT", path, query, body, JSON, timeout))
 
     def delete(
         self, path: str, body: Mapping[str, object] | None = None, timeout: Timeout = TIMEOUT

@@ -52,6 +52,11 @@ def secrets_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/secrets"
 
 
+def config_maps_path(namespace: str) -> str:
+    """The ConfigMaps of a namespace."""
+    return f"/api/v1/namespaces/{_segment(namespace)}/configmaps"
+
+
 def webhook_configuration_path(name: str) -> str:
     """One MutatingWebhookConfiguration, which belongs to no namespace."""
     return f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{_segment(name)}"

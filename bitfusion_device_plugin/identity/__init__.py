@@ -1,1 +1,1 @@
-"""One token of the pool's service for each namespace that opted in, kept in a Secret there."""
+"""One token of the pool's service for each namespace that is served, kept in a Secret there."""

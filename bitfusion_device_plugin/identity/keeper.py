@@ -1,6 +1,6 @@
 """Keeps the Secrets of all namespaces right: takes one after another from a queue, decides, does, retries.
 
-One thread: what takes long is the pool, which is asked five times a second at most in any case.
+Several threads, each with another namespace: what takes long is a program that asks the pool.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bitfusion_cluster.api.errors import (
     ApiFailure,
     Conflict,
     Forbidden,
+    Invalid,
     NotFound,
 )
 from bitfusion_cluster.api.events import Said
@@ -25,12 +26,15 @@ from bitfusion_cluster.watching.cache import Cache, Key
 from bitfusion_cluster.watching.work_queue import WorkQueue
 from bitfusion_device_plugin.identity import events, metrics
 from bitfusion_device_plugin.identity.decisions import Decision, Step, decide
+from bitfusion_device_plugin.identity.handed_out import HandedOutMap
 from bitfusion_device_plugin.identity.limits import LimitRules, Limits, limits_text, namespace_limits
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord, SecretRecord
+from bitfusion_device_plugin.identity.served import Profiles
 from bitfusion_device_plugin.identity.sources import IdentitySource, NoIdentity, fingerprint_of
+from bitfusion_device_plugin.identity.unread_secret import ProfileSecret, UnreadSecret
 
 log = logging.getLogger(__name__)
 EVERYTHING: Key = ("", "")
@@ -54,6 +58,7 @@ class KeeperContext:
         replica: Reports Events.
         leading: Asked before every write.
         clock: Seconds since the epoch.
+        profiles: The label of the namespaces that are served without a Role of theirs; None: none are.
     """
 
     api: KubernetesApi
@@ -65,6 +70,7 @@ class KeeperContext:
     replica: str
     leading: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.time
+    profiles: Profiles | None = None
 
 
 @dataclass(slots=True)
@@ -72,6 +78,8 @@ class _Known:
     """What is remembered of namespaces while this replica leads."""
 
     in_force: dict[str, frozenset[str]] | None = None
+    issued: list[tuple[str, str]] = field(default_factory=list)
+    """Namespaces and ids of tokens that were issued since the pool was last asked for all of them."""
     states: dict[str, str] = field(default_factory=dict)
     renewals: dict[str, float] = field(default_factory=dict)
     undelivered: dict[str, tuple[str, Identity]] = field(default_factory=dict)
@@ -86,7 +94,7 @@ class Keeper:
 
     Args:
         context: See there.
-        namespaces: All that are opted in.
+        namespaces: All that are served.
         quotas: What ResourceQuotas allow.
         queue: Keys of namespaces, as the cache has them; `EVERYTHING` for all and for what is left over.
     """
@@ -102,11 +110,11 @@ class Keeper:
         self._namespaces = namespaces
         self._quotas = quotas
         self._queue = queue
-        self._secrets = NamespaceSecret(context.api, context.manager)
+        self._secrets = _secrets(context)
         self._known = _Known()
 
     def work(self) -> None:
-        """Until the queue is closed. The target of a thread."""
+        """Until the queue is closed. The target of each thread."""
         self._queue.work_off(self.work_on)
 
     def look_at_everything(self) -> None:
@@ -114,9 +122,16 @@ class Keeper:
         for key in self._namespaces.known_keys():
             self._queue.add(key)
         self._queue.add(EVERYTHING, LOOK_AGAIN_S)
+        known = self._known
+        before = len(known.issued)
         found = self._context.source.in_force()
-        self._known.in_force = None if found is None else dict(found)
-        for name in found or ():
+        in_force = None if found is None else dict(found)
+        if in_force is not None:
+            for name, token_id in known.issued[before:]:  # which the answer may not have yet
+                in_force[name] = in_force.get(name, frozenset()) | {token_id}
+        del known.issued[:before]
+        known.in_force = in_force
+        for name in {*(found or ()), *self._secrets.names()}:
             if self._namespaces.get("", name) is None:
                 self._queue.add(("", name))
 
@@ -202,9 +217,11 @@ class Keeper:
         self._check_leading()
         identity = self._context.source.identity(name, limits, secret.token_id if secret else "")
         self._known.undelivered[name] = (wanted, identity)
-        if self._known.in_force is not None and identity.token_id:
-            ids = self._known.in_force.get(name, frozenset())
-            self._known.in_force[name] = ids | {identity.token_id}
+        if identity.token_id:
+            self._known.issued.append((name, identity.token_id))
+            in_force = self._known.in_force
+            if in_force is not None:
+                in_force[name] = in_force.get(name, frozenset()) | {identity.token_id}
         return identity
 
     def _let_go(self, name: str) -> Decision:
@@ -226,6 +243,7 @@ class Keeper:
             log.info(
                 "identity taken back", extra={"namespace": name, "reason": decision.why, "tokens": count}
             )
+        self._secrets.forget(name)
         known = self._known
         for kept in (
             *(known.states, known.renewals, known.undelivered, known.told, known.changes),
@@ -257,6 +275,8 @@ class Keeper:
             else:
                 event = events.role_missing(name, self._context.own_namespace)
                 self._fail(key, metrics.NO_ROLE, str(error), event)
+        except Invalid as error:
+            self._fail(key, metrics.FAILED, str(error), events.refused(error.message))
         except NoIdentity as error:
             self._fail(key, metrics.NO_TOKEN, str(error), events.no_token(str(error)))
         except ApiFailure as error:
@@ -296,7 +316,7 @@ class Keeper:
 
     def _show(self) -> None:
         known = self._known
-        self._context.metrics.show(known.states, min(known.renewals.values(), default=0.0))
+        self._context.metrics.show(known.states, min(list(known.renewals.values()), default=0.0))
 
     def _tell(self, namespace: NamespaceRecord, event: Said) -> None:
         """Create an Event, unless the same was the last one of its reason; that it fails harms nobody."""
@@ -317,3 +337,11 @@ class Keeper:
     def _check_leading(self) -> None:
         if not self._context.leading():
             raise NotLeading
+
+
+def _secrets(context: KeeperContext) -> NamespaceSecret | ProfileSecret:
+    by_role = NamespaceSecret(context.api, context.manager)
+    if context.profiles is None:
+        return by_role
+    noted = HandedOutMap(context.api, context.own_namespace, context.manager)
+    return ProfileSecret(by_role, UnreadSecret(context.api, context.manager, noted))

@@ -25,7 +25,7 @@ class IdentityMetrics:
         )
         self._namespaces = gauge(
             "bitfusion_identity_namespaces",
-            "Namespaces that are opted in, by state: ready, no_role (our Role is missing there), "
+            "Namespaces that are served, by state: ready, no_role (our Role is missing there), "
             "foreign_secret, no_token (the pool issues none), failed (the API server refuses).",
             ("state",),
         )

@@ -27,7 +27,7 @@ class NamespaceSecret:
     def read(self, namespace: str) -> SecretRecord | None:
         """What is there; None if there is none."""
         try:
-            return secret_record(self._api.get(_path(namespace), largest=2 * LARGEST), self._manager)
+            return secret_record(self._api.get(secret_path(namespace), largest=2 * LARGEST), self._manager)
         except NotFound:
             return None
 
@@ -41,16 +41,24 @@ class NamespaceSecret:
         body["metadata"]["resourceVersion"] = seen.version
         body["data"].update(dict.fromkeys(seen.other_keys))  # null takes a key away
         del body["type"]  # cannot be changed
-        self._api.merge(_path(namespace), body)
+        self._api.merge(secret_path(namespace), body)
 
     def delete(self, namespace: str, seen: SecretRecord) -> None:
         """Take it away. One that is gone already is no failure."""
         preconditions = {"uid": seen.uid, "resourceVersion": seen.version}
         try:
-            self._api.delete(_path(namespace), {"preconditions": preconditions})
+            self._api.delete(secret_path(namespace), {"preconditions": preconditions})
         except NotFound:
             pass
 
+    def forget(self, namespace: str) -> None:
+        """The namespace has nothing of ours any more: nothing is kept of it here."""
 
-def _path(namespace: str) -> str:
+    def names(self) -> tuple[str, ...]:
+        """Namespaces that were given one, as far as that is noted: it is not, each Secret says it."""
+        return ()
+
+
+def secret_path(namespace: str) -> str:
+    """Of the one Secret."""
     return f"{secrets_path(namespace)}/{IDENTITY_SECRET}"

@@ -47,6 +47,7 @@ class IdentityProcess(LeadingProcess[IdentityTerm]):
             self._metrics,
             self.replica,
             leading=lambda: self.leading,
+            profiles=settings.profiles,
         )
         self._look_at_source()
 

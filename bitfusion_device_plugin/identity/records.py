@@ -21,14 +21,12 @@ from bitfusion_client.kubernetes.raw_objects import (
 )
 from bitfusion_client.pod.pod_contract import CA_KEY, IDENTITY_SECRET, SERVERS_KEY, TOKEN_KEY
 from bitfusion_device_plugin.identity.limits import LIMIT_PREFIX
+from bitfusion_device_plugin.identity.served import Profiles, is_served
 
 DEFAULT_NAME = "bitfusion-identity"
 
-# Of a namespace.
-LABEL_IDENTITY = "bitfusion.io/identity"
-OPTED_IN = "true"
-
-# Of a Secret that is ours.
+# Of a Secret that is ours. A Secret keeps its type, so that nobody can take another for it.
+SECRET_TYPE = "bitfusion.io/client"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_PART_OF = "app.kubernetes.io/part-of"
 PART_OF = "kubeflow-bitfusion"
@@ -40,14 +38,14 @@ ANNOTATION_EXPIRES = "bitfusion.io/identity-expires"
 
 KEYS = (SERVERS_KEY, TOKEN_KEY, CA_KEY)
 _LONGEST_VALUE = 64
-_is_token_id = re.compile("[0-9A-Za-z]{1,64}").fullmatch
+is_token_id = re.compile("[0-9A-Za-z]{1,64}").fullmatch
 _MOST_LIMITS = 16
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """A namespace that was opted in. `limits` are its annotations about limits, as they stand there."""
+    """A namespace that is served. `limits` are its annotations about limits, as they stand there."""
 
     name: str
     uid: str
@@ -101,11 +99,11 @@ class Identity:
         return f"Identity({self.token_id})"  # never the files
 
 
-def namespace_record(data: Mapping[str, Any]) -> NamespaceRecord | None:
-    """The record of a namespace that was opted in; None for all others, which are not kept."""
+def namespace_record(data: Mapping[str, Any], profiles: Profiles | None = None) -> NamespaceRecord | None:
+    """The record of a namespace that is served (see `is_served`); None for all others, which are not kept."""
     metadata = metadata_of(data)
     name = text(metadata.get("name"))
-    if not name or labels_of(data).get(LABEL_IDENTITY) != OPTED_IN:
+    if not name or not is_served(labels_of(data), profiles):
         return None
     limits = sorted(
         (key[:_LONGEST_VALUE], text(value)[:_LONGEST_VALUE])
@@ -126,7 +124,7 @@ def secret_record(data: Mapping[str, Any], manager: str = DEFAULT_NAME) -> Secre
     files = {key: _decoded(found.get(key)) for key in KEYS}
     others = tuple(sorted(key for key in found if isinstance(key, str) and key not in KEYS))
     written, token_id = text(annotations.get(ANNOTATION_DATA)), text(annotations.get(ANNOTATION_TOKEN))
-    is_id = _is_token_id(token_id) is not None
+    is_id = is_token_id(token_id) is not None
     return SecretRecord(
         uid,
         version,
@@ -159,7 +157,7 @@ def secret_body(identity: Identity, wanted: str, manager: str = DEFAULT_NAME) ->
             "labels": {LABEL_MANAGED_BY: manager, LABEL_PART_OF: PART_OF},
             "annotations": annotations,
         },
-        "type": "Opaque",
+        "type": SECRET_TYPE,
         "data": {key: base64.b64encode(identity.files[key].encode()).decode() for key in KEYS},
     }
 

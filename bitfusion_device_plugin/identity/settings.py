@@ -17,6 +17,7 @@ from bitfusion_cluster.program.common_settings import (
 from bitfusion_cluster.program.program import Program
 from bitfusion_device_plugin.identity.limits import KINDS, PARSERS, LimitRules
 from bitfusion_device_plugin.identity.records import DEFAULT_NAME
+from bitfusion_device_plugin.identity.served import Profiles, parse_profiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,7 @@ class Settings(ClusterSettings):
     issuer_files: str | None = None
     source_files: str | None = None
     command: str = "bitfusion-pool"
+    profiles: Profiles | None = None
 
 
 def _limit_rows() -> tuple[Setting, ...]:
@@ -68,6 +70,14 @@ TABLE = SettingsTable(
             kubeconfig_row(),
             namespace_row("controller's own Lease is"),
             name_row("the Lease, and of who manages the Secrets", DEFAULT_NAME),
+            Setting(
+                "profiles",
+                "KEY=VALUE",
+                "a label of namespaces that are all served, but those with bitfusion.io/identity=false or "
+                "bitfusion.io/admission=ignore. It needs the rights and the policy of "
+                "manifests/components/profiles. Default: only those with bitfusion.io/identity=true",
+                parse_profiles,
+            ),
         ),
         "the pool": (
             Setting(
@@ -128,8 +138,8 @@ PROGRAM = Program(
     "bitfusion-identity",
     """\
 Gives every namespace with the label bitfusion.io/identity=true a token of the Bitfusion pool, in its Secret
-bitfusion-client, and renews it in time. It can read and write that Secret only where an administrator has
-applied the Role for it.""",
+bitfusion-client, and renews it in time; with --profiles every profile, too. It reads no other Secret, and
+that one only where an administrator has applied the Role for it.""",
     "issuer_files",
     "One replica works, elected by a Lease. While the pool is away Secrets stay as they are.",
     TABLE,

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from bitfusion_client.one_line import one_line
 from bitfusion_client.request.decimals import plain_number
+from bitfusion_cluster.watching.rate_limiter import RateLimiter
 from bitfusion_device_plugin.identity.limits import KINDS, Limits
 from bitfusion_device_plugin.identity.records import KEYS, Identity
 
@@ -24,6 +25,7 @@ COMMAND_S = 30.0  # for one run of the command; the pool's own time limit is 3 s
 LARGEST_FILE = 1 << 16
 LARGEST_ANSWER = 4 << 20
 LONGEST_WHY = 400
+ASKED_PER_S, ASKED_AT_ONCE = 4.0, 40.0  # a little less than the pool lets an issuer ask
 RENEW_AFTER = 2 / 3  # of a token's life
 
 
@@ -68,6 +70,7 @@ class IssuerSource:
         self._folder = folder
         self._command = tuple(command)
         self._clock = clock
+        self._pace = RateLimiter(ASKED_PER_S, ASKED_AT_ONCE)
 
     def fingerprint(self) -> str:
         """See `IdentitySource`. Of the servers and their authority, not of the issuer's own token."""
@@ -114,6 +117,7 @@ class IssuerSource:
             raise NoIdentity("the answer of bitfusion-pool is no JSON") from None
 
     def _output(self, words: Sequence[str]) -> str:
+        time.sleep(self._pace.take())  # a second at most: as many wait as there are threads
         command = [*self._command, "token", *words, f"--issuer-files={self._folder}"]
         try:
             done = subprocess.run(

@@ -1,6 +1,8 @@
-"""One term of leadership: watches of namespaces and quotas, a queue and its thread, who tells of quotas."""
+"""One term of leadership: watches of namespaces and quotas, a queue and its threads, who tells of quotas."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from bitfusion_cluster.api.paths import NAMESPACES, RESOURCE_QUOTAS
 from bitfusion_cluster.leading.quota_teller import QuotaTeller
@@ -13,12 +15,13 @@ from bitfusion_device_plugin.identity.keeper import EVERYTHING, Keeper, KeeperCo
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, quota_record
 from bitfusion_device_plugin.identity.records import DEFAULT_NAME, NamespaceRecord, namespace_record
 
+WORKERS = 3  # each has a bitfusion-pool running, of some 25 MB
 FIRST_RETRY_S = 1.0
 LONGEST_RETRY_S = 60.0  # a Role that is applied, or a pool that is back, tells us nothing
 
 
 class IdentityTerm(Term):
-    """Its work queue, and the thread that works it off."""
+    """Its work queue, and the threads that work it off."""
 
     def __init__(
         self, context: KeeperContext, watch_metrics: WatchMetrics, watch_limits: WatchLimits
@@ -29,7 +32,8 @@ class IdentityTerm(Term):
         self._quotas = NamespaceQuotas(
             self._quota_changed, lambda old, new: self._quota_teller.changed(old, new)
         )
-        self.watch(WatchedResource("namespaces", NAMESPACES, namespace_record), self._namespaces)
+        trim = partial(namespace_record, profiles=context.profiles)
+        self.watch(WatchedResource("namespaces", NAMESPACES, trim), self._namespaces)
         self.watch(WatchedResource("resourcequotas", RESOURCE_QUOTAS, quota_record), self._quotas.cache)
         # Its leadership is the replica's: a token that was issued when the term ends is still written.
         self._keeper = Keeper(context, self._namespaces, self._quotas, self._queue)
@@ -40,6 +44,8 @@ class IdentityTerm(Term):
         """Watch, and work once all namespaces and quotas are known; returns at once."""
         super().start()
         self.begin("identities", self._work)
+        for number in range(1, WORKERS):
+            self.begin(f"identities-{number}", self._help)
         self.begin("quotas", self._quota_teller.work)
 
     def wake_to_end(self) -> None:
@@ -55,6 +61,10 @@ class IdentityTerm(Term):
         # Before all are known, tokens would look as if nobody had them, and namespaces as if without a limit.
         if self.wait_synced(self._namespaces, self._quotas.cache):
             self._queue.add(EVERYTHING)
+            self._keeper.work()
+
+    def _help(self) -> None:
+        if self.wait_synced(self._namespaces, self._quotas.cache):
             self._keeper.work()
 
     def _quota_changed(self, namespace: str) -> None:

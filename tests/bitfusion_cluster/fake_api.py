@@ -1,8 +1,8 @@
 """An API server on loopback that can be told to misbehave: real sockets, real HTTP (or HTTPS), no Kubernetes.
 
-It stores objects, pages lists, keeps watches, knows JSON patches, merge patches, preconditions and 410 after
-a compaction. `misbehave` puts a fault in front of the requests that match. Every request is noted, so that a
-test can say how many there may be.
+It stores objects, pages lists, keeps watches, knows PUT, JSON patches, merge patches, preconditions and 410
+after a compaction. `misbehave` puts a fault in front of the requests that match. Every request is noted, so
+that a test can say how many there may be.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support import apiserver_answers as answers
 from tests.support.machine import scaled
 
 Object = dict[str, Any]
-LIST, WATCH, GET, POST, PATCH, DELETE = "list", "watch", "get", "post", "patch", "delete"
+LIST, WATCH, GET, POST, PUT, PATCH, DELETE = "list", "watch", "get", "post", "put", "patch", "delete"
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,9 @@ class Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
         self._serve()
 
     def do_PATCH(self) -> None:
@@ -326,7 +329,19 @@ class FakeApi:
                     return 409, refused(_named(name, key[1]), value, held)
             self._remove(collection, key)
             return 200, status_object(200)
+        if verb == PUT:
+            return self._put(name, found, body, query.get("dryRun") == "All")
         return self._patch(name, found, body, headers.get("Content-Type"))
+
+    def _put(self, name: str, found: Object, body: Any, dry_run: bool) -> tuple[int, Object]:
+        metadata = body["metadata"]
+        version = metadata.setdefault("resourceVersion", found["metadata"]["resourceVersion"])
+        if version != found["metadata"]["resourceVersion"]:
+            return 409, answers.modified(_named(name, metadata["name"]))
+        if body.setdefault("type", found.get("type")) != found.get("type"):
+            return 422, answers.type_differs(_named(name, metadata["name"]), body["type"])
+        body["metadata"] = {**metadata, **{k: found["metadata"].get(k) for k in ("namespace", "uid")}}
+        return 200, body if dry_run else self._store(name, body)
 
     def _patch(self, name: str, found: Object, body: Any, kind: str) -> tuple[int, Object]:
         if kind == "application/merge-patch+json":

@@ -105,6 +105,14 @@ def test_a_refusal_is_worded_as_the_fakes_word_it(
     assert caught.value.answer == json.loads(json.dumps(expected))
 
 
+def test_a_secret_keeps_its_type(cluster: Cluster) -> None:
+    folder = f"/api/v1/namespaces/{cluster.new_namespace()}/secrets"
+    cluster.client.create(folder, {"metadata": {"name": "it"}, "type": "Opaque"})
+    with pytest.raises(Refused) as caught:
+        cluster.client.put(f"{folder}/it", {"metadata": {"name": "it"}, "type": "other/type"}, dryRun="All")
+    assert caught.value.answer == answers.type_differs(Named("", "secrets", "it"), "other/type")
+
+
 def test_preconditions_of_a_deletion(target: Target) -> None:
     uid = target.metadata()["uid"]
     with pytest.raises(Refused) as caught:

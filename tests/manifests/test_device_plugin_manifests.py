@@ -26,7 +26,7 @@ from bitfusion_client.pod.pod_contract import (
     VOLUME_PATH,
 )
 from bitfusion_device_plugin.identity.limits import LIMIT_PREFIX, LimitRules, namespace_limits
-from bitfusion_device_plugin.identity.records import LABEL_IDENTITY, OPTED_IN
+from bitfusion_device_plugin.identity.served import LABEL_IDENTITY, SERVED
 from bitfusion_device_plugin.plugin.settings import CLASSIC, PROGRAM, WATCHER, Settings
 from bitfusion_pool.access.network_files import SYSTEM_FOLDER
 from tests.cluster.api_client import Refused
@@ -124,7 +124,7 @@ def test_the_plugin_has_no_right_and_the_identity_one_secret(built: Built, overl
 
 def test_its_token_is_the_smallest_that_an_identity_gives(built: Built) -> None:
     metadata = one(built["kubeflow"], "Namespace", NAME)["metadata"]
-    assert metadata["labels"][LABEL_IDENTITY] == OPTED_IN
+    assert metadata["labels"][LABEL_IDENTITY] == SERVED
     asked = {key: value for key, value in metadata["annotations"].items() if key.startswith(LIMIT_PREFIX)}
     limits, problems = namespace_limits(asked, LimitRules())
     assert (dict(limits), problems) == ({"gpus": 1, "share": 0.01, "leases": 1, "waiting": 1}, ())

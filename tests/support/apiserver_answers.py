@@ -67,6 +67,14 @@ def modified(named: Named) -> Object:
     return status(409, "Conflict", message, named.details())
 
 
+def type_differs(named: Named, wanted: str) -> Object:
+    """A PUT of a Secret with another type than it has."""
+    why = f'Invalid value: "{wanted}": field is immutable'
+    cause = {"reason": "FieldValueInvalid", "message": why, "field": "type"}
+    message = f"{named.spelled('Secret')} is invalid: type: {why}"
+    return status(422, "Invalid", message, {**named.details("Secret"), "causes": [cause]})
+
+
 def uid_differs(named: Named, wanted: str, found: str) -> Object:
     """A deletion with another uid as its precondition."""
     message = (

@@ -24,12 +24,14 @@ from bitfusion_pool.access.token_rules import IssuerBounds, TokenLimits
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
+from tests.manifests.built import build_own
 from tests.pool.service.tls_client import HOST, NetworkService
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 NAME = "bitfusion-identity"
 SECRET = "bitfusion-client"
+PROFILES = (f"{NAME}-profiles", f"{NAME}-account")
 OPTED_IN = {"bitfusion.io/identity": "true"}
 BOUNDS = IssuerBounds(TokenLimits(gpus=2))
 _ROOT = Path(__file__).parents[3]
@@ -47,6 +49,7 @@ class RunningIdentity:
         options: Sequence[str],
         namespace: str,
         source: str,
+        profiles: str,
     ) -> None:
         self.cluster = cluster
         self.pool = pool
@@ -56,6 +59,9 @@ class RunningIdentity:
         self._apply(
             "manifests/identity/kubeflow", self.namespace, self.namespace, {"Deployment", "NetworkPolicy"}
         )
+        if profiles:
+            self._apply_profiles(profiles)
+            options = [*options, f"--profiles={profiles}"]
         self.monitoring_port = free_port()
         kubeconfig = cluster.service_account_kubeconfig(self.namespace, NAME)
         command = place / "bitfusion-pool"
@@ -144,6 +150,22 @@ class RunningIdentity:
         tokens = read_tokens(str(self.pool.folder)).all
         return {one.name for one in tokens if one.issuer and one.is_good(time.time())}
 
+    def _apply_profiles(self, label: str) -> None:
+        """The components that serve every namespace with this label; the controller is in this test's."""
+        local = {"annotations": {"config.kubernetes.io/local-config": "true"}}
+        made = {"name": "bitfusion-profiles", "literals": [f"label={label}"], "options": local}
+        built = build_own(
+            self.cluster,
+            ["overlays/kubeflow", "identity/kubeflow"],
+            ["profiles", "profiles-label"],
+            configMapGenerator=[made],
+        )
+        objects = [one for one in built if one["metadata"]["name"] in PROFILES]
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        text = text.replace(":kubeflow:", f":{self.namespace}:")
+        text = text.replace('"namespace": "kubeflow"', f'"namespace": "{self.namespace}"')
+        self.cluster.kubectl("apply", "-f", "-", input=text)
+
     def _apply(self, folder: str, namespace: str, own: str, without: set[str]) -> None:
         """The objects of a folder for this namespace; `own` is where the controller runs."""
         built = self.cluster.kubectl("kustomize", str(_ROOT / folder))
@@ -162,18 +184,22 @@ class RunningIdentity:
 
 @contextmanager
 def running_identity(
-    cluster: Cluster, *options: str, namespace: str = "", without_issuer: bool = False
+    cluster: Cluster,
+    *options: str,
+    namespace: str = "",
+    without_issuer: bool = False,
+    profiles: str = "",
 ) -> Iterator[RunningIdentity]:
     """A pool's service and the controller, which ends first; in a namespace of its own by default.
 
-    `without_issuer`: the files are handed out as they are.
+    `without_issuer`: the files are handed out as they are. `profiles`: the label of those that are served.
     """
     place = Path(tempfile.mkdtemp(prefix="bfs-", dir="/tmp"))  # a short path, for the service's socket
     pool = NetworkService(place)
     try:
         pool.start()
         source = "source-files" if without_issuer else "issuer-files"
-        running = RunningIdentity(cluster, pool, place, options, namespace, source)
+        running = RunningIdentity(cluster, pool, place, options, namespace, source, profiles)
         try:
             running.issue("cluster")
             running.process.start(limit_s=30)
@@ -181,7 +207,10 @@ def running_identity(
         finally:
             running.process.stop()
             running.opt_everybody_out()
-            cluster.kubectl("delete", "clusterrole,clusterrolebinding", NAME, "--ignore-not-found")
+            kinds = "clusterrole,clusterrolebinding"
+            cluster.kubectl("delete", kinds, NAME, f"{NAME}-profiles", "--ignore-not-found")
+            kinds = "validatingadmissionpolicybinding,validatingadmissionpolicy"
+            cluster.kubectl("delete", kinds, f"{NAME}-account", "--ignore-not-found")
     finally:
         pool.end()
         shutil.rmtree(place)

@@ -20,6 +20,7 @@ from bitfusion_device_plugin.identity.limits import LimitRules, Limits
 from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas, QuotaRecord
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord
+from bitfusion_device_plugin.identity.served import Profiles
 from bitfusion_device_plugin.identity.sources import NoIdentity
 from tests.bitfusion_cluster.fake_api import FakeApi
 from tests.bitfusion_cluster.faults import status
@@ -72,7 +73,7 @@ class Pool:
 class Room:
     """A keeper with namespace ``a`` opted in."""
 
-    def __init__(self, api: FakeApi) -> None:
+    def __init__(self, api: FakeApi, profiles: Profiles | None = None) -> None:
         self.api = api
         self.pool = Pool()
         self.leading = True
@@ -91,6 +92,7 @@ class Room:
                 "replica",
                 lambda: self.leading,
                 lambda: self.pool.now,
+                profiles,
             ),
             self.namespaces,
             self.quotas,
@@ -220,6 +222,25 @@ def test_a_token_that_the_pool_does_not_know_any_more_is_replaced(room: Room) ->
     assert room.token() == "token 2"
 
 
+def test_a_token_issued_while_the_pool_is_asked_for_all_is_known_although_the_answer_has_it_not(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = dict[str, frozenset[str]]()
+
+    def in_force() -> Mapping[str, frozenset[str]]:
+        room.work()  # another thread's
+        return answer
+
+    monkeypatch.setattr(room.pool, "in_force", in_force)
+    room.keeper.look_at_everything()
+    monkeypatch.undo()
+    room.work()
+    assert room.token() == "token 1"
+    room.keeper.look_at_everything()  # now the pool says that it does not know it
+    room.work()
+    assert room.token() == "token 2"
+
+
 def test_who_opted_out_while_nobody_looked_is_found_by_the_tokens(room: Room) -> None:
     room.work()
     room.opt_out()
@@ -232,6 +253,37 @@ def test_who_opted_out_while_nobody_looked_is_found_by_the_tokens(room: Room) ->
         room.keeper.work_on(key)
     assert room.api.object(SECRETS, "a", NAME) is None
     assert sorted(room.pool.revoked) == ["a", "gone"]
+
+
+def test_what_was_handed_out_unread_is_taken_back_although_neither_pool_nor_label_tells_of_it(
+    room: Room,
+) -> None:
+    """Also of profiles whose label is no longer the setting's, after a restart."""
+    room.api.misbehave(status(403, "Forbidden", "no"), "get", SECRET, times=100)
+    profiles = ("team", "a")
+    before = Room(room.api, profiles)
+    before.work()
+    assert before.token() == "token 1"
+    after = Room(room.api, profiles)
+    after.opt_out()
+    after.pool.known = None  # as where files are handed out
+    after.keeper.look_at_everything()
+    assert after.queue.get(0) == ("", "a")
+    after.work()
+    secret = room.api.object(SECRETS, "a", NAME)
+    assert secret is not None
+    assert "data" not in secret, "what is left is the garbage collector's"
+    after.keeper.look_at_everything()
+    assert after.queue.get(0) is None, "and forgotten"
+
+
+def test_a_policy_that_refuses_is_told(room: Room) -> None:
+    why = "ValidatingAdmissionPolicy 'bitfusion-identity-account' denied request: only in namespaces"
+    room.api.misbehave(status(422, "Invalid", why), "post", SECRET)
+    room.work()
+    assert room.events() == [
+        ("BitfusionIdentityRefused", f"Secret bitfusion-client cannot be kept here: {why}")
+    ]
 
 
 def test_an_opt_out_without_a_role_or_with_a_pool_that_is_away_is_finished_later(room: Room) -> None:

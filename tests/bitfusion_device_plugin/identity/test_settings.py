@@ -23,6 +23,13 @@ def test_limits_are_read_and_the_rest_has_defaults() -> None:
     )
 
 
+def test_profiles_are_one_label_and_none_by_default() -> None:
+    label = "app.kubernetes.io/part-of=kubeflow-profile"
+    given = read_settings(dict(NEEDED), {"BITFUSION_IDENTITY_PROFILES": label})
+    assert given.profiles == ("app.kubernetes.io/part-of", "kubeflow-profile")
+    assert read_settings(dict(NEEDED), {}).profiles is None
+
+
 def test_the_environment_counts_where_no_option_is_given(tmp_path: Path) -> None:
     file = tmp_path / "namespace"
     file.write_text("of-the-pod")
@@ -40,6 +47,7 @@ def test_the_environment_counts_where_no_option_is_given(tmp_path: Path) -> None
         ({"issuer_files": "/x"}, "must be given outside a pod"),
         ({**NEEDED, "most_gpus": "0"}, "must be a whole number from 1 to 100000"),
         ({**NEEDED, "default_share": "2"}, "must be above 0 and at most 1"),
+        ({**NEEDED, "profiles": "kubeflow-profile"}, "must be one label, KEY=VALUE"),
         ({**NEEDED, "default_gpus": "4", "most_gpus": "2"}, "must be at most --most-gpus"),
     ],
 )
