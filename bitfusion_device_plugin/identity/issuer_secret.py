@@ -2,8 +2,8 @@
 
     python3 -m bitfusion_device_plugin.identity.issuer_secret FOLDER NAMESPACE SECRET
 
-An init container of the pool that `manifests/engines/simulated` installs. The account needs one right, to patch this
-one Secret; who made it, kubectl or helm, removes it.
+An init container of the pool that `manifests/engines/simulated` installs. The account needs one right, to
+patch this one Secret; who made it, kubectl or helm, removes it.
 """
 
 from __future__ import annotations
