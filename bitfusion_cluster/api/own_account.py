@@ -15,7 +15,7 @@ from bitfusion_client.kubernetes.raw_objects import mapping
 
 
 def owner_references(token: str, namespace: str) -> list[dict[str, Any]]:
-    """The owner of what this token's account makes in its own namespace; empty elsewhere, and without a token.
+    """The owner of what this token's account makes in its own namespace; empty for others, or no token.
 
     Args:
         token: Of a ServiceAccount, with or without "Bearer".

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bitfusion_client.errors import BitfusionError
@@ -27,14 +27,15 @@ def secret_data(folder: str) -> dict[str, Any]:
     return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}}
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], connect: Callable[[], KubernetesApi] = KubernetesApi.load) -> int:
     """Return the exit status: 1 with one line on stderr, and the kubelet tries again."""
     if len(arguments) != 3:
         print("usage: issuer_secret FOLDER NAMESPACE SECRET", file=sys.stderr)
         return 2
     folder, namespace, secret = arguments
     try:
-        KubernetesApi.load().merge(f"{secrets_path(namespace)}/{secret}", secret_data(folder))
+        data = secret_data(folder)
+        connect().merge(f"{secrets_path(namespace)}/{secret}", data)
     except (ApiFailure, BitfusionError, NoIdentity) as error:
         why = one_line(str(error), 400)
         print(f"The files of {folder} are not in Secret {namespace}/{secret}: {why}", file=sys.stderr)

@@ -17,7 +17,7 @@ from tests.charts.everything import everything
 from tests.cluster.cluster import Cluster
 from tests.cluster.helm import CHART, Helm
 from tests.cluster.notebooks import Room
-from tests.manifests.built import CONTROLLER, INJECTOR, MANIFESTS, PROCESSES
+from tests.manifests.built import CONTROLLER, INJECTOR, MANIFESTS, PROCESSES, Object
 from tests.manifests.installed import kubeflow_namespace
 from tests.manifests.stand_in import StandIn
 from tests.support.waiting import wait_until
@@ -79,6 +79,14 @@ def test_nothing_is_left_when_it_is_taken_away(
     wait_until(lambda: everything(cluster) <= before, left, 60)
 
 
+def of_a_pool(item: Object) -> bool:
+    """Whether an installation for GPU pods has no such object."""
+    names = {"bitfusion-identity", "bitfusion-device-plugin", "bitfusion-pool"}
+    metadata = item["metadata"]
+    labels = metadata.get("labels", {})
+    return not names.isdisjoint({labels.get("app.kubernetes.io/name"), metadata.get("namespace")})
+
+
 def untouched(room: Room) -> Any:
     """Of a notebook what a restart, or a new pod, would change."""
     stateful_set, pod = room.stateful_set(), room.running_pod()
@@ -100,12 +108,7 @@ def test_a_running_notebook_is_untouched_by_the_way_to_the_chart_and_back(
 ) -> None:
     items = [item for item in yaml.safe_load_all(BEFORE.read_text()) if item]
     if engine == "cluster-gpus":  # which had neither pool nor units
-        pool = ("bitfusion-identity", "bitfusion-device-plugin", "bitfusion-pool")
-        items = [
-            item
-            for item in items
-            if item["metadata"].get("labels", {}).get("app.kubernetes.io/name") not in pool
-        ]
+        items = [item for item in items if not of_a_pool(item)]
     manifests = tmp_path / "before.yaml"
     manifests.write_text(yaml.safe_dump_all(items))
     cluster.kubectl("apply", "-f", str(manifests))

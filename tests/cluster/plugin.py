@@ -242,7 +242,7 @@ def kube_state_metrics(pytestconfig: pytest.Config) -> Iterator[KubeStateMetrics
 
 @pytest.fixture(scope="session")
 def helm(pytestconfig: pytest.Config, cluster: Cluster) -> Helm:
-    """helm itself, for the fixture `cluster`.
+    """The program helm, for the fixture `cluster`.
 
     Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
     """
