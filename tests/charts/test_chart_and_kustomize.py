@@ -40,12 +40,13 @@ def test_every_value_is_tried_alone() -> None:
     assert names == {"engine", *EACH}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("values", ALONE, ids=lambda values: "+".join(values))
 def test_a_value_alone_changes_what_it_says(helm: Helm, built: Built, values: dict[str, Any]) -> None:
     same(helm, built, values)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=HEALTHY)
+@settings(max_examples=6, deadline=None, suppress_health_check=HEALTHY)
 @given(values=ANY)
 def test_values_together(helm: Helm, built: Built, values: dict[str, Any]) -> None:
     same(helm, built, values)

@@ -23,8 +23,8 @@ from tests.manifests.stand_in import StandIn
 from tests.support.waiting import wait_until
 
 BEFORE = Path(__file__).parents[1] / "manifests" / "before" / "e122290.yaml"
-LONG = pytest.mark.long
-OTHERS = [pytest.param(each, marks=LONG) for each in ("simulated", "vmware")]
+APART = [pytest.mark.long, pytest.mark.apart]
+OTHERS = [pytest.param(each, marks=APART) for each in ("simulated", "vmware")]
 ENGINES = ["cluster-gpus", *OTHERS]
 
 
@@ -51,7 +51,7 @@ def made_by_programs() -> set[str]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("by", ["helm", pytest.param("kubectl", marks=LONG)])
+@pytest.mark.parametrize("by", ["helm", pytest.param("kubectl", marks=APART)])
 @pytest.mark.timeout(180)
 def test_nothing_is_left_when_it_is_taken_away(
     cluster: Cluster, helm: Helm, around: ExitStack, tmp_path: Path, by: str, engine: str
@@ -100,7 +100,7 @@ def untouched(room: Room) -> Any:
 
 
 @pytest.mark.parametrize(
-    "engine", [pytest.param("cluster-gpus", marks=LONG), pytest.param("simulated", marks=LONG)]
+    "engine", [pytest.param("cluster-gpus", marks=APART), pytest.param("simulated", marks=APART)]
 )
 @pytest.mark.timeout(240)
 def test_a_running_notebook_is_untouched_by_the_way_to_the_chart_and_back(

@@ -15,7 +15,7 @@ POLICY = "ValidatingAdmissionPolicy"
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
-    "engine", [pytest.param(each, marks=[pytest.mark.long] * (each == "vmware")) for each in ENGINES]
+    "engine", [pytest.param(each, marks=[pytest.mark.long] * (each != "simulated")) for each in ENGINES]
 )
 def test_an_installation_fits(helm: Helm, built: Built, engine: str, version: str) -> None:
     values = {"engine": engine, "gpuPodsOnly": "Deny", "kueuePlaces": True}
