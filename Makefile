@@ -19,7 +19,7 @@ PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext te
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: soak help images images-check dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods fuzz rounds attacks mutants labextension labextension-check lint lock clean
+.PHONY: soak help images images-check dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods chart chart-check fuzz rounds attacks mutants labextension labextension-check lint lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -49,8 +49,10 @@ help: ## show this list
 	@echo "make soak           an hour of notebooks that compute, wait, change and are killed; SOAK='--minutes 5'"
 	@echo "make rounds         20 rounds of interrupts, in code of every kind, and of SIGKILL, in every state"
 	@echo "make gpu-pods       GPU pods that are lost in every way, on two real nodes; and queued by a real Kueue, which is built"
+	@echo "make chart-check    the chart against kustomize, and on a real API server: installed, upgraded, rolled back, removed"
 	@echo "make attacks        floods of connections and of pods, a minute each, beside another tenant's pods; wants root"
 	@echo "make mutants        changes in the code, one at a time: do the tests see them? MUTANTS='--seed 7 --count 100'"
+	@echo "make chart          write the templates of charts/kubeflow-bitfusion from manifests/engines"
 	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
 	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
 
@@ -159,7 +161,11 @@ soak:
 
 gpu-pods:
 	@$(ENVIRONMENT) test
-	@$(BIN)/python -m pytest -n 0 -s -m apart --ignore=tests/tools $(TESTS)
+	@$(BIN)/python -m pytest -n 0 -s -m apart $(or $(TESTS),tests --ignore=tests/charts --ignore=tests/tools)
+
+chart-check:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m pytest -n 0 tests/charts
 
 attacks:
 	@$(ENVIRONMENT) test
@@ -193,6 +199,10 @@ lint:
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory labextension-check
+
+chart:
+	@$(ENVIRONMENT) cluster
+	@$(BIN)/python -m tools.chart
 
 lock:
 	@$(ENVIRONMENT) lock

@@ -27,6 +27,7 @@ from bitfusion_cluster.api.errors import (
     cause_of,
     error_of_status,
 )
+from bitfusion_cluster.api.own_account import owner_references
 from bitfusion_cluster.api.stream import Stream
 from bitfusion_cluster.program.program import CannotStart
 
@@ -91,6 +92,10 @@ class KubernetesApi:
     def server(self) -> str:
         """Where the API server is, as ``https://host:port``."""
         return str(self._client.configuration.host)
+
+    def owner_references(self, namespace: str) -> list[dict[str, Any]]:
+        """Of what this program makes in its own namespace: see `own_account`."""
+        return owner_references(_token(self._client) or "", namespace)
 
     def get(
         self, path: str, query: Query | None = None, timeout: Timeout = TIMEOUT, largest: int | None = None

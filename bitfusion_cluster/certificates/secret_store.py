@@ -72,7 +72,12 @@ class SecretStore:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": self._name, "namespace": self._namespace, "labels": self._labels},
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "labels": self._labels,
+                "ownerReferences": self._api.owner_references(self._namespace),
+            },
             "type": SECRET_TYPE,
             "data": write_authorities(authorities),
         }

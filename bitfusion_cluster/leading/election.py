@@ -108,6 +108,7 @@ class Election:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._api = api
+        self._namespace = candidate.namespace
         self._leases = leases_path(candidate.namespace)
         self._path = f"{self._leases}/{candidate.lease}"
         self._name = candidate.lease
@@ -194,7 +195,10 @@ class Election:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": self._name},
+                "metadata": {
+                    "name": self._name,
+                    "ownerReferences": self._api.owner_references(self._namespace),
+                },
                 "spec": self._spec(),
             }
             self._hold(self._api.create(self._leases, body, timeout=self._times.timeout), began)

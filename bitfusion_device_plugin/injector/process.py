@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from bitfusion_client.gpu_pods.settings import PodSettings, parse_settings
 from bitfusion_cluster.leading.election import (
@@ -47,7 +48,7 @@ class Injector(ServingProcess):
 
     def __init__(self, settings: Settings) -> None:
         self._clients: YamlFile[Sequence[ClientRule]] = YamlFile(
-            "--clients", settings.clients, "clients", parse_clients
+            "--clients", settings.clients, "clients", partial(parse_clients, image=settings.client_image)
         )
         self._images = ImageRulesFile(settings.images)
         self._pods: YamlFile[PodSettings] = YamlFile("--pods", settings.pods, "pod settings", parse_settings)

@@ -104,7 +104,8 @@ TABLE = serving_table(
     Setting(
         "client_image",
         "IMAGE",
-        f"the image with the starter of VMware's client. Default: {CLIENT_IMAGE}",
+        "the image with the client, where --clients names none, and with the starter of VMware's client. "
+        f"Default: {CLIENT_IMAGE}",
         _image,
     ),
     Setting(

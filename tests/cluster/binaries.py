@@ -101,6 +101,24 @@ KUBE_STATE_METRICS = Parts(
     ldflags="-s -w",
 )
 
+HELM_VERSION = "3.22.0"
+"""The helm that `modules/helm/go.mod` requires."""
+_HELM_MODULE = "helm.sh/helm/v3"
+HELM = Parts(
+    {"helm": f"{_HELM_MODULE}/cmd/helm"},
+    build_s=70.0,
+    first_share=1.0,
+    title=f"helm {HELM_VERSION}",
+    modules=_MODULES / "helm",
+    # Without these `helm template` and `helm lint` take the cluster for a Kubernetes 1.20.
+    ldflags=f"-s -w -X {_HELM_MODULE}/internal/version.version=v{HELM_VERSION}"
+    + "".join(
+        f" -X {_HELM_MODULE}/{package}.k8sVersion{part}={number}"
+        for package in ("pkg/chartutil", "pkg/lint/rules")
+        for part, number in zip(("Major", "Minor"), VERSION.split("."), strict=False)
+    ),
+)
+
 # The first Go that fetches the toolchain which go.mod asks for by itself.
 _OLDEST_GO = (1, 21)
 _SECONDS_BETWEEN_LINES = 30.0

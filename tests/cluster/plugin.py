@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster.binaries import (
     CONTROL_PLANE,
+    HELM,
     KUBE_STATE_METRICS,
     KUEUE,
     NODE,
@@ -30,12 +31,13 @@ from tests.cluster.binaries import (
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
+    from tests.cluster.helm import Helm
     from tests.cluster.kube_state_metrics import KubeStateMetrics
     from tests.cluster.kueue import Kueue
     from tests.cluster.node import Node
 
-_BESIDE = {"kueue": KUEUE, "kube_state_metrics": KUBE_STATE_METRICS}
-"""By fixture: what runs beside a cluster of its own."""
+_BESIDE = {"helm": HELM, "kueue": KUEUE, "kube_state_metrics": KUBE_STATE_METRICS}
+"""By fixture: what runs beside a cluster, or in one of its own."""
 _built_key = pytest.StashKey[dict[str, Binaries]]()
 _failed_key = pytest.StashKey[dict[str, str]]()
 """By fixture: why there is none."""
@@ -236,6 +238,18 @@ def kube_state_metrics(pytestconfig: pytest.Config) -> Iterator[KubeStateMetrics
     finally:
         program.end()
         cluster.end()
+
+
+@pytest.fixture(scope="session")
+def helm(pytestconfig: pytest.Config, cluster: Cluster) -> Helm:
+    """The program helm, for the fixture `cluster`.
+
+    Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
+    """
+    _leave_out_without(pytestconfig, "helm")
+    from tests.cluster.helm import Helm
+
+    return Helm(pytestconfig.stash[_built_key]["helm"], cluster)
 
 
 def _leave_out_without(config: pytest.Config, fixture: str) -> None:

@@ -60,6 +60,9 @@ def settings(objects: Objects, process: str) -> ServingSettings:
     """What the program makes of the Deployment's arguments and environment."""
     environ = {}
     for variable in container(objects, process)["env"]:
+        if "value" in variable:
+            environ[variable["name"]] = variable["value"]
+            continue
         assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
         environ[variable["name"]] = one(objects, "Deployment", process)["metadata"]["namespace"]
     return READERS[process](container(objects, process)["args"], environ)
@@ -498,11 +501,17 @@ def test_kubeflows_roles_take_ours_up(overlays: Overlays, overlay: str) -> None:
     aggregate = "rbac.authorization.kubeflow.org/aggregate-to-"
     for role, into in (
         ("admin", {"kubeflow-admin"}),
-        ("edit", {"kubeflow-edit", "kubeflow-bitfusion-admin"}),
+        ("edit", {"kubeflow-edit"}),
         ("view", {"kubeflow-view"}),
     ):
         labels = one(overlays[overlay], "ClusterRole", f"kubeflow-bitfusion-{role}")["metadata"]["labels"]
         assert {key[len(aggregate) :] for key in labels if key.startswith(aggregate)} == into
+    # Not by aggregation, which would make the role again while it is being deleted.
+    admin, edit = (
+        one(overlays[overlay], "ClusterRole", f"kubeflow-bitfusion-{role}") for role in ("admin", "edit")
+    )
+    assert admin["rules"] == edit["rules"]
+    assert "aggregationRule" not in admin
 
 
 def test_cert_managers_objects_name_the_service_and_each_other(overlays: Overlays) -> None:

@@ -53,24 +53,30 @@ class ClientRule:
     package: str = ""
 
 
-DEFAULT_CLIENTS = (ClientRule(ANY, ANY, STAND_IN, CLIENT_IMAGE),)
+def default_clients(image: str = CLIENT_IMAGE) -> tuple[ClientRule, ...]:
+    """The rules where an administrator has written none."""
+    return (ClientRule(ANY, ANY, STAND_IN, image),)
 
 
-def parse_clients(data: object, source: str = "") -> tuple[ClientRule, ...]:
-    """The rules of an administrator's ``clients.yaml``; `DEFAULT_CLIENTS` for an empty file.
+DEFAULT_CLIENTS = default_clients()
+
+
+def parse_clients(data: object, source: str = "", image: str = CLIENT_IMAGE) -> tuple[ClientRule, ...]:
+    """The rules of an administrator's ``clients.yaml``; `default_clients` for an empty file.
 
     Args:
         data: ``[{os, version, kind, image, package}, …]`` as YAML reads it; None for an empty file.
         source: The path of the file, for the message of an error.
+        image: Of a rule that names none.
 
     Raises:
         WrongSetting: Names the item and its field.
     """
     if data is None:
-        return DEFAULT_CLIENTS
+        return default_clients(image)
     if not isinstance(data, (list, tuple)) or not data or len(data) > MOST_RULES:
         raise WrongSetting("clients", data, ALLOWED_LIST, source)
-    return tuple(_rule(item, f"clients[{place}]", source) for place, item in enumerate(data))
+    return tuple(_rule(item, f"clients[{place}]", source, image) for place, item in enumerate(data))
 
 
 def client_for(os: str, version: str, rules: Sequence[ClientRule]) -> ClientRule:
@@ -89,7 +95,7 @@ def client_for(os: str, version: str, rules: Sequence[ClientRule]) -> ClientRule
     )
 
 
-def _rule(item: object, place: str, source: str) -> ClientRule:
+def _rule(item: object, place: str, source: str, default_image: str) -> ClientRule:
     if not isinstance(item, dict) or not {"os", "version", "kind"} <= set(item) <= set(FIELDS):
         raise WrongSetting(place, item, ALLOWED_ITEM, source)
     words = []
@@ -105,7 +111,7 @@ def _rule(item: object, place: str, source: str) -> ClientRule:
     if image is None:
         if kind == VMWARE:
             raise WrongSetting(f"{place}.image", image, NEEDS_IMAGE, source)
-        image = CLIENT_IMAGE
+        image = default_image
     if not _is_image(image):
         raise WrongSetting(f"{place}.image", image, ALLOWED_IMAGE, source)
     if kind != VMWARE and package not in (None, ""):

@@ -124,3 +124,10 @@ def test_vmwares_packages_come_by_a_second_init_container_for_each_container_tha
     assert init[1]["resources"] == init[0]["resources"]
     assert mounts(spec["containers"][0])[-1] == ("bitfusion-identity", "/etc/bitfusion/tls", "")
     assert named(spec["volumes"], "bitfusion-client")["emptyDir"] == {"sizeLimit": "8Gi"}
+
+
+def test_a_rule_without_an_image_means_the_injectors_own() -> None:
+    (rule,) = parse_clients([{"os": "*", "version": "*", "kind": "pods"}], image="registry.example/client:7")
+    assert rule.image == "registry.example/client:7"
+    (rule,) = parse_clients(None, image="registry.example/client:7")
+    assert (rule.kind, rule.image) == ("stand-in", "registry.example/client:7")
