@@ -119,7 +119,7 @@ def seen_by(api: KubernetesApi, namespace: str) -> Seen:
     """A look through the API."""
 
     def ask(path: str) -> RawObject:
-        answer = api.get(path, {"limit": PAGE} if _is_list(path) else None)
+        answer = api.get(path, {"limit": PAGE})  # of a list; nothing else minds
         while token := str((answer.get("metadata") or {}).get("continue") or ""):
             query: Query = {"limit": PAGE, "continue": token}
             more = api.get(path, query)
@@ -142,7 +142,3 @@ def words_of(failure: ApiFailure) -> str:
         return f"{missing['user'].rpartition(':')[2]} may not {missing['verb']} {what}{where}"
     said = failure.message if isinstance(failure, ApiError) and failure.message else failure.answered
     return one_line(said or str(failure), LONGEST)
-
-
-def _is_list(path: str) -> bool:
-    return path.rpartition("/")[2].endswith("s") and path != "/apis"

@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+from jupyter_ext.spawner import form_change
 from jupyter_ext.spawner.form_change import LONGEST_KEPT, Before, Changed, give_back, put_in, read_before
 from jupyter_ext.spawner.sizes import SizeList, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile
@@ -150,12 +151,11 @@ def test_what_was_kept_and_cannot_be_read_is_nothing(kept: str | None) -> None:
     assert read_before(kept) is None
 
 
-def test_a_file_that_is_too_long_is_not_kept_and_what_is_ours_is_taken_out() -> None:
-    import random
-
-    noise = random.Random(1).randbytes(LONGEST_KEPT).hex()
-    long = NEWER + f"# {noise}\n"
-    once = put(long, None, "Half")
+def test_a_file_that_is_too_long_is_not_kept_and_what_is_ours_is_taken_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(form_change, "LONGEST_KEPT", 100)
+    once = put(NEWER, None, "Half")
     assert once.before is not None
     kept = read_before(once.before.to_text())
     assert kept is not None
