@@ -13,8 +13,8 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --
 	--dist loadgroup --durations=12
 # Rounds of the tests marked `rounds` in `make test-long`.
 ROUNDS ?= 2
-PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext tests/notebook_controller_patch \
-	tests/bitfusion_cluster tests/bitfusion_device_plugin tests/tools
+PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext tests/kubeflow_bitfusion \
+	tests/notebook_controller_patch tests/bitfusion_cluster tests/bitfusion_device_plugin tests/tools
 # Jupyter serves root, the only user of many containers, with this option only.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 

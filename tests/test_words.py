@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     *("bitfusion_client", "bitfusion_cluster", "bitfusion_device_plugin", "bitfusion_kernel"),
-    *("bitfusion_pods", "bitfusion_pool", "jupyter_ext", "notebook_controller_patch"),
+    *("bitfusion_pods", "bitfusion_pool", "jupyter_ext", "kubeflow_bitfusion", "notebook_controller_patch"),
 )
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 DOCUMENTS = [

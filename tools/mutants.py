@@ -40,6 +40,7 @@ PACKAGES = (
     "bitfusion_pods",
     "bitfusion_pool",
     "jupyter_ext",
+    "kubeflow_bitfusion",
     "notebook_controller_patch",
 )
 # Where the folder of a package's tests is not called as the package is.

@@ -32,6 +32,16 @@ def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 
 
+def deployment_path(namespace: str, name: str) -> str:
+    """One Deployment."""
+    return f"/apis/apps/v1/namespaces/{_segment(namespace)}/deployments/{_segment(name)}"
+
+
+def config_map_path(namespace: str, name: str) -> str:
+    """One ConfigMap."""
+    return f"/api/v1/namespaces/{_segment(namespace)}/configmaps/{_segment(name)}"
+
+
 def events_path(namespace: str) -> str:
     """The Events of a namespace."""
     return f"/api/v1/namespaces/{_segment(namespace)}/events"

@@ -7,12 +7,11 @@ of its policies has to let it through. Whether anybody enforces them the API doe
 from __future__ import annotations
 
 from bitfusion_client.fast_imports import TYPE_CHECKING, dataclass
+from bitfusion_client.kubernetes.label_selectors import selects
 from bitfusion_client.kubernetes.raw_objects import labels_of, mapping, mappings, metadata_of, text
 from bitfusion_client.one_line import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bitfusion_client.kubernetes.raw_objects import RawObject
 
 EGRESS, INGRESS = "Egress", "Ingress"
@@ -61,7 +60,7 @@ def direction(
     for policy in mappings(policies):
         spec = mapping(policy.get("spec"))
         types = spec.get("policyTypes") or [INGRESS, *([EGRESS] if spec.get("egress") else [])]
-        if which not in types or not _selects(spec.get("podSelector"), labels_of(of)):
+        if which not in types or not selects(spec.get("podSelector"), labels_of(of)):
             continue
         names.append(text(metadata_of(policy).get("name")))
         for rule in mappings(spec.get(rules)):
@@ -93,7 +92,7 @@ def _has_peer(peers: object, pod: RawObject, namespace: str) -> list[bool | None
 def _is_peer(peer: RawObject, pod: RawObject, namespace: str) -> bool | None:
     if "ipBlock" in peer:
         return None  # of pods' addresses, which each network takes in another way
-    if "podSelector" in peer and not _selects(peer["podSelector"], labels_of(pod)):
+    if "podSelector" in peer and not selects(peer["podSelector"], labels_of(pod)):
         return False
     if peer.get("namespaceSelector") is None:
         return "podSelector" in peer
@@ -101,27 +100,4 @@ def _is_peer(peer: RawObject, pod: RawObject, namespace: str) -> bool | None:
     named = {each.get("key") for each in mappings(selector.get("matchExpressions"))}
     if {*named, *mapping(selector.get("matchLabels"))} - {NAMESPACE_LABEL}:
         return None
-    return _selects(selector, {NAMESPACE_LABEL: namespace})
-
-
-def _selects(selector: object, labels: Mapping[str, object]) -> bool:
-    """An empty selector selects all."""
-    given = mapping(selector)
-    if any(labels.get(key) != value for key, value in mapping(given.get("matchLabels")).items()):
-        return False
-    return all(_is_met(each, labels) for each in mappings(given.get("matchExpressions")))
-
-
-def _is_met(expression: RawObject, labels: Mapping[str, object]) -> bool:
-    key, values = text(expression.get("key")), expression.get("values")
-    listed = values if isinstance(values, list) else []
-    match expression.get("operator"):
-        case "In":
-            return labels.get(key) in listed
-        case "NotIn":
-            return labels.get(key) not in listed
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return False
+    return selects(selector, {NAMESPACE_LABEL: namespace})

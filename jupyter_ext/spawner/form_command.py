@@ -43,11 +43,13 @@ examples:
   kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --output new.yaml
   kubeflow-bitfusion form --image registry.example.com/team/notebook:1.0 --config spawner_ui_config.yaml
   kubeflow-bitfusion form sizes.yaml --config spawner_ui_config.yaml --kubeflow 1.10 --kustomize bitfusion
-  kubeflow-bitfusion form --hook --images images.yaml --output bitfusion_form_hook.py"""
+  kubeflow-bitfusion form --hook --images images.yaml --output bitfusion_form_hook.py
+  kubeflow-bitfusion form sizes.yaml --apply
+  kubeflow-bitfusion form --give-back"""
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the parser of `kubeflow-bitfusion`."""
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Add this command to the parser of `kubeflow-bitfusion`, which adds what it does in a cluster."""
     parser = add_command(commands, run, "form", "Kubeflow's notebook form", DESCRIPTION, EXAMPLES)
     parser.add_argument("sizes", nargs="?", metavar="sizes.yaml", help="your list of sizes")
     parser.add_argument("--example", action="store_true", help="print a list to start with, and stop")
@@ -84,6 +86,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="for --hook: which clients the rules may name; vmware: those that VMware's injector has",
     )
     parser.add_argument("--force", action="store_true", help="replace files that were edited by hand")
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:

@@ -37,7 +37,8 @@ ALLOWED_BLOCK = (
 class FormGpus:
     """The part as it will be. `vendors` in the order of the dropdown, each as the form's file has it.
 
-    `removed` are keys of Bitfusion that the file had and the list of sizes has no longer.
+    `removed` are keys of Bitfusion that the file had and the list of sizes has no longer. `source` is the
+    name of the list of sizes, empty where there is none.
     """
 
     vendors: tuple[dict[str, object], ...]
@@ -79,6 +80,31 @@ def form_gpus(sizes: SizeList, existing: Document | None = None) -> FormGpus:
     return FormGpus((*others, *ours), num, vendor, had.read_only, tuple(removed), sizes.source)
 
 
+def without_sizes(existing: Document, before: Document | None) -> FormGpus | None:
+    """What the dropdown offers without this installation's sizes; None: it has none. Raises WrongFile.
+
+    Sizes that `before` has, an earlier file, come back; so does what it preselects, if a size of ours was
+    preselected since. All else stays as it is in `existing`.
+    """
+    now = _existing_gpus(existing)
+    had = _existing_gpus(before) if before is not None else _ExistingGpus()
+    if not any(_is_ours(item) for item in now.vendors):
+        return None
+    others = [item for item in now.vendors if not _is_ours(item)]
+    vendors = (*others, *(item for item in had.vendors if _is_ours(item)))
+    keys = {item["limitsKey"] for item in vendors}
+    num, vendor = (now.num, now.vendor) if now.vendor in keys else (had.num, had.vendor)
+    if vendor not in keys:
+        num, vendor = NO_NUMBER, ""
+    return FormGpus(vendors, num, vendor, now.read_only, (), "")
+
+
+def offered_keys(existing: Document) -> dict[str, str]:
+    """The keys and labels of Bitfusion in the dropdown of a form's file. Raises WrongFile."""
+    vendors = _existing_gpus(existing).vendors
+    return {str(item["limitsKey"]): str(item["uiName"]) for item in vendors if _is_ours(item)}
+
+
 def gpus_part(form: FormGpus) -> str:
     """The part alone, under the key it belongs to: to be read, or pasted into the file."""
     return "\n".join([f"{ROOT}:", *_block(form, "  ")]) + "\n"
@@ -106,7 +132,7 @@ def form_defaults(existing: Document) -> dict[str, object]:
 def _block(form: FormGpus, indent: str) -> list[str]:
     lines = [
         "gpus:",
-        "  " + written_from(form.source, "form"),
+        *(["  " + written_from(form.source, "form")] if form.source else []),
         f"  readOnly: {json.dumps(form.read_only)}",
         "  value:",
         "    # what is preselected; users pick number × vendor",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jupyter_ext.spawner.form_config import ALLOWED_BLOCK, ROOT, as_mapping, form_defaults
 from jupyter_ext.spawner.wrong_file import WrongFile, shown
 from jupyter_ext.spawner.yaml_document import Document, parse_document
-from jupyter_ext.spawner.yaml_edit import CannotEdit, Edited, plain_text, put, put_first
+from jupyter_ext.spawner.yaml_edit import CannotEdit, Edited, plain_text, put, put_first, take_out
 
 NO_LIST = "has no image, under which the form has its list of images; add it with value and options"
 
@@ -54,6 +54,26 @@ def add_image(existing: Document, image: str) -> FormImage:
     if field.get("readOnly") is True:
         told.append(f"image.readOnly is true in your file: all users get {shown(preselected)}.")
     return FormImage(edited, tuple(told))
+
+
+def images_of(existing: Document) -> list[object]:
+    """The form's list of images; empty if there is none. Raises WrongFile."""
+    options = as_mapping(existing, form_defaults(existing).get("image"), "image").get("options")
+    return options if isinstance(options, list) else []
+
+
+def without_image(existing: Document, image: str) -> Edited:
+    """The form's file without this image in its list, unless it is preselected. Raises WrongFile."""
+    field = as_mapping(existing, form_defaults(existing).get("image"), "image")
+    images = images_of(existing)
+    if image not in images or field.get("value") == image:
+        return Edited(existing.text)
+    path = (ROOT, "image", "options")
+    try:
+        return take_out(existing, path, images.index(image))
+    except CannotEdit:
+        place = f"image.options (line {existing.line(*path)})"
+        raise WrongFile(existing.source, place, None, ALLOWED_BLOCK) from None
 
 
 def _added(existing: Document, image: str, options: list[object] | None, others: list[str]) -> Edited:

@@ -81,6 +81,28 @@ def put_first(document: Document, path: Path, item: str) -> Edited:
     return _edited(document, _with(document.data, path, [item, *items]), change)
 
 
+def take_out(document: Document, path: Path, index: int) -> Edited:
+    """Take one item out of the list at `path`; of a list of blocks its whole line. Raises CannotEdit."""
+
+    def change(now: Document, parts: list[_Part]) -> _Change:
+        place = _written(now, parts, path, "list")[1]
+        whole, own = parts[place], [part for part in parts if part.parent == place]
+        if len(own) == 1:
+            # deeper than its key, in whose column a list of blocks may stand
+            none = "[]" if whole.flow else "  []"
+            return _Change(whole.start, _content_end(now.text, parts, place), none)
+        if not whole.flow:
+            start = now.text.rfind("\n", 0, own[index].start) + 1
+            return _Change(start, now.text.find("\n", start) + 1 or len(now.text), "")
+        if index + 1 < len(own):
+            return _Change(own[index].start, own[index + 1].start, "")
+        return _Change(own[index - 1].end, own[index].end, "")
+
+    items = list(_at(document.data, path))
+    del items[index]
+    return _edited(document, _with(document.data, path, items), change)
+
+
 def json_text(value: object) -> str:
     """A value as JSON, which is YAML in any place. Raises CannotEdit for what JSON has not."""
     try:

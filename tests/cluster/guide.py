@@ -213,7 +213,7 @@ class Reader:
         else:
             for name in _OF_A_CHECKOUT:
                 (self.folder / name).symlink_to(ROOT / name)
-        form = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
+        form = [sys.executable, "-c", "import sys; from kubeflow_bitfusion.cli import main; sys.exit(main())"]
         kubectl = shlex.quote(str(cluster.binaries.path("kubectl")))
         for name, text in (
             ("docker", _DOCKER),

@@ -12,7 +12,7 @@ IMPORTS = """
 import sys
 for name in ("jupyter_server", "jupyter_events", "tornado", "yaml"):
     sys.modules[name] = None
-import jupyter_ext.server, jupyter_ext.cli
+import jupyter_ext.server, kubeflow_bitfusion.cli
 import jupyter_ext.server.kernel_actions, jupyter_ext.server.own_names, jupyter_ext.server.pool_look
 print(jupyter_ext.server._jupyter_server_extension_points.__name__)
 """

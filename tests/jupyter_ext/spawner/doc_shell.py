@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 def put_commands(folder: Path, cluster: Cluster) -> None:
     """Write `kubeflow-bitfusion` and `kubectl` into a new folder: ``bin`` beside that in which `run` runs."""
     folder.mkdir()
-    python = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
+    python = [sys.executable, "-c", "import sys; from kubeflow_bitfusion.cli import main; sys.exit(main())"]
     kubectl = [str(cluster.binaries.path("kubectl")), "--kubeconfig", str(cluster.kubeconfig)]
     for name, command in (("kubeflow-bitfusion", python), ("kubectl", kubectl)):
         path = folder / name

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from bitfusion_client.kubernetes.client_images import DEFAULT_RULES
-from jupyter_ext import cli
 from jupyter_ext.spawner.hook_bundle import HOOK, NotBundled, embedded_modules, hook_file
 from jupyter_ext.spawner.sizes import example
 from jupyter_ext.spawner.written_files import without_mark
+from kubeflow_bitfusion import cli
 from tests.jupyter_ext.spawner.spawner_configs import NEWER
 
 HALF = "sizes:\n- {label: BITFUSION 50 %, share: 50 %, default: true, gpus: 2}\n"
@@ -321,7 +321,7 @@ def test_the_hook_is_the_same_each_time_and_names_its_version() -> None:
     assert text.startswith("# kubeflow-bitfusion 1.2.3: the hook for the backend of Kubeflow's notebook form")
     assert "\nVERSION = '1.2.3'\n" in text
     assert max(len(line) for line in text.splitlines()) <= 120  # readable: no source on one line
-    command = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
+    command = [sys.executable, "-c", "import sys; from kubeflow_bitfusion.cli import main; sys.exit(main())"]
     for seed in ("1", "2"):
         environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run([*command, "form", "--hook"], env=environ, capture_output=True, text=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext import cli
 from jupyter_ext.spawner.sizes import example, parse_sizes
 from jupyter_ext.spawner.yaml_document import parse_document
+from kubeflow_bitfusion import cli
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gpu-pods"
 IMAGE = ("--image", "registry.example.com/team/notebook:1.0")

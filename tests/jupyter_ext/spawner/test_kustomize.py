@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jupyter_ext.cli import main
+from kubeflow_bitfusion.cli import main
 from tests.jupyter_ext.spawner.kubeflow_manifests import CONFIG, FORM, build, builders, one, write_manifests
 
 SIZES = "sizes:\n- label: BITFUSION\n- {label: BITFUSION 50 %, share: 50 %, default: true}\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jupyter_ext import cli
 from jupyter_ext.spawner.sizes import example
 from jupyter_ext.spawner.written_files import without_mark
+from kubeflow_bitfusion import cli
 from tests.support.machine import scaled
 
 IMAGE = ("--image", "registry.example.com/team/notebook:1.0")
@@ -269,7 +269,7 @@ def program(
 ) -> subprocess.CompletedProcess[str]:
     """A command as a process of its own, whose stdout may be full, or closed as a shell's ``>&-`` does."""
     start = "sys.stdout = None; " if closed else ""
-    start = f"import sys; {start}from jupyter_ext.cli import main; sys.exit(main(sys.argv[1:]))"
+    start = f"import sys; {start}from kubeflow_bitfusion.cli import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", start, *arguments],
         stdout=stdout,

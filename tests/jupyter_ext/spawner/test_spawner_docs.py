@@ -146,7 +146,7 @@ def test_the_page_can_be_followed_word_by_word(shell: Path, cluster: Cluster) ->
 def test_the_mistake_on_the_page_is_told_in_these_words(tmp_path: Path) -> None:
     path = tmp_path / "sizes.yaml"
     path.write_text("sizes:\n- label: A\n\n- label: B\n  share: 101 %\n")
-    command = [sys.executable, "-c", "import sys; from jupyter_ext.cli import main; sys.exit(main())"]
+    command = [sys.executable, "-c", "import sys; from kubeflow_bitfusion.cli import main; sys.exit(main())"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([*command, "form", str(path)], env=environ, capture_output=True, text=True)
     assert done.stderr == blocks("text")[1]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from bitfusion_client.errors import BitfusionError, UsageError
 from jupyter_ext.spawner import form_command, profiles_command, workspacekind_command
 from jupyter_ext.spawner.command_output import STDOUT_NAME
+from kubeflow_bitfusion import doctor_command, form_in_cluster
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,9 +59,11 @@ def _drop_stdout() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="kubeflow-bitfusion", description="Bitfusion GPUs in the forms that start notebooks."
+        prog="kubeflow-bitfusion",
+        description="GPU sizes in the forms that start notebooks, and a look at whether all of it works.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (form_command, profiles_command, workspacekind_command):
+    form_in_cluster.add_to(form_command.add_to(commands))
+    for command in (profiles_command, workspacekind_command, doctor_command):
         command.add_to(commands)
     return parser

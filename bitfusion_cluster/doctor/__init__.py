@@ -1,0 +1,1 @@
+"""What `kubeflow-bitfusion doctor` checks in a cluster: pure checks over one object that reads it."""

@@ -1,0 +1,185 @@
+"""Namespaces: who is served, what becomes of a notebook there, and whether its account may make GPU pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bitfusion_client.kubernetes.label_selectors import selects
+from bitfusion_client.kubernetes.names import (
+    ADMISSION_IGNORE,
+    LABEL_ADMISSION,
+    PODS_WEBHOOK,
+    RESOURCE_AMOUNT,
+)
+from bitfusion_client.kubernetes.raw_objects import (
+    init_containers_of,
+    labels_of,
+    mapping,
+    mappings,
+    metadata_of,
+    text,
+)
+from bitfusion_cluster.api.errors import ApiFailure, Forbidden
+from bitfusion_cluster.api.paths import NAMESPACES
+from bitfusion_cluster.doctor.engine import engine_of
+from bitfusion_cluster.doctor.finding import Finding, counted, fail, named, ok, warn
+from bitfusion_cluster.doctor.places import PART_OF, POD_WEBHOOKS, PROFILE, pods
+from bitfusion_cluster.doctor.seen import Seen, Unseen, words_of
+
+if TYPE_CHECKING:
+    from bitfusion_client.kubernetes.raw_objects import RawObject
+
+MOST_TRIED = 20
+ACCOUNT = "default-editor"
+RIGHTS = (("create", "pods"), ("get", "pods"), ("watch", "pods"), ("delete", "pods"), ("create", "secrets"))
+NO_RIGHT = " may not create pods in "
+TRIAL = "bitfusion-doctor-trial"
+
+
+def check_namespaces(seen: Seen) -> Iterator[Finding]:
+    """Whom the injector is asked about, and which profiles it is not."""
+    found, served = seen.items(NAMESPACES), served_namespaces(seen)
+    profiles = [each for each in found if labels_of(each).get(PART_OF) == PROFILE]
+    left_out = [_name(each) for each in profiles if _name(each) not in served]
+    ignored = [_name(each) for each in profiles if labels_of(each).get(LABEL_ADMISSION) == ADMISSION_IGNORE]
+    if not served:
+        yield fail(
+            "namespaces",
+            "none is served: the webhook's namespaceSelector fits no namespace",
+            "make a Profile, or label a namespace as the selector has it: kubectl get "
+            "mutatingwebhookconfiguration bitfusion-pod-injection -o yaml",
+        )
+    else:
+        yield ok("namespaces", f"{counted(len(served), 'namespace')} served: {named(sorted(served))}")
+    silent = [name for name in left_out if name not in ignored]
+    if silent:
+        todo = "label them as the webhook's namespaceSelector has it, if they are to have GPUs"
+        yield warn("namespaces", f"profiles that are not served: {named(silent)}", todo)
+    if ignored:
+        yield ok("namespaces", f"opted out by {LABEL_ADMISSION}={ADMISSION_IGNORE}: {named(ignored)}")
+
+
+def check_notebooks(seen: Seen) -> Iterator[Finding]:
+    """What the API server would make of a notebook's pod in each served namespace: a dry run of it."""
+    tried = sorted(users_of(seen))[:MOST_TRIED]
+    good: list[str] = []
+    slowest = 0.0
+    for namespace in tried:
+        try:
+            answer, seconds = seen.dry_run(pods(namespace), trial_pod(_has_account(seen, namespace)))
+        except Forbidden as failure:
+            words = words_of(failure)
+            if NO_RIGHT in words:
+                todo = "run it as an admin: kubeflow-bitfusion doctor, with your own kubeconfig"
+                yield warn("trial notebook", f"not checked: {words}", todo)
+                return
+            yield _refused(namespace, words)
+        except ApiFailure as failure:
+            yield _refused(namespace, words_of(failure))
+        else:
+            slowest = max(slowest, seconds)
+            if init_containers_of(mapping(answer.get("spec"))):
+                good.append(namespace)
+            else:
+                yield fail(
+                    "trial notebook",
+                    f"a pod that asks for a GPU in {namespace} is let in without the client",
+                    "the injector is not asked, or fails open: see the webhooks above",
+                )
+    if good:
+        where = named(good)
+        yield ok("trial notebook", f"gets its client in {where} (dry run, {slowest * 1000:.0f} ms)")
+
+
+def check_accounts(seen: Seen) -> Iterator[Finding]:
+    """Whether notebooks may make GPU pods."""
+    if not engine_of(seen).has_pods:
+        return
+    users = [each for each in sorted(users_of(seen))[:MOST_TRIED] if _has_account(seen, each)]
+    lacking: list[str] = []
+    missing = ""
+    for namespace in users:
+        user = f"system:serviceaccount:{namespace}:{ACCOUNT}"
+        lacks = [f"{verb} {what}" for verb, what in RIGHTS if not seen.may(user, namespace, verb, what)]
+        if lacks:
+            lacking.append(namespace)
+            missing = ", ".join(lacks)
+    if lacking:
+        yield fail(
+            "rights of notebooks",
+            f"{ACCOUNT} may not {missing} in {named(lacking)}: no GPU pod can be made",
+            "bind it to Kubeflow's ClusterRole kubeflow-edit, as the profile controller does: kubectl -n "
+            f"{lacking[0]} get rolebinding {ACCOUNT}",
+        )
+    elif users:
+        yield ok("rights of notebooks", f"{ACCOUNT} may make GPU pods in {named(users)}")
+
+
+def served_namespaces(seen: Seen) -> set[str]:
+    """Those that the injector is asked about. Raises Unseen."""
+    selector = _selector(seen)
+    return {
+        _name(each)
+        for each in seen.items(NAMESPACES)
+        if selects(selector, labels_of(each)) and mapping(each.get("status")).get("phase") != "Terminating"
+    }
+
+
+def trial_pod(has_account: bool) -> dict[str, Any]:
+    """A notebook's pod as Kubeflow makes it, cut short."""
+    limits = {"cpu": "100m", "memory": "64Mi", RESOURCE_AMOUNT: "1"}
+    container = {"name": "notebook", "image": "doctor.invalid/none:1", "resources": {"limits": limits}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if has_account:
+        spec["serviceAccountName"] = ACCOUNT
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TRIAL}, "spec": spec}
+
+
+def users_of(seen: Seen) -> set[str]:
+    """Served namespaces of users. Where all namespaces are served, those of Kubeflow's profiles."""
+    served, selector = served_namespaces(seen), _selector(seen)
+    chosen = any(
+        each.get("operator") in ("In", "Exists") for each in mappings(selector.get("matchExpressions"))
+    )
+    if chosen or selector.get("matchLabels"):
+        return served
+    return served & {
+        _name(each) for each in seen.items(NAMESPACES) if labels_of(each).get(PART_OF) == PROFILE
+    }
+
+
+def _selector(seen: Seen) -> RawObject:
+    """Of the injector's webhook; one that selects nothing where there is none."""
+    for webhook in mappings((seen.one(POD_WEBHOOKS) or {}).get("webhooks")):
+        if webhook.get("name") == PODS_WEBHOOK:
+            return mapping(webhook.get("namespaceSelector"))
+    return {"matchExpressions": [{"operator": "none"}]}
+
+
+def _has_account(seen: Seen, namespace: str) -> bool:
+    try:
+        return seen.one(f"/api/v1/namespaces/{namespace}/serviceaccounts/{ACCOUNT}") is not None
+    except Unseen:
+        return False
+
+
+def _refused(namespace: str, words: str) -> Finding:
+    said = f"refused in {namespace}: {words}"
+    if "violates PodSecurity" in words:
+        todo = (
+            f"Kubeflow's notebooks run as baseline: kubectl label namespace {namespace} "
+            "pod-security.kubernetes.io/enforce=baseline --overwrite; or notebooks of your own get the "
+            "securityContext that it names, by a PodDefault"
+        )
+    elif "exceeded quota" in words or "failed quota" in words:
+        todo = f"kubectl -n {namespace} describe quota: free something, or raise it"
+    elif "failed calling webhook" in words:
+        todo = "the webhook that it names does not answer: mend that one first"
+    else:
+        todo = "whoever refuses it is named in the words: a policy, a quota or a webhook of the cluster"
+    return fail("trial notebook", said, todo)
+
+
+def _name(data: RawObject) -> str:
+    return text(metadata_of(data).get("name"))

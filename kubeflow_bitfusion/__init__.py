@@ -1,0 +1,1 @@
+"""The command `kubeflow-bitfusion`: a thin layer over the forms and over what looks at a cluster."""

@@ -1,0 +1,179 @@
+"""The checks that need the forms' list or GPU pods' words, by tables; and what the command imports."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitfusion_cluster.doctor import places
+from bitfusion_cluster.doctor.finding import FAIL, OK, WARN
+from jupyter_ext.spawner.form_change import put_in
+from jupyter_ext.spawner.sizes import parse_sizes
+from jupyter_ext.spawner.yaml_document import parse_document
+from kubeflow_bitfusion.check_form import check_form
+from kubeflow_bitfusion.check_network import check_network
+from kubeflow_bitfusion.cli import main
+from kubeflow_bitfusion.form_in_cluster import NoForm, find_form
+from tests.bitfusion_cluster.doctor.objects import World, named
+from tests.jupyter_ext.spawner.spawner_configs import NEWER
+
+ROOT = Path(__file__).parents[2]
+SIZES = "sizes: [{label: GPU}]"
+FORM = f"{places.deployments('kubeflow')}/jupyter-web-app-deployment"
+MAP = "/api/v1/namespaces/kubeflow/configmaps/jupyter-web-app-config-abc"
+
+
+def form(text: str, sizes: str = SIZES, world: World | None = None, **volume_mount: Any) -> World:
+    """Kubeflow's form with this file."""
+    mount = {"name": "config-volume", "mountPath": "/etc/config", **volume_mount}
+    spec = {
+        "containers": [{"name": "jupyter-web-app", "volumeMounts": [mount]}],
+        "volumes": [{"name": "config-volume", "configMap": {"name": "jupyter-web-app-config-abc"}}],
+    }
+    world = world or World().engine()
+    world.paths[FORM] = {"spec": {"template": {"spec": spec}}}
+    world.paths[MAP] = {"metadata": {"resourceVersion": "1"}, "data": {"spawner_ui_config.yaml": text}}
+    return world.file("bitfusion-notebook-sizes", "sizes.yaml", sizes)
+
+
+def with_sizes(sizes: str) -> str:
+    return put_in(NEWER, None, parse_sizes(parse_document(sizes, "s")), "", "f").text
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "check", "state", "seen"),
+    [
+        (with_sizes(SIZES), SIZES, "form", OK, "offers GPU, as sizes.yaml has them"),
+        (with_sizes(SIZES), "", "form", OK, "JupyterLab's list is made from the pool"),
+        (NEWER, SIZES, "form", FAIL, "offers no size of ours .*jupyter-web-app-config-abc"),
+        (with_sizes("sizes: [{label: Other}]"), SIZES, "form", WARN, "does not offer GPU and offers Other"),
+        (with_sizes("sizes: [{label: GPU}, {label: B, number: 2}]"), SIZES, "form", WARN, "it offers B$"),
+        ("a: 1", SIZES, "form", FAIL, "has no spawnerFormDefaults"),
+        (NEWER, SIZES, "sizes", OK, "GPU: each has a rule"),
+        (NEWER, "sizes: [{label: H, share: 50}]", "sizes", FAIL, "no rule of pods.yaml serves H"),
+        (NEWER, "sizes: 1", "sizes", FAIL, "must be a list"),
+        (NEWER, "{", "sizes", FAIL, "is not YAML"),
+    ],
+)
+def test_the_form(text: str, sizes: str, check: str, state: str, seen: str) -> None:
+    (found,) = (each for each in check_form(form(text, sizes).seen()) if each.check == check)
+    assert (found.state, bool(found.todo)) == (state, state != OK)
+    assert re.search(seen, found.seen), found
+
+
+def test_with_a_pool_sizes_need_no_rule() -> None:
+    world = form(NEWER, "sizes: [{label: H, share: 50}]", World().engine("stand-in"))
+    assert [each.state for each in check_form(world.seen()) if each.check == "sizes"] == [OK]
+
+
+def test_without_a_form_sizes_are_chosen_elsewhere() -> None:
+    world = World().engine().file("bitfusion-notebook-sizes", "sizes.yaml", SIZES)
+    assert [each.state for each in check_form(world.seen())] == [OK, OK]
+
+
+def test_a_form_is_found_by_its_volume() -> None:
+    world = form(NEWER)
+    found = find_form(world.seen().one, "kubeflow")
+    assert (found.name, found.version, found.kept, found.read_once) == (
+        "jupyter-web-app-config-abc",
+        "1",
+        False,
+        False,
+    )
+    assert find_form(form(NEWER, subPath="x").seen().one, "kubeflow").read_once
+    world.paths[FORM]["spec"]["template"]["spec"]["volumes"][0]["name"] = "other"
+    assert find_form(world.seen().one, "kubeflow").name == found.name
+    del world.paths[MAP]
+    with pytest.raises(NoForm, match="ConfigMap jupyter-web-app-config-abc"):
+        find_form(world.seen().one, "kubeflow")
+    del world.paths[FORM]
+    with pytest.raises(NoForm, match="Deployment jupyter-web-app-deployment"):
+        find_form(world.seen().one, "kubeflow")
+    world = form(NEWER)
+    world.paths[FORM]["spec"]["template"]["spec"]["volumes"] = []
+    with pytest.raises(NoForm):
+        find_form(world.seen().one, "kubeflow")
+
+
+def policy(name: str, **spec: Any) -> Any:
+    return named(name, "ada", spec={"podSelector": {}, **spec})
+
+
+OPEN = {"ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 8778}]}]}
+
+
+@pytest.mark.parametrize(
+    ("policies", "states", "seen"),
+    [
+        ([], [OK], "TCP port 8778"),
+        ([policy("deny", policyTypes=["Ingress"])], [WARN], "ada: deny closes TCP port 8778 into GPU pods"),
+        ([policy("deny", policyTypes=["Egress"])], [WARN], "out of notebooks"),
+        ([policy("deny", policyTypes=["Egress", "Ingress"])], [WARN, WARN], "out of notebooks"),
+        ([policy("deny", policyTypes=["Ingress"]), policy("open", **OPEN)], [OK], "8778"),
+        ([named("of-others", "ben", spec={"podSelector": {}, "policyTypes": ["Egress"]})], [OK], "8778"),
+    ],
+)
+def test_the_network(policies: list[Any], states: list[str], seen: str) -> None:
+    world = World().engine().users("ada").put(places.NETWORK_POLICIES, *policies)
+    found = list(check_network(world.seen()))
+    assert [each.state for each in found] == states
+    assert seen in found[0].seen
+    assert list(check_network(world.engine("stand-in").seen())) == []
+
+
+def test_the_port_is_that_of_the_settings() -> None:
+    world = World().engine(rules="port: 9000").users("ada")
+    assert "TCP port 9000" in next(iter(check_network(world.seen()))).seen
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--apply", "--give-back"], "not allowed with"),
+        (["--apply", "--config", "x"], "--config cannot stand beside --apply"),
+        (["--give-back", "--hook"], "--hook cannot stand beside --give-back"),
+        (["s.yaml", "--give-back"], "--give-back takes neither a list of sizes"),
+        (["--apply", "--pods", "x"], "--pods needs a list of sizes"),
+        (["--if-there"], "are for --apply and --give-back"),
+        (["s.yaml", "--kubeconfig", "x"], "are for --apply and --give-back"),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["form", *words])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status == 2
+    assert told in capsys.readouterr().err
+
+
+def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["doctor"], ["form", "--give-back"]):
+        assert main([*words, f"--kubeconfig={tmp_path}/none"]) == 1
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "no way into the cluster" in err
+
+
+def test_help_waits_for_no_library_of_a_cluster() -> None:
+    code = "import json, sys; import kubeflow_bitfusion.cli; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    heavy = {
+        "yaml",
+        "kubernetes",
+        "urllib3",
+        "cryptography",
+        "tornado",
+        "bitfusion_cluster",
+        "bitfusion_pods",
+    }
+    assert loaded & heavy == set()
