@@ -19,7 +19,7 @@ PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext te
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: soak help images images-check dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods chart chart-check fuzz rounds attacks mutants labextension labextension-check lint lock clean
+.PHONY: soak help images images-check dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods chart chart-check fuzz rounds attacks mutants labextension labextension-check lint docs lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -53,6 +53,7 @@ help: ## show this list
 	@echo "make attacks        floods of connections and of pods, a minute each, beside another tenant's pods; wants root"
 	@echo "make mutants        changes in the code, one at a time: do the tests see them? MUTANTS='--seed 7 --count 100'"
 	@echo "make chart          write the templates of charts/kubeflow-bitfusion from manifests/engines"
+	@echo "make docs           the documents as a site, in $(FOLDER)/site, without a network"
 	@echo "make lock           write requirements/*.txt; LOCK=--upgrade: with the newest versions"
 	@echo "make clean          remove $(FOLDER)/ and all caches in this folder"
 
@@ -203,6 +204,12 @@ lint:
 chart:
 	@$(ENVIRONMENT) cluster
 	@$(BIN)/python -m tools.chart
+
+# Read it in build/site; no page needs a network.
+docs:
+	@$(ENVIRONMENT) site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "$(FOLDER)/site/index.html"
 
 lock:
 	@$(ENVIRONMENT) lock

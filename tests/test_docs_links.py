@@ -19,10 +19,29 @@ IMAGES = ROOT / "docs" / "images"
 NAMED = re.compile(r"\bdocs/[\w/-]+\.(?:md|json|png|svg|webp)\b")
 WORDS = (
     # The first that fits a page is what it may have, code not counted; other pages have no limit.
-    ("README.md", 1700),
+    ("README.md", 700),
     ("docs/tutorials/", 900),
     ("docs/how-to/", 800),
 )
+QUESTIONS = {
+    "install the kernel": "docs/how-to/install-the-kernel.md: bitfusion-kernel install --user",
+    "give the GPU back": "docs/how-to/release.md: Run `%bitfusion release`",
+    "is my GPU real": "docs/how-to/is-my-gpu-real.md: it says *simulated*",
+    "access for a namespace": "docs/how-to/access-for-a-namespace.md: bitfusion.io/identity=true",
+    "every setting": "docs/reference/kernel-settings.md: `idle_release`",
+    "why a proxy": "docs/faq.md: a notebook must open at once",
+    "No GPU became free in time": "docs/reference/messages.md: No GPU became free in time",
+    "no GPUs in this size": "docs/reference/messages.md: This cluster has no GPUs in this size",
+    "No GPU pod can have the files": "docs/reference/messages.md: No GPU pod can have the files",
+    "pool folder is not yours alone": "docs/reference/messages.md: is not yours alone",
+    "pool service does not run": "docs/reference/messages.md: does not run",
+    "the driver is not loaded": "docs/reference/messages.md: the NVIDIA driver is not loaded",
+    "is no size of Bitfusion": "docs/reference/refusals.md: is no size of Bitfusion",
+    "BitfusionInjectorAway": "docs/when-something-is-wrong.md: BitfusionInjectorAway",
+    "exceeded quota": "docs/reference/failures.md: exceeded quota",
+    "out of reach": "docs/reference/messages.md: was out of reach",
+}
+"""What a reader looks for, words of messages among them, and the page that says it, with its words."""
 HARMLESS = ("CHANGELOG.md", "tests/test_docs_links.py", "docs/decisions/")
 """What may name a document that is not there: history, and this file's own examples."""
 
@@ -92,6 +111,38 @@ def test_no_page_is_longer_than_its_kind_may_be() -> None:
     rows = [(name, str(count), str(limit_of(name) or "")) for name, count in sorted(pages.items())]
     print(box(["page", "words", "at most"], rows))
     assert too_long(pages) == []
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
+def test_a_reader_finds_it_by_two_clicks(question: str, answer: str) -> None:
+    """From README.md, on pages that say it in their words."""
+    page, said = answer.split(": ", 1)
+    assert said in " ".join((ROOT / page).read_text(encoding="utf-8").split()), question
+    assert page in within_two_clicks(), question
+
+
+@cache
+def within_two_clicks() -> frozenset[str]:
+    found = {ROOT / "README.md"}
+    for _ in range(2):
+        found |= {
+            (page.parent / link.partition("#")[0]).resolve()
+            for page in list(found)
+            if page.suffix == ".md" and page.is_file()
+            for link in links(page.read_text(encoding="utf-8"))
+            if not link.startswith("#")
+        }
+    return frozenset(page.relative_to(ROOT).as_posix() for page in found if ROOT in page.parents)
+
+
+def test_every_page_is_found_by_two_clicks() -> None:
+    """Decisions are found by their own table."""
+    pages = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "docs").rglob("*.md")
+        if "decisions" not in path.parts
+    }
+    assert pages - within_two_clicks() == set()
 
 
 def test_every_picture_is_used() -> None:

@@ -1,7 +1,8 @@
-"""README.md's lines as they stand, typed by a new user with an empty home and nothing on PATH.
+"""The first lines of README.md and of the first tutorial, typed by a new user with an empty home.
 
-Get it, beside your own JupyterLab, uninstall, `make clean`; not `make demo` and `make test`, which install
-for minutes. The user is an account of a machine of the test's own (root), and `pip` asks the package index.
+Nothing is on PATH. Get it, install, use, uninstall, `make clean`; not `make demo` and `make test`, which
+install for minutes. The user is an account of a machine of the test's own (root), and `pip` asks the
+package index.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ pytestmark = [*NEEDS, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(30
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 USER = "ada"
 MARK = "\x1e"
-SECTIONS = dict(re.findall(r"(?ms)^##+ ([^\n]+)\n(.*?)(?=^##|\Z)", README))
-BESIDE = SECTIONS["Beside your own JupyterLab"]
+TUTORIAL = (ROOT / "docs" / "tutorials" / "this-machine.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"(?ms)^##+ ([^\n]+)\n(.*?)(?=^##|\Z)", README + TUTORIAL))
 ADDRESS = "/opt/repository"
 GET = shell_blocks(SECTIONS["Get it"])[0].replace("ADDRESS", ADDRESS)
-NOTHING_YET = re.findall(r"`([^`]+)`", BESIDE.partition("these make one:")[2].partition(")")[0])
-INSTALL, BATCH = shell_blocks(BESIDE)
-CELLS = re.findall(r"(?m)^\| `([^`]+)` \|", BESIDE)
+NOTHING_YET = re.findall(
+    r"`([^`]+)`", SECTIONS["1. Install"].partition("these make one:")[2].partition(")")[0]
+)
+(INSTALL,) = shell_blocks(SECTIONS["1. Install"])
+(BATCH,) = shell_blocks(SECTIONS["4. Give the GPU back"])
+CELLS = re.findall(r"(?m)^\| `([^`]+)` \|", SECTIONS["3. Run a cell"])
 STATUS, CLEAN = "bitfusion-pool status", "make clean"
 (UNINSTALL,) = shell_blocks(SECTIONS["Uninstall"])
 
@@ -113,7 +117,8 @@ def came(printed: str) -> dict[str, str]:
 
 
 def test_a_new_user_installs_uses_and_uninstalls(machine: OwnMachine) -> None:
-    assert f"`{STATUS}`" in BESIDE
+    assert f"`{STATUS}`" in TUTORIAL
+    assert shell_blocks(SECTIONS["Get it"])[1] == INSTALL
     assert f"`{CLEAN}` removes all" in README
     home = machine.base / "home" / USER
     before = {path.name for path in home.iterdir()}

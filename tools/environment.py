@@ -38,6 +38,7 @@ PURPOSES = {
     "lab": ["--extra=demo", "--extra=lab"],
     "cluster": ["--group=cluster"],
     "lock": ["--group=lock"],
+    "site": ["--group=site"],
     "any-python": ["--extra=nvidia", "--extra=service", "--group=any-python"],
     "packages": [
         *("--extra=form", "--extra=controller", "--extra=device-plugin", "--extra=nvidia", "--extra=service"),
@@ -54,7 +55,7 @@ LOCKS = {
 }
 LEFT_OUT = "requirements/left-out.in"
 # These need nothing of this project: neither its packages nor what those import.
-WITHOUT_PROJECT = {"cluster", "lock", "oldest-front-ends"}
+WITHOUT_PROJECT = {"cluster", "lock", "site", "oldest-front-ends"}
 # uv does not read pip's configuration; these environment variables tell it the same.
 UV_VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
