@@ -112,7 +112,7 @@ class SettingsTable:
         known = {setting.name: setting.parse for setting in self.rows}
         for name, value in found.items():
             if name not in known:
-                allowed = "is no setting; settings are " + ", ".join(sorted(known))
+                allowed = "is not a setting; settings are " + ", ".join(sorted(known))
                 raise WrongSetting(name, value, allowed, file)
             if known[name] is parse_boolean:
                 if type(value) is not bool:

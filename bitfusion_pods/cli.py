@@ -48,7 +48,7 @@ OPTIONS of run:
    --timeout D                longest time to wait for free GPUs, like 90, 2m30s; default 30m
 """
 NOT_HERE = (
-    "{} keeps GPUs for later programs, which no pod does for another one; in this cluster `bitfusion run` "
+    "{} reserves GPUs for later programs, which is not possible here: in this cluster `bitfusion run` "
     "makes a pod for each program"
 )
 
@@ -90,7 +90,7 @@ def _dispatch(args: Sequence[str], environ: Mapping[str, str]) -> int:
     name = args[0] if args else "help"
     subcommand = _subcommand(name)
     if subcommand is None:
-        raise UsageError(f'no such command: "{name}"; `bitfusion help` lists them')
+        raise UsageError(f'unknown command "{name}"; `bitfusion help` lists the commands')
     if args[1:2] in (["-h"], ["--help"]):
         raise HelpWanted(name)
     return subcommand(args[1:], environ)

@@ -13,7 +13,7 @@ A fragment looks like the part of a pod that it becomes::
 
 A value that is exactly ``{gpus}``, ``{percent}``, ``{memory_mib}`` or ``{share}`` becomes a number, as text.
 Nothing is ever put into a longer text or into a name, and no other braces are taken. What would make another
-pod of it, another name, container, program or owner, is no field of a fragment.
+pod of it, another name, container, program or owner, is not a field of a fragment.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def fields(value: object, place: Place, known: Iterable[str]) -> dict[str, objec
     names = tuple(known)
     for name in value:
         if name not in names:
-            raise place.field(name).wrong(value[name], f"is no field here; fields are {', '.join(names)}")
+            raise place.field(name).wrong(value[name], f"is not a field here; fields are {', '.join(names)}")
     return {name: each for name, each in value.items() if each is not None}
 
 

@@ -54,7 +54,7 @@ def begin(settings: ProgramSettings) -> None:
     allow_many_files()
     configure_logging(settings.log_format, settings.log_level)
     for name in settings.ignored:
-        log.warning("this variable is no setting and is ignored", extra={"variable": name})
+        log.warning("this variable is not a setting and is ignored", extra={"variable": name})
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
     for name in settings.ignored:
-        _say(f"{name} is no setting and is ignored")
+        _say(f"{name} is not a setting and is ignored")
     report = _report(settings)
     found = verdict(report.text, report.problem)
     _say(found.message)

@@ -121,7 +121,7 @@ def _quota_name(quota: Quota) -> str:
 
 def _unaccounted(report: ClusterReport) -> str:
     more = (
-        f"and {report.left_out} leases or requests more, which the pool did not show\n"
+        f"and {report.left_out} more leases or requests, which the pool did not show\n"
         if report.left_out
         else ""
     )

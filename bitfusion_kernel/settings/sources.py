@@ -43,7 +43,7 @@ def from_options(options: Sequence[str]) -> dict[str, Given]:
         if not spelled.startswith(OPTION_PREFIX) or setting is None or setting.file_only:
             known = ", ".join(item.option for item in SETTINGS if not item.file_only)
             raise WrongSetting(
-                spelled, text, f"is no option of this kernel; options are {known}", "the kernelspec"
+                spelled, text, f"is not an option of this kernel; options are {known}", "the kernelspec"
             )
         source = f"{setting.option} in the kernelspec"
         if not equals:

@@ -162,7 +162,7 @@ def parse_value(name: str, value: object, source: str = "") -> object:
     """
     setting = BY_NAME.get(name)
     if setting is None:
-        raise WrongSetting(name, value, "is no setting; settings are " + ", ".join(BY_NAME), source)
+        raise WrongSetting(name, value, "is not a setting; settings are " + ", ".join(BY_NAME), source)
     try:
         return setting.parse(value)
     except InvalidRequest as error:

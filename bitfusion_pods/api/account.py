@@ -19,7 +19,9 @@ NO_TOKEN = (
     "this pod may not use the cluster's API, which makes pods on GPUs: {}. What to do: ask your "
     "administrator for a service account whose token is mounted (automountServiceAccountToken)"
 )
-NO_CLUSTER = "this is no pod of a Kubernetes cluster. What to do: run it in one, such as a Kubeflow notebook"
+NO_CLUSTER = (
+    "this is not a pod of a Kubernetes cluster. What to do: run it in one, such as a Kubeflow notebook"
+)
 
 
 @dataclass(frozen=True, slots=True)

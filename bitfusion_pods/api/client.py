@@ -217,7 +217,7 @@ def _events(response: http.client.HTTPResponse, sock: ssl.SSLSocket) -> Iterator
         now = time.monotonic()
         heard = now if data else heard
         if now - heard > WATCH_FOR + PATIENCE:
-            raise ApiUnreachable("it says nothing any more")
+            raise ApiUnreachable("it no longer answers")
         *lines, waiting = (waiting + (chunks.feed(data) if response.chunked else data)).split(b"\n")
         if len(waiting) > LARGEST:
             raise ApiUnreachable("an event of it has no end")
@@ -253,7 +253,7 @@ def _no(status: int, answer: bytes) -> ApiError | ApiUnreachable:
     """To what only reads, watches or deletes."""
     refusal = _refusal(status, answer)
     if refusal.status == 429 or refusal.status >= 500:
-        why = refusal.message or refusal.reason or "it does not say why"
+        why = refusal.message or refusal.reason or "no reason given"
         return ApiUnreachable(f"it is busy ({refusal.status}): {why}")
     return refusal
 
@@ -278,7 +278,7 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise ApiUnreachable("what answers is no Kubernetes API: it says something else than an object")
+        raise ApiUnreachable("what answers is not a Kubernetes API: it sent something other than an object")
     return value
 
 

@@ -28,7 +28,7 @@ FOLDER_VARIABLE = "BITFUSION_TEST_POD_ROOT"
 
 LONGEST_SETTINGS = 1 << 20
 ALREADY_THERE = (
-    "this is a GPU pod already ({}). What to do: run the program itself, without `bitfusion`, "
+    "this is already a GPU pod ({}). What to do: run the program itself, without `bitfusion`, "
     "or run this in a terminal of the notebook"
 )
 

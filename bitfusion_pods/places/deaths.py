@@ -196,8 +196,8 @@ def _by_disruption(pod: RawObject, condition: RawObject, now: float) -> Told | N
     if "low on resource" in message:
         return EVICTED, f"the pod was evicted from {node}: {_evicted_for(message)}", _eviction_cure(message)
     if reason == "TerminationByKubelet":
-        return EVICTED, f"{node} ended the pod: {message or 'it does not say why'}", _AGAIN
-    return EVICTED, f"the pod was ended: {message or reason or 'nobody says why'}", _AGAIN
+        return EVICTED, f"{node} ended the pod: {message or 'no reason given'}", _AGAIN
+    return EVICTED, f"the pod was ended: {message or reason or 'no reason given'}", _AGAIN
 
 
 def _by_program(pod: RawObject) -> Told | None:
@@ -206,7 +206,7 @@ def _by_program(pod: RawObject) -> Told | None:
     if ended is None:
         if phase in ("Succeeded", "Failed"):
             reason = reason_of(status_of(pod)) or message_of(status_of(pod))
-            return UNKNOWN, f"the pod has ended: {reason or 'nobody says how'}", _AGAIN
+            return UNKNOWN, f"the pod has ended: {reason or 'no reason given'}", _AGAIN
         return None
     reason, code = reason_of(ended), exit_code_of(pod)
     if reason == "OOMKilled":
@@ -216,7 +216,7 @@ def _by_program(pod: RawObject) -> Told | None:
     if reason in NEVER_RAN:
         return UNKNOWN, f"the program never ran: {message_of(ended) or reason}", _AGAIN
     if code is None:
-        return UNKNOWN, f"the program has ended: {reason or 'nobody says how'}", _AGAIN
+        return UNKNOWN, f"the program has ended: {reason or 'no reason given'}", _AGAIN
     if code == _NO_PYTHON and message_of(ended).startswith(_SAID):
         said, _, cure = message_of(ended).removeprefix(_SAID).partition(". What to do: ")
         return UNKNOWN, said, words(f"{cure}.")
@@ -243,7 +243,7 @@ def _by_deletion(pod: RawObject, now: float, gone: bool) -> Told | None:
 def _lost(node: str, more: str = "") -> Told:
     return (
         NODE_LOST,
-        f"{node} does not answer any more{more}",
+        f"{node} no longer answers{more}",
         f"{_AGAIN} A GPU of a lost node comes back with it.",
     )
 
@@ -257,7 +257,7 @@ def _evicted_for(message: str) -> str:
         return "it wrote more to the node's disk than it may"
     if "Usage of EmptyDir volume" in message:
         return f"its volume {message.partition('volume ')[2].partition(' ')[0]} is full"
-    return message or "it does not say why"
+    return message or "no reason given"
 
 
 def _eviction_cure(message: str) -> str:

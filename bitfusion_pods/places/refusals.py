@@ -169,7 +169,7 @@ def _policy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
                 denied[0].removeprefix(beginning).replace("'", '"').partition('"')[2].partition('"')[0]
             )
             what = "the admission webhook" if beginning.startswith("adm") else "the policy"
-            why = denied[2].partition(": ")[2] or "it does not say why"
+            why = denied[2].partition(": ")[2] or "no reason given"
             cure = f"{_ASK} what {what} {name} wants of GPU pods."
             return Refusal(ERROR, words(f"{what} {name} refuses the {kind}: {why}"), cure, POLICY)
     return None

@@ -147,7 +147,7 @@ def stage(
         if not text(
             status_of(raw).get("podIP")
         ):  # two writes of the kubelet, and no address is this machine's
-            return Stage(STARTS, "its container runs, and has no address yet")
+            return Stage(STARTS, "its container runs but has no address yet")
         if node_is_silent(raw):
             return Stage(
                 RUNS, words(f"runs, but {node_of(raw) or 'its node'} does not answer"), "", "NodeNotReady"
@@ -204,7 +204,7 @@ def _init_failure(pod: RawObject) -> Stage | None:
         if ended is None or ended.get("exitCode") == 0:
             continue
         name = name_of(status.get("name"))
-        said = message_of(ended) or reason_of(ended) or "it does not say why"
+        said = message_of(ended) or reason_of(ended) or "no reason given"
         cure = f"ask your administrator: another webhook's init container ({name}) does not work in GPU pods."
         return Stage(FAILED, words(f"the init container {name} has failed: {said}"), cure, "init")
     return None
@@ -250,12 +250,12 @@ def _progress(pod: RawObject, event: PodEvent | None, scheduled: float | None, n
         )
         return f"pulling {whose}, {elapsed_text(now - event.at)}"
     if event is not None and event.reason in ("Pulled", "Created", "Started"):
-        return "its container is being made"
+        return "its container is being created"
     node = node_of(pod) or "its node"
     if event is None and not containers_of(pod) and scheduled is not None and now - scheduled > _UNSEEN:
-        return f"{node} has not begun with it for {elapsed_text(now - scheduled)}"
+        return f"{node} has not started it for {elapsed_text(now - scheduled)}"
     if condition_of(pod, "PodReadyToStartContainers").get("status") == "True":
-        return "its container is being made"
+        return "its container is being created"
     return f"on {node}: its volumes are being attached and mounted"
 
 

@@ -164,7 +164,7 @@ _IMAGE_TEXTS = (
     ),
     (
         ("not found", "manifest unknown"),
-        "there is no image {image} in its registry any more",
+        "the image {image} is no longer in its registry",
         "choose another image for the notebook, or have this one pushed again.",
     ),
 )

@@ -42,7 +42,7 @@ def notices(before: Json | None, after: Json | None, title: str, now: float) -> 
     if before is not None and _has_waited(before, after):
         found.append(Notice("granted", f"{title} now has {size}."))
     if before is not None and before.get("state") in (*_HOLDS, states.RELEASING) and _held(before, after):
-        found.append(Notice("lease_ended", f"{title} holds no GPU any more; the next cell takes one again."))
+        found.append(Notice("lease_ended", f"{title} no longer holds a GPU; the next cell takes one."))
     if _blocks(after) and not (before is not None and _blocks(before)):
         found.append(Notice("someone_waits", _someone_waits(after, title, size)))
     if is_released_soon(after, now) and not (before is not None and is_released_soon(before, now)):

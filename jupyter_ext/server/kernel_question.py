@@ -51,7 +51,7 @@ async def _ask(connection_file: str, environ: Mapping[str, str], question: Json)
         # a proxy that is stopped lets a connection wait, which the loop must not
         connection = await asyncio.to_thread(_connect, connection_file, dict(environ))
     except NoKernel:
-        raise NotBitfusion("This is no Bitfusion kernel, or it is just starting.", CHOOSE_OURS) from None
+        raise NotBitfusion("This is not a Bitfusion kernel, or it is just starting.", CHOOSE_OURS) from None
     connection.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LONGEST_ANSWER)
     try:

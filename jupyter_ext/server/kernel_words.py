@@ -96,7 +96,7 @@ def _check_fields(action: str, body: Json, allowed: tuple[str, ...]) -> None:
         if name not in allowed:
             fields = ", ".join(allowed) or "none"
             raise WrongRequest(
-                f"{_shown(name)} is no field of {action}; fields are: {fields}.", "Leave it out."
+                f"{_shown(name)} is not a field of {action}; fields are: {fields}.", "Leave it out."
             )
 
 

@@ -242,7 +242,7 @@ def _fields(
         if name not in allowed:
             line = document.line(*path, name) if isinstance(name, str) else document.line(*path)
             where = place.partition(" (")[0] + f" (line {line}):" if place else f"line {line}:"
-            raise WrongFile(document.source, where, name, f"is no field; fields are {known}")
+            raise WrongFile(document.source, where, name, f"is not a field; fields are {known}")
     return entry
 
 

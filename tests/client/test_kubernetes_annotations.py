@@ -57,7 +57,7 @@ OPTIONS = (
         ('{"memory_mib": "8Gi"}', 'memory_mib "8Gi" must be a whole number of MiB, at least 1; write 8192'),
         (
             '{"gpu": 1}',
-            'gpu "1" is no field; fields are gpus, partial, memory_mib, filters, servers, timeout',
+            'gpu "1" is not a field; fields are gpus, partial, memory_mib, filters, servers, timeout',
         ),
         ('{"gpus": 1', 'is not JSON such as {"gpus": 1, "partial": 0.5}; options are simpler: -n 1 -p 0.5'),
     ],

@@ -114,7 +114,7 @@ def test_json_names() -> None:
     [
         (
             {"gpu": 1},
-            'Invalid value "1" for gpu: is no field; '
+            'Invalid value "1" for gpu: is not a field; '
             "fields are gpus, partial, memory_mib, filters, servers, timeout",
         ),
         ({"filters": "a=b"}, 'Invalid value "a=b" for filters: must be a list of key=value'),

@@ -218,7 +218,7 @@ def test_a_variable_that_is_no_setting_is_told(tmp_path: Path) -> None:
         {"BITFUSION_CONTROLLER_PROT": "1"},
     ) as controller:
         assert controller.serving
-        (line,) = controller.logged("this variable is no setting and is ignored")
+        (line,) = controller.logged("this variable is not a setting and is ignored")
         assert line["variable"] == "BITFUSION_CONTROLLER_PROT"
 
 

@@ -254,7 +254,7 @@ def test_a_variable_that_is_no_setting_is_told(server: Server, tmp_path: Path) -
     command, environ = prepared(server, tmp_path, f"printf '{GOOD}'")
     environ["BITFUSION_HEALTH_CHECK_LIMITS"] = "9"
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=scaled(90))
-    told = "bitfusion-health-check: BITFUSION_HEALTH_CHECK_LIMITS is no setting and is ignored\n"
+    told = "bitfusion-health-check: BITFUSION_HEALTH_CHECK_LIMITS is not a setting and is ignored\n"
     assert done.stderr.startswith(told)
 
 

@@ -142,7 +142,7 @@ def test_leases_that_the_pool_did_not_show_are_counted() -> None:
     pool = status(entry(), left_out=7)
     report = cluster_report(cluster_objects(ITEMS), pool)
     assert report_text(report).endswith(
-        "accounted for by a pod.\nand 7 leases or requests more, which the pool did not show\n"
+        "accounted for by a pod.\nand 7 more leases or requests, which the pool did not show\n"
     )
     assert report_json(report)["left_out"] == 7
 

@@ -28,12 +28,12 @@ CASES: list[tuple[str, Any, Any, list[tuple[str, str]]]] = [
     ("granted at once", WAITING, {**RUNNING, "waited_s": 0.2}, []),
     ("cancelled", WAITING, NONE, []),
     ("idle", RUNNING, IDLE, []),
-    ("ended", IDLE, NONE, [("lease_ended", "x.ipynb holds no GPU any more; the next cell takes one again.")]),
+    ("ended", IDLE, NONE, [("lease_ended", "x.ipynb no longer holds a GPU; the next cell takes one.")]),
     (
         "ended over releasing",
         {**RUNNING, "state": "releasing"},
         NONE,
-        [("lease_ended", "x.ipynb holds no GPU any more; the next cell takes one again.")],
+        [("lease_ended", "x.ipynb no longer holds a GPU; the next cell takes one.")],
     ),
     (
         "wanted",

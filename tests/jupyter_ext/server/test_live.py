@@ -194,7 +194,7 @@ def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus:
     client.finish(cell, 20)
     live.until(kernel_id, "none")
     assert heard(bus, what="kernel", kernel_id=kernel_id, state="waiting")["state"]["title"] == "x.ipynb"
-    assert "holds no GPU any more" in heard(bus, what="notice", kind="lease_ended")["message"]
+    assert "no longer holds a GPU" in heard(bus, what="notice", kind="lease_ended")["message"]
     live.end_kernels()
 
 

@@ -90,7 +90,7 @@ MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi
 LABEL = "must be one line of text, at most 60 characters"
 QUOTES = f"{LABEL}; YAML reads this as something else than text: put it in quotes"
 GPUS = "must be a whole number from 1 to 1024"
-FIELDS = "is no field; fields are label, number, share, memory, default, gpus"
+FIELDS = "is not a field; fields are label, number, share, memory, default, gpus"
 MAPPING = "must be a mapping with these fields:"
 EITHER = "cannot stand beside share: a size is either a share or an amount of memory"
 ONE_DEFAULT = "can be true for one size only; so it is in size 1 (line 2)"
@@ -163,7 +163,7 @@ MISTAKES = {
     ),
     "": f"sizes.yaml: {MAPPING} sizes, other_vendors",
     "- label: B": f"sizes.yaml: (a list) {MAPPING} sizes, other_vendors",
-    "size: []": 'sizes.yaml, line 1: "size" is no field; fields are sizes, other_vendors',
+    "size: []": 'sizes.yaml, line 1: "size" is not a field; fields are sizes, other_vendors',
     "other_vendors: []": "sizes.yaml, sizes: must be a list",
     "sizes: {}": "sizes.yaml, sizes: (a mapping) must be a list",
     "sizes: []": "sizes.yaml, sizes must have at least one size",
@@ -226,9 +226,11 @@ def test_a_hundredfold_alias_is_neither_expanded_nor_printed() -> None:
     lines = ["a0: &a0 [x, x]"] + [
         f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]" for level in range(1, 60)
     ]
-    assert problem("\n".join(lines)).startswith('sizes.yaml, line 1: "a0" is no field')
+    assert problem("\n".join(lines)).startswith('sizes.yaml, line 1: "a0" is not a field')
     # ten levels are a thousand words, sixty would not fit into any machine
-    assert problem("\n".join([*lines[:10], "sizes: *a9"])).startswith('sizes.yaml, line 1: "a0" is no field')
+    assert problem("\n".join([*lines[:10], "sizes: *a9"])).startswith(
+        'sizes.yaml, line 1: "a0" is not a field'
+    )
 
 
 LABELS = st.text(string.ascii_letters + " %½×é", min_size=1, max_size=60).filter(lambda text: text.strip())

@@ -156,7 +156,7 @@ def test_a_killed_commands_pod_deletes_itself_or_is_left_to_the_next(
         wait_until(lambda: not notebook.secrets(), "Kubernetes collects the Secret")
         assert "the pod is deleted" in notebook.node.log(name)
         return
-    assert "the pod stays: cluster: this is no pod" in notebook.node.log(name)
+    assert "the pod stays: cluster: this is not a pod" in notebook.node.log(name)
     assert [pod["metadata"]["name"] for pod in notebook.gpu_pods()] == [name]
     assert notebook.run("run", "-n", "1", "--", "true").returncode == 0
     assert not notebook.gpu_pods()
@@ -391,7 +391,7 @@ def test_in_a_gpu_pod_there_is_no_second_one(notebook: Notebook) -> None:
         check=False,
     )
     assert again.returncode == 1
-    assert "this is a GPU pod already (digits-0-gpu-123456)" in again.stderr
+    assert "this is already a GPU pod (digits-0-gpu-123456)" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_in_a_gpu_pod_there_is_no_second_one(notebook: Notebook) -> None:
         (("run", "--", "true"), "the number of GPUs is missing: -n"),
         (("run", "-n", "1"), "there is no program to run"),
         (("request_gpus", "-n", "1"), "makes a pod for each program"),
-        (("fly",), 'no such command: "fly"'),
+        (("fly",), 'unknown command "fly"'),
     ],
 )
 def test_a_wrong_command_is_an_error_in_one_line(
@@ -423,7 +423,7 @@ def test_no_cluster_and_no_token_are_told(notebook: Notebook, tmp_path: Path) ->
             check=False,
         ).stderr
 
-    assert "Error: cluster: this is no pod of a Kubernetes cluster" in told(KUBERNETES_SERVICE_HOST="")
+    assert "Error: cluster: this is not a pod of a Kubernetes cluster" in told(KUBERNETES_SERVICE_HOST="")
     no_account = "Error: cluster: this pod may not use the cluster's API"
     assert no_account in told(BITFUSION_PODS_ACCOUNT=str(tmp_path))
     for name in ("token", "namespace"):

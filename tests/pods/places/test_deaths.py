@@ -113,7 +113,7 @@ def queued(reason: str, message: str) -> Raw:
         (
             ran(reason="NodeLost", message="Node n2 which was running pod x is unresponsive"),
             NODE_LOST,
-            "n2 does not answer any more",
+            "n2 no longer answers",
         ),
         (
             pod(
@@ -148,12 +148,12 @@ def queued(reason: str, message: str) -> Raw:
                 phase="Running",
             ),
             NODE_LOST,
-            "n2 does not answer any more or was closed to this pod by a taint",
+            "n2 no longer answers or was closed to this pod by a taint",
         ),
         (
             ran(RUNNING, disrupted("DeletionByPodGC", "PodGC: node no longer exists"), phase="Failed"),
             NODE_LOST,
-            "n2 does not answer any more and was removed from the cluster",
+            "n2 no longer answers and was removed from the cluster",
         ),
         (
             queued("WorkloadEvictedDueToPreempted", PREEMPTED_BY_KUEUE),
@@ -185,7 +185,7 @@ def queued(reason: str, message: str) -> Raw:
             DELETED,
             "somebody has deleted the pod, or the notebook's pod that owns it",
         ),
-        (ran(RUNNING, phase="Running", deleted=clock(20)), NODE_LOST, "n2 does not answer any more"),
+        (ran(RUNNING, phase="Running", deleted=clock(20)), NODE_LOST, "n2 no longer answers"),
         (ran(terminated(0, "Completed"), phase="Succeeded"), PROGRAM_ENDED, "the program has ended"),
         (ran(terminated(143)), PROGRAM_ENDED, "the program was ended by signal 15"),
         (ran(KILLED), PROGRAM_ENDED, "the program was killed (SIGKILL), by somebody, or for want of memory"),

@@ -221,7 +221,7 @@ SERVICE_ACCOUNT = (
             "Forbidden",
             'admission webhook "x.example.com" denied the request without explanation',
             POLICY,
-            "the admission webhook x.example.com refuses the pod: it does not say why",
+            "the admission webhook x.example.com refuses the pod: no reason given",
             "x.example.com",
         ),
         (

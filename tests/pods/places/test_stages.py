@@ -106,7 +106,7 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
             "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none at all)",
         ),
         # -- starts --
-        (on_n2(), [event("Scheduled", at=2)], STARTS, "n2 has not begun with it for 58 s"),
+        (on_n2(), [event("Scheduled", at=2)], STARTS, "n2 has not started it for 58 s"),
         (
             on_n2(container(INITIALIZING), conditions=[condition("PodReadyToStartContainers", "False")]),
             [],
@@ -139,7 +139,7 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
                 event("Pulled", f'Container image "{IMAGE}" already present on machine', 19),
             ],
             STARTS,
-            "its container is being made",
+            "its container is being created",
         ),
         (
             on_n2(container(CREATING)),
@@ -153,7 +153,7 @@ def gated(gate: str, labels: Raw | None = None) -> Raw:
             on_n2(container(RUNNING), phase="Running", podIP=""),
             [],
             STARTS,
-            "its container runs, and has no address yet",
+            "its container runs but has no address yet",
         ),
         (
             on_n2(
@@ -220,7 +220,7 @@ def test_each_stage_has_its_words(made: Raw, events: list[Raw], kind: str, words
         (
             "ErrImagePull",
             f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": not found',
-            f"there is no image {IMAGE} in its registry any more",
+            f"the image {IMAGE} is no longer in its registry",
         ),
         (
             "ImagePullBackOff",
@@ -248,7 +248,7 @@ def test_each_stage_has_its_words(made: Raw, events: list[Raw], kind: str, words
         (
             "ErrImagePull",
             'failed to pull image "x@sha256:401403": failed to authorize: not found',  # digits are no status
-            "there is no image x@sha256:401403 in its registry any more",
+            "the image x@sha256:401403 is no longer in its registry",
         ),
         ("ErrImagePull", "rpc error: code = Unknown", "n2 cannot pull the image: rpc error: code = Unknown"),
         (

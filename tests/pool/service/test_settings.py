@@ -107,7 +107,7 @@ def test_times_that_leave_no_client_time_to_come_back_are_refused(values: dict[s
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("leases = 1", 'wrong setting leases="1" (from FILE): is no setting; settings are certificate, '),
+        ("leases = 1", 'wrong setting leases="1" (from FILE): is not a setting; settings are certificate, '),
         ("name = [1]", 'wrong setting name="[1]" (from FILE): must be text or a number'),
         ("name = true", 'wrong setting name="true" (from FILE): must be text or a number'),
         ('fair = "true"', 'wrong setting fair="true" (from FILE): must be true or false, without quotes'),
