@@ -119,7 +119,9 @@ def parse_client(text: str) -> tuple[Secret, str, float]:
         raise WrongYaml(line.line, "there is no token below 'authconfig:'")
     secret = _text(token, "token")
     if len(secret) > LONGEST_TOKEN or not (secret.isascii() and secret.isprintable()) or " " in secret:
-        raise WrongYaml(token.line, "the token is none; it has letters, digits and signs of ASCII, no blanks")
+        raise WrongYaml(
+            token.line, "this is not a token: tokens have letters, digits and signs of ASCII, no blanks"
+        )
     path = fields.get("cacertpath")
     authority = _text(path, "cacertpath") if path else ""
     seconds = DEFAULT_TIMEOUT_S

@@ -118,7 +118,7 @@ class Tokens:
         if not is_token(text):
             return WrongToken(
                 UNKNOWN,
-                "this is no token of a pool, or only a part of one",
+                "this is not a pool token, or only part of one",
                 "copy the whole token, or use the client.yaml that came with it",
             )
         digest = token_hash(text)
@@ -131,7 +131,7 @@ class Tokens:
         """What the token of an open connection allows now: it may have ended since."""
         found = self._by_id.get(token_id)
         if found is None:
-            return WrongToken(UNKNOWN, "this pool does not know the token any more")
+            return WrongToken(UNKNOWN, "this pool no longer knows the token")
         return self._allowed(found, now)
 
     def _allowed(self, found: StoredToken, now: float) -> Grant | WrongToken:

@@ -26,8 +26,8 @@ def add_certificate_parser(commands: Any) -> None:
     create.add_argument(
         "--host", action="append", required=True, help="DNS name or address of the service; repeatable"
     )
-    renew = actions.add_parser("renew", help="make it again for the same hosts, if it is time")
-    renew.add_argument("--force", action="store_true", help="also if it is not")
+    renew = actions.add_parser("renew", help="renew it for the same hosts, when it is due")
+    renew.add_argument("--force", action="store_true", help="even if it is not due")
 
 
 def hosts_without_certificate(pool: str, hosts: list[str]) -> list[str]:

@@ -60,7 +60,7 @@ def _with_cure(error: BitfusionError) -> str:
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "bitfusion-pool", description="Your embedded GPU pool, or that of a machine."
+        "bitfusion-pool", description="Your embedded GPU pool, or the pool of a machine."
     )
     parser.add_argument(
         "--dir", metavar="FOLDER", help="the pool's folder (default: the pool that `bitfusion` uses)"

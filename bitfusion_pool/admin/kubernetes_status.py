@@ -21,7 +21,7 @@ from bitfusion_pool.admin.status_json import status_json
 from bitfusion_pool.client.pools.pool_choice import choose_pool, open_pool
 
 OWN_POOL = (
-    "none is named here but your own, which no pod uses (BITFUSION_POOL or --dir names another, "
+    "only your own pool is named here, and no pod uses it (BITFUSION_POOL or --dir names another, "
     "with the pool in the cluster see docs/how-to/see-who-holds-what.md)"
 )
 REPORT = "bitfusion_device_plugin/units_report/__main__.py"

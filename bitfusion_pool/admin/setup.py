@@ -69,7 +69,7 @@ def init(
     _check_that_nobody_serves(folder)
     database = f"{folder}/{DATABASE}"
     if os.path.lexists(database) and not force:
-        raise ClientFailed("", f"there is a ledger already: {database}; --force replaces it")
+        raise ClientFailed("", f"a ledger already exists: {database}; --force replaces it")
     running = count_held_locks(folder)
     if running:
         # a new ledger would not know of them and would hand out their GPUs again

@@ -23,7 +23,7 @@ def status_text(snapshot: Snapshot) -> str:
     if snapshot.waiting:
         parts += ["\n", _waiting(snapshot)]
     if snapshot.left_out:
-        parts.append(f"and {snapshot.left_out} leases or requests more\n")
+        parts.append(f"and {snapshot.left_out} more leases or requests\n")
     if snapshot.without_lock_file:
         parts.append(
             "\nThe lock files of these were deleted; nobody can tell whether they still run:\n  "

@@ -51,7 +51,9 @@ def add_token_parser(commands: Any) -> None:
     token = commands.add_parser("token", help="tokens for clients on other machines")
     actions = token.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="issue a token; it is shown this once")
-    create.add_argument("name", metavar="NAME", help="whose it is; others see it beside the leases")
+    create.add_argument(
+        "name", metavar="NAME", help="whose token it is; others see this name beside the leases"
+    )
     create.add_argument("--expires", metavar="WHEN", help="12h, 90d or 2027-03-31 (default: 365d)")
     create.add_argument("--gpus", metavar="N", help="GPUs of all its leases and waiting requests together")
     create.add_argument("--share", metavar="F", help="the most of each GPU, such as 0.5")
@@ -92,7 +94,7 @@ def add_token_parser(commands: Any) -> None:
         "--expires", metavar="TIME", help="12h or 30d (default: as long as the issuer may say)"
     )
     for limit in LIMITS:
-        renew.add_argument(f"--{limit}", metavar="N", help="as of `create`")
+        renew.add_argument(f"--{limit}", metavar="N", help="as for `create`")
     renew.add_argument(
         "--lower", action="store_true", help="lower limits to the issuer's own, which are refused otherwise"
     )

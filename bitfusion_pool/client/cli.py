@@ -74,7 +74,7 @@ def _dispatch(args: Sequence[str], environ: Mapping[str, str]) -> int:
     name = args[0] if args else "help"
     subcommand = _subcommand(name)
     if subcommand is None:
-        raise UsageError(f'no such command: "{name}"; `bitfusion help` lists them')
+        raise UsageError(f'unknown command "{name}"; `bitfusion help` lists the commands')
     if args[1:2] in (["-h"], ["--help"]):
         raise HelpWanted(name)
     return subcommand(args[1:], environ)

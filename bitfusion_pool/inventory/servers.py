@@ -94,7 +94,7 @@ def only_simulated(servers: tuple[Server, ...]) -> tuple[Server, ...]:
 def gone_server(key: str, devices: Sequence[tuple[int, int]]) -> Server:
     """A server that the pool has no more, as one of its leases knows it: numbers and MiB of devices."""
     address, _, port = key.rpartition(":")
-    gone = tuple(Device(number, "GPU that the pool has no more", mib) for number, mib in devices)
+    gone = tuple(Device(number, "GPU that the pool no longer has", mib) for number, mib in devices)
     return Server(address, address, int(port), gone)
 
 

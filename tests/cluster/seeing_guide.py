@@ -47,7 +47,7 @@ def _table(reader: Reader) -> None:
     pod = f"│ {PROFILE} │ bitfusion-sample │    50 │ runs  │"
     alone = reader.run(here._replace(printed=None))
     assert pod in alone
-    assert "The pool itself was not asked who holds what: none is named here but your own" in alone
+    assert "The pool itself was not asked who holds what: only your own pool is named here" in alone
     both = reader.run(in_the_pod)
     assert "Units of the pool: 200, 50 taken by pods, 150 free\nNot protected against overselling:\n" in both
     (row,) = (line for line in both.splitlines() if pod in line)

@@ -69,7 +69,7 @@ def test_real_cards_are_handed_out_only_when_asked_for(client: PoolClient, machi
     assert "simulated" in client.do("smi").stdout
     refused = client.admin("init", "--nvidia")
     assert refused.stderr == (
-        f"Error: there is a ledger already: {client.folder}/ledger.db; --force replaces it\n"
+        f"Error: a ledger already exists: {client.folder}/ledger.db; --force replaces it\n"
     )
     made = client.admin("init", "--nvidia", "--force")
     assert (made.returncode, made.stdout) == (0, MADE.format(folder=client.folder))

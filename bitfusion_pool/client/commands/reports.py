@@ -90,7 +90,7 @@ def smi_text(snapshot: Snapshot) -> str:
 
 
 def _left_out(snapshot: Snapshot) -> str:
-    return f"and {snapshot.left_out} leases or requests more"
+    return f"and {snapshot.left_out} more leases or requests"
 
 
 def _use(snapshot: Snapshot, server: Server, device: Device) -> tuple[str, ...]:

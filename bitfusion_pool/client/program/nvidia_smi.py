@@ -92,7 +92,7 @@ def real_command(environ: Mapping[str, str]) -> str:
 def _refusal(words: Sequence[str]) -> str:
     given = one_line(" ".join(words))
     return (
-        f"Error: nvidia-smi {given}: only a real GPU's driver could answer that. There are: nvidia-smi, "
+        f"Error: nvidia-smi {given}: only a real GPU's driver could answer that. Available: nvidia-smi, "
         "nvidia-smi -L, nvidia-smi -h; BITFUSION_POOL_DEVICES holds the same as JSON"
     )
 

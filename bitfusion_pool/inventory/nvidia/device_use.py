@@ -122,7 +122,7 @@ def _use(
     if hidden > CONTEXT_MIB:
         used += hidden
         if not any(mib is None for mib in foreign.values()):
-            names.append("programs that are not to be seen here")
+            names.append("programs that cannot be seen here")
     if not used:
         return DeviceUse(percent=card.percent)
     shown = names[:MOST_NAMED] + ([f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else [])
@@ -130,7 +130,7 @@ def _use(
 
 
 def _named(name: str, which: str) -> str:
-    return f"{name or 'a program that is not to be seen here'} ({which})"
+    return f"{name or 'a program that cannot be seen here'} ({which})"
 
 
 def steady_use(before: UseByDevice, now: UseByDevice) -> UseByDevice:

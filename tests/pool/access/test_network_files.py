@@ -245,11 +245,11 @@ def test_wrong_servers_are_refused_by_line(text: str, why: str) -> None:
         ("authconfig:\n  token: ''\n", "line 2: there is no token below 'authconfig:'"),
         (
             "authconfig:\n  token: my secret\n",
-            "line 2: the token is none; it has letters, digits and signs of ASCII, no blanks",
+            "line 2: this is not a token: tokens have letters, digits and signs of ASCII, no blanks",
         ),
         (
             f"authconfig:\n  token: {'x' * 5000}\n",
-            "line 2: the token is none; it has letters, digits and signs of ASCII, no blanks",
+            "line 2: this is not a token: tokens have letters, digits and signs of ASCII, no blanks",
         ),
         ("ssl: false\n", "line 1: ssl must be true: the token never goes over an open connection"),
         (

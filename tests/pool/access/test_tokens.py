@@ -63,7 +63,7 @@ def test_a_token_grants_its_limits_to_its_name() -> None:
             "bfpool_x",
             WrongToken(
                 "token_unknown",
-                "this is no token of a pool, or only a part of one",
+                "this is not a pool token, or only part of one",
                 "copy the whole token, or use the client.yaml that came with it",
             ),
         ),
@@ -96,7 +96,7 @@ def test_a_revoked_token_is_refused_and_others_are_not() -> None:
 
 def test_a_token_that_is_gone_is_not_allowed_any_more() -> None:
     assert Tokens().allows("0" * 12, NOW) == WrongToken(
-        "token_unknown", "this pool does not know the token any more", ASK
+        "token_unknown", "this pool no longer knows the token", ASK
     )
 
 

@@ -59,7 +59,7 @@ def test_kubectl_is_asked_and_answers_for_programs(nobodys: dict[str, str], tmp_
     done = status(nobodys, "--json", "--context", "c", "--kubeconfig", "k")
     data = json.loads(done.stdout)
     assert (done.returncode, data["taken"], data["pods"][0]["pool"]) == (0, 50, None)
-    assert data["no_pool"].startswith("none is named here but your own, which no pod uses")
+    assert data["no_pool"].startswith("only your own pool is named here, and no pod uses it")
     assert not (tmp_path / ".local").exists()  # no pool was made for it
 
 

@@ -18,7 +18,7 @@ def test_init_makes_a_pool_once(client: PoolClient) -> None:
     again = client.admin("init")
     assert (again.returncode, again.stdout) == (1, "")
     assert again.stderr == (
-        f"Error: there is a ledger already: {client.folder}/ledger.db; --force replaces it\n"
+        f"Error: a ledger already exists: {client.folder}/ledger.db; --force replaces it\n"
     )
 
 

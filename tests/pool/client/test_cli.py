@@ -30,7 +30,7 @@ COMMANDS = [
         ),
         (["run", "-n", "1", "-z", "true"], 1, "flag provided but not defined: -z"),
         (["run", "-n"], 1, "flag needs an argument: -n"),
-        (["frobnicate"], 1, 'no such command: "frobnicate"; `bitfusion help` lists them'),
+        (["frobnicate"], 1, 'unknown command "frobnicate"; `bitfusion help` lists the commands'),
         (
             ["run", "-n", "4", "true"],
             1,

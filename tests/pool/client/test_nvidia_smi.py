@@ -53,7 +53,7 @@ def test_what_only_a_driver_knows_is_refused_with_what_there_is(
     assert capfd.readouterr() == (
         "",
         f"{HEADING}Error: nvidia-smi {' '.join(words)}: only a real GPU's driver could answer that. "
-        "There are: nvidia-smi, nvidia-smi -L, nvidia-smi -h; "
+        "Available: nvidia-smi, nvidia-smi -L, nvidia-smi -h; "
         "BITFUSION_POOL_DEVICES holds the same as JSON\n",
     )
     done = client.do("run", "-n", "1", "--", "nvidia-smi", *words)

@@ -227,9 +227,9 @@ def test_everybody_sees_who_holds_what_by_user(user: PoolClient, path: Path) -> 
         listed = user.do("list_gpus").stdout
         table = user.do("smi").stdout
     assert "16000 MiB held by ada: evil [2J name,.ipynb (1 GPU, since" in listed
-    assert listed.endswith("- and 2 leases or requests more\n")
+    assert listed.endswith("- and 2 more leases or requests\n")
     assert "│ ada  │ evil [2J name,.ipynb │ 16000MiB │" in table
-    assert table.endswith("and 2 leases or requests more\n")
+    assert table.endswith("and 2 more leases or requests\n")
 
 
 # --- waiting -------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_one_comes_back_to_a_lease_whose_server_is_gone(service: RunningService)
             "127.0.0.1:56001",
             [0, 1],
         )
-        assert again.server.devices[0].shown_name == "GPU that the pool has no more (simulated)"
+        assert again.server.devices[0].shown_name == "GPU that the pool no longer has (simulated)"
         reserved = client.ask(Acquire(BOTH, kind=RESERVED), Granted)
         configure(service, ONE)
         until_gpus(service, "127.0.0.1:56001")

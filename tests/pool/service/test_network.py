@@ -129,7 +129,7 @@ def test_a_request_that_waits_can_be_cancelled(network: NetworkService) -> None:
             "this pool is for clients with a token, and none was sent",
             "ask the administrator of this pool",
         ),
-        ("hunter2", "this is no token of a pool, or only a part of one", "copy the whole token"),
+        ("hunter2", "this is not a pool token, or only part of one", "copy the whole token"),
         ("revoked", "the token was revoked at: 20", "ask the administrator of this pool for a new token"),
         ("expired", "Token expired at: 20", "ask the administrator of this pool for a new token"),
         ("other", "this pool does not know the token", "ask the administrator of this pool for a new token"),

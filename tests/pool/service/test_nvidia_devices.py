@@ -38,7 +38,7 @@ from tests.support.waiting import wait_until
 
 _numbers = count()
 NOBODY = 2**22 + 1  # a process id that Linux never gives
-OUTSIDE = f"5000 MiB used outside the pool: a program that is not to be seen here (pid {NOBODY})"
+OUTSIDE = f"5000 MiB used outside the pool: a program that cannot be seen here (pid {NOBODY})"
 LOST_TEXT = "it is lost: it has fallen off the bus; only a restart of the machine brings it back"
 UNUSABLE = "this machine's NVIDIA GPUs cannot be used: "
 INSTEAD = "; or hand out simulated GPUs: bitfusion-pool serve --gpus simulated"

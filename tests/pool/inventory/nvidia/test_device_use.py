@@ -51,11 +51,11 @@ def use(used: int, processes: Processes, leased: tuple[int, ...] = (), theirs: i
         (300, [(7, 300)], (), 300, "Xorg (pid 7)"),
         (8600, [(OURS, 8600)], (8000,), 0, ""),  # a lease and its context
         (8900, [(OURS, 8600), (7, 300)], (8000,), 300, "Xorg (pid 7)"),
-        (5000, [(33, 5000)], (), 5000, "a program that is not to be seen here (pid 33)"),
+        (5000, [(33, 5000)], (), 5000, "a program that cannot be seen here (pid 33)"),
         (5000, [(7, None)], (), 5000, "Xorg (pid 7)"),  # its memory is not told
-        (5000, [], (), 5000, "programs that are not to be seen here"),  # another container's
+        (5000, [], (), 5000, "programs that cannot be seen here"),  # another container's
         (8500, [], (8000,), 0, ""),  # a lease in a container
-        (12000, [], (8000,), 2976, "programs that are not to be seen here"),
+        (12000, [], (8000,), 2976, "programs that cannot be seen here"),
         (
             40,
             [(7, 10), (8, 10), (9, 10), (10, 10)],
