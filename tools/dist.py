@@ -56,7 +56,7 @@ def _release(place: Path, epoch: int) -> None:
     tree = place / "tree"
     tree.mkdir()
     exported = subprocess.run(
-        ["git", "-c", "tar.umask=0022", "-C", str(ROOT), "archive", "HEAD"],
+        ["git", "-C", str(ROOT), "archive", "HEAD"],
         stdout=subprocess.PIPE,
         check=True,
     ).stdout

@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.tools.clones import clone, commit
+from tests.tools.clones import clone, commit, git
 from tools import dist
 
 
@@ -90,11 +91,15 @@ def test_two_clones_make_the_same_release(tmp_path: Path) -> None:
         "kubeflow_bitfusion-0.1.0-py3-none-any.whl",
         "kubeflow_bitfusion-0.1.0.tar.gz",
     }
+    date = int(git(folder, "log", "-1", "--format=%ct"))
     with tarfile.open(made / "kubeflow_bitfusion-0.1.0.tar.gz") as tar:
         inside = {name.partition("/")[2] for name in tar.getnames()}
+        assert {each.mtime for each in tar.getmembers()} == {date}
     assert {"Makefile", "tools/images/plan.py", "manifests/base/kustomization.yaml"} <= inside
     assert "kubeflow.yaml" not in inside
     with tarfile.open(made / "kubeflow-bitfusion-manifests-0.1.0.tar.gz") as tar:
         assert "kubeflow-bitfusion-manifests-0.1.0/manifests/base/kustomization.yaml" in tar.getnames()
     with zipfile.ZipFile(made / "kubeflow_bitfusion-0.1.0-py3-none-any.whl") as wheel:
         assert "bitfusion_client/__init__.py" in wheel.namelist()
+        # Its dates are in steps of two seconds.
+        assert {each.date_time for each in wheel.infolist()} == {time.gmtime(date - date % 2)[:6]}

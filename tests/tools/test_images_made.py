@@ -210,9 +210,11 @@ def refusing() -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_push_that_is_refused_is_told_with_what_to_do(built: Place) -> None:

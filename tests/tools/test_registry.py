@@ -75,9 +75,11 @@ def server(scheme: str = "") -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), own) as found:
         thread = threading.Thread(target=found.serve_forever, args=(0.02,))
         thread.start()
-        yield f"127.0.0.1:{found.server_port}"
-        found.shutdown()
-        thread.join()
+        try:
+            yield f"127.0.0.1:{found.server_port}"
+        finally:
+            found.shutdown()
+            thread.join()
 
 
 @pytest.fixture(autouse=True)
