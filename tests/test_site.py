@@ -50,8 +50,8 @@ def test_what_comes_from_elsewhere_is_found(html: str, expected: list[str]) -> N
 @pytest.mark.parametrize(
     ("markdown", "expected"),
     [
-        ("[a file](../../examples/x.yaml)", "a file (`examples/x.yaml`)"),
-        ("[`examples/x`](../../examples/x/)", "`examples/x`"),
+        ("[a file](../../examples/gpu-pods/whole.yaml)", "a file (`examples/gpu-pods/whole.yaml`)"),
+        ("[`examples/gpu-pods`](../../examples/gpu-pods/)", "`examples/gpu-pods`"),
         ("[a page](../reference/x.md#y)", "[a page](../reference/x.md#y)"),
         ("[out](https://example.com)", "[out](https://example.com)"),
         ("```sh\n[a](../../x)\nb\n- c\n```", "```sh\n[a](../../x)\nb\n- c\n```"),
