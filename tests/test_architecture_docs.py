@@ -10,7 +10,7 @@ import pytest
 from bitfusion_kernel.proxy.lifecycle import KernelState
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
 PACKAGES = [path.parent.name for path in ROOT.glob("*/__init__.py")]
 FOLDERS = [*PACKAGES, "benchmarks", "docs", "examples", "manifests", "requirements", "tests", "tools"]
 FILES = {
@@ -57,7 +57,7 @@ def _has(place: Path, names: list[str]) -> bool:
 
 def test_every_file_and_module_that_is_named_exists() -> None:
     named = {name: QUOTED.findall((ROOT / name[1:]).read_text(encoding="utf-8")) for name in TEXTS}
-    assert len([name for name in named["/docs/architecture.md"] if "/" in name]) > 40
+    assert len([name for name in named["/docs/explanation/architecture.md"] if "/" in name]) > 40
     missing = [(place, name) for place, names in named.items() for name in names if not is_there(name)]
     assert [(place, name) for place, name in missing if not is_history(place, name)] == []
 

@@ -211,5 +211,5 @@ def test_an_anchor_is_made_as_on_the_site(heading: str, expected: str) -> None:
 
 
 def test_a_stale_name_and_a_long_page_are_found() -> None:
-    assert stale("see docs/nowhere.md and docs/architecture.md") == ["docs/nowhere.md"]
-    assert too_long({"README.md": 10_000, "docs/architecture.md": 10_000}) == ["README.md: 10000"]
+    assert stale("see docs/nowhere.md and docs/explanation/architecture.md") == ["docs/nowhere.md"]
+    assert too_long({"README.md": 10_000, "docs/explanation/architecture.md": 10_000}) == ["README.md: 10000"]

@@ -14,6 +14,28 @@ FENCE = re.compile(r"(?ms)^( *)```.*?^\1```$")
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
+ORDER = (
+    "README.md",
+    "tutorials",
+    "how-to",
+    "reference",
+    "explanation",
+    "when-something-is-wrong.md",
+    "faq.md",
+)
+
+
+def on_nav(nav: Any, **_: Any) -> None:
+    """Called by mkdocs once: the tabs stand in a reader's order, others after them."""
+    nav.items.sort(key=lambda item: ORDER.index(top) if (top := _top(item)) in ORDER else len(ORDER))
+
+
+def _top(item: Any) -> str:
+    """The page or folder below ``docs`` that a tab is about."""
+    while item.children:
+        item = item.children[0]
+    return str(item.file.src_uri.split("/")[0])
+
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page."""

@@ -27,7 +27,7 @@ from tests.support.waiting import Deadline
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
-    *("tutorials/kubeflow", "tutorials/kubeflow-pool"),
+    *("how-to/install-step-by-step", "tutorials/kubeflow-pool"),
     *("how-to/access-for-a-namespace", "how-to/many-profiles", "how-to/quotas"),
     *("how-to/verify", "how-to/clients-for-images", "how-to/policy", "how-to/upgrade", "how-to/remove"),
     *("how-to/cert-manager", "how-to/webhook-port", "how-to/openshift", "how-to/api-server-only"),

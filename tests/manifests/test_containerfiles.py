@@ -17,7 +17,7 @@ NAMES = sorted(path.name for path in IMAGES.iterdir())
 SERVICES = ("notebook-controller", "pool")
 DOCUMENTS = (
     ROOT / "manifests" / "README.md",
-    *(ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("kubeflow", "kubeflow-pool")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("how-to/install-step-by-step", "tutorials/kubeflow-pool")),
 )
 JUPYTER = {"ipykernel", "ipython", "jupyter-client", "pyzmq", "traitlets"}
 
