@@ -63,7 +63,7 @@ def components(engine: str, own: list[str], thrown: Iterable[str]) -> list[str]:
         for part in SWITCHES[name].parts(engine):
             path = f"../../components/{part}"
             if SWITCHES[name].by_default:
-                found.remove(path)
+                found = [each for each in found if each != path]
             else:
                 found.append(path)
     return found

@@ -69,6 +69,10 @@ SWITCHES = {
     "hostNetwork": Switch(".Values.hostNetwork", ("host-network",), {}),
     "gpuPodsOnly": Switch('(ne .Values.gpuPodsOnly "None")', ("gpu-pods-only",), {}),
     "kueuePlaces": Switch(".Values.kueuePlaces", ("kueue-places",), {}),
+    "profiles": Switch(
+        '(include "bitfusion.profiles" .)', (), dict.fromkeys(_UNITS, ("profiles",)), by_default=True
+    ),
+    "form": Switch(".Values.form", ("form-job", "restrict-form", "form-give-back"), {}, by_default=True),
     "queue": Switch(".Values.queue", (), dict.fromkeys(_UNITS, ("queue",)), by_default=True),
 }
 
@@ -274,12 +278,6 @@ def _with_values(kind: str, name: str, rows: list[str]) -> list[str]:
         return _with_file(*FILES[name], rows)
     if name.startswith("bitfusion-gpu-pods") and kind == "ValidatingAdmissionPolicyBinding":
         return _with_actions(rows)
-    if (kind, name) in HOOKS:
-        notes = [f"    {note}: {text}" for note, text in HOOKS[kind, name].items()]
-        place = rows.index("metadata:") + 1
-        if rows[place] == "  annotations:":
-            return [*rows[: place + 1], *notes, *rows[place + 1 :]]
-        return [*rows[:place], "  annotations:", *notes, *rows[place:]]
     found: list[str] = []
     options = False  # within those of the program
     seen = False
@@ -296,13 +294,23 @@ def _with_values(kind: str, name: str, rows: list[str]) -> list[str]:
             value = f".Values.extraArgs.{EXTRA[name]}"
             found += [f"{{{{- with {value} }}}}", "        {{- toYaml . | nindent 8 }}", "{{- end }}"]
             options = False
-        if re.match(r"\s+terminationGracePeriodSeconds: ", row):
-            fields = ["imagePullSecrets"] + ["nodeSelector"] * (kind == "Deployment")
+        if row.strip() == "enableServiceLinks: false":
+            fields = ["imagePullSecrets"] + ["nodeSelector"] * (kind != "DaemonSet")
             for field in fields:
                 found += [f"{{{{- with .Values.{field} }}}}", f"{indent}{field}:"]
                 found += [f"{indent}  {{{{- toYaml . | nindent {len(indent) + 2} }}}}", "{{- end }}"]
+        if name == "bitfusion-form" and row.strip() == 'value: ""':
+            row = f'{indent}value: {{{{ include "bitfusion.image" .Values.images.notebook | quote }}}}'
         found.append(row)
-    return found
+    return _as_hook(HOOKS[kind, name], found) if (kind, name) in HOOKS else found
+
+
+def _as_hook(annotations: Mapping[str, str], rows: list[str]) -> list[str]:
+    notes = [f"    {name}: {text}" for name, text in annotations.items()]
+    place = rows.index("metadata:") + 1
+    if rows[place] == "  annotations:":
+        return [*rows[: place + 1], *notes, *rows[place + 1 :]]
+    return [*rows[:place], "  annotations:", *notes, *rows[place:]]
 
 
 def _with_file(file: str, value: str, rows: list[str]) -> list[str]:

@@ -37,11 +37,14 @@ PROGRAMS = {
 
 def thrown(values: Values) -> list[str]:
     """The switches that these values throw, in the order in which kustomize would be given them."""
-    defaults: Values = {"gpuPodsOnly": "None", "queue": True}
+    defaults: Values = {"gpuPodsOnly": "None", "queue": True, "form": True, "profiles": True}
+    given = dict(values)
+    # Never without their policy.
+    given["profiles"] = values.get("profiles", {}).get("serve", True) and values.get("policies", True)
     found = []
     for name, switch in SWITCHES.items():
         default = defaults.get(name, False)
-        if values.get(name, default) != default and switch.parts(values.get("engine", "cluster-gpus")):
+        if given.get(name, default) != default and switch.parts(values.get("engine", "cluster-gpus")):
             found.append(name)
     return found
 
@@ -63,6 +66,7 @@ def _text(objects: list[Object], values: Values) -> list[Object]:
         text = text.replace(f"kubeflow-bitfusion/{name}:0.1.0", _reference(name, images.get(value, {})))
     text = text.replace("kubeflow-bitfusion/packages:0.1.0", _reference("packages", vmware.get("image", {})))
     text = text.replace(PACKAGE, vmware.get("package", PACKAGE))
+    text = text.replace(LABEL, values.get("profiles", {}).get("label", LABEL))
     if values.get("gpuPodsOnly") == "Deny":
         text = text.replace('["Warn", "Audit"]', '["Deny"]')
     changed: list[Object] = json.loads(text)
@@ -87,15 +91,23 @@ def _change(item: Object, values: Values) -> None:
         if kind == "ConfigMap" and name == config_map and values.get(value):
             ((file, _),) = item["data"].items()
             item["data"][file] = yaml.safe_dump(values[value])
-    if kind not in ("Deployment", "DaemonSet"):
+    if kind not in ("Deployment", "DaemonSet", "Job", "Pod"):
         return
-    pod = item["spec"]["template"]["spec"]
+    pod = item["spec"] if kind == "Pod" else item["spec"]["template"]["spec"]
     if item["spec"].get("replicas") == 2:
         item["spec"]["replicas"] = values.get("replicas", 2)
     if values.get("imagePullSecrets"):
         pod["imagePullSecrets"] = values["imagePullSecrets"]
-    if kind == "Deployment" and values.get("nodeSelector"):
+    if kind != "DaemonSet" and values.get("nodeSelector"):
         pod["nodeSelector"] = values["nodeSelector"]
+    if name == "bitfusion-form":
+        image = values.get("images", {}).get("notebook", {})
+        reference = _reference("", {"repository": "", **image})
+        pod["containers"][0]["env"][-1]["value"] = (
+            reference if image.get("repository") or image.get("digest") else ""
+        )
+    if kind in ("Job", "Pod"):
+        return
     container = pod["containers"][0]
     container["args"] = _arguments(container["args"], values)
     for value, program in PROGRAMS.items():
@@ -132,5 +144,17 @@ def comparable(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
         if item["kind"] == "ConfigMap":
             item = {**item, "data": {name: yaml.safe_load(text) for name, text in item["data"].items()}}
         metadata = item["metadata"]
+        if "helm.sh/hook" in metadata.get("annotations", {}):
+            kept = {
+                name: text
+                for name, text in metadata["annotations"].items()
+                if not name.startswith("helm.sh/")
+            }
+            metadata = {**metadata, "annotations": kept} if kept else _without_annotations(metadata)
+            item = {**item, "metadata": metadata}
         found[item["kind"], metadata.get("namespace", ""), metadata["name"]] = item
     return found
+
+
+def _without_annotations(metadata: Object) -> Object:
+    return {name: each for name, each in metadata.items() if name != "annotations"}

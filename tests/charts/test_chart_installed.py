@@ -22,6 +22,8 @@ from tests.manifests.installed import kubeflow_namespace
 from tests.manifests.stand_in import StandIn
 from tests.support.waiting import wait_until
 
+OPTIONS = ("-n=kubeflow", "--no-hooks")
+"""Hooks are pods, which nobody runs here."""
 BEFORE = Path(__file__).parents[1] / "manifests" / "before" / "e122290.yaml"
 APART = [pytest.mark.long, pytest.mark.apart]
 OTHERS = [pytest.param(each, marks=APART) for each in ("simulated", "vmware")]
@@ -60,7 +62,7 @@ def test_nothing_is_left_when_it_is_taken_away(
     folder = str(MANIFESTS / "engines" / engine)
     processes = serving(cluster, around, tmp_path)
     if by == "helm":
-        helm.run("install", "bitfusion", str(CHART), "-n=kubeflow", f"--set=engine={engine}")
+        helm.run("install", "bitfusion", str(CHART), *OPTIONS, f"--set=engine={engine}")
     else:
         cluster.kubectl("apply", "-k", folder)
     all_serve(processes)
@@ -69,7 +71,7 @@ def test_nothing_is_left_when_it_is_taken_away(
     assert len(there - before) > 40
 
     if by == "helm":
-        helm.run("uninstall", "bitfusion", "-n=kubeflow")
+        helm.run("uninstall", "bitfusion", *OPTIONS)
     else:
         cluster.kubectl("delete", "-k", folder)
 
@@ -123,29 +125,29 @@ def test_a_running_notebook_is_untouched_by_the_way_to_the_chart_and_back(
     assert "auto-management/bitfusion" in room.template_annotations()
     before = untouched(room)
 
-    install = ("upgrade", "--install", "bitfusion", str(CHART), "-n=kubeflow", f"--set=engine={engine}")
+    install = ("upgrade", "--install", "bitfusion", str(CHART), *OPTIONS, f"--set=engine={engine}")
     helm.run(*install, "--take-ownership")
     all_serve(processes)
     assert untouched(room) == before
     helm.run(*install, "--set=replicas=3", "--set=extraArgs.controller={--log-level=debug}")
     all_serve(processes)
     assert untouched(room) == before
-    helm.run("rollback", "bitfusion", "1", "-n=kubeflow")
+    helm.run("rollback", "bitfusion", "1", *OPTIONS)
     all_serve(processes)
     assert untouched(room) == before
     cluster.kubectl("apply", "-f", str(manifests))  # and all the way back
     all_serve(processes)
     assert untouched(room) == before
 
-    helm.run("uninstall", "bitfusion", "-n=kubeflow")
+    helm.run("uninstall", "bitfusion", *OPTIONS)
     assert untouched(room) == before
 
 
 def test_installing_again_keeps_what_a_program_has_written(
     cluster: Cluster, helm: Helm, around: ExitStack
 ) -> None:
-    install = ("upgrade", "--install", "bitfusion", str(CHART), "-n=kubeflow", "--set=engine=simulated")
-    around.callback(helm.run, "uninstall", "bitfusion", "-n=kubeflow")
+    install = ("upgrade", "--install", "bitfusion", str(CHART), *OPTIONS, "--set=engine=simulated")
+    around.callback(helm.run, "uninstall", "bitfusion", *OPTIONS)
     helm.run(*install)
     secret = "/api/v1/namespaces/kubeflow/secrets/bitfusion-issuer"
     cluster.client.merge(secret, {"data": {"client.yaml": "eA=="}})

@@ -48,7 +48,10 @@ def manifests(tmp_path: Path) -> Path:
 def test_the_lock_reaches_every_image(cluster: Cluster, helm: Helm, manifests: Path, engine: str) -> None:
     text = cluster.kubectl("kustomize", str(manifests / "all" / engine))
     by_kustomize = comparable([item for item in yaml.safe_load_all(text) if item])
-    by_helm = comparable(helm.template(values={"engine": engine, "images": LOCK}))
+    rendered = helm.template("--no-hooks", values={"engine": engine, "images": LOCK})
+    # The form's Job is a hook there, and the doctor is helm's alone.
+    by_helm = {key: each for key, each in comparable(rendered).items() if key[2] != "bitfusion-doctor"}
+    del by_kustomize["Job", "kubeflow", "bitfusion-form"]
     assert by_kustomize == by_helm
     assert f"{PLACE}/client@{DIGEST}" in text
     left = {"kubeflow-bitfusion/packages:0.1.0"} if engine == "vmware" else set()  # the product's

@@ -24,7 +24,10 @@ EACH: dict[str, st.SearchStrategy[Any]] = {
         {}, optional=dict.fromkeys(("client", "notebook", "notebookController", "pool"), _IMAGES)
     ),
     "imagePullSecrets": st.sampled_from([[], [{"name": "registry"}], [{"name": "a"}, {"name": "b"}]]),
-    "profiles": st.sampled_from([{"label": "bitfusion.io/identity=true"}, {"label": "team=7"}]),
+    "profiles": st.sampled_from(
+        [{"label": "bitfusion.io/identity=true"}, {"label": "team=7", "serve": False}]
+    ),
+    "form": st.booleans(),
     "sizes": st.sampled_from([{}, {"sizes": [{"label": "GPU: #1"}, {"label": "50 %", "share": "50 %"}]}]),
     "gpuPods": st.sampled_from([{}, {"cpu": "4", "queues": {"*": "gpus"}}, {"rules": [], "deadline": "6h"}]),
     "gpuNodes": st.fixed_dictionaries(
@@ -66,6 +69,8 @@ ALONE: list[dict[str, Any]] = [
     {"images": {"client": {"repository": "registry.example/team/client", "digest": _DIGEST}}},
     {"imagePullSecrets": [{"name": "registry"}]},
     {"profiles": {"label": "bitfusion.io/identity=true"}},
+    {"engine": "simulated", "profiles": {"serve": False}},
+    {"form": False},
     {"sizes": {"sizes": [{"label": "GPU: #1"}]}},
     {"gpuPods": {"cpu": "4", "queues": {"*": "gpus"}}},
     {"gpuNodes": {"label": "", "taint": "", "quotaKeys": []}},

@@ -7,6 +7,13 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Not empty where every profile is served: never without the policy that holds the account to them. */}}
+{{- define "bitfusion.profiles" -}}
+{{- if and .Values.profiles.serve (include "bitfusion.policies" .) -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* Not empty where policies are wanted and known to the API server. */}}
 {{- define "bitfusion.policies" -}}
 {{- if and .Values.policies (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
