@@ -24,6 +24,8 @@ TEXTS = [name for name in [*FILES, "/README.md"] if name.endswith((".md", ".py")
 ELSEWHERE = {
     *("backend/apps/common/status.py", "spawner.py"),  # Kubeflow, KubeSpawner
     *("jupyter_bitfusion_config.py", "jupyterhub_config.py"),  # users' own
+    *("requirements/base-images.digests", "images-lock", "images.lock.yaml"),  # written by `make images`
+    *("manifests/engines/NAME", "manifests/all/NAME"),
 }
 QUOTED = re.compile(r"`([a-z_0-9]+(?:[/.][A-Za-z_0-9-]+)*)/?`")
 

@@ -67,9 +67,12 @@ def test_the_versions_are_the_projects() -> None:
     assert chart["version"] == chart["appVersion"] == VERSION
 
 
-def test_the_table_names_every_value() -> None:
+def test_the_reference_is_the_table_and_that_names_every_value() -> None:
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     table = values_table()
+    assert (CHART.parents[1] / "docs/reference/chart-values.md").read_text() == table, (
+        "write it with `python -m tools.chart_values > docs/reference/chart-values.md`"
+    )
     assert all(f"| `{name}" in table for name in defaults)
 
 
