@@ -12,6 +12,9 @@ from bitfusion_cluster.api.errors import Conflict, NotFound
 from tests.support.apiserver_answers import PATCH_NOT_APPLIED
 
 
+OWNER = {"apiVersion": "v1", "kind": "ServiceAccount", "uid": "55"}
+
+
 class StoredObjects:
     """Objects by path. Safe enough for replicas that take turns; `requests` says what was asked, in order."""
 
@@ -26,6 +29,9 @@ class StoredObjects:
         stored = copy.deepcopy(dict(body))
         stored.setdefault("metadata", {})["resourceVersion"] = str(self._version)
         self.objects[path] = stored
+
+    def owner_references(self, namespace: str) -> list[dict[str, Any]]:
+        return [OWNER | {"name": f"of-{namespace}"}]
 
     def get(self, path: str) -> dict[str, Any]:
         self._asked("GET", path)

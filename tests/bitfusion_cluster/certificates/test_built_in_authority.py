@@ -135,6 +135,7 @@ def test_the_first_start_of_two_replicas(
     secret = objects.objects[SECRET]
     assert secret["type"] == "kubernetes.io/tls"
     assert secret["metadata"]["labels"] == {"app.kubernetes.io/part-of": "kubeflow-bitfusion"}
+    assert secret["metadata"]["ownerReferences"] == objects.owner_references(secret["metadata"]["namespace"])
     assert [request for request in objects.requests if not request.startswith("GET")] == [
         "POST kubeflow/secrets",
         "PATCH mutatingwebhookconfigurations/the-webhooks",
