@@ -11,7 +11,6 @@ import jsonpatch
 from bitfusion_cluster.api.errors import Conflict, NotFound
 from tests.support.apiserver_answers import PATCH_NOT_APPLIED
 
-
 OWNER = {"apiVersion": "v1", "kind": "ServiceAccount", "uid": "55"}
 
 
