@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sysconfig
 import time
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def test_the_issuers_files_are_made_once(built: Built, tmp_path: Path) -> None:
     def run(name: str) -> None:
         (script,) = containers[name]["args"]
         command = [*containers[name]["command"], script.replace(FOLDER, str(tmp_path))]
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        programs = sysconfig.get_path("scripts") + os.pathsep + os.environ["PATH"]
+        environ = os.environ | {"PATH": programs}
+        subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
 
     for name in ("certificate", "issuer"):
         run(name)
