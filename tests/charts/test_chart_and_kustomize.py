@@ -53,6 +53,7 @@ def test_values_together(helm: Helm, built: Built, values: dict[str, Any]) -> No
 
 
 @pytest.mark.long
+@pytest.mark.apart
 @pytest.mark.timeout(300)
 @settings(max_examples=200, deadline=None, suppress_health_check=HEALTHY)
 @given(values=ANY)
