@@ -35,6 +35,15 @@ class RegistryFailed(Exception):
     """What it would not tell, and why."""
 
 
+class _Refused(Exception):
+    """An answer that is none: its status, reason and challenge."""
+
+    def __init__(self, status: int, reason: str, challenge: str) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.challenge = challenge
+
+
 @dataclass(frozen=True)
 class Pushed:
     """An image for one platform, as the registry has it.
@@ -112,8 +121,8 @@ def _get(repository: str, what: str, insecure: bool, method: str = "GET") -> _An
         url = f"{scheme}://{server}/v2/{path}/{what}"
         try:
             return _ask(url, repository, insecure, method)
-        except urllib.error.HTTPError as refused:
-            raise RegistryFailed(f"{repository}: {server} answers {refused.code} {refused.reason}") from None
+        except _Refused as refused:
+            raise RegistryFailed(f"{repository}: {server} answers {refused}") from None
         except OSError as failed:  # URLError is one
             why = getattr(failed, "reason", failed)
     raise RegistryFailed(f"{repository}: {server} does not answer: {why}")
@@ -122,12 +131,11 @@ def _get(repository: str, what: str, insecure: bool, method: str = "GET") -> _An
 def _ask(url: str, repository: str, insecure: bool, method: str) -> _Answer:
     try:
         return _request(url, insecure, method, "")
-    except urllib.error.HTTPError as refused:
-        challenge = refused.headers.get("WWW-Authenticate") or ""
-        if refused.code != 401 or not challenge:
+    except _Refused as refused:
+        if refused.status != 401:
             raise
         basic = _basic(repository)
-        kind, _, rest = challenge.partition(" ")
+        kind, _, rest = refused.challenge.partition(" ")
         if kind.lower() == "basic" and basic:
             return _request(url, insecure, method, basic)
         asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
@@ -148,8 +156,13 @@ def _request(url: str, insecure: bool, method: str, authorization: str) -> _Answ
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if insecure else ssl.create_default_context()
     if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with urllib.request.urlopen(request, timeout=_LIMIT_S, context=context) as answer:
-        return _Answer(answer.headers, answer.read())
+    try:
+        with urllib.request.urlopen(request, timeout=_LIMIT_S, context=context) as answer:
+            return _Answer(answer.headers, answer.read())
+    except urllib.error.HTTPError as refused:
+        with refused:
+            challenge = refused.headers.get("WWW-Authenticate") or ""
+            raise _Refused(refused.code, refused.reason, challenge) from None
 
 
 def _basic(repository: str) -> str:
