@@ -11,7 +11,6 @@ import os
 import select
 import socket
 import stat
-from collections import deque
 
 from bitfusion_client.fast_imports import TYPE_CHECKING
 from bitfusion_pods.stream.frames import LONGEST_DATA, Kind, ProtocolError, count
@@ -25,10 +24,6 @@ WINDOW = 1 << 20
 _GIVE_CREDIT_AT = WINDOW // 4
 _READ = 4 * LONGEST_DATA
 _PIECES = 16
-_AT_ONCE = 32
-"""Pieces in one call of the system."""
-_SMALL = 1 << 12
-"""Bytes of a piece that is put together with others, which would take more than they hold."""
 
 
 class Channel:
@@ -59,7 +54,7 @@ class Channel:
         self.paused = False
         """Whether the source is not to be read now, as a terminal that another program has."""
         self._credit = WINDOW
-        self._waiting = _Pieces()
+        self._waiting = _Waiting()
         self._consumed = 0
         self._discards = False
         self._sent_eof = source is None
@@ -138,7 +133,7 @@ class Channel:
 
     # -- from there to here ------------------------------------------------------------------------
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes | memoryview) -> None:
         """What the peer has read. Raises ProtocolError where it had no credit for that."""
         if self._got_eof or self._waiting.size + self._consumed + len(data) > WINDOW:
             raise ProtocolError("bytes without credit")
@@ -225,37 +220,39 @@ class Channel:
             pass
 
 
-class _Pieces:
-    """Bytes that wait to be written, in the pieces in which they came: large ones are not copied."""
+class _Waiting:
+    """Bytes that wait to be written, in one buffer that stays: fresh memory for each piece costs more."""
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes | bytearray] = deque()
-        self._at = 0  # so much of the first has been written
-        self.size = 0
+        self._buffer = memoryview(bytearray())
+        self._start = self._end = 0
+
+    @property
+    def size(self) -> int:
         """How many bytes wait."""
+        return self._end - self._start
 
-    def add(self, data: bytes) -> None:
-        last = self._pieces[-1] if self._pieces else b""
-        if isinstance(last, bytearray) and len(last) + len(data) <= LONGEST_DATA:
-            last += data
-        elif data:
-            self._pieces.append(data if len(data) >= _SMALL else bytearray(data))
-        self.size += len(data)
+    def add(self, data: bytes | memoryview) -> None:
+        if self._end + len(data) > len(self._buffer):
+            self._make_room(self.size + len(data))
+        self._buffer[self._end : self._end + len(data)] = data
+        self._end += len(data)
 
-    def write(self, fd: int, most: int = 0) -> int:
-        """What the descriptor takes, at most so much where `most` is given. Raises OSError."""
-        views = [memoryview(self._pieces[number]) for number in range(min(len(self._pieces), _AT_ONCE))]
-        views[0] = views[0][self._at :]
-        try:
-            written = os.write(fd, views[0][:most]) if most else os.writev(fd, views)
-        finally:
-            del views  # a piece may grow again
-        self.size -= written
-        self._at += written
-        while self._pieces and self._at >= len(self._pieces[0]):
-            self._at -= len(self._pieces.popleft())
+    def _make_room(self, wanted: int) -> None:
+        kept, old = self.size, self._buffer
+        if wanted > len(old):
+            self._buffer = memoryview(bytearray(max(wanted, min(2 * len(old), WINDOW))))
+        self._buffer[:kept] = old[self._start : self._end]
+        self._start, self._end = 0, kept
+
+    def write(self, fd: int, most: int = WINDOW) -> int:
+        """What the descriptor takes, at most so much. Raises OSError."""
+        written = os.write(fd, self._buffer[self._start : self._end][:most])
+        self._start += written
+        if self._start == self._end:
+            self._start = self._end = 0
         return written
 
     def clear(self) -> None:
-        self._pieces.clear()
-        self._at = self.size = 0
+        self._buffer = memoryview(bytearray())
+        self._start = self._end = 0

@@ -92,7 +92,7 @@ class ProtocolError(Exception):
 if TYPE_CHECKING:
 
     class Frame(NamedTuple):
-        """One frame as it came; its kind is known."""
+        """One frame as it came; its kind is known. What DATA brings is only there until the next `read`."""
 
         kind: Kind
         channel: int
@@ -137,7 +137,8 @@ class FrameReader:
             if self._left:
                 end = min(size, at + self._left)
                 self._left -= end - at
-                frames.append(Frame(Kind.DATA, self._channel, _part(data, at, end)))
+                part = chunk[at:end] if data is chunk else _part(data, at, end)
+                frames.append(Frame(Kind.DATA, self._channel, part))  # type: ignore[arg-type]  # channels take both
             elif size - at < _HEAD.size:
                 break
             else:

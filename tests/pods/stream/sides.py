@@ -94,7 +94,12 @@ class Sides:
 def exchange(link: Link) -> list[Frame]:
     """Send and read what can be now. Raises Lost."""
     link.flush()
-    return link.read()
+    return read(link)
+
+
+def read(link: Link) -> list[Frame]:
+    """What has come, to keep: what DATA brings lies in the connection's buffer until its next read."""
+    return [frame._replace(payload=bytes(frame.payload)) for frame in link.read()]
 
 
 __all__ = ["CLIENT", "POD", "SESSION", "STRANGER", "Keys", "Lost", "Sides", "exchange", "finish", "tcp"]

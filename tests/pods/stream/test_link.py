@@ -23,7 +23,19 @@ from bitfusion_pods.stream.kept_bytes import AnotherHistory
 from bitfusion_pods.stream.link import Link, Lost
 from bitfusion_pods.stream.session import Session
 from tests.pods.frame_bytes import encode
-from tests.pods.stream.sides import CLIENT, POD, SESSION, STRANGER, Keys, Sides, exchange, finish, joined, tcp
+from tests.pods.stream.sides import (
+    CLIENT,
+    POD,
+    SESSION,
+    STRANGER,
+    Keys,
+    Sides,
+    exchange,
+    finish,
+    joined,
+    read,
+    tcp,
+)
 from tests.support.waiting import wait_until
 
 
@@ -48,7 +60,7 @@ def until(reader: Link, writer: Link, frames: list[Frame], number: int) -> list[
 def read_into(reader: Link, writer: Link, frames: list[Frame], enough: Callable[[], bool]) -> list[Frame]:
     def there() -> bool:
         writer.flush()
-        frames.extend(reader.read())
+        frames.extend(read(reader))
         return enough()
 
     wait_until(there, lambda: f"all frames; there are {len(frames)}")
