@@ -26,7 +26,7 @@ from tests.cluster.kube_state_metrics import KubeStateMetrics
 from tests.manifests.kube_state_metrics import OF_GPU_PODS
 from tests.manifests.promql import metrics_in
 from tests.manifests.test_dashboard import DASHBOARDS, filled
-from tests.manifests.test_pool_alerts import PAGE, SAMPLE
+from tests.manifests.test_pool_alerts import ROOT, SAMPLE
 from tests.pods.pod.golden_pods import HALF, settings
 from tests.pods.pod.notebook_pods import made, notebook
 from tests.support.machine import scaled
@@ -233,7 +233,8 @@ def make_everything(make: Maker) -> None:
 def told(kube_state_metrics: KubeStateMetrics) -> list[Sample]:
     """By a kube-state-metrics with the options of the docs, when it has seen everything."""
     make_everything(Maker(kube_state_metrics.cluster.client))
-    options = re.findall(r"^  - (--metric-\S+)$", PAGE, re.MULTILINE)
+    page = (ROOT / "docs/how-to/monitoring.md").read_text(encoding="utf-8")
+    options = re.findall(r"^  - (--metric-\S+)$", page, re.MULTILINE)
     assert options
     kube_state_metrics.start(options)
 

@@ -94,6 +94,7 @@ def all_is_well(cluster: Cluster, folder: Path) -> Iterator[Platform]:
     """Everything applied and ready; taken away at the end."""
     with ExitStack() as around:
         around.enter_context(kubeflow_namespace(cluster))
+        around.enter_context(_no_other_profiles(cluster))
         around.enter_context(namespaces(cluster, dict.fromkeys(USERS, PROFILE)))
         cluster.kubectl("apply", "-f", str(ROLES))
         around.callback(cluster.kubectl, "delete", "-f", str(ROLES))
@@ -151,6 +152,21 @@ def _editor(platform: Platform, user: str) -> None:
         *("create", "rolebinding", "default-editor", "-n", user, "--clusterrole=kubeflow-edit"),
         f"--serviceaccount={user}:default-editor",
     )
+
+
+@contextmanager
+def _no_other_profiles(cluster: Cluster) -> Iterator[None]:
+    """Namespaces of other tests, which no profile controller has looked after, are none meanwhile."""
+    path, ((label, value),) = "/api/v1/namespaces", PROFILE.items()
+    found = cluster.client.get(path, labelSelector=f"{label}={value}")["items"]
+    others = [f"{path}/{each['metadata']['name']}" for each in found]
+    for other in others:
+        cluster.client.merge(other, {"metadata": {"labels": {label: None}}})
+    try:
+        yield
+    finally:
+        for other in filter(cluster.client.exists, others):
+            cluster.client.merge(other, {"metadata": {"labels": dict(PROFILE)}})
 
 
 def _map(name: str, file: str, text: str) -> dict[str, Any]:
