@@ -98,17 +98,17 @@ def check_accounts(seen: Seen) -> Iterator[Finding]:
         return
     users = [each for each in sorted(users_of(seen))[:MOST_TRIED] if _has_account(seen, each)]
     lacking: list[str] = []
-    missing = ""
+    missing: dict[str, None] = {}
     for namespace in users:
         user = f"system:serviceaccount:{namespace}:{ACCOUNT}"
         lacks = [f"{verb} {what}" for verb, what in RIGHTS if not seen.may(user, namespace, verb, what)]
         if lacks:
             lacking.append(namespace)
-            missing = ", ".join(lacks)
+            missing |= dict.fromkeys(lacks)
     if lacking:
         yield fail(
             "rights of notebooks",
-            f"{ACCOUNT} may not {missing} in {named(lacking)}: no GPU pod can be made",
+            f"{ACCOUNT} may not {', '.join(missing)} in {named(lacking)}: no GPU pod can be made",
             "bind it to Kubeflow's ClusterRole kubeflow-edit, as the profile controller does: kubectl -n "
             f"{lacking[0]} get rolebinding {ACCOUNT}",
         )

@@ -18,7 +18,15 @@ from bitfusion_client.kubernetes.raw_objects import (
 )
 from bitfusion_client.one_line import one_line
 from bitfusion_cluster.doctor.finding import LONGEST, Finding, fail, ok, short, warn
-from bitfusion_cluster.doctor.places import INJECTOR, OURS, PART_OF, daemon_sets, deployments, pods
+from bitfusion_cluster.doctor.places import (
+    INJECTOR,
+    OURS,
+    PART_OF,
+    POD_WEBHOOKS,
+    daemon_sets,
+    deployments,
+    pods,
+)
 from bitfusion_cluster.doctor.seen import Seen, Unseen
 
 if TYPE_CHECKING:
@@ -31,9 +39,14 @@ INSTALL = (
 PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
 
+def is_installed(seen: Seen) -> bool:
+    """Whether there is anything of ours; if not, that is told once. Raises Unseen."""
+    return bool(_sets(seen)) or seen.one(POD_WEBHOOKS) is not None
+
+
 def check_programs(seen: Seen) -> Iterator[Finding]:
     """Each Deployment and DaemonSet of ours."""
-    sets = [each for each in seen.items(deployments(seen.namespace)) if _is_ours(each)]
+    sets = _sets(seen)
     names = {text(metadata_of(each).get("name")) for each in sets}
     if INJECTOR not in names:
         yield fail(
@@ -54,6 +67,10 @@ def check_programs(seen: Seen) -> Iterator[Finding]:
             f"our programs run {len(images)} different images: {', '.join(sorted(images))}",
             "apply the installation again with one images.lock.yaml: an upgrade has ended half-way",
         )
+
+
+def _sets(seen: Seen) -> list[RawObject]:
+    return [each for each in seen.items(deployments(seen.namespace)) if _is_ours(each)]
 
 
 def _is_ours(data: RawObject) -> bool:

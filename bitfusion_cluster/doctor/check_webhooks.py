@@ -73,7 +73,7 @@ def check_webhooks(seen: Seen) -> Iterator[Finding]:
             continue
         webhooks = mappings(found.get("webhooks"))
         yield from _registered(kind, webhooks)
-        yield from _trusted(kind, webhooks, datetime.now(timezone.utc))
+        yield from _trusted(seen, kind, webhooks, datetime.now(timezone.utc))
         yield _called(seen, kind)
 
 
@@ -114,11 +114,12 @@ def _is_bounded(webhook: RawObject) -> bool:
     return bool(webhook.get("matchConditions")) or LABEL_REQUESTED in labels
 
 
-def _trusted(kind: Kind, webhooks: list[RawObject], now: datetime) -> Iterator[Finding]:
+def _trusted(seen: Seen, kind: Kind, webhooks: list[RawObject], now: datetime) -> Iterator[Finding]:
     """The first bundle's certificates; each webhook must have one."""
     check = f"{kind.short} certificate"
     log = (
-        f"kubectl -n NAMESPACE logs -l app.kubernetes.io/name={kind.program} --tail=50 | grep -i certificate"
+        f"kubectl -n {seen.namespace} logs -l app.kubernetes.io/name={kind.program} --tail=50 "
+        "| grep -i certificate"
     )
     bundles = [text(mapping(each.get("clientConfig")).get("caBundle")) for each in webhooks]
     if not all(bundles):

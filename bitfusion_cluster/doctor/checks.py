@@ -11,7 +11,7 @@ from bitfusion_cluster.doctor.check_gpus import check_engine, check_gpus
 from bitfusion_cluster.doctor.check_identity import check_identity
 from bitfusion_cluster.doctor.check_namespaces import check_accounts, check_namespaces, check_notebooks
 from bitfusion_cluster.doctor.check_policies import check_policies
-from bitfusion_cluster.doctor.check_programs import check_programs
+from bitfusion_cluster.doctor.check_programs import check_programs, is_installed
 from bitfusion_cluster.doctor.check_quotas import check_quotas
 from bitfusion_cluster.doctor.check_server import check_kubeflow, check_server
 from bitfusion_cluster.doctor.check_webhooks import check_webhooks
@@ -49,7 +49,8 @@ FEATURES = Check("features", check_features)
 def findings(seen: Seen, more: Iterable[Check] = ()) -> Iterator[Finding]:
     """The findings one after the other, as they are made; `more` checks stand before the features.
 
-    Where the API server does not answer at all there is one finding.
+    Where the API server does not answer at all there is one finding; where nothing is installed, no more is
+    looked at.
     """
     try:
         yield from list(check_server(seen))
@@ -60,8 +61,12 @@ def findings(seen: Seen, more: Iterable[Check] = ()) -> Iterator[Finding]:
             "try kubectl version with the same kubeconfig; choose another by --kubeconfig or KUBECONFIG",
         )
         return
+    try:
+        checks = (*INSTALLED, *FOR_USERS, *more, FEATURES) if is_installed(seen) else INSTALLED
+    except Unseen:
+        checks = (*INSTALLED, *FOR_USERS, *more, FEATURES)
     unseen_by: dict[str, tuple[list[str], Unseen]] = {}
-    for check in (*INSTALLED, *FOR_USERS, *more, FEATURES):
+    for check in checks:
         try:
             yield from check.run(seen)
         except Unseen as unseen:

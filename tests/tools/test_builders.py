@@ -164,7 +164,7 @@ def test_the_whole_command(programs: Path, tmp_path: Path) -> None:
     [
         ((), "REGISTRY is missing"),
         (("--registry", "a.b/c", "--platform", "x"), "PLATFORM='x' has 'x'"),
-        (("--registry", "a.b/c", "--tag", "a b"), "TAG='a b' is no tag"),
+        (("--registry", "a.b/c", "--tag", "a b"), "TAG='a b' is not an image's tag"),
         (("--registry", "a.b/c", "--build-arg", "X=1"), "--build-arg 'X=1' is for none of these images"),
         (
             ("--no-push", "--platform", "linux/amd64,linux/arm64"),

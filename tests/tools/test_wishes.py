@@ -30,12 +30,12 @@ def test_a_registry(text: str) -> None:
         ("https://a.b/c", "such as registry.example.com/team without https://."),
         ("a.b/c/", "without / at its end"),
         ("team", "Docker Hub's is docker.io/team"),
-        ("a.b/Team", "REGISTRY='a.b/Team' is no name of a registry: it must be"),
-        ("a.b/c:1", "is no name of a registry"),
-        ("a.b/c d", "is no name of a registry"),
-        ("a.b/$(id)", "is no name of a registry"),
-        ("--push.x/a", "is no name of a registry"),
-        ("a.b/c\n", "is no name of a registry"),
+        ("a.b/Team", "REGISTRY='a.b/Team' is not the name of a registry: it must be"),
+        ("a.b/c:1", "is not the name of a registry"),
+        ("a.b/c d", "is not the name of a registry"),
+        ("a.b/$(id)", "is not the name of a registry"),
+        ("--push.x/a", "is not the name of a registry"),
+        ("a.b/c\n", "is not the name of a registry"),
     ],
 )
 def test_a_wrong_registry_is_told(text: str, told: str) -> None:
@@ -46,7 +46,7 @@ def test_a_wrong_registry_is_told(text: str, told: str) -> None:
 
 @pytest.mark.parametrize("text", ["", ".x", "-x", "a b", "a/b", "a" * 129, "ä", "1\n"])
 def test_a_wrong_tag_is_told(text: str) -> None:
-    with pytest.raises(Refused, match=r"is no tag of an image: it must be letters, digits, _, . or -"):
+    with pytest.raises(Refused, match=r"is not an image's tag: it must be letters, digits, _, . or -"):
         wishes.tag(text)
     assert wishes.tag("v1.0_rc-1") == "v1.0_rc-1"
 

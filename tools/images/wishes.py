@@ -34,14 +34,14 @@ def registry(text: str) -> str:
         why = " without / at its end"
     elif re.fullmatch(rf"{_PART}(/{_PART})*", text):
         why = f"; Docker Hub's is docker.io/{text}"
-    raise Refused(f"REGISTRY={text!r} is no name of a registry: it must be {wanted}{why}.")
+    raise Refused(f"REGISTRY={text!r} is not the name of a registry: it must be {wanted}{why}.")
 
 
 def tag(text: str) -> str:
     """A tag, checked."""
     if not _TAG.fullmatch(text):
         raise Refused(
-            f"TAG={text!r} is no tag of an image: it must be letters, digits, _, . or -, at most "
+            f"TAG={text!r} is not an image's tag: it must be letters, digits, _, . or -, at most "
             f"128, and begin "
             "with a letter, a digit or _."
         )

@@ -26,6 +26,8 @@ class World:
         self.paths: dict[str, Any] = dict(paths or {})
         self.answers: dict[str, Any] = {}
         self.allowed = True
+        self.refused: set[tuple[str, str]] = set()
+        """Namespaces and verbs of single rights."""
         self.now = 0.0
         self.takes = 0.01
         self.sent: list[tuple[str, bool]] = []
@@ -61,7 +63,10 @@ class World:
             self.sent.append((path, dry_run))
             self.now += self.takes
             if path.endswith("subjectaccessreviews"):
-                return {"status": {"allowed": self.allowed}}
+                asked: Any = body["spec"]
+                right = asked["resourceAttributes"]
+                refused = (right["namespace"], right["verb"]) in self.refused
+                return {"status": {"allowed": self.allowed and not refused}}
             answer = self.answers.get(path, {})
             if isinstance(answer, ApiFailure):
                 raise answer

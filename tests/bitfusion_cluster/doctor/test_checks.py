@@ -397,6 +397,20 @@ def test_rights_of_notebooks() -> None:
     assert list(check_accounts(world.engine("stand-in").seen())) == []
 
 
+def test_rights_that_differ_by_namespace_are_all_named() -> None:
+    world = World().engine().users("ada", "ben")
+    for name in ("ada", "ben"):
+        world.paths[f"/api/v1/namespaces/{name}/serviceaccounts/default-editor"] = {}
+    world.refused = {("ada", "watch"), ("ben", "delete")}
+    only(check_accounts, world, FAIL, "may not watch pods, delete pods in ada(,| and) ben")
+
+
+def test_where_nothing_is_installed_that_is_the_only_failure() -> None:
+    world = World({"/version": {"major": "1", "minor": "34"}})
+    failed = [each for each in findings(world.seen()) if each.state == FAIL]
+    assert [each.check for each in failed if each.check != "Kubeflow"] == ["injector"]
+
+
 def identity(profiles: str = "") -> dict[str, Any]:
     env = [{"name": "BITFUSION_IDENTITY_PROFILES", "value": profiles}]
     return {"spec": {"template": {"spec": {"containers": [{"env": env}]}}}}
@@ -433,7 +447,7 @@ def test_what_may_not_be_seen_is_told_once_for_each_reason_and_stops_no_other_ch
         'configmaps "bitfusion-clients" is forbidden: User "me" cannot get resource "configmaps" in '
         'API group "" in the namespace "kubeflow"',
     )
-    world = World({"/version": {"major": "1", "minor": "34"}, places.clients("kubeflow"): denied})
+    world = World({"/version": {"major": "1", "minor": "34"}, places.clients("kubeflow"): denied}).users()
     found = list(findings(world.seen(), [Check("more", lambda seen: [Finding("more", OK, "run")])]))
     (missing,) = (each for each in found if each.check == "not checked")
     assert missing.seen.startswith("engine, GPUs, quotas, identity")
