@@ -19,7 +19,7 @@ PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext te
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: soak help images images-check dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods chart chart-check fuzz rounds attacks mutants labextension labextension-check lint docs lock clean
+.PHONY: soak help images images-check three-commands dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods chart chart-check fuzz rounds attacks mutants labextension labextension-check lint docs lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -43,6 +43,8 @@ help: ## show this list
 	@echo "                    BUILDER=podman IMAGES='--only client pool'; needs no environment, but docker, podman or buildah"
 	@echo "make dist           a release in dist/: wheel, source archive, manifests, chart, checksums"
 	@echo "make images-check   the images built by buildah, pushed to a registry and looked at; wants root and Debian"
+	@echo "make three-commands the tutorial of Kubeflow on two real nodes, from make images to the first cell, by helm and by"
+	@echo "                    kustomize, with GPU pods and with simulated GPUs; prints the seconds; wants root and Debian"
 	@echo "make bench          the kernel side by side with plain ipykernel, admission with bare tornado"
 	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
 	@echo "make fuzz           100,000 random admission reviews, as many random pods and damaged messages of a kernel"
@@ -143,6 +145,10 @@ images-check:
 	@$(ENVIRONMENT) test
 	@$(BIN)/python -m pytest -n 0 -s -m apart tests/tools
 
+three-commands:
+	@$(ENVIRONMENT) test
+	@$(BIN)/python -m pytest -n 0 -s tests/cluster/test_three_commands.py
+
 fuzz:
 	@$(ENVIRONMENT) packages
 	@$(BIN)/python -m tests.notebook_controller_patch.admission.fuzz $(or $(FUZZ),--reviews 100000)
@@ -164,7 +170,7 @@ soak:
 
 gpu-pods:
 	@$(ENVIRONMENT) test
-	@$(BIN)/python -m pytest -n 0 -s -m apart $(or $(TESTS),tests --ignore=tests/charts --ignore=tests/tools)
+	@$(BIN)/python -m pytest -n 0 -s -m apart $(or $(TESTS),tests --ignore=tests/charts --ignore=tests/tools --ignore=tests/cluster/test_three_commands.py)
 
 chart-check:
 	@$(ENVIRONMENT) test

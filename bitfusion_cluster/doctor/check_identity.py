@@ -1,4 +1,4 @@
-"""Who gets a token of the pool: which served namespaces, and whether the right for it is held in."""
+"""Who gets a token of the pool: which namespaces should, which got none, and whether the right is held in."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from bitfusion_client.kubernetes.raw_objects import (
     pod_spec_of,
     text,
 )
+from bitfusion_client.one_line import one_line
 from bitfusion_cluster.api.paths import NAMESPACES, deployment_path
 from bitfusion_cluster.doctor.check_namespaces import users_of
 from bitfusion_cluster.doctor.engine import engine_of
-from bitfusion_cluster.doctor.finding import Finding, counted, fail, named, ok, warn
+from bitfusion_cluster.doctor.finding import LONGEST, Finding, counted, fail, named, ok, warn
 from bitfusion_cluster.doctor.places import IDENTITY, POLICIES, POLICY_BINDINGS
 from bitfusion_cluster.doctor.seen import Seen
 
@@ -28,6 +29,12 @@ LABEL = "bitfusion.io/identity"
 PROFILES = "BITFUSION_IDENTITY_PROFILES"
 RIGHT = "/apis/rbac.authorization.k8s.io/v1/clusterroles/bitfusion-identity-profiles"
 POLICY = "bitfusion-identity-account"
+TOLD = "/api/v1/events?fieldSelector=involvedObject.kind=Namespace"
+READY = "BitfusionIdentityReady"
+WITHOUT_A_TOKEN = tuple(
+    f"BitfusionIdentity{reason}" for reason in ("NotIssued", "RoleMissing", "ForeignSecret", "Refused")
+)
+"""Reasons of Events of `bitfusion-identity`, which it tells about a namespace."""
 
 
 def check_identity(seen: Seen) -> Iterator[Finding]:
@@ -54,8 +61,6 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
             f"kubectl label namespace {without[0]} {LABEL}=true --overwrite; for all profiles at once add "
             "manifests/components/profiles",
         )
-    elif users_of(seen):
-        yield ok("identity", f"tokens for {counted(len(users_of(seen)), 'namespace')}")
     if seen.one(RIGHT) is not None and not (
         POLICY in _names(seen.items(POLICIES)) and POLICY in _bound(seen.items(POLICY_BINDINGS))
     ):
@@ -64,6 +69,33 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
             f"its account may make Secrets in every namespace: the policy {POLICY} or its binding is missing",
             "apply manifests/components/profiles again, which has both; before 1.30 leave it out",
         )
+    refused = _refused(seen)
+    for message, names in refused.items():
+        yield fail(
+            "identity",
+            f"no token for {named(sorted(names))}: {message}",
+            f"kubectl -n {seen.namespace} logs deployment/{IDENTITY} --tail=20; it tries again each minute",
+        )
+    if not without and not refused and users_of(seen):
+        yield ok("identity", f"tokens for {counted(len(users_of(seen)), 'namespace')}")
+
+
+def _refused(seen: Seen) -> dict[str, list[str]]:
+    """Namespaces for which the last Event about their token says that there is none, by its message."""
+    newest: dict[str, RawObject] = {}
+    for event in seen.items(TOLD):
+        name = text(mapping(event.get("involvedObject")).get("name"))
+        if event.get("reason") in (READY, *WITHOUT_A_TOKEN) and _when(event) >= _when(newest.get(name, {})):
+            newest[name] = event
+    found: dict[str, list[str]] = {}
+    for name, event in newest.items():
+        if event.get("reason") != READY:
+            found.setdefault(one_line(event.get("message") or "", LONGEST), []).append(name)
+    return found
+
+
+def _when(event: RawObject) -> str:
+    return text(event.get("lastTimestamp"))
 
 
 def _profiles(identity: RawObject) -> str:

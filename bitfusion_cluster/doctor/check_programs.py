@@ -38,6 +38,9 @@ INSTALL = (
 )
 PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
+STARTING = ("ContainerCreating", "PodInitializing")
+"""Nothing of it has run, so it has no log."""
+
 
 def is_installed(seen: Seen) -> bool:
     """Whether there is anything of ours; if not, that is told once. Raises Unseen."""
@@ -112,6 +115,8 @@ def _found(seen: Seen, data: RawObject, namespace: str, ready: int, wanted: int,
         )
     elif reason == "Unschedulable":
         todo = f"no node takes its pods ({message}): {kubectl} describe pods -l app.kubernetes.io/name={name}"
+    elif reason in STARTING:
+        todo = f"its Events say what it waits for: {kubectl} describe pods -l app.kubernetes.io/name={name}"
     elif not reason:
         todo = f"no pod is made: {kubectl} describe replicaset -l app.kubernetes.io/name={name}"
     else:

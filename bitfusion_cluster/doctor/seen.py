@@ -53,7 +53,7 @@ class Seen:
     """A cluster as one look at it sees it.
 
     Args:
-        ask: Reads a path; a list whole. Raises ApiFailure.
+        ask: Reads a path; a list whole, or of it what `?fieldSelector=` selects. Raises ApiFailure.
         send: Posts an object to a path, as a dry run where the flag says so. Raises ApiFailure.
         namespace: Ours.
         clock: Seconds.
@@ -118,11 +118,13 @@ class Seen:
 def seen_by(api: KubernetesApi, namespace: str) -> Seen:
     """A look through the API."""
 
-    def ask(path: str) -> RawObject:
-        answer = api.get(path, {"limit": PAGE})  # of a list; nothing else minds
+    def ask(asked: str) -> RawObject:
+        path, _, selector = asked.partition("?fieldSelector=")
+        # of a list; nothing else minds
+        query: Query = {"limit": PAGE, **({"fieldSelector": selector} if selector else {})}
+        answer = api.get(path, query)
         while token := str((answer.get("metadata") or {}).get("continue") or ""):
-            query: Query = {"limit": PAGE, "continue": token}
-            more = api.get(path, query)
+            more = api.get(path, {**query, "continue": token})
             more["items"] = [*answer.get("items", ()), *more.get("items", ())]
             answer = more
         return answer

@@ -70,6 +70,7 @@ class GpusOfNode:
 
     def __exit__(self, *_: object) -> None:
         self._plugin.stop(signal.SIGTERM)
+        self._node.cluster.client.merge(f"/api/v1/nodes/{self._node.name}", {"spec": {"taints": []}})
 
     def wait_there(self) -> None:
         """Until the scheduler knows of all of them, also after a restart of the kubelet."""

@@ -32,6 +32,7 @@ from tests.support.waiting import wait_until
 SYSTEM = "kubeflow"
 POOL_HOST = "bitfusion-pool.bitfusion-pool.svc"
 _POOL_PODS = "/api/v1/namespaces/bitfusion-pool/pods"
+_ASK_THE_POOL = ("bitfusion-identity", "bitfusion-device-plugin")
 _OURS = "app.kubernetes.io/part-of=kubeflow-bitfusion"
 _CLUSTER_KINDS = (
     "namespaces,mutatingwebhookconfigurations,clusterrolebindings,clusterroles,priorityclasses,"
@@ -82,13 +83,18 @@ def volume(cluster: Cluster, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def pool_has_a_name(cluster: Cluster) -> Iterator[None]:
-    """Pods of these namespaces know the pool's Service by its name: Kubeflow's, the user's, the plugin's."""
+    """Pods of these namespaces know the pool's Service by its name: Kubeflow's, the user's, the plugin's.
 
-    def aliased(pod: Object) -> Object:
+    Those that ask the pool are made once it has an address, since a name in /etc/hosts never changes.
+    """
+
+    def aliased(pod: Object) -> Object | None:
         ready = cluster.client.get(_POOL_PODS, labelSelector="app.kubernetes.io/name=bitfusion-pool")
         address = next((each["status"].get("podIP") for each in ready["items"]), None)
         if address is not None:
             pod["spec"]["hostAliases"] = [{"ip": address, "hostnames": [POOL_HOST]}]
+        elif pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") in _ASK_THE_POOL:
+            return None
         return pod
 
     with ExitStack() as stack:

@@ -249,6 +249,14 @@ class Node:
         kept_images.keep(self._root)
         self.containerd.start()
 
+    def trust(self, registry: str) -> None:
+        """Let it pull from a registry without TLS, `host:port`."""
+        folder = self._registries / registry
+        folder.mkdir(parents=True)
+        # Without a section for a host the scheme is ignored: github.com/containerd/containerd/issues/13212.
+        host = f'[host."http://{registry}"]\ncapabilities = ["pull", "resolve"]\n'
+        (folder / "hosts.toml").write_text(host)
+
     def import_archive(self, archive: Path, limit_s: float = 300) -> None:
         """The images of a docker-archive or OCI archive, under the names in it."""
         self.ctr("images", "import", str(archive), limit_s=limit_s)
@@ -292,6 +300,10 @@ class Node:
     @property
     def _root(self) -> Path:
         return self.folder / "containerd"
+
+    @property
+    def _registries(self) -> Path:
+        return self.folder / "registries"
 
     @property
     def _socket(self) -> Path:
@@ -353,6 +365,8 @@ restrict_oom_score_adj = true
 disable_apparmor = true
 tolerate_missing_hugetlb_controller = true
 netns_mounts_under_state_dir = true
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = {json.dumps(str(self._registries))}
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = {json.dumps(str(self._packages / "usr/lib/cni"))}
 conf_dir = {json.dumps(str(folder / "cni"))}

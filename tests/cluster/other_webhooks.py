@@ -26,7 +26,8 @@ from tests.cluster.cluster import Cluster
 from tests.support.certificates import certified
 
 Object = dict[str, Any]
-Change = Callable[[Object], Object]
+Change = Callable[[Object], Object | None]
+"""What becomes of a pod; None refuses it."""
 
 ISTIO = "istio-sidecar-injector"
 POD_DEFAULTS = "admission-webhook-mutating-webhook-configuration"
@@ -135,13 +136,11 @@ def _served(change: Change, asked: list[str], folder: Path) -> Iterator[tuple[st
 
 def _answer(request: Object, change: Change) -> Object:
     before = request["object"]
-    patch = jsonpatch.make_patch(before, change(copy.deepcopy(before))).to_string()
-    response = {
-        "uid": request["uid"],
-        "allowed": True,
-        "patchType": "JSONPatch",
-        "patch": base64.b64encode(patch.encode()).decode(),
-    }
+    after = change(copy.deepcopy(before))
+    response = {"uid": request["uid"], "allowed": after is not None}
+    if after is not None:
+        patch = jsonpatch.make_patch(before, after).to_string()
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.cluster.kueue import Kueue
     from tests.cluster.node import Node
 
-_BESIDE = {"helm": HELM, "kueue": KUEUE, "kube_state_metrics": KUBE_STATE_METRICS}
+_BESIDE = {"helm_binaries": HELM, "kueue": KUEUE, "kube_state_metrics": KUBE_STATE_METRICS}
 """By fixture: what runs beside a cluster, or in one of its own."""
 _built_key = pytest.StashKey[dict[str, Binaries]]()
 _failed_key = pytest.StashKey[dict[str, str]]()
@@ -241,15 +241,21 @@ def kube_state_metrics(pytestconfig: pytest.Config) -> Iterator[KubeStateMetrics
 
 
 @pytest.fixture(scope="session")
-def helm(pytestconfig: pytest.Config, cluster: Cluster) -> Helm:
-    """The program helm, for the fixture `cluster`.
+def helm_binaries(pytestconfig: pytest.Config) -> Binaries:
+    """Those with `helm`.
 
     Skipped where it cannot be built, with one line that says why; with CI=true that is a failure.
     """
-    _leave_out_without(pytestconfig, "helm")
+    _leave_out_without(pytestconfig, "helm_binaries")
+    return pytestconfig.stash[_built_key]["helm_binaries"]
+
+
+@pytest.fixture(scope="session")
+def helm(helm_binaries: Binaries, cluster: Cluster) -> Helm:
+    """The program helm, for the fixture `cluster`."""
     from tests.cluster.helm import Helm
 
-    return Helm(pytestconfig.stash[_built_key]["helm"], cluster)
+    return Helm(helm_binaries, cluster)
 
 
 def _leave_out_without(config: pytest.Config, fixture: str) -> None:

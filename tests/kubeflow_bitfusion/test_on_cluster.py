@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from bitfusion_cluster.api.errors import ApiFailure
+from bitfusion_cluster.api.events import about, event_object
 from bitfusion_cluster.certificates.authority import new_authority
 from bitfusion_cluster.doctor.finding import FAIL, OK, WARN, Finding
 from bitfusion_cluster.doctor.seen import seen_by
+from bitfusion_device_plugin.identity.events import no_token as no_token_said
 from kubeflow_bitfusion.cli import main
 from kubeflow_bitfusion.doctor_command import look
 from tests.cluster.api_client import Object
@@ -333,6 +335,15 @@ def no_sizes_in_the_form(platform: Platform) -> Callable[[], object]:
     return lambda: apply(platform)
 
 
+def no_token(platform: Platform) -> Callable[[], object]:
+    """As `bitfusion-identity` tells it."""
+    uid = platform.client.get(ADA)["metadata"]["uid"]
+    said = no_token_said("none of the servers responded")
+    event = event_object(about("v1", "Namespace", "ada", "ada", uid), said, "bitfusion-identity")
+    backs = [made(f"{ADA}/events", event)(platform), right_without_policy(platform)]
+    return lambda: [back() for back in backs]
+
+
 def right_without_policy(platform: Platform) -> Callable[[], object]:
     """As part of the component `profiles` alone would be."""
     template: Object = {
@@ -540,6 +551,13 @@ FAULTS = {
         FAIL,
         'share "500" must be',
         "mend ConfigMap bitfusion-notebook-sizes",
+    ),
+    "no token of the pool": Fault(
+        no_token,
+        "identity",
+        FAIL,
+        "no token for ada: .*none of the servers",
+        "logs deployment/bitfusion-identity",
     ),
     "a right without its policy": Fault(
         right_without_policy, "identity", FAIL, "may make Secrets in every namespace", "components/profiles"

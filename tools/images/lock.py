@@ -21,6 +21,15 @@ _ENTRY = re.compile(
     r'    tag: "(?P<tag>[\w.-]+)"\n    digest: "(?P<digest>[\w:]*)"\n'
 )
 _HEAD = "# Written by `make images`.\n"
+_VARIABLE = "/spec/template/spec/containers/0/env/1"
+_IN_THE_FORM = f"""\
+# The form's list of images begins with it.
+patches:
+- target: {{{{kind: Job, name: bitfusion-form}}}}
+  patch: |-
+    - {{{{op: test, path: {_VARIABLE}/name, value: BITFUSION_FORM_IMAGE}}}}
+    - {{{{op: replace, path: {_VARIABLE}/value, value: "{{}}"}}}}
+"""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,11 @@ class Locked:
     repository: str
     tag: str
     digest: str = ""
+
+    @property
+    def reference(self) -> str:
+        """As a pod names it."""
+        return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
 
 
 def values(images: Mapping[str, Locked]) -> str:
@@ -47,6 +61,8 @@ def component(images: Mapping[str, Locked]) -> str:
     for name, image in sorted(images.items()):
         lines.append(f"- name: kubeflow-bitfusion/{name}\n  newName: {image.repository}\n")
         lines.append(f"  digest: {image.digest}\n" if image.digest else f'  newTag: "{image.tag}"\n')
+    if "notebook" in images:
+        lines.append(_IN_THE_FORM.format(images["notebook"].reference))
     return "".join(lines)
 
 

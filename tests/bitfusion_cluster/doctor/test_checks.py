@@ -14,7 +14,7 @@ from bitfusion_cluster.api.errors import Forbidden, NoAnswer, ServerError
 from bitfusion_cluster.certificates.authority import new_authority
 from bitfusion_cluster.doctor import places
 from bitfusion_cluster.doctor.check_gpus import check_engine, check_gpus
-from bitfusion_cluster.doctor.check_identity import check_identity
+from bitfusion_cluster.doctor.check_identity import TOLD, check_identity
 from bitfusion_cluster.doctor.check_namespaces import check_accounts, check_namespaces, check_notebooks
 from bitfusion_cluster.doctor.check_policies import check_policies
 from bitfusion_cluster.doctor.check_programs import check_programs
@@ -114,6 +114,13 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
             "make images",
         ),
         (program(1), [waiting("ErrImagePull")], WARN, "1 of 2 ready", "images.lock.yaml"),
+        (
+            program(0),
+            [waiting("ContainerCreating")],
+            FAIL,
+            "0 of 2 ready: ContainerCreating",
+            "describe pods",
+        ),
         (
             program(0),
             [waiting("CrashLoopBackOff", "back-off")],
@@ -430,6 +437,28 @@ def test_identity() -> None:
     world.put(places.POLICIES, named("bitfusion-identity-account"))
     world.put(places.POLICY_BINDINGS, named("b", spec={"policyName": "bitfusion-identity-account"}))
     assert [each.state for each in check_identity(world.seen())] == [OK]
+    world.put(TOLD, told("ada", "NotIssued", 1, "no\nanswer"), told("other", "NotIssued", 1, "no\nanswer"))
+    only(
+        check_identity,
+        world,
+        FAIL,
+        "no token for ada, other: no answer",
+        "logs deployment/bitfusion-identity",
+    )
+    world.put(TOLD, told("ada", "Ready", 2), told("ada", "NotIssued", 1), told("ada", "WrongLimits", 3))
+    only(check_identity, world, OK, "tokens for 1 namespace")
+    world.put(TOLD, told("ada", "NotIssued", 2, "gone"), told("ada", "Ready", 1))
+    only(check_identity, world, FAIL, "no token for ada: gone", "logs deployment/bitfusion-identity")
+
+
+def told(namespace: str, reason: str, minute: int, message: str = "") -> dict[str, Any]:
+    """An Event of `bitfusion-identity`."""
+    return {
+        "involvedObject": {"kind": "Namespace", "name": namespace},
+        "reason": f"BitfusionIdentity{reason}",
+        "lastTimestamp": f"2026-01-01T00:0{minute}:00Z",
+        "message": message,
+    }
 
 
 def test_a_server_that_does_not_answer_is_one_finding() -> None:

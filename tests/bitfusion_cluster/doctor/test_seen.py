@@ -46,6 +46,15 @@ def test_lists_are_read_whole_and_everything_once() -> None:
     assert api.asked == [("/list", None), ("/list", "1"), ("/list", "2"), ("/object", None), ("/none", None)]
 
 
+def test_of_a_list_what_a_selector_chooses_is_read() -> None:
+    class Selecting(Api):
+        def get(self, path: str, query: Any) -> dict[str, Any]:
+            return {"items": [dict(query)]} if path == "/list" else {}
+
+    assert seen(Selecting()).items("/list?fieldSelector=a=b") == [{"limit": 500, "fieldSelector": "a=b"}]
+    assert seen(Selecting()).items("/list") == [{"limit": 500}]
+
+
 def test_what_is_sent_is_a_dry_run_but_for_a_question_about_rights() -> None:
     api = Api()
     looked = seen(api)
