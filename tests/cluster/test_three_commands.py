@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
@@ -26,7 +25,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_cluster import GPUS, GpuCluster, GpuUser
 from tests.cluster.gpu_plugin import GpusOfNode
-from tests.cluster.guide import DOCS, PROFILE, REGISTRY, blocks, matches
+from tests.cluster.guide import DOCS, PROFILE, REGISTRY, Block, blocks, matches
 from tests.cluster.guide_cluster import SYSTEM, kubeflow, ours, pool_has_a_name, volume
 from tests.cluster.image_files import why_no_images
 from tests.cluster.live_kernel import LiveKernel
@@ -38,26 +37,18 @@ from tools.images.wishes import NAMES
 
 PAGE, INSTALL_PAGE = DOCS / "tutorials" / "kubeflow.md", DOCS / "how-to" / "install.md"
 COMMAND, IMAGES, INSTALL, DOCTOR = "Before you begin", "1. Images", "2. Install", "3. Look at it"
+GPU_PODS = "cluster-gpus"
 CELL, WITH_KUSTOMIZE, UNINSTALL = "The first GPU cell", "With kustomize", "Uninstall"
 
 pytestmark = [pytest.mark.long, pytest.mark.apart, pytest.mark.timeout(1800)]
 
 
-class Took(NamedTuple):
-    """Seconds of one step."""
-
-    step: str
-    seconds: float
-
-
 class Admin:
-    """Types commands in a checkout, and keeps how long each step took."""
+    """Types commands in a checkout, and prints how long each took."""
 
     def __init__(self, cluster: Cluster, built: Place, address: str, helm: Binaries) -> None:
-        self.took: list[Took] = []
         self._checkout = built.clone
         self._registry = f"{address}/team"
-        self._began = time.monotonic()
         programs = [str(each.parent) for each in (cluster.binaries.path("kubectl"), helm.path("helm"))]
         self._environment = {
             **built.env,
@@ -68,19 +59,49 @@ class Admin:
             "IMAGES": shlex.join(["--insecure", "--", *built.more]),
         }
 
-    def types(self, commands: str, engine: str = "cluster-gpus") -> str:
+    def follows(self, block: Block, engine: str = GPU_PODS, until_well: bool = False) -> None:
+        """Type what a page has, for another engine with what the page says of it; see what the page prints.
+
+        What prints something else for another engine is not compared then. `until_well`: again and again, as
+        a person does who has just installed something.
+        """
+        commands = block.commands.strip().replace(f"all/{GPU_PODS}", f"all/{engine}")
+        if engine != GPU_PODS and commands.startswith("helm install "):
+            commands += f" --set engine={engine}"
+        with self.step(commands.splitlines()[-1]):
+            printed = self._until_well(commands) if until_well else self.types(commands)
+        if block.printed is not None and engine == GPU_PODS:
+            assert matches(self._here(block.printed), printed), (
+                f"expected:\n{block.printed}\nprinted:\n{printed}"
+            )
+
+    def types(self, commands: str) -> str:
         """What they print. Raises AssertionError if they fail."""
-        done = self.shell(commands, engine)
+        done = self._shell(commands)
         assert done.returncode == 0, f"{commands}\n{done.stdout[-6000:]}"
         return done.stdout
 
-    def shell(self, commands: str, engine: str = "cluster-gpus") -> subprocess.CompletedProcess[str]:
-        """Run commands as the page has them, but for registry and engine, whatever becomes of them."""
-        words = commands.replace(REGISTRY, self._registry).replace("all/cluster-gpus", f"all/{engine}")
-        if engine != "cluster-gpus" and words.startswith("helm install "):
-            words = f"{words.rstrip()} --set engine={engine}"
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Its seconds are printed."""
+        began = time.monotonic()
+        yield
+        print(f"{time.monotonic() - began:7.1f} s  {what}", flush=True)
+
+    def _until_well(self, commands: str) -> str:
+        said: list[str] = []
+
+        def well() -> bool:
+            done = self._shell(commands)
+            said[:] = [done.stdout]
+            return done.returncode == 0
+
+        wait_until(well, lambda: said[0], 120)
+        return said[0]
+
+    def _shell(self, commands: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["bash", "-eu", "-o", "pipefail", "-c", words],
+            ["bash", "-eu", "-o", "pipefail", "-c", self._here(commands)],
             cwd=self._checkout,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -90,24 +111,8 @@ class Admin:
             timeout=scaled(900),
         )
 
-    def types_until_well(self, commands: str) -> None:
-        """As who installs does, until it succeeds."""
-        said: list[str] = []
-
-        def well() -> bool:
-            done = self.shell(commands)
-            said[:] = [done.stdout]
-            return done.returncode == 0
-
-        wait_until(well, lambda: said[0], 240)
-
-    @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        """Its seconds are kept."""
-        began = time.monotonic()
-        yield
-        self.took.append(Took(what, time.monotonic() - began))
-        print(f"{self.took[-1].seconds:7.1f} s  {what}", flush=True)
+    def _here(self, text: str) -> str:
+        return text.replace(REGISTRY, self._registry)
 
 
 @pytest.fixture(scope="module")
@@ -123,14 +128,12 @@ def admin(
             node.trust(address)
         found = Admin(two_nodes[0].cluster, place(folder, NAMES), address, helm_binaries)
         print()
-        for heading in (COMMAND, IMAGES):
-            (block,) = blocks(heading, page=PAGE)
-            with found.step(f"{heading}: {block.commands.strip().splitlines()[-1]}"):
-                found.types(block.commands)
+        for block in blocks(COMMAND, IMAGES, page=PAGE):
+            found.follows(block)
         yield found
 
 
-@pytest.fixture(params=["cluster-gpus", "simulated"])
+@pytest.fixture(params=[GPU_PODS, "simulated"])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -142,21 +145,15 @@ def test_three_commands_lead_to_a_cell_and_nothing_of_them_is_left(
     cluster = two_nodes[0].cluster
     with kubeflow(two_nodes[0], tmp_path), ExitStack() as stack:
         gpus = GpusOfNode(two_nodes[1], GPUS)
-        if engine == "cluster-gpus":
+        if engine == GPU_PODS:
             stack.enter_context(gpus)
         else:
             stack.enter_context(volume(cluster, tmp_path / "volume"))
             stack.enter_context(pool_has_a_name(cluster))
         print(f"\n{how}, {engine}")
-        (install,) = (
-            blocks(INSTALL, page=PAGE) if how == "helm" else blocks(WITH_KUSTOMIZE, page=INSTALL_PAGE)[:1]
-        )
-        with admin.step(install.commands.strip()):
-            admin.types(install.commands, engine)
-        (doctor,) = blocks(DOCTOR, page=PAGE)
-        with admin.step(f"{doctor.commands.strip()}: all is well"):
-            admin.types_until_well(doctor.commands)
-        print(admin.types(doctor.commands))
+        by_helm, by_kustomize = blocks(INSTALL, page=PAGE)[0], blocks(WITH_KUSTOMIZE, page=INSTALL_PAGE)[0]
+        admin.follows(by_helm if how == "helm" else by_kustomize, engine)
+        admin.follows(blocks(DOCTOR, page=PAGE)[0], engine, until_well=True)
         user = GpuUser(GpuCluster(two_nodes, gpus), PROFILE)
         image, key = offered_by_the_form(cluster)
         notebook = user.notebook("bitfusion-sample", {key: "1"}, image=image)
@@ -187,21 +184,19 @@ def computes_and_gives_back(admin: Admin, kernel: LiveKernel, engine: str, user:
     assert cell.printed is not None
     assert first.status == "ok", first.all
     assert matches(f"…\n{cell.printed}", first.text), first.text
-    if engine == "cluster-gpus":
-        assert who.printed is not None
-        printed = admin.types(who.commands)
-        assert matches(who.printed, printed), printed
+    if engine == GPU_PODS:
+        admin.follows(who)
         assert sum(user._gpus.held().values()) == 1
     with admin.step("%bitfusion release"):
         assert kernel.run("%bitfusion release -y").status == "ok"
-        if engine == "cluster-gpus":
+        if engine == GPU_PODS:
             user.wait_no_gpu_pod()
 
 
 def uninstall(admin: Admin, how: str, engine: str) -> None:
-    helm, *_ = blocks(UNINSTALL, page=INSTALL_PAGE)
+    """As docs/how-to/install.md says it of both."""
     if how == "helm":
-        admin.types(helm.commands)
+        admin.types(blocks(UNINSTALL, page=INSTALL_PAGE)[0].commands)
     else:
         admin.types("kubeflow-bitfusion form --give-back")
-        admin.types("kubectl delete -k manifests/all/cluster-gpus", engine)
+        admin.types(f"kubectl delete -k manifests/all/{engine}")
