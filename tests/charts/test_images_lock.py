@@ -13,6 +13,7 @@ from tests.charts.expected import comparable
 from tests.cluster.cluster import Cluster, KubectlFailed
 from tests.cluster.helm import Helm
 from tests.manifests.built import MANIFESTS
+from tests.support.objects import objects_of
 from tools.chart_templates import ENGINES
 
 PLACE = "registry.example:5000/team"
@@ -47,7 +48,7 @@ def manifests(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_lock_reaches_every_image(cluster: Cluster, helm: Helm, manifests: Path, engine: str) -> None:
     text = cluster.kubectl("kustomize", str(manifests / "all" / engine))
-    by_kustomize = comparable([item for item in yaml.safe_load_all(text) if item])
+    by_kustomize = comparable(objects_of(text))
     rendered = helm.template("--no-hooks", values={"engine": engine, "images": LOCK})
     # The form's Job is a hook there, and the doctor is helm's alone.
     by_helm = {key: each for key, each in comparable(rendered).items() if key[2] != "bitfusion-doctor"}
