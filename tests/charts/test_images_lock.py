@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,25 +14,16 @@ from tests.cluster.helm import Helm
 from tests.manifests.built import MANIFESTS
 from tests.support.objects import objects_of
 from tools.chart_templates import ENGINES
+from tools.images.lock import Locked, component
+from tools.images.lock import values as lock_values
 
 PLACE = "registry.example:5000/team"
 DIGEST = "sha256:" + "5" * 64
-NAMES = {"client": "client", "notebookController": "notebook-controller", "pool": "pool"}
 # A digest, where it was pushed; the pool was only built.
-LOCK: dict[str, dict[str, str]] = {
-    key: {"repository": f"{PLACE}/{name}", "tag": "0.1.0", "digest": "" if key == "pool" else DIGEST}
-    for key, name in NAMES.items()
+LOCKED = {
+    name: Locked(f"{PLACE}/{name}", "0.1.0", "" if name == "pool" else DIGEST)
+    for name in ("client", "notebook", "notebook-controller", "pool")
 }
-
-
-def component() -> dict[str, Any]:
-    """The folder images-lock beside the manifests."""
-    images = []
-    for key, name in NAMES.items():
-        image = LOCK[key]
-        pinned = {"digest": image["digest"]} if image["digest"] else {"newTag": image["tag"]}
-        images.append({"name": f"kubeflow-bitfusion/{name}", "newName": image["repository"], **pinned})
-    return {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "images": images}
 
 
 @pytest.fixture
@@ -41,7 +31,7 @@ def manifests(tmp_path: Path) -> Path:
     """A checkout's, in which `make images` has run."""
     shutil.copytree(MANIFESTS, tmp_path / "manifests")
     (tmp_path / "images-lock").mkdir()
-    (tmp_path / "images-lock" / "kustomization.yaml").write_text(yaml.safe_dump(component()))
+    (tmp_path / "images-lock" / "kustomization.yaml").write_text(component(LOCKED))
     return tmp_path / "manifests"
 
 
@@ -49,11 +39,12 @@ def manifests(tmp_path: Path) -> Path:
 def test_the_lock_reaches_every_image(cluster: Cluster, helm: Helm, manifests: Path, engine: str) -> None:
     text = cluster.kubectl("kustomize", str(manifests / "all" / engine))
     by_kustomize = comparable(objects_of(text))
-    rendered = helm.template("--no-hooks", values={"engine": engine, "images": LOCK})
-    # The form's Job is a hook there, and the doctor is helm's alone.
-    by_helm = {key: each for key, each in comparable(rendered).items() if key[2] != "bitfusion-doctor"}
-    del by_kustomize["Job", "kubeflow", "bitfusion-form"]
+    values = yaml.safe_load(lock_values(LOCKED))
+    by_helm = comparable(helm.template(values={"engine": engine, **values}))
+    for hook in ("bitfusion-form-give-back", "bitfusion-doctor"):  # helm's alone
+        by_helm = {key: each for key, each in by_helm.items() if key[2] != hook}
     assert by_kustomize == by_helm
+    assert f"value: {PLACE}/notebook@{DIGEST}" in text
     assert f"{PLACE}/client@{DIGEST}" in text
     left = {"kubeflow-bitfusion/packages:0.1.0"} if engine == "vmware" else set()  # the product's
     assert {word for word in text.split() if word.startswith("kubeflow-bitfusion/")} == left

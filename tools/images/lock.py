@@ -21,6 +21,14 @@ _ENTRY = re.compile(
     r'    tag: "(?P<tag>[\w.-]+)"\n    digest: "(?P<digest>[\w:]*)"\n'
 )
 _HEAD = "# Written by `make images`.\n"
+_FORM = """patches:
+- target: {{kind: Job, name: bitfusion-form}}
+  patch: |
+    - {{op: test, path: {env}/name, value: BITFUSION_FORM_IMAGE}}
+    - {{op: replace, path: {env}/value, value: "{image}"}}
+"""
+"""The image that the notebook form gets. As no container has it, `images` does not reach it."""
+_ENV = "/spec/template/spec/containers/0/env/1"
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,11 @@ class Locked:
     repository: str
     tag: str
     digest: str = ""
+
+    @property
+    def reference(self) -> str:
+        """As a container names it."""
+        return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
 
 
 def values(images: Mapping[str, Locked]) -> str:
@@ -47,6 +60,8 @@ def component(images: Mapping[str, Locked]) -> str:
     for name, image in sorted(images.items()):
         lines.append(f"- name: kubeflow-bitfusion/{name}\n  newName: {image.repository}\n")
         lines.append(f"  digest: {image.digest}\n" if image.digest else f'  newTag: "{image.tag}"\n')
+    if "notebook" in images:
+        lines.append(_FORM.format(env=_ENV, image=images["notebook"].reference))
     return "".join(lines)
 
 
