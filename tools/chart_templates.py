@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -160,13 +161,16 @@ def key_of(item: Mapping[str, Any]) -> Key:
     return item["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
+@lru_cache(None)  # most objects are the same text in all variants
+def _read(document: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(document)
+    return found
+
+
 def documents(text: str) -> dict[Key, str]:
     """The objects of a build, as they are written there."""
-    found = {}
-    for document in re.split(r"^---\n", text, flags=re.MULTILINE):
-        if document.strip():
-            found[key_of(yaml.safe_load(document))] = document.rstrip("\n")
-    return found
+    each = (one.rstrip("\n") for one in re.split(r"^---\n", text, flags=re.MULTILINE) if one.strip())
+    return {key_of(_read(document)): document for document in each}
 
 
 def merged(texts: Mapping[Variant, str]) -> list[tuple[str, frozenset[Variant]]]:
@@ -342,7 +346,7 @@ def _with_actions(rows: list[str]) -> list[str]:
 
 def file_of(key: Key, text: str) -> str:
     """In which template's file an object stands: that of its program."""
-    labels = yaml.safe_load(text)["metadata"].get("labels", {})
+    labels = _read(text)["metadata"].get("labels", {})
     return str(labels.get(NAME_LABEL, "common")).removeprefix("bitfusion-") + ".yaml"
 
 

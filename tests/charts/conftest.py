@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.cluster import Cluster
+from tests.support.objects import objects_of
 from tools.chart import builder
 
 Objects = list[dict[str, Any]]
@@ -24,6 +24,6 @@ def built(cluster: Cluster) -> Iterator[Built]:
 
         @lru_cache(None)
         def once(engine: str, *switches: str) -> Objects:
-            return [item for item in yaml.safe_load_all(build(engine, switches)) if item]
+            return objects_of(build(engine, switches))
 
         yield lambda engine, *switches: copy.deepcopy(once(engine, *switches))

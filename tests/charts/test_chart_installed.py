@@ -20,6 +20,7 @@ from tests.cluster.notebooks import Room
 from tests.manifests.built import CONTROLLER, INJECTOR, MANIFESTS, PROCESSES, Object
 from tests.manifests.installed import kubeflow_namespace
 from tests.manifests.stand_in import StandIn
+from tests.support.objects import objects_of
 from tests.support.waiting import wait_until
 
 OPTIONS = ("-n=kubeflow", "--no-hooks")
@@ -108,7 +109,7 @@ def untouched(room: Room) -> Any:
 def test_a_running_notebook_is_untouched_by_the_way_to_the_chart_and_back(
     cluster: Cluster, helm: Helm, around: ExitStack, tmp_path: Path, engine: str
 ) -> None:
-    items = [item for item in yaml.safe_load_all(BEFORE.read_text()) if item]
+    items = objects_of(BEFORE.read_text())
     if engine == "cluster-gpus":  # which had neither pool nor units
         items = [item for item in items if not of_a_pool(item)]
     manifests = tmp_path / "before.yaml"

@@ -12,6 +12,7 @@ import yaml
 from tests.cluster.binaries import Binaries
 from tests.cluster.cluster import Cluster
 from tests.support.machine import scaled
+from tests.support.objects import objects_of
 
 CHART = Path(__file__).parents[2] / "charts" / "kubeflow-bitfusion"
 
@@ -49,4 +50,4 @@ class Helm:
     def template(self, *words: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The objects of the chart, as they would be installed in Kubeflow's namespace."""
         text = self.run("template", "bitfusion", str(CHART), "-n=kubeflow", *words, values=values)
-        return [item for item in yaml.safe_load_all(text) if item]
+        return objects_of(text)

@@ -16,6 +16,7 @@ from tests.cluster.api_client import Object, Refused
 from tests.cluster.binaries import Binaries
 from tests.cluster.cluster import AGGREGATION, Cluster, fetch, own_address
 from tests.cluster.components import Component
+from tests.support.objects import objects_of
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -57,7 +58,7 @@ class Kueue:
         """Its objects, and the process, until it serves."""
         folder = self._binaries.path("config") / "default"
         made = self.cluster.kubectl("kustomize", str(folder))
-        objects = [each for each in yaml.safe_load_all(made) if each["kind"] != "Deployment"]
+        objects = [each for each in objects_of(made) if each["kind"] != "Deployment"]
         for each in objects:
             if each["kind"] == "Service":
                 del each["spec"]["selector"]  # no pods: the endpoints are these

@@ -15,12 +15,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
 from tests.notebook_controller_patch.controller_process import LOOKUP_S, look_up_within
+from tests.support.objects import objects_of
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -133,7 +132,7 @@ def replica(cluster: Cluster, first: OurController) -> OurController:
 
 def with_components(cluster: Cluster, overlay: str, *components: str) -> list[dict[str, Any]]:
     """The objects of an overlay with components of ours."""
-    return [each for each in yaml.safe_load_all(_built(cluster, overlay, components)) if each]
+    return objects_of(_built(cluster, overlay, components))
 
 
 def restricted(cluster: Cluster, overlay: str) -> str:
@@ -162,8 +161,8 @@ def _objects(cluster: Cluster, overlay: str, port: int) -> list[dict[str, Any]]:
     built = restricted(cluster, overlay)
     objects = [
         each
-        for each in yaml.safe_load_all(built)
-        if each and each["kind"] not in _LEFT_OUT and each["metadata"]["labels"].get(_LABEL) != _INJECTOR
+        for each in objects_of(built)
+        if each["kind"] not in _LEFT_OUT and each["metadata"]["labels"].get(_LABEL) != _INJECTOR
     ]
     for each in objects:
         if each["kind"] == "MutatingWebhookConfiguration":

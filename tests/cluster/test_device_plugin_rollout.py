@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, one
+from tests.support.objects import objects_of
 from tests.support.waiting import wait_until
 
 NAME = "bitfusion-device-plugin"
@@ -48,9 +48,7 @@ class Rollout:
         self.nodes: set[str] = set()
         self.dead: set[str] = set()
         built = cluster.kubectl("kustomize", str(MANIFESTS / "device-plugin" / "base"))
-        self.daemon_set: Object = copy.deepcopy(
-            one([each for each in yaml.safe_load_all(built) if each], "DaemonSet", NAME)
-        )
+        self.daemon_set: Object = copy.deepcopy(one(objects_of(built), "DaemonSet", NAME))
         self.daemon_set["metadata"]["namespace"] = self.namespace
 
     def node(self, name: str, labels: dict[str, str]) -> str:

@@ -135,8 +135,8 @@ def all_is_well(cluster: Cluster, folder: Path) -> Iterator[Platform]:
 
 def offer(cluster: Cluster, resources: dict[str, str]) -> None:
     """What the GPU node has."""
-    status = {"capacity": resources, "allocatable": resources}
-    status["conditions"] = [{"type": "Ready", "status": "True"}]  # type: ignore[assignment]
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": resources, "allocatable": resources, "conditions": ready}
     cluster.kubectl("patch", "node", "gpu-1", "--type=merge", "-p", '{"spec": {"taints": null}}')
     cluster.kubectl(
         "patch", "node", "gpu-1", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})

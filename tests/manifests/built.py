@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.cluster import Cluster
+from tests.support.objects import objects_of
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 INSTALLED = ("kubeflow", "standalone", "cert-manager")  # each installs the controller
@@ -33,7 +32,7 @@ Objects = list[Object]
 def build(cluster: Cluster, overlay: str) -> Objects:
     """The objects of an overlay."""
     text = cluster.kubectl("kustomize", str(MANIFESTS / "overlays" / overlay))
-    return [item for item in yaml.safe_load_all(text) if item]
+    return objects_of(text)
 
 
 def build_own(
@@ -49,7 +48,7 @@ def build_own(
         }
         (Path(folder) / "kustomization.yaml").write_text(json.dumps(kustomization))
         text = cluster.kubectl("kustomize", folder)
-    return [item for item in yaml.safe_load_all(text) if item]
+    return objects_of(text)
 
 
 def of_kind(objects: Objects, kind: str) -> Objects:

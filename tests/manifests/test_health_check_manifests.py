@@ -32,6 +32,7 @@ from bitfusion_pool.access.network_files import SYSTEM_FOLDER
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, Objects, one
 from tests.support.machine import scaled
+from tests.support.objects import objects_of
 from tests.support.schemas import validate
 
 NAME = "bitfusion-health"
@@ -55,7 +56,7 @@ def built(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         }
         (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
         text = cluster.kubectl("kustomize", str(folder))
-        found[client] = [item for item in yaml.safe_load_all(text) if item]
+        found[client] = objects_of(text)
     return found
 
 
@@ -131,7 +132,7 @@ def test_the_pages_commands_make_both(cluster: Cluster, tmp_path: Path) -> None:
             timeout=scaled(30),
         )
         text = cluster.kubectl("kustomize", str(tmp_path / "my-health-check"))
-        found.append(template([item for item in yaml.safe_load_all(text) if item])["spec"])
+        found.append(template(objects_of(text))["spec"])
     plain, vmware = found
     assert plain["containers"][0]["image"] == "registry.test/team/notebook-controller:0.1.0"
     assert vmware["containers"][0]["image"] == plain["containers"][0]["image"]

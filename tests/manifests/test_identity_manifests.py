@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bitfusion_device_plugin.identity.events import OTHER_ROLE_FOLDER, ROLE_FOLDERS, role_command
 from bitfusion_device_plugin.identity.settings import PROGRAM
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, NAMESPACES
 from tests.support.machine import scaled
+from tests.support.objects import objects_of
 from tests.support.ports import free_port
 from tests.support.schemas import validate
 
@@ -29,12 +29,7 @@ Objects = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def built(cluster: Cluster) -> dict[str, Objects]:
-    return {
-        folder: [
-            one for one in yaml.safe_load_all(cluster.kubectl("kustomize", str(MANIFESTS / folder))) if one
-        ]
-        for folder in FOLDERS
-    }
+    return {folder: objects_of(cluster.kubectl("kustomize", str(MANIFESTS / folder))) for folder in FOLDERS}
 
 
 def rights(objects: Objects, kind: str) -> set[tuple[str, str, str, str]]:

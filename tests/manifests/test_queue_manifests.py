@@ -33,6 +33,7 @@ from tests.manifests.queue_installed import ACCOUNT_POLICY, GATE_POLICY, QUEUE
 from tests.manifests.test_overlays import CLUSTER_WIDE
 from tests.manifests.test_rights_table import table
 from tests.manifests.test_schemas import POLICIES_SINCE, VERSIONS, minor
+from tests.support.objects import objects_of
 from tests.support.schemas import validate
 
 GATES_SINCE = 27
@@ -218,7 +219,7 @@ def test_a_size_of_its_own_is_added_as_the_guide_says(cluster: Cluster, tmp_path
         **yaml.safe_load(yaml_block("--units=")),
     }
     (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
-    objects = [each for each in yaml.safe_load_all(cluster.kubectl("kustomize", str(tmp_path))) if each]
+    objects = objects_of(cluster.kubectl("kustomize", str(tmp_path)))
     environ = {"BITFUSION_QUEUE_NAMESPACE": "kubeflow"}
     settings = PROGRAM.settings_of(container(objects, QUEUE)["args"], environ)
     assert settings.units == 200

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import kubernetes_validate
 import pytest
-import yaml
 from kubernetes_validate.utils import all_versions
 
 from tests.cluster.cluster import Cluster
@@ -22,6 +21,7 @@ from tests.manifests.built import (
     of_kind,
     one,
 )
+from tests.support.objects import objects_of
 from tests.support.schemas import validate
 
 Overlays = Mapping[str, Objects]
@@ -79,7 +79,7 @@ def test_the_policy_fits(overlays: Overlays, version: str) -> None:
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if minor(version) >= POLICIES_SINCE])
 def test_the_accounts_policy_fits(cluster: Cluster, version: str) -> None:
-    objects = [each for each in yaml.safe_load_all(restricted(cluster, "kubeflow")) if each]
+    objects = objects_of(restricted(cluster, "kubeflow"))
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         for name in ACCOUNTS.values():
             validate(one(objects, kind, name), version)
@@ -90,7 +90,7 @@ def test_the_accounts_policy_fits(cluster: Cluster, version: str) -> None:
 def test_the_accounts_policy_is_for_the_account_of_the_overlay(
     cluster: Cluster, overlay: str, process: str
 ) -> None:
-    objects = [each for each in yaml.safe_load_all(restricted(cluster, overlay)) if each]
+    objects = objects_of(restricted(cluster, overlay))
     account = one(objects, "ServiceAccount", process)["metadata"]
     policy = one(objects, "ValidatingAdmissionPolicy", ACCOUNTS[process])
     (condition,) = policy["spec"]["matchConditions"]

@@ -12,8 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.cluster import Cluster
 from tests.notebook_controller_patch.controller_process import (
     CONTROLLER,
@@ -21,6 +19,7 @@ from tests.notebook_controller_patch.controller_process import (
     ControllerProcess,
     look_up_within,
 )
+from tests.support.objects import objects_of
 
 OVERLAYS = Path(__file__).parents[2] / "manifests" / "overlays"
 NAME = "bitfusion-notebook-controller"
@@ -58,11 +57,11 @@ class Installation:
         self.namespace = cluster.new_namespace(prefix="bitfusion")
         self.secret_path = f"/api/v1/namespaces/{self.namespace}/secrets/{name}-ca"
         self.lease_path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{name}"
-        built = yaml.safe_load_all(cluster.kubectl("kustomize", str(OVERLAYS / overlay)))
+        built = objects_of(cluster.kubectl("kustomize", str(OVERLAYS / overlay)))
         self.objects = [
             self._moved(item)
             for item in built
-            if item and item["kind"] in KINDS and item["metadata"]["labels"]["app.kubernetes.io/name"] == name
+            if item["kind"] in KINDS and item["metadata"]["labels"]["app.kubernetes.io/name"] == name
         ]
         (webhooks,) = (item for item in self.objects if item["kind"] == "MutatingWebhookConfiguration")
         self._configuration = str(webhooks["metadata"]["name"])

@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +41,10 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _options(sys.argv[1:] if words is None else words)
     try:
         sources = _sources(options.only or NAMES, options.build_arg)
+        references = {each for source in sources.values() for each in source.bases.values()}
         if options.pin:
-            references = {each for source in sources.values() for each in source.bases.values()}
             return _pin(references, options.insecure)
-        return _build(options, _orders(options, sources))
+        return _build(options, _orders(options, sources), bases.loose(references))
     except Refused as refused:
         print(f"images: {refused}", file=sys.stderr)
         return 2
@@ -121,7 +121,7 @@ def _cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _orders(options: argparse.Namespace, sources: Mapping[str, Source]) -> list[Order]:
-    """The images that are to be built, pinned as far as they are; tells which are not."""
+    """The images that are to be built, pinned as far as they are."""
     # Without a registry the names are those of the manifests, `kubeflow-bitfusion/client`.
     named = options.registry or not options.no_push
     place = wishes.registry(options.registry) if named else "kubeflow-bitfusion"
@@ -132,11 +132,6 @@ def _orders(options: argparse.Namespace, sources: Mapping[str, Source]) -> list[
         )
     state, digests = checkout.read(), bases.read()
     tag = wishes.tag(options.tag or state.version)
-    loose = {each for source in sources.values() for each in source.bases.values() if "@" not in each} - set(
-        digests
-    )
-    if loose:
-        _say(f"by tag, not by digest: {', '.join(sorted(loose))} (pin them: {bases.PIN})")
     if state.revision.endswith("-dirty"):
         _say(f"files were changed since commit {state.revision[:12]}; the images' label `revision` says so")
     return [
@@ -154,7 +149,7 @@ def _orders(options: argparse.Namespace, sources: Mapping[str, Source]) -> list[
     ]
 
 
-def _build(options: argparse.Namespace, orders: Sequence[Order]) -> int:
+def _build(options: argparse.Namespace, orders: Sequence[Order], loose: Collection[str]) -> int:
     # What is printed needs no program.
     program = options.builder or "docker" if options.dry_run else builders.choose(options.builder or "")
     syft = after_push.find_syft(options.sbom, program)
@@ -164,6 +159,8 @@ def _build(options: argparse.Namespace, orders: Sequence[Order]) -> int:
             for step in plan.steps(order, how, f"build/{order.name}.digest"):
                 print(shlex.join(step.argv))
         return 0
+    if loose:
+        _say(f"base images by tag, not by digest: {len(loose)}; to pin them: {bases.PIN}")
     if any("dist/" in (ROOT / f"{order.file}.dockerignore").read_text() for order in orders):
         _wheel(orders[0].epoch)
     for order in orders:

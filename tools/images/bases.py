@@ -7,7 +7,7 @@ writes it from what the registries say now; a build takes from it what is there,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tools.checkout import ROOT
@@ -55,6 +55,11 @@ def pinned(references: Mapping[str, str], digests: Mapping[str, str]) -> dict[st
         for name, reference in references.items()
         if reference in digests
     }
+
+
+def loose(references: Iterable[str]) -> set[str]:
+    """Those that have no digest, neither by themselves nor in the file."""
+    return {each for each in references if "@" not in each} - set(read())
 
 
 def repository(reference: str) -> str:

@@ -21,15 +21,14 @@ _ENTRY = re.compile(
     r'    tag: "(?P<tag>[\w.-]+)"\n    digest: "(?P<digest>[\w:]*)"\n'
 )
 _HEAD = "# Written by `make images`.\n"
-_VARIABLE = "/spec/template/spec/containers/0/env/1"
-_IN_THE_FORM = f"""\
-# The form's list of images begins with it.
-patches:
-- target: {{{{kind: Job, name: bitfusion-form}}}}
-  patch: |-
-    - {{{{op: test, path: {_VARIABLE}/name, value: BITFUSION_FORM_IMAGE}}}}
-    - {{{{op: replace, path: {_VARIABLE}/value, value: "{{}}"}}}}
+_FORM = """patches:
+- target: {{kind: Job, name: bitfusion-form}}
+  patch: |
+    - {{op: test, path: {env}/name, value: BITFUSION_FORM_IMAGE}}
+    - {{op: replace, path: {env}/value, value: "{image}"}}
 """
+"""The image that the notebook form gets. As no container has it, `images` does not reach it."""
+_ENV = "/spec/template/spec/containers/0/env/1"
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Locked:
 
     @property
     def reference(self) -> str:
-        """As a pod names it."""
+        """As a container names it."""
         return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
 
 
@@ -62,7 +61,7 @@ def component(images: Mapping[str, Locked]) -> str:
         lines.append(f"- name: kubeflow-bitfusion/{name}\n  newName: {image.repository}\n")
         lines.append(f"  digest: {image.digest}\n" if image.digest else f'  newTag: "{image.tag}"\n')
     if "notebook" in images:
-        lines.append(_IN_THE_FORM.format(images["notebook"].reference))
+        lines.append(_FORM.format(env=_ENV, image=images["notebook"].reference))
     return "".join(lines)
 
 

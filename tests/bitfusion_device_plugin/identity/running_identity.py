@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import write_client_files
 from bitfusion_pool.access.token_file import read_tokens
@@ -26,6 +24,7 @@ from tests.cluster.cluster import Cluster, fetch
 from tests.cluster.components import Component
 from tests.manifests.built import build_own
 from tests.pool.service.tls_client import HOST, NetworkService
+from tests.support.objects import objects_of
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -169,7 +168,7 @@ class RunningIdentity:
     def _apply(self, folder: str, namespace: str, own: str, without: set[str]) -> None:
         """The objects of a folder for this namespace; `own` is where the controller runs."""
         built = self.cluster.kubectl("kustomize", str(_ROOT / folder))
-        objects = [one for one in yaml.safe_load_all(built) if one and one["kind"] not in without]
+        objects = [one for one in objects_of(built) if one["kind"] not in without]
         for one in objects:
             one["metadata"]["namespace"] = namespace
             if one["kind"].startswith("Cluster"):

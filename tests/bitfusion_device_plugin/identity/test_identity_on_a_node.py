@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.api_client import Refused
 from tests.cluster.node import Node
 from tests.cluster.pods import Pods
 from tests.cluster.project_images import project_image
+from tests.support.objects import objects_of
 from tests.support.waiting import wait_until
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
@@ -25,7 +25,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 def objects(node: Node, folder: str) -> list[dict[str, Any]]:
     built = node.cluster.kubectl("kustomize", str(MANIFESTS / folder))
-    return [one for one in yaml.safe_load_all(built) if one]
+    return objects_of(built)
 
 
 def apply(node: Node, wanted: list[dict[str, Any]]) -> None:
