@@ -32,6 +32,7 @@ from bitfusion_pool.access.network_files import SYSTEM_FOLDER
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, Objects, one
 from tests.support.machine import scaled
+from tests.support.run_blocks import ran
 from tests.support.schemas import validate
 
 NAME = "bitfusion-health"
@@ -114,6 +115,7 @@ def test_vmwares_client_comes_as_the_injector_brings_it(built: dict[str, Objects
         assert mounts(each)[volume]["name"] == client["name"]
 
 
+@pytest.mark.runs("docs/how-to/health-check.md#With VMware's product")
 def test_the_pages_commands_make_both(cluster: Cluster, tmp_path: Path) -> None:
     """As they stand there, but for the applying."""
     install, _, with_vmware = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -131,6 +133,7 @@ def test_the_pages_commands_make_both(cluster: Cluster, tmp_path: Path) -> None:
             timeout=scaled(30),
         )
         text = cluster.kubectl("kustomize", str(tmp_path / "my-health-check"))
+        ran(block)
         found.append(template([item for item in yaml.safe_load_all(text) if item])["spec"])
     plain, vmware = found
     assert plain["containers"][0]["image"] == "registry.test/team/notebook-controller:0.1.0"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -31,3 +33,27 @@ def commands(text: str) -> Iterator[str]:
 def shell_blocks(text: str) -> list[str]:
     """What a reader is to paste into a shell."""
     return [textwrap.dedent(block) for block in re.findall(r"(?ms)^ *```sh\n(.*?)^ *```", text)]
+
+
+class ShellBlock(NamedTuple):
+    """Commands on a page for readers: where, under which heading, what."""
+
+    page: str
+    heading: str
+    commands: str
+
+
+@cache
+def reader_blocks() -> tuple[ShellBlock, ...]:
+    """What README.md and the pages in docs/ have people run; decisions are for nobody's shell."""
+    found = []
+    for path in DOCUMENTS:
+        page = path.relative_to(ROOT).as_posix()
+        if page == "README.md" or (page.startswith("docs/") and not page.startswith("docs/decisions/")):
+            heading = ""
+            text = path.read_text(encoding="utf-8")
+            for match in re.finditer(r"(?ms)^#+ ([^\n]*)$|^ *```(\w*)\n(.*?)^ *```", text):
+                heading = match[1] or heading
+                if match[2] == "sh":
+                    found.append(ShellBlock(page, heading, textwrap.dedent(match[3])))
+    return tuple(found)
