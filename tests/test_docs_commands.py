@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -23,9 +24,18 @@ def promised() -> dict[str, set[ShellBlock]]:
         if "mark.runs(" in file.read_text(encoding="utf-8"):
             name = file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
             for test, function in vars(importlib.import_module(name)).items():
-                if test.startswith("test_") and (blocks := named(getattr(function, "pytestmark", ()))):
+                if test.startswith("test_") and (blocks := named(marks_of(function))):
                     found[f"{name}.{test}"] = blocks
     return found
+
+
+def marks_of(function: object) -> Iterator[pytest.Mark]:
+    """Its own, and those of its cases."""
+    for mark in getattr(function, "pytestmark", ()):
+        yield mark
+        if mark.name == "parametrize":
+            for case in mark.args[1]:
+                yield from getattr(case, "marks", ())
 
 
 def test_every_block_of_the_documents_is_run() -> None:

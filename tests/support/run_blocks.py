@@ -2,8 +2,9 @@
 
 A test says so by its mark, `runs("docs/how-to/images.md", "docs/how-to/install.md#With helm")`: all shell
 blocks of a page, or those under a heading; of these `"docs/how-to/install.md#With helm#helm template"` names
-what begins so. Whoever gives a page's commands to a shell calls `ran` with them. A test that ends well without
-having run a block that it names fails; tests/test_docs_commands.py asks whether every block is named.
+what begins so. Whoever gives a page's commands to a shell calls `ran` with them. A test fails if it names a
+block that was not run when it ends well, by itself or, in its file, by a fixture or a test before.
+tests/test_docs_commands.py asks whether every block is named.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ def named(marks: Iterable[pytest.Mark]) -> set[ShellBlock]:
     return found
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    _ran.clear()
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Each file begins anew."""
+    if nextitem is None or nextitem.path != item.path:
+        _ran.clear()
 
 
 @pytest.hookimpl(wrapper=True)
