@@ -1,14 +1,24 @@
-"""Every command that the documents have people run is run by a test, or says here why not."""
+"""Every block of commands in the documents is run by a test; what stands alone is known to its program."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from importlib.util import find_spec
+from io import StringIO
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
-from tests.support.documents import ROOT, ShellBlock, reader_blocks
+from bitfusion_kernel import cli as kernel_cli
+from bitfusion_kernel.magic import commands as magic
+from bitfusion_pool.admin import cli as pool_cli
+from kubeflow_bitfusion import cli as form_cli
+from tests.support.documents import ROOT, ShellBlock, reader_blocks, reader_pages, words_in_code
 from tests.support.run_blocks import named, pytest_pyfunc_call, ran
 
 NOT_RUN = {
@@ -67,3 +77,88 @@ def test_a_test_that_does_not_run_what_it_names_fails() -> None:
         next(call)
         with pytest.raises(ends):
             call.send(None)
+
+
+LANGUAGES = ("sh", "text", "yaml", "json", "toml", "python", "mermaid")
+MAINS = {
+    "bitfusion-kernel": kernel_cli.main,
+    "bitfusion-pool": pool_cli.main,
+    "kubeflow-bitfusion": form_cli.main,
+}
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+OF_MAKE = {
+    *re.findall(r"(?m)^([a-z-]+):", MAKEFILE),
+    *(f"{name}=" for name in re.findall(r"(?<=[ (])[A-Z_]+(?=[=) ])", MAKEFILE)),
+}
+"""Its targets and variables."""
+
+
+@cache
+def help_of(program: str, *command: str) -> str:
+    """What `program command --help` prints."""
+    with redirect_stdout(StringIO()) as printed, suppress(SystemExit):
+        MAINS[program]([*command, "--help"])
+    return printed.getvalue()
+
+
+def beyond_help(program: str, words: Sequence[str]) -> list[str]:
+    """Of the words after a program of ours the commands and options that are in no help of it."""
+    command: list[str] = []
+    wrong, told = [], help_of(program)
+    for before, word in pairwise(("", *words)):
+        if word.startswith("-"):
+            wrong += [] if re.search(rf"{re.escape(word)}\b", told) else [word]
+        elif before != "--dir" and re.search("(?m)^    [a-z]+(?: |$)", help_of(program, *command)):
+            if not re.search(rf"(?m)^    {re.escape(word)}(?: |$)", help_of(program, *command)):
+                return [*wrong, word]
+            command.append(word)
+            told += help_of(program, *command)
+    return wrong
+
+
+def unknown(line: str) -> list[str]:
+    """The words of a command that its program does not know, as far as it is ours."""
+    program, *words = line.removeprefix("!").split()
+    if program in MAINS and words != ["…"]:
+        return beyond_help(program, words)
+    if program == "%bitfusion":
+        magic.parse(" ".join(words))
+    if program == "make":
+        return [word for word in words if re.sub("=.*", "=", word) not in OF_MAKE]
+    if words[:1] == ["-m"] and re.match("tools|benchmarks", words[1]):
+        return [] if find_spec(words[1]) else words[1:2]
+    paths = [word for word in words if re.match("(manifests|charts|examples|requirements)/", word)]
+    return [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_a_single_command_is_one_that_its_program_knows() -> None:
+    lines = [(page, line) for page, text in reader_pages() for line in words_in_code(text)]
+    assert {f"{page}: {line}": wrong for page, line in lines if (wrong := unknown(line))} == {}
+
+
+def test_no_command_stands_in_another_kind_of_block() -> None:
+    for page, text in reader_pages():
+        for language, block in re.findall(r"(?ms)^ *```([^\n]*)\n(.*?)^ *```", text):
+            assert language in LANGUAGES, page
+            assert language == "sh" or not re.search(r"(?m)^ *\$ ", block), page
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "bitfusion-kernel instal --user",
+            "bitfusion-kernel install --users",
+            "bitfusion-pool --dirs x status",
+        ),
+        *(
+            "bitfusion-pool --dir x reap --all",
+            "bitfusion-pool certificate renewed",
+            "kubeflow-bitfusion doktor",
+        ),
+        *("make image REGISTRY=x", "make images REGISTRIES=x", "python3 -m tools.image --pin"),
+        "kubectl apply -f manifests/samples/alert.yaml",
+    ],
+)
+def test_what_a_program_does_not_know_is_seen(line: str) -> None:
+    assert unknown(line)
