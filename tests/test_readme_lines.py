@@ -21,6 +21,7 @@ import pytest
 from bitfusion_client.text_table import box
 from tests.pool.service.own_machine import NEEDS, OwnMachine
 from tests.support.documents import ROOT, shell_blocks
+from tests.support.run_blocks import ran
 
 pytestmark = [*NEEDS, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -116,6 +117,11 @@ def came(printed: str) -> dict[str, str]:
     return dict(part.split("\n", 1) for part in printed.split(MARK)[1:])
 
 
+@pytest.mark.runs(
+    *("README.md#Get it#git clone", "README.md#Get it#pip install"),
+    *("docs/tutorials/this-machine.md", "docs/how-to/install-the-kernel.md#For yourself"),
+    "docs/how-to/run-unattended.md#Run notebooks that nobody watches",
+)
 def test_a_new_user_installs_uses_and_uninstalls(machine: OwnMachine) -> None:
     assert f"`{STATUS}`" in TUTORIAL
     assert shell_blocks(SECTIONS["Get it"])[1] == INSTALL
@@ -148,6 +154,9 @@ def test_a_new_user_installs_uses_and_uninstalls(machine: OwnMachine) -> None:
     assert found.pop("left").split() == ["??", "in.ipynb", "??", "out.ipynb", "??", "train.py"]
     rows = [(line, next(iter(text.strip().splitlines()[::-1]), "")[:80]) for line, text in found.items()]
     print(box(["typed", "came at last"], rows))
+    for block in (shell_blocks(SECTIONS["Get it"])[0], INSTALL, BATCH, UNINSTALL):
+        assert set(block.replace("ADDRESS", ADDRESS).splitlines()) <= found.keys()
+        ran(block)
     for line, text in found.items():
         wanted = max((each for each in CAME if line.startswith(each)), key=len, default="")
         assert CAME.get(wanted, "") in text, f"{line}:\n{text}"

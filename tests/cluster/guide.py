@@ -21,8 +21,12 @@ from typing import NamedTuple
 import yaml
 
 from tests.cluster.cluster import Cluster
+from tests.support.documents import reader_blocks
 from tests.support.machine import scaled
+from tests.support.run_blocks import ran
 from tests.support.waiting import Deadline
+from tests.tools.clones import clone
+from tests.tools.played_builder import write_programs
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -152,6 +156,8 @@ def blocks(*headings: str, page: Path | None = None) -> list[Block]:
             continue  # other files: tests of their own give them to whom they are for
         assert match[2] in ("sh", "python", "text"), f"a block of kind {match[2]!r} under {heading}"
         if match[2] == "text":
+            if pending is None and page is not None:
+                continue  # a sample by itself
             assert pending is not None, f"an output without commands under {heading}"
             found[-1] = found[-1]._replace(printed=match[3])
             pending = None
@@ -163,6 +169,18 @@ def blocks(*headings: str, page: Path | None = None) -> list[Block]:
 
 def _pages() -> list[Path]:
     return [DOCS / f"{name}.md" for name in PAGES]
+
+
+def places(*headings: str) -> list[str]:
+    """Where commands of the pages stand under these headings, for the mark `runs`."""
+    pages = {f"docs/{name}.md" for name in PAGES}
+    return sorted(
+        {
+            f"{each.page}#{each.heading}"
+            for each in reader_blocks()
+            if each.page in pages and each.heading in headings
+        }
+    )
 
 
 def yaml_block(word: str) -> str:
@@ -190,6 +208,7 @@ class Reader:
         limit_s: float = 60,
         shell: Sequence[str] = BASH,
         own_python: bool = False,
+        cloned: bool = False,
     ) -> None:
         """A cluster's kubeconfig, and a new folder for the checkout and the programs that bridge.
 
@@ -199,18 +218,21 @@ class Reader:
             limit_s: How long a block may take on a calm machine.
             shell: The command of a bash or zsh.
             own_python: The machine's own Python is used, and pip asks the package index.
+            cloned: The folder is a clone, in which `make images` builds as `played_builder` has it.
         """
         self.limit_s = limit_s
         self.words = shell
         self.folder = folder / "checkout"
         self.bridge = folder / "bridge"
-        self.folder.mkdir()
         self.bridge.mkdir()
-        shutil.copytree(ROOT / "manifests", self.folder / "manifests")
+        if cloned:
+            clone(self.folder)
+        else:
+            shutil.copytree(ROOT / "manifests", self.folder / "manifests")
         if own_python:
             skipped = shutil.ignore_patterns(".*", "build", "dist", "tests", "manifests", "__pycache__")
             shutil.copytree(ROOT, self.folder, ignore=skipped, dirs_exist_ok=True)
-        else:
+        elif not cloned:
             for name in _OF_A_CHECKOUT:
                 (self.folder / name).symlink_to(ROOT / name)
         form = [sys.executable, "-c", "import sys; from kubeflow_bitfusion.cli import main; sys.exit(main())"]
@@ -223,6 +245,8 @@ class Reader:
         )[: 2 if own_python else 4]:
             (self.bridge / name).write_text(text)
             (self.bridge / name).chmod(0o755)
+        if cloned:
+            write_programs(self.bridge)
         passed = ("BITFUSION_TEST", *(_OF_PIP if own_python else ()))
         self.environment = {
             **{name: value for name, value in os.environ.items() if name.upper().startswith(passed)},
@@ -230,10 +254,12 @@ class Reader:
             "HOME": str(self.folder),
             "KUBECONFIG": str(cluster.kubeconfig),
             "BRIDGE": str(self.bridge),
+            "SEEN": str(self.bridge / "docker.json"),
             "LC_ALL": "C.UTF-8",
         }
         self.variables = ""
-        self.follow(NAMES)
+        if not cloned:
+            self.follow(NAMES)
 
     def follow(self, *headings: str) -> None:
         """Run every block under these headings."""
@@ -243,12 +269,15 @@ class Reader:
             for block in mine:
                 self.run(block)
 
-    def run(self, block: Block) -> str:
-        """Run one and compare what it prints, which is returned. Of YAML, edit the file that it names."""
+    def run(self, block: Block, fails: bool = False) -> str:
+        """Run one and compare what it prints, which is returned. Of YAML, edit the file that it names.
+
+        It must succeed, unless it `fails`, or the page shows a refusal.
+        """
         if block.language == "yaml":
             return self._edit(block.commands)
         assert block.language == "sh"
-        refused = block.printed is not None and block.printed.startswith("The request is invalid")
+        refused = fails or (block.printed or "").startswith(("The request is invalid", "Error: "))
         done = self.shell(block.commands)
         # The apiserver takes a moment to learn of a webhook, of its certificate's authority, and of a policy.
         deadline = Deadline(10)
@@ -257,7 +286,8 @@ class Reader:
         print(f"$ {block.commands}{done.stdout}")
         assert (done.returncode != 0) == refused, f"under {block.heading}:\n{block.commands}{done.stdout}"
         if block.printed is not None:
-            assert matches(block.printed, done.stdout), f"expected:\n{block.printed}\nprinted:\n{done.stdout}"
+            printed = done.stdout.rstrip() + "\n"
+            assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{done.stdout}"
         self.variables += "".join(_KEPT.findall(block.commands))
         return done.stdout
 
@@ -267,7 +297,8 @@ class Reader:
         assert named is not None
         file, new = self.folder / named[1], yaml.safe_load(part)
         if isinstance(new, dict):
-            old = yaml.safe_load(file.read_text())
+            old = yaml.safe_load(file.read_text()) if file.exists() else {}
+            file.parent.mkdir(exist_ok=True)
             patches = [*old.get("patches", []), *new.get("patches", [])]
             new = {**old, **new, **({"patches": patches} if patches else {})}
         file.write_text(yaml.safe_dump(new, sort_keys=False))
@@ -275,6 +306,7 @@ class Reader:
 
     def shell(self, commands: str) -> subprocess.CompletedProcess[str]:
         """Run commands with the variables that blocks have set, whatever becomes of them."""
+        ran(commands)
         return subprocess.run(
             [*self.words, "-eu", "-o", "pipefail", "-c", self.variables + commands],
             cwd=self.folder,

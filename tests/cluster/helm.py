@@ -25,14 +25,14 @@ class Helm:
     """`run` is helm with any words; its own files lie in the cluster's folder."""
 
     def __init__(self, binaries: Binaries, cluster: Cluster) -> None:
-        self._program = str(binaries.path("helm"))
+        self.program = str(binaries.path("helm"))
         self._cluster = cluster
 
     def run(self, *words: str, values: Mapping[str, Any] | None = None, limit_s: float = 60) -> str:
         """What it prints. `values` are a file of its own. Raises HelmFailed."""
         files = ["--values=-"] if values is not None else []
         done = subprocess.run(
-            [self._program, *words, *files],
+            [self.program, *words, *files],
             input=yaml.safe_dump(dict(values)) if values is not None else "",
             capture_output=True,
             text=True,

@@ -53,6 +53,7 @@ from tests.cluster.guide import (
     REGISTRY,
     REMOVE,
     REMOVE_TRIAL,
+    ROOT,
     STANDALONE,
     TWO_WAIT,
     UNITS,
@@ -63,6 +64,7 @@ from tests.cluster.guide import (
     Reader,
     blocks,
     matches,
+    places,
     yaml_block,
 )
 from tests.cluster.node_stub import size_keys
@@ -73,6 +75,8 @@ from tests.manifests.built import INJECTOR, POD_WEBHOOKS, PROCESSES
 from tests.manifests.cert_manager import CertManager
 from tests.manifests.installed import cert_manager, kubeflow_namespace, namespaces, remove
 from tests.manifests.stand_in import StandIn
+from tests.support.documents import shell_blocks
+from tests.support.run_blocks import ran
 
 LONG = pytest.mark.long
 STORY = (IMAGES, INSTALL, VERIFY, CLIENTS, POLICY, UPGRADE, REMOVE)
@@ -90,6 +94,7 @@ IDENTITY = (
     QUOTAS,
 )  # run by tests/bitfusion_device_plugin/identity/test_guide.py, one block here
 DIFFERENT = (ARCHITECTURES, PASSWORD)
+CONTAINERS = "docs/reference/containers.md"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +156,7 @@ def run_deployments(cluster: Cluster, folder: Path, namespace: str, around: Exit
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
+@pytest.mark.runs(*places(NAMES, *STORY))
 def test_install_verify_change_upgrade_and_remove(
     cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack, shell: Sequence[str]
 ) -> None:
@@ -170,6 +176,7 @@ def test_install_verify_change_upgrade_and_remove(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
+@pytest.mark.runs(*places(*CERT_MANAGER))
 def test_with_cert_manager(
     cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack, shell: Sequence[str]
 ) -> None:
@@ -187,6 +194,7 @@ def test_with_cert_manager(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
+@pytest.mark.runs(*places(*WITHOUT_PLATFORM))
 def test_without_the_platform(
     cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack, shell: Sequence[str]
 ) -> None:
@@ -203,6 +211,7 @@ def test_without_the_platform(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
+@pytest.mark.runs(*places(POOL_INSTALL, VMWARE_INJECTOR, REMOVE))
 def test_images_get_a_client_that_vmwares_injector_knows(
     cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack
 ) -> None:
@@ -253,6 +262,7 @@ FORMS = {
 @pytest.mark.parametrize(
     "form", [pytest.param(form, id=name, marks=LONG if name in MORE else ()) for name, form in FORMS.items()]
 )
+@pytest.mark.runs(*places(POOL_FORM))
 def test_the_form_gets_image_and_sizes_however_its_file_is_written(
     cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack, form: str | None
 ) -> None:
@@ -337,6 +347,7 @@ def taken(cluster: Cluster, path: str, body: Object) -> None:
 
 
 @LONG
+@pytest.mark.runs(*places(ARCHITECTURES, PASSWORD), f"{CONTAINERS}#Images that need a pull secret")
 def test_one_image_is_built_for_two_architectures_and_a_secret_is_made_for_each_namespace(
     cluster: Cluster, platform: None, tmp_path: Path, around: ExitStack
 ) -> None:
@@ -347,6 +358,12 @@ def test_one_image_is_built_for_two_architectures_and_a_secret_is_made_for_each_
     for block in (*blocks(ARCHITECTURES), *blocks(PASSWORD)):
         if block.language == "sh":
             reader.run(block)
+    (in_a_profile,) = shell_blocks((ROOT / CONTAINERS).read_text())
+    around.callback(cluster.kubectl, "delete", "secret", "registry", "-n", PROFILE)
+    done = reader.shell(in_a_profile)
+    assert done.returncode == 0, done.stdout
+    account = cluster.client.get(f"/api/v1/namespaces/{PROFILE}/serviceaccounts/default-editor")
+    assert account["imagePullSecrets"] == [{"name": "registry"}]
 
 
 SERVICE_ENTRIES = """
@@ -411,6 +428,7 @@ def test_what_opens_a_network_is_taken_by_the_api_server(cluster: Cluster) -> No
         cluster.kubectl("delete", "-f", "-", input=SERVICE_ENTRIES)
 
 
+@pytest.mark.runs(*places(ALL_PROFILES))
 def test_all_profiles_are_opted_in_at_once_and_again(
     cluster: Cluster, tmp_path: Path, shell: Sequence[str]
 ) -> None:
@@ -424,6 +442,7 @@ def test_all_profiles_are_opted_in_at_once_and_again(
     reader = Reader(cluster, tmp_path, shell=shell)
     for _ in range(2):
         reader.run(mine)
+    ran(block.commands)
     for name, wanted in zip(profiles, ("true", "true", None), strict=True):
         path = f"/api/v1/namespaces/{name}"
         assert cluster.client.get(path)["metadata"]["labels"].get("bitfusion.io/identity") == wanted

@@ -48,6 +48,7 @@ from tests.cluster.guide import (
     Reader,
     blocks,
     matches,
+    places,
     table,
 )
 from tests.cluster.guide_cluster import bring_images, kubeflow, ours, pool_has_a_name, volume
@@ -70,6 +71,7 @@ def shell(request: pytest.FixtureRequest) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"], indirect=True)
+@pytest.mark.runs(*places(IMAGES, INSTALL, FORM, PROFILE_STEP, NOTEBOOK, CELL, REMOVE))
 def test_from_zero_to_the_first_gpu_cell_and_back(
     two_nodes: list[Node], tmp_path: Path, shell: Sequence[str]
 ) -> None:
@@ -119,6 +121,12 @@ def run_cell(kernel: ServedKernel, block: Block) -> None:
     assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{printed}"
 
 
+@pytest.mark.runs(
+    *places(IMAGES, POOL_IMAGE, POOL, POOL_INSTALL, NAMESPACE, POOL_FORM, UNITS, POOL_NOTEBOOK, POOL_CELL),
+    *places(QUEUE, TWO_WAIT, REMOVE, REMOVE_TRIAL),
+    *("docs/how-to/see-who-holds-what.md", "docs/how-to/monitoring.md"),
+    "docs/how-to/health-check.md#Check the pool every hour",
+)
 def test_from_zero_to_a_notebook_of_the_pool_and_back(node: Node, reader: Reader, tmp_path: Path) -> None:
     cluster = node.cluster
     with volume(cluster, tmp_path / "volume"), pool_has_a_name(cluster):
@@ -179,6 +187,7 @@ FILES = {
 }
 
 
+@pytest.mark.runs(*places(VMWARE, UNITS, QUEUE, NO_QUEUE, REMOVE))
 def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> None:
     package(tmp_path / "package", reader.folder)
     (reader.folder / "vmware").mkdir()

@@ -44,9 +44,7 @@ class Platform:
         """Ours, as they are applied; Jobs and pods among them, which are not."""
 
     def apply(self, data: object) -> None:
-        items = data if isinstance(data, list) else [data]
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        self.cluster.kubectl("apply", "-f", "-", input=text)
+        apply(self.cluster, data if isinstance(data, list) else [data])
 
     @property
     def form_path(self) -> str:
@@ -90,14 +88,35 @@ class Platform:
 
 
 @contextmanager
-def all_is_well(cluster: Cluster, folder: Path) -> Iterator[Platform]:
-    """Everything applied and ready; taken away at the end."""
+def used_kubeflow(cluster: Cluster, folder: Path) -> Iterator[None]:
+    """Kubeflow's form and two users, a node with GPUs, and nothing of ours."""
     with ExitStack() as around:
         around.enter_context(kubeflow_namespace(cluster))
-        around.enter_context(_no_other_profiles(cluster))
+        around.enter_context(no_other_profiles(cluster))
         around.enter_context(namespaces(cluster, dict.fromkeys(USERS, PROFILE)))
         cluster.kubectl("apply", "-f", str(ROLES))
         around.callback(cluster.kubectl, "delete", "-f", str(ROLES))
+        write_manifests(folder / "kubeflow", "1.10")
+        form = build(folder / "kubeflow" / "applications/jupyter/jupyter-web-app/upstream/overlays/istio")
+        for each in form:
+            if each["kind"] == "Deployment":
+                each["spec"] |= {"replicas": 0, "selector": {"matchLabels": {"app": "jupyter-web-app"}}}
+                each["spec"]["template"]["metadata"] = {"labels": {"app": "jupyter-web-app"}}
+                each["spec"]["template"]["spec"]["containers"][0]["image"] = "example.org/form:v1.10.0"
+        apply(cluster, form)
+        for user in USERS:
+            _editor(cluster, user)
+        cluster.client.create("/api/v1/nodes", {"metadata": {"name": NODE.rpartition("/")[2]}})
+        around.callback(cluster.client.delete, NODE)
+        offer(cluster, {"nvidia.com/gpu": "4", "cpu": "32", "memory": "64Gi", "pods": "100"})
+        yield
+
+
+@contextmanager
+def all_is_well(cluster: Cluster, folder: Path) -> Iterator[Platform]:
+    """Everything applied and ready; taken away at the end."""
+    with ExitStack() as around:
+        around.enter_context(used_kubeflow(cluster, folder))
         objects = build_own(
             cluster,
             ["overlays/kubeflow"],
@@ -109,14 +128,6 @@ def all_is_well(cluster: Cluster, folder: Path) -> Iterator[Platform]:
         )
         platform = Platform(cluster, folder, objects)
         around.callback(_remove, platform)
-        write_manifests(folder / "kubeflow", "1.10")
-        form = build(folder / "kubeflow" / "applications/jupyter/jupyter-web-app/upstream/overlays/istio")
-        for each in form:
-            if each["kind"] == "Deployment":
-                each["spec"] |= {"replicas": 0, "selector": {"matchLabels": {"app": "jupyter-web-app"}}}
-                each["spec"]["template"]["metadata"] = {"labels": {"app": "jupyter-web-app"}}
-                each["spec"]["template"]["spec"]["containers"][0]["image"] = "example.org/form:v1.10.0"
-        platform.apply(form)
         platform.apply([each for each in objects if each["kind"] not in RUNS])
         ours = [around.enter_context(StandIn(cluster, folder, SYSTEM, name=name)) for name in PROCESSES]
         around.enter_context(
@@ -125,12 +136,14 @@ def all_is_well(cluster: Cluster, folder: Path) -> Iterator[Platform]:
         for name in PROCESSES:
             limit = f"--timeout={scaled(40):.0f}s"
             cluster.kubectl("rollout", "status", "-n", SYSTEM, f"deployment/{name}", limit)
-        for user in USERS:
-            _editor(platform, user)
-        cluster.client.create("/api/v1/nodes", {"metadata": {"name": NODE.rpartition("/")[2]}})
-        around.callback(cluster.client.delete, NODE)
-        offer(cluster, {"nvidia.com/gpu": "4", "cpu": "32", "memory": "64Gi", "pods": "100"})
         yield platform
+
+
+def apply(cluster: Cluster, items: object) -> None:
+    """Objects as kubectl applies them."""
+    cluster.kubectl(
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    )
 
 
 def offer(cluster: Cluster, resources: dict[str, str]) -> None:
@@ -143,19 +156,19 @@ def offer(cluster: Cluster, resources: dict[str, str]) -> None:
     )
 
 
-def _editor(platform: Platform, user: str) -> None:
+def _editor(cluster: Cluster, user: str) -> None:
     """As Kubeflow's profile controller makes it."""
-    platform.client.create(
+    cluster.client.create(
         f"/api/v1/namespaces/{user}/serviceaccounts", {"metadata": {"name": "default-editor"}}
     )
-    platform.cluster.kubectl(
+    cluster.kubectl(
         *("create", "rolebinding", "default-editor", "-n", user, "--clusterrole=kubeflow-edit"),
         f"--serviceaccount={user}:default-editor",
     )
 
 
 @contextmanager
-def _no_other_profiles(cluster: Cluster) -> Iterator[None]:
+def no_other_profiles(cluster: Cluster) -> Iterator[None]:
     """Namespaces of other tests, which no profile controller has looked after, are none meanwhile."""
     path, ((label, value),) = "/api/v1/namespaces", PROFILE.items()
     found = cluster.client.get(path, labelSelector=f"{label}={value}")["items"]

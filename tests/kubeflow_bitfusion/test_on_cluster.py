@@ -6,12 +6,13 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from bitfusion_cluster.api.errors import ApiFailure
 from bitfusion_cluster.api.events import about, event_object
@@ -23,6 +24,8 @@ from kubeflow_bitfusion.cli import main
 from kubeflow_bitfusion.doctor_command import look
 from tests.cluster.api_client import Object
 from tests.cluster.cluster import Cluster
+from tests.cluster.guide import DOCS, Reader, blocks
+from tests.jupyter_ext.spawner.kubeflow_manifests import write_manifests
 from tests.kubeflow_bitfusion.installed_cluster import (
     IMAGE,
     NODE,
@@ -184,6 +187,33 @@ def test_the_pods_are_let_in_where_restricted_is_enforced(platform: Platform) ->
                 "create", "--dry-run=server", "-f", "-", input=json.dumps(each)
             )
             assert (done.returncode, done.stderr) == (0, ""), each["metadata"]["name"]
+
+
+@pytest.fixture
+def reader(platform: Platform, tmp_path: Path) -> Reader:
+    found = Reader(platform.cluster, tmp_path)
+    (found.folder / "sizes.yaml").write_text(SIZES)
+    return found
+
+
+@pytest.mark.runs("docs/how-to/form-job.md")
+def test_the_forms_page(platform: Platform, reader: Reader) -> None:
+    again, by_hand, back, file, hub = blocks(page=DOCS / "how-to" / "form-job.md")
+    before = platform.form()
+    reader.run(again)
+    reader.run(by_hand)
+    reader.run(back)
+    assert platform.form() == before
+    write_manifests(reader.folder, "1.10")
+    reader.run(file)
+    assert "configMapGenerator" in (reader.folder / "bitfusion-form" / "kustomization.yaml").read_text()
+    # The chart of JupyterHub is somebody else's: what it would be given is looked at.
+    (reader.bridge / "helm").write_text('#!/bin/sh\necho "$*" > "$BRIDGE/helm.log"\n')
+    (reader.bridge / "helm").chmod(0o755)
+    reader.run(hub)
+    assert (reader.bridge / "helm.log").read_text().startswith("upgrade hub jupyterhub/jupyterhub --values ")
+    values = yaml.safe_load((reader.folder / "profiles.yaml").read_text())
+    assert [each["display_name"] for each in values["singleuser"]["profileList"]][-1] == "GPU × 3"
 
 
 # The doctor
@@ -592,3 +622,18 @@ def test_a_planted_fault_is_found_and_its_remedy_named(well: Platform, name: str
 def test_there_are_enough_faults_and_all_is_well_again(well: Platform) -> None:
     assert len(FAULTS) >= 15
     wait_until(lambda: all(each.state == OK for each in examined(well)), "all is well again", 10)
+
+
+@pytest.mark.runs("docs/how-to/doctor.md")
+def test_the_doctors_page(well: Platform, reader: Reader) -> None:
+    table, elsewhere, script = blocks(page=DOCS / "how-to" / "doctor.md")
+    with ExitStack() as faults:
+        for name in ("the image cannot be pulled", "a taint", "a quota by a wrong key"):
+            faults.enter_context(planted(well, FAULTS[name]))
+        reader.run(table, fails=True)
+        assert reader.run(script, fails=True).count("\n") == 3
+    other = reader.folder / ".kube" / "other"
+    other.parent.mkdir()
+    other.write_text(well.cluster.kubeconfig.read_text())
+    said = reader.run(elsewhere, fails=True)
+    assert "(namespace bitfusion-system).\n" in said

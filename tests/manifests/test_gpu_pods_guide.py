@@ -28,6 +28,7 @@ from tests.cluster.guide import (
     ROOT,
     Reader,
     blocks,
+    places,
 )
 from tests.cluster.test_docs_kubeflow import run_deployments
 from tests.cluster.zsh import zsh
@@ -123,6 +124,7 @@ def shell(request: pytest.FixtureRequest) -> Sequence[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
+@pytest.mark.runs(*places(INSTALL, PROFILE_STEP, NOTEBOOK))
 def test_a_notebook_of_kubeflow_gets_the_client_for_gpu_pods(
     cluster: Cluster, tmp_path: Path, around: ExitStack, shell: Sequence[str]
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_notebook_of_kubeflow_gets_the_client_for_gpu_pods(
     assert "notebook-name" in labels_of(pod)  # whom the NetworkPolicy lets in
 
 
+@pytest.mark.runs("docs/how-to/quotas-gpu-pods.md", "docs/how-to/jupyterhub-gpu-pods.md")
 def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
     cluster: Cluster, tmp_path: Path, around: ExitStack, shell: Sequence[str]
 ) -> None:

@@ -33,6 +33,7 @@ from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, Objects, one
 from tests.support.machine import scaled
 from tests.support.objects import objects_of
+from tests.support.run_blocks import ran
 from tests.support.schemas import validate
 
 NAME = "bitfusion-health"
@@ -115,6 +116,7 @@ def test_vmwares_client_comes_as_the_injector_brings_it(built: dict[str, Objects
         assert mounts(each)[volume]["name"] == client["name"]
 
 
+@pytest.mark.runs("docs/how-to/health-check.md#With VMware's product")
 def test_the_pages_commands_make_both(cluster: Cluster, tmp_path: Path) -> None:
     """As they stand there, but for the applying."""
     install, _, with_vmware = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -132,6 +134,7 @@ def test_the_pages_commands_make_both(cluster: Cluster, tmp_path: Path) -> None:
             timeout=scaled(30),
         )
         text = cluster.kubectl("kustomize", str(tmp_path / "my-health-check"))
+        ran(block)
         found.append(template(objects_of(text))["spec"])
     plain, vmware = found
     assert plain["containers"][0]["image"] == "registry.test/team/notebook-controller:0.1.0"

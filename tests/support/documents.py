@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -25,9 +27,43 @@ def commands(text: str) -> Iterator[str]:
     text = text.replace("\\\n", " ")
     for block in re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```", text):
         yield from block.splitlines()
-    yield from re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^ *```.*?^ *```", "", text))
+    yield from words_in_code(text)
+
+
+def words_in_code(text: str) -> list[str]:
+    """A document's words in code, without its blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^ *```.*?^ *```", "", text))
 
 
 def shell_blocks(text: str) -> list[str]:
     """What a reader is to paste into a shell."""
     return [textwrap.dedent(block) for block in re.findall(r"(?ms)^ *```sh\n(.*?)^ *```", text)]
+
+
+class ShellBlock(NamedTuple):
+    """Commands on a page for readers: where, under which heading, what."""
+
+    page: str
+    heading: str
+    commands: str
+
+
+@cache
+def reader_pages() -> tuple[tuple[str, str], ...]:
+    """Names and texts of README.md and of the pages in docs/; decisions are for nobody's shell."""
+    names = [path.relative_to(ROOT).as_posix() for path in DOCUMENTS]
+    pages = [name for name in names if re.match(r"README\.md$|docs/(?!decisions/)", name)]
+    return tuple((page, (ROOT / page).read_text(encoding="utf-8")) for page in pages)
+
+
+@cache
+def reader_blocks() -> tuple[ShellBlock, ...]:
+    """What these pages have people run."""
+    found = []
+    for page, text in reader_pages():
+        heading = ""
+        for match in re.finditer(r"(?ms)^#+ ([^\n]*)$|^ *```(\w*)\n(.*?)^ *```", text):
+            heading = match[1] or heading
+            if match[2] == "sh":
+                found.append(ShellBlock(page, heading, textwrap.dedent(match[3])))
+    return tuple(found)

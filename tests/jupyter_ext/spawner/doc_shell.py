@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.support.machine import scaled
+from tests.support.run_blocks import ran
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,6 +28,7 @@ def put_commands(folder: Path, cluster: Cluster) -> None:
 
 def run(place: Path, commands: str) -> subprocess.CompletedProcess[str]:
     """Run a block of commands in a folder; each of them must succeed."""
+    ran(commands)
     environ = {
         **os.environ,
         "PATH": f"{place.parent / 'bin'}:/usr/bin:/bin",

@@ -18,12 +18,14 @@ from tests.cluster.cluster import Cluster
 from tests.jupyter_ext.spawner.doc_shell import ROOT, put_commands, run
 from tests.jupyter_ext.spawner.workspaces import KINDS, notebooks_v2
 from tests.manifests.built import CONTROLLER, INJECTOR, POD_WEBHOOKS, WEBHOOKS, build, one, pod_template
+from tests.support.run_blocks import ran
 from tests.support.waiting import wait_until
 
 HUB, V2 = (
     (ROOT / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8")
     for name in ("jupyterhub-pool", "notebooks-v2")
 )
+HUB_PAGE = "docs/how-to/jupyterhub-pool.md"
 NAMESPACE = "/api/v1/namespaces/jupyterhub"
 GUIDES_REGISTRY = "REGISTRY=registry.example.com/team\n"
 SIZES = parse_sizes(parse_document(example(), "sizes.yaml"))
@@ -57,6 +59,7 @@ def shell(tmp_path: Path, cluster: Cluster) -> Path:
     return place
 
 
+@pytest.mark.runs(f"{HUB_PAGE}#1. The profiles", f"{HUB_PAGE}#2. The hub's namespace")
 def test_the_hubs_namespace_is_one_that_the_injector_is_asked_about(shell: Path, cluster: Cluster) -> None:
     profiles, opt_in, _ = blocks(HUB, "sh")
     run(shell, profiles)
@@ -77,12 +80,14 @@ def test_the_hubs_namespace_is_one_that_the_injector_is_asked_about(shell: Path,
         cluster.client.delete(NAMESPACE)
 
 
+@pytest.mark.runs(f"{HUB_PAGE}#Without Kubeflow")
 def test_without_kubeflow_the_guides_folder_has_all_but_the_controller(shell: Path) -> None:
     """Of what is written, for what is applied needs images."""
     *_, leave_out = blocks(HUB, "sh")
     write_the_guides_folder(shell)
     before = {_name(item) for item in built(shell)}
-    run(shell, GUIDES_REGISTRY + leave_out.replace("kubectl apply -k my-bitfusion\n", ""))
+    run(shell, GUIDES_REGISTRY + leave_out.replace("kubectl apply -k", "kubectl apply --dry-run=client -k"))
+    ran(leave_out)
     objects = built(shell)
     after = {_name(item) for item in objects}
     gone = {("Deployment", CONTROLLER), ("MutatingWebhookConfiguration", WEBHOOKS)}
@@ -120,6 +125,7 @@ def _name(item: dict[str, Any]) -> tuple[str, str]:
     return item["kind"], item["metadata"]["name"]
 
 
+@pytest.mark.runs("docs/how-to/notebooks-v2.md")
 def test_the_kind_is_applied_as_on_the_page(shell: Path, cluster: Cluster) -> None:
     (commands,) = blocks(V2, "sh")
     with notebooks_v2(cluster):

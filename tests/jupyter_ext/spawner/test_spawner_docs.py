@@ -104,6 +104,7 @@ OURS = ["BITFUSION", "BITFUSION 50 %", "BITFUSION 25 %", "BITFUSION 8 GiB"]
 NUMBERED = ["BITFUSION 3 × 50 %", "BITFUSION 3"]
 
 
+@pytest.mark.runs("docs/how-to/form-sizes.md", "docs/how-to/form-kustomize.md", "docs/how-to/form-hook.md")
 def test_the_page_can_be_followed_word_by_word(shell: Path, cluster: Cluster) -> None:
     example_, look, image, component, apply, overlay, patched, hook, alone, images = blocks("sh")
     assert offered(cluster)[0] == ["NVIDIA", "AMD", "Intel Gaudi"]

@@ -21,6 +21,7 @@ from bitfusion_pool.ledger.ledger import Ledger
 from tests.bitfusion_device_plugin.units_report.raw import gated, node, pod, queue_pod, quota
 from tests.pool.pool_client import PoolClient
 from tests.support.machine import scaled
+from tests.support.run_blocks import ran
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "see-who-holds-what.md").read_text(encoding="utf-8")
@@ -82,10 +83,12 @@ def held(client: PoolClient, ledger: Ledger) -> None:
         db.execute("UPDATE entries SET granted = ? WHERE granted > 0", (time.time() - 41 * 60 - 5,))
 
 
+@pytest.mark.runs("docs/how-to/see-who-holds-what.md")
 @pytest.mark.usefixtures("held")
 def test_the_table_is_what_its_commands_print(commands: dict[str, str]) -> None:
     (_, of_kubectl), (_, shown), (_, in_the_pod) = section("A table")
     for command in (of_kubectl, in_the_pod):
+        ran(command)
         done = subprocess.run(
             ["sh", "-euc", command],
             env=commands,

@@ -16,6 +16,7 @@ import bitfusion_pool
 from tests.pool.service.running_service import RunningService
 from tests.support.machine import scaled
 from tests.support.ports import free_port
+from tests.support.run_blocks import ran
 
 HOW_TO = Path(__file__).resolve().parents[3] / "docs" / "how-to"
 PAGES = ("pool-on-the-network", "limit-a-client", "renew-the-certificate", "tokens-for-a-cluster")
@@ -65,6 +66,7 @@ class Machines:
 
     def do(self, block: str) -> str:
         """Run one block of the guide; returns what it printed."""
+        ran(block)
         for place, here in self.places.items():
             block = block.replace(place, here)
         done = subprocess.run(
@@ -92,6 +94,7 @@ def machines(base: Path) -> Iterator[Machines]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.runs(*(f"docs/how-to/{name}.md" for name in PAGES))
 def test_every_command_of_the_guide_does_what_it_says(machines: Machines) -> None:
     certificate, listen, token, copy, remove, use, limits, renew, issuer, issued = BLOCKS
     assert "certificate for 127.0.0.1" in machines.do(certificate)

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.machine import scaled
 from tests.support.namespaces import as_process_1
+from tests.support.run_blocks import ran
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -122,6 +123,7 @@ class OwnMachine:
     def _started(
         self, user: str, commands: str, folder: str, environ: dict[str, str]
     ) -> subprocess.Popen[str]:
+        ran(commands)
         words = [*self._inside, "setpriv", "--reuid", user, "--regid", user, "--init-groups", "env", "-i"]
         words += [*(f"{name}={value}" for name, value in environ.items()), "LC_ALL=C.UTF-8"]
         words += ["bash", "-euo", "pipefail", "-c", f"cd {shlex.quote(folder)}\n{commands}"]

@@ -14,10 +14,15 @@ import pytest
 
 from tests.cluster.guide import matches
 from tests.pool.service.own_machine import NEEDS, ROOT, OwnMachine
+from tests.support.documents import shell_blocks
 from tests.support.machine import scaled
+from tests.support.run_blocks import ran
 from tests.support.waiting import wait_until
 
-SECTION = (ROOT / "docs/tutorials/workstation.md").read_text(encoding="utf-8")
+PAGE = "docs/tutorials/workstation.md"
+SECTION = (ROOT / PAGE).read_text(encoding="utf-8")
+HUB = "docs/how-to/jupyterhub-on-one-machine.md"
+HEADINGS = re.findall(r"(?m)^## (\d\. .*)$", SECTION)
 INSTALL, START, HOLD, WAIT, LOOK, KERNEL = re.findall(r"(?ms)^```sh\n(.*?)^```", SECTION)
 LOGGED, WAITED = re.findall(r"(?ms)^```text\n(.*?)^```", SECTION)
 NOTHING_YET = " && ".join(re.findall(r"`(/\S+[^`]*venv /opt/notebooks|/\S+ install jupyterlab)`", SECTION))
@@ -40,6 +45,7 @@ def install(machine: OwnMachine) -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.runs(*(f"{PAGE}#{each}" for each in HEADINGS[:3]))
 def test_from_zero_to_two_users(machine: OwnMachine) -> None:
     install(machine)
     ada = machine.start("ada", HOLD)
@@ -67,10 +73,14 @@ def test_from_zero_to_two_users(machine: OwnMachine) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.runs(f"{PAGE}#{HEADINGS[3]}", HUB)
 def test_every_user_has_the_kernel_and_all_share_the_pool(machine: OwnMachine) -> None:
     install(machine)
     machine.root(NOTHING_YET, limit_s=300)
     machine.root(KERNEL, limit_s=300)
+    (of_a_hub,) = shell_blocks((ROOT / HUB).read_text(encoding="utf-8"))
+    assert of_a_hub.replace("/opt/tljh/user", "/opt/notebooks") == KERNEL
+    ran(of_a_hub)
     cells = ["%bitfusion", "import time; end = time.time() + 60", WAIT_FOR_BOTH, "print(6 * 7)"]
     running = []
     for name in ("ada", "bob"):
