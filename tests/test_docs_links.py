@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 
 from bitfusion_client.text_table import box
 from tests.support.documents import DOCUMENTS, ROOT
+from tests.test_words import SOURCES
+from tools import draw_diagrams
 
 LINK = re.compile(r"(!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(?ms)^ *```.*?^ *```")
@@ -22,6 +25,9 @@ WORDS = (
     ("README.md", 700),
     ("docs/tutorials/", 900),
     ("docs/how-to/", 800),
+    ("docs/explanation/", 1_000),
+    ("docs/when-something-is-wrong.md", 1_300),
+    ("docs/faq.md", 800),
 )
 QUESTIONS = {
     "install the kernel": "docs/how-to/install-the-kernel.md: bitfusion-kernel install --user",
@@ -38,6 +44,9 @@ QUESTIONS = {
     "the driver is not loaded": "docs/reference/messages.md: the NVIDIA driver is not loaded",
     "is no size of Bitfusion": "docs/reference/refusals.md: is no size of Bitfusion",
     "BitfusionInjectorAway": "docs/when-something-is-wrong.md: BitfusionInjectorAway",
+    "what a message means": "docs/reference/messages.md: What the messages mean",
+    "a GPU for a program": "docs/how-to/run-a-program.md: !bitfusion run -n 1 -p 0.5 -- python3 train.py",
+    "what computes where": "docs/explanation/what-computes-where.md: on the CPU, where the notebook runs",
     "exceeded quota": "docs/reference/failures.md: exceeded quota",
     "out of reach": "docs/reference/messages.md: was out of reach",
 }
@@ -121,6 +130,55 @@ def test_a_reader_finds_it_by_two_clicks(question: str, answer: str) -> None:
     assert page in within_two_clicks(), question
 
 
+MEANING = ("messages.md", "refusals.md", "failures.md")
+"""Pages of docs/reference that say what a message means."""
+SAID_WHOLE = (
+    *("bitfusion_cluster/api/errors.py", "bitfusion_device_plugin/units_report/kubectl.py"),  # to admins
+    *("bitfusion_kernel/magic/commands.py", "bitfusion_kernel/proxy/give_back.py"),
+    *("bitfusion_kernel/proxy/requests/refusals.py", "bitfusion_kernel/proxy/resize.py"),
+    *("jupyter_ext/spawner/hook_bundle.py", "jupyter_ext/spawner/yaml_document.py"),
+)
+"""Modules whose errors say all there is to say: no page repeats them."""
+
+
+def headlines(source: str) -> list[str]:
+    """The constant ones of a module's errors, with which their `user_message` begins."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    return [
+        node.value.value
+        for node in nodes
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if getattr(target, "id", getattr(target, "attr", "")) == "headline"
+    ]
+
+
+def unexplained(found: list[str], text: str) -> list[str]:
+    """Of messages those whose first four words, or all, stand in no page."""
+    return [each for each in found if " ".join(each.rstrip(".").split()[:4]) not in text]
+
+
+def test_every_message_of_an_error_is_explained_two_clicks_away() -> None:
+    pages = [f"docs/reference/{name}" for name in MEANING]
+    assert set(pages) <= within_two_clicks()
+    text = " ".join(" ".join((ROOT / page).read_text(encoding="utf-8").split()) for page in pages)
+    modules = {path.relative_to(ROOT).as_posix(): path for path in SOURCES}
+    assert set(SAID_WHOLE) <= set(modules)
+    found = {
+        name: headlines(path.read_text(encoding="utf-8"))
+        for name, path in modules.items()
+        if name not in SAID_WHOLE
+    }
+    assert sum(map(len, found.values())) > 20
+    missing = {name: each for name, lines in found.items() if (each := unexplained(lines, text))}
+    assert missing == {}
+
+
+def test_an_unexplained_message_is_found() -> None:
+    source = "class A:\n    headline = 'No GPU is free just now.'\n    headline: str = 'A B.'\n"
+    assert unexplained(headlines(source), "| No GPU is free just later |") == ["A B."]
+
+
 @cache
 def within_two_clicks() -> frozenset[str]:
     found = {ROOT / "README.md"}
@@ -151,7 +209,24 @@ def test_every_picture_is_used() -> None:
         for document in DOCUMENTS
         for target in links(document.read_text(encoding="utf-8"))
     }
-    assert [path.name for path in IMAGES.iterdir() if path not in used] == []
+    pictures = [path.with_suffix(".svg") if path.suffix == ".mmd" else path for path in IMAGES.iterdir()]
+    assert [path.name for path in pictures if path not in used] == []
+
+
+def test_every_diagram_is_drawn_from_its_source() -> None:
+    """A page shows a committed picture: GitHub, the site and a reader without a network see the same."""
+    assert [path.name for path in draw_diagrams.stale()] == []
+    assert [path.name for path in DOCUMENTS if "```mermaid" in path.read_text(encoding="utf-8")] == []
+
+
+def test_a_stale_diagram_is_found(tmp_path: Path) -> None:
+    source, picture = tmp_path / "x.mmd", tmp_path / "x.svg"
+    source.write_text("flowchart LR")
+    assert draw_diagrams.stale(tmp_path) == [source]
+    picture.write_text(f"<svg/><!-- {draw_diagrams.digest(source)} -->")
+    assert draw_diagrams.stale(tmp_path) == []
+    source.write_text("flowchart TB")
+    assert draw_diagrams.stale(tmp_path) == [source]
 
 
 def sources() -> Iterator[Path]:
@@ -212,4 +287,4 @@ def test_an_anchor_is_made_as_on_the_site(heading: str, expected: str) -> None:
 
 def test_a_stale_name_and_a_long_page_are_found() -> None:
     assert stale("see docs/nowhere.md and docs/explanation/architecture.md") == ["docs/nowhere.md"]
-    assert too_long({"README.md": 10_000, "docs/explanation/architecture.md": 10_000}) == ["README.md: 10000"]
+    assert too_long({"README.md": 10_000, "docs/reference/metrics.md": 10_000}) == ["README.md: 10000"]

@@ -65,7 +65,7 @@ QUEUE, TWO_WAIT, NO_QUEUE = "Install", "Try it", "Remove the queue"
 ACCESS, NO_ACCESS = "Give a namespace access to the pool", "Take the access away"
 ALL_PROFILES, QUOTAS = "Serve many profiles", "Limit what a namespace takes of a pool"
 ARCHITECTURES = "Build images for nodes of several architectures"
-PASSWORD = "Pull from a registry that wants a password"
+PASSWORD = "Pull from a private registry"
 VERIFY, CLIENTS, POLICY, UPGRADE = (
     *("Check the installation", "Choose the client for an image"),
     *("Refuse wrong sizes without a webhook", "Upgrade"),
