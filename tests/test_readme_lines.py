@@ -120,7 +120,7 @@ def came(printed: str) -> dict[str, str]:
 @pytest.mark.runs(
     *("README.md#Get it#git clone", "README.md#Get it#pip install"),
     *("docs/tutorials/this-machine.md", "docs/how-to/install-the-kernel.md#For yourself"),
-    "docs/how-to/run-unattended.md#Run notebooks that nobody watches",
+    "docs/how-to/run-unattended.md#Run notebooks unattended",
 )
 def test_a_new_user_installs_uses_and_uninstalls(machine: OwnMachine) -> None:
     assert f"`{STATUS}`" in TUTORIAL

@@ -31,6 +31,7 @@ from tests.cluster.image_files import why_no_images
 from tests.cluster.live_kernel import LiveKernel
 from tests.cluster.node import Node
 from tests.support.machine import scaled
+from tests.support.run_blocks import ran
 from tests.support.waiting import wait_until
 from tests.tools.image_place import Place, place, registry
 from tools.images.wishes import NAMES
@@ -70,6 +71,7 @@ class Admin:
             commands += f" --set engine={engine}"
         with self.step(commands.splitlines()[-1]):
             printed = self._until_well(commands) if until_well else self.types(commands)
+        ran(block.commands)
         if block.printed is not None and engine == GPU_PODS:
             assert matches(self._here(block.printed), printed), (
                 f"expected:\n{block.printed}\nprinted:\n{printed}"
@@ -133,14 +135,17 @@ def admin(
         yield found
 
 
-@pytest.fixture(params=[GPU_PODS, "simulated"])
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.mark.parametrize("how", ["helm", "kustomize"])
+@pytest.mark.parametrize(
+    ("how", "engine"),
+    [
+        pytest.param("helm", GPU_PODS, marks=pytest.mark.runs("docs/tutorials/kubeflow.md")),
+        ("kustomize", GPU_PODS),
+        ("helm", "simulated"),
+        ("kustomize", "simulated"),
+    ],
+)
 def test_three_commands_lead_to_a_cell_and_nothing_of_them_is_left(
-    admin: Admin, two_nodes: list[Node], tmp_path: Path, engine: str, how: str
+    admin: Admin, two_nodes: list[Node], tmp_path: Path, how: str, engine: str
 ) -> None:
     cluster = two_nodes[0].cluster
     with kubeflow(two_nodes[0], tmp_path), ExitStack() as stack:
