@@ -22,6 +22,7 @@ MERMAID = "mermaid@11.17.2"
 OPTIONS = """{
     startOnLoad: false, theme: 'neutral', fontFamily: 'DejaVu Sans, Arial, sans-serif', htmlLabels: false,
     deterministicIds: true, markdownAutoWrap: false,
+    themeCSS: '.edgeLabel rect { opacity: 1 !important; fill: white !important; }',
     flowchart: { htmlLabels: false, wrappingWidth: 400, useMaxWidth: false },
     state: { useMaxWidth: false }, sequence: { useMaxWidth: false, actorMargin: 30, mirrorActors: false },
 }"""
