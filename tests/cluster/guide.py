@@ -115,7 +115,7 @@ _OF_A_CHECKOUT = (
 _OF_PIP = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "REQUESTS_CA")
 _KEPT = re.compile(r"^(?:[A-Z]+=(?!\$\()|[a-z]+\(\) \{|\. ).*\n", re.MULTILINE)
 """What a shell still knows in later blocks; what a command prints is asked for once, where it stands."""
-_FILE = re.compile(r"# (my-[\w-]+/[\w-]+\.yaml)\n")
+_FILE = re.compile(r"# (my-[\w-]+(?:/[\w-]+)?\.yaml)\n")
 
 
 class Block(NamedTuple):
