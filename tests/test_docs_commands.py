@@ -18,7 +18,7 @@ from bitfusion_kernel import cli as kernel_cli
 from bitfusion_kernel.magic import commands as magic
 from bitfusion_pool.admin import cli as pool_cli
 from kubeflow_bitfusion import cli as form_cli
-from tests.support.documents import ROOT, ShellBlock, reader_blocks, reader_pages, words_in_code
+from tests.support.documents import ROOT, ReaderBlock, reader_blocks, reader_pages, words_in_code
 from tests.support.run_blocks import named, pytest_pyfunc_call, ran
 
 NOT_RUN = {
@@ -27,7 +27,7 @@ NOT_RUN = {
 """By place, as the mark `runs` has it, with the reason."""
 
 
-def promised() -> dict[str, set[ShellBlock]]:
+def promised() -> dict[str, set[ReaderBlock]]:
     """What each test of the project runs, by its marks."""
     found = {}
     for file in sorted(ROOT.glob("tests/**/test_*.py")):

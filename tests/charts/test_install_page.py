@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.charts.everything import everything
 from tests.cluster.api_client import Object
@@ -84,12 +83,16 @@ def taken_away(cluster: Cluster, before: set[str]) -> None:
     *(f"docs/tutorials/kubeflow.md#{each}" for each in ("2. Install", "3. Look at it", "The first GPU cell")),
 )
 def test_every_command_of_the_page(cluster: Cluster, reader: Reader) -> None:
-    install, wrong = blocks(HELM, page=PAGE)
+    install, wrong, values = blocks(HELM, page=PAGE)
     apply, mine = blocks(KUSTOMIZE, page=PAGE)
     vmware, doctor, move, uninstall, old = blocks(VMWARE, DOCTOR, MOVE, UNINSTALL, page=PAGE)
     before, form_before = everything(cluster), form(cluster)
 
     reader.run(wrong)
+    reader.run(values)
+    template = reader.shell(f"{install.commands.rstrip().replace('install', 'template')} -f my-values.yaml")
+    assert template.returncode == 0, template.stdout
+    assert "nvidia.com/mig-3g.20gb: '{gpus}'" in template.stdout
     reader.run(install)
     is_well(reader, doctor)
     assert f"{REGISTRY}/notebook@{DIGEST}" in form(cluster)
@@ -128,13 +131,3 @@ def test_every_command_of_the_page(cluster: Cluster, reader: Reader) -> None:
     assert done.returncode == 0, done.stdout
     assert "kind: Certificate\n" in done.stdout
     assert "pods.yaml: |\n    rules: []\n" in done.stdout
-
-
-def test_the_values_of_the_page_are_the_charts(cluster: Cluster, helm: Helm) -> None:
-    (values,) = (each for each in _yaml(PAGE) if "gpuPods:" in each)
-    items = helm.template(values=yaml.safe_load(values))
-    assert any("nvidia.com/mig-3g.20gb" in str(item) for item in items)
-
-
-def _yaml(page: Path) -> list[str]:
-    return [each.partition("\n```")[0] for each in page.read_text().split("```yaml\n")[1:]]

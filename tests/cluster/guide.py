@@ -115,7 +115,7 @@ _OF_A_CHECKOUT = (
 _OF_PIP = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT", "REQUESTS_CA")
 _KEPT = re.compile(r"^(?:[A-Z]+=(?!\$\()|[a-z]+\(\) \{|\. ).*\n", re.MULTILINE)
 """What a shell still knows in later blocks; what a command prints is asked for once, where it stands."""
-_FILE = re.compile(r"# (my-[\w-]+/[\w-]+\.yaml)\n")
+_FILE = re.compile(r"# (my-[\w-]+(?:/[\w-]+)?\.yaml)\n")
 
 
 class Block(NamedTuple):
@@ -278,21 +278,24 @@ class Reader:
             return self._edit(block.commands)
         assert block.language == "sh"
         refused = fails or (block.printed or "").startswith(("The request is invalid", "Error: "))
-        done = self.shell(block.commands)
+        changes_nothing = refused or "--dry-run=server" in block.commands
         # The apiserver takes a moment to learn of a webhook, of its certificate's authority, and of a policy.
         deadline = Deadline(10)
-        while refused and done.returncode == 0 and not deadline.passed:
+        while True:
             done = self.shell(block.commands)
+            ends_well = (done.returncode != 0) == refused
+            prints_so = block.printed is None or matches(block.printed, done.stdout.rstrip() + "\n")
+            if (ends_well and prints_so) or not changes_nothing or deadline.passed:
+                break
         print(f"$ {block.commands}{done.stdout}")
-        assert (done.returncode != 0) == refused, f"under {block.heading}:\n{block.commands}{done.stdout}"
-        if block.printed is not None:
-            printed = done.stdout.rstrip() + "\n"
-            assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{done.stdout}"
+        assert ends_well, f"under {block.heading}:\n{block.commands}{done.stdout}"
+        assert prints_so, f"expected:\n{block.printed}\nprinted:\n{done.stdout}"
         self.variables += "".join(_KEPT.findall(block.commands))
         return done.stdout
 
     def _edit(self, part: str) -> str:
         """As a person with an editor does: the parts of these names then read so, or a whole list."""
+        ran(part)
         named = _FILE.match(part)
         assert named is not None
         file, new = self.folder / named[1], yaml.safe_load(part)

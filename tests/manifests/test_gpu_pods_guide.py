@@ -171,6 +171,7 @@ def test_the_commands_for_limits_and_for_a_hub_do_what_they_say(
     assert json.loads(config["data"]["pods.json"])["memory"] == "16Gi"
 
 
+@pytest.mark.runs("docs/how-to/kueue.md")
 def test_the_kueue_component_goes_into_the_readers_folder(cluster: Cluster, tmp_path: Path) -> None:
     reader = Reader(cluster, tmp_path)
     reader.run(blocks(INSTALL)[0])

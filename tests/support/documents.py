@@ -40,8 +40,8 @@ def shell_blocks(text: str) -> list[str]:
     return [textwrap.dedent(block) for block in re.findall(r"(?ms)^ *```sh\n(.*?)^ *```", text)]
 
 
-class ShellBlock(NamedTuple):
-    """Commands on a page for readers: where, under which heading, what."""
+class ReaderBlock(NamedTuple):
+    """What a page has its reader do: commands for a shell, or a part of a file in a folder called `my-…`."""
 
     page: str
     heading: str
@@ -57,13 +57,13 @@ def reader_pages() -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def reader_blocks() -> tuple[ShellBlock, ...]:
-    """What these pages have people run."""
+def reader_blocks() -> tuple[ReaderBlock, ...]:
+    """What these pages have people do."""
     found = []
     for page, text in reader_pages():
         heading = ""
         for match in re.finditer(r"(?ms)^#+ ([^\n]*)$|^ *```(\w*)\n(.*?)^ *```", text):
             heading = match[1] or heading
-            if match[2] == "sh":
-                found.append(ShellBlock(page, heading, textwrap.dedent(match[3])))
+            if match[2] == "sh" or (match[2] == "yaml" and match[3].startswith("# my-")):
+                found.append(ReaderBlock(page, heading, textwrap.dedent(match[3])))
     return tuple(found)

@@ -1,6 +1,6 @@
 """A pytest plugin: which commands of the documents a test runs.
 
-A test says so by its mark, `runs("docs/how-to/images.md", "docs/how-to/install.md#With helm")`: all shell
+A test says so by its mark, `runs("docs/how-to/images.md", "docs/how-to/install.md#With helm")`: all
 blocks of a page, or those under a heading; of these `"docs/how-to/install.md#With helm#helm template"` names
 what begins so. Whoever gives a page's commands to a shell calls `ran` with them. A test fails if it names a
 block that was not run when it ends well, by itself or, in its file, by a fixture or a test before.
@@ -13,19 +13,19 @@ from collections.abc import Generator, Iterable
 
 import pytest
 
-from tests.support.documents import ShellBlock, reader_blocks
+from tests.support.documents import ReaderBlock, reader_blocks
 
-_ran: set[ShellBlock] = set()
+_ran: set[ReaderBlock] = set()
 
 
 def ran(commands: str) -> None:
-    """Every block of the documents that stands in these commands has been run."""
+    """Every block of the documents that stands in these commands has been run; of a file: written."""
     _ran.update(block for block in reader_blocks() if block.commands.strip() in commands)
 
 
-def named(marks: Iterable[pytest.Mark]) -> set[ShellBlock]:
+def named(marks: Iterable[pytest.Mark]) -> set[ReaderBlock]:
     """The blocks that `runs` names. Raises ValueError for a place without any."""
-    found: set[ShellBlock] = set()
+    found: set[ReaderBlock] = set()
     for place in (str(place) for mark in marks if mark.name == "runs" for place in mark.args):
         page, heading, begin = (*place.split("#", 2), "", "")[:3]
         there = {
