@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
-from bitfusion_cluster.doctor.check_namespaces import users_of
 from bitfusion_cluster.doctor.engine import engine_of
 from bitfusion_cluster.doctor.finding import Finding, ok, warn
 from bitfusion_cluster.doctor.places import NETWORK_POLICIES, gpu_pod_settings
 from bitfusion_cluster.doctor.seen import Seen
+from bitfusion_cluster.doctor.served import users_of
 from bitfusion_pods.places.network_policies import EGRESS, INGRESS, direction
 
 NOTEBOOK = {"metadata": {"labels": {"notebook-name": "doctor", "app": "doctor", "statefulset": "doctor"}}}

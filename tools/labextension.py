@@ -1,7 +1,7 @@
 """Builds JupyterLab's part, jupyter_ext/labextension, and checks it. Standard library only.
 
     make labextension                  # writes jupyter_ext/labextension/bundle, the same bytes each time
-    make labextension-check            # tsc, eslint, prettier, jest; part of `make lint` and `make test`
+    make labextension-check            # tsc, eslint, prettier, jest; part of `make lint` and `make test-long`
     python tools/labextension.py fix   # eslint and prettier write what they can
     python tools/labextension.py again # builds, and compares with the bundle that is there
 
@@ -173,7 +173,7 @@ def main() -> None:
     env = environment()
     WORK.mkdir(parents=True, exist_ok=True)
     with WORK.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # `make lint` beside `make test`
+        fcntl.flock(lock, fcntl.LOCK_EX)  # `make lint` beside `make test-long`
         copy_sources()
         install(env, options.if_found)
         if options.what == "build":

@@ -34,8 +34,6 @@ VMWARE_TLS_PATH = "/etc/bitfusion/tls"  # where VMware's client looks for the CA
 
 # Within the folder of a container.
 COMMAND_FILE = "bin/bitfusion"
-SHELL_FILE = "bin/sh"
-STAND_IN_FOLDER = "stand-in"
 PODS_FOLDER = "pods"
 OPENSSL_FOLDER = "pods/openssl"  # a program with libraries of its own, which makes keys
 PACKAGES_FOLDER = "packages"
@@ -78,7 +76,7 @@ CA_KEY = "ca.crt"
 INIT_CONTAINER = "bitfusion-client"
 PACKAGES_CONTAINER = "bitfusion-packages"
 IMAGE_FOLDER = "/bitfusion-image"
-INSTALL_COMMAND = ("/bitfusion-image/bin/sh", "/bitfusion-image/install")
+INSTALL_COMMAND = (f"{IMAGE_FOLDER}/bin/sh", f"{IMAGE_FOLDER}/install")
 VOLUME_PATH = "/bitfusion-volume"
 PACKAGES_IN_IMAGE = "/bitfusion"  # upstream's layout: one folder for each package
 
@@ -96,7 +94,3 @@ ENV_SIZES = "BITFUSION_SIZES"
 
 CLIENT_IMAGE = "kubeflow-bitfusion/client:0.1.0"
 RUN_AS_USER = 65532  # of our init containers, unless the pod says
-
-# Namespaces in which pods are looked at: Kubeflow's profiles.
-LABEL_PART_OF = "app.kubernetes.io/part-of"
-PART_OF_PROFILE = "kubeflow-profile"

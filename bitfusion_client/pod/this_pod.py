@@ -12,7 +12,6 @@ from bitfusion_client.fast_imports import dataclass
 from bitfusion_client.pod import pod_contract as pod
 
 _MOST_BYTES = 4096  # a name has 253 characters at most, a request a few dozen
-_MOST_SETTINGS = 1 << 18  # bytes: four of each character that they may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +72,13 @@ def this_pod(folder: str = pod.CLIENT_FOLDER) -> ThisPod | None:
     return ThisPod(*(_read(f"{folder}/{pod.POD_FOLDER}/{name}") for name in files))
 
 
-def settings_text(folder: str = pod.CLIENT_FOLDER) -> str:
-    """The admin's settings for GPU pods, JSON; empty where the kind of client has none."""
-    return _read(f"{folder}/{pod.POD_FOLDER}/{pod.SETTINGS_FILE}", _MOST_SETTINGS)
-
-
-def _read(path: str, most: int = _MOST_BYTES) -> str:
+def _read(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(fd, most).decode(errors="replace").strip()
+        return os.read(fd, _MOST_BYTES).decode(errors="replace").strip()
     except OSError:
         return ""
     finally:

@@ -16,11 +16,11 @@ from bitfusion_client.kubernetes.raw_objects import (
 )
 from bitfusion_client.one_line import one_line
 from bitfusion_cluster.api.paths import NAMESPACES, deployment_path
-from bitfusion_cluster.doctor.check_namespaces import users_of
 from bitfusion_cluster.doctor.engine import engine_of
 from bitfusion_cluster.doctor.finding import LONGEST, Finding, counted, fail, named, ok, warn
 from bitfusion_cluster.doctor.places import IDENTITY, POLICIES, POLICY_BINDINGS
 from bitfusion_cluster.doctor.seen import Seen
+from bitfusion_cluster.doctor.served import users_of
 
 if TYPE_CHECKING:
     from bitfusion_client.kubernetes.raw_objects import RawObject

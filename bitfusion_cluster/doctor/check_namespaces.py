@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bitfusion_client.kubernetes.label_selectors import selects
 from bitfusion_client.kubernetes.names import (
     ADMISSION_IGNORE,
     LABEL_ADMISSION,
-    PODS_WEBHOOK,
     RESOURCE_AMOUNT,
 )
 from bitfusion_client.kubernetes.raw_objects import (
     init_containers_of,
     labels_of,
     mapping,
-    mappings,
     metadata_of,
     text,
 )
@@ -24,8 +21,9 @@ from bitfusion_cluster.api.errors import ApiFailure, Forbidden
 from bitfusion_cluster.api.paths import NAMESPACES
 from bitfusion_cluster.doctor.engine import engine_of
 from bitfusion_cluster.doctor.finding import Finding, counted, fail, named, ok, warn
-from bitfusion_cluster.doctor.places import PART_OF, POD_WEBHOOKS, PROFILE, pods
+from bitfusion_cluster.doctor.places import PART_OF, PROFILE, pods
 from bitfusion_cluster.doctor.seen import Seen, Unseen, words_of
+from bitfusion_cluster.doctor.served import served_namespaces, users_of
 
 if TYPE_CHECKING:
     from bitfusion_client.kubernetes.raw_objects import RawObject
@@ -116,16 +114,6 @@ def check_accounts(seen: Seen) -> Iterator[Finding]:
         yield ok("rights of notebooks", f"{ACCOUNT} may make GPU pods in {named(users)}")
 
 
-def served_namespaces(seen: Seen) -> set[str]:
-    """Those that the injector is asked about. Raises Unseen."""
-    selector = _selector(seen)
-    return {
-        _name(each)
-        for each in seen.items(NAMESPACES)
-        if selects(selector, labels_of(each)) and mapping(each.get("status")).get("phase") != "Terminating"
-    }
-
-
 def trial_pod(has_account: bool) -> dict[str, Any]:
     """A notebook's pod as Kubeflow makes it, cut short."""
     limits = {"cpu": "100m", "memory": "64Mi", RESOURCE_AMOUNT: "1"}
@@ -134,27 +122,6 @@ def trial_pod(has_account: bool) -> dict[str, Any]:
     if has_account:
         spec["serviceAccountName"] = ACCOUNT
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TRIAL}, "spec": spec}
-
-
-def users_of(seen: Seen) -> set[str]:
-    """Served namespaces of users. Where all namespaces are served, those of Kubeflow's profiles."""
-    served, selector = served_namespaces(seen), _selector(seen)
-    chosen = any(
-        each.get("operator") in ("In", "Exists") for each in mappings(selector.get("matchExpressions"))
-    )
-    if chosen or selector.get("matchLabels"):
-        return served
-    return served & {
-        _name(each) for each in seen.items(NAMESPACES) if labels_of(each).get(PART_OF) == PROFILE
-    }
-
-
-def _selector(seen: Seen) -> RawObject:
-    """Of the injector's webhook; one that selects nothing where there is none."""
-    for webhook in mappings((seen.one(POD_WEBHOOKS) or {}).get("webhooks")):
-        if webhook.get("name") == PODS_WEBHOOK:
-            return mapping(webhook.get("namespaceSelector"))
-    return {"matchExpressions": [{"operator": "none"}]}
 
 
 def _has_account(seen: Seen, namespace: str) -> bool:

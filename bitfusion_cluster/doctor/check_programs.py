@@ -87,7 +87,7 @@ def _image(data: RawObject) -> str:
 def _deployment(seen: Seen, data: RawObject) -> Finding:
     wanted = whole_number(mapping(data.get("spec")).get("replicas"), 1)
     ready = whole_number(mapping(data.get("status")).get("readyReplicas"), 0)
-    return _found(seen, data, seen.namespace, ready, wanted, f"scale deployment {{}} --replicas={2}")
+    return _found(seen, data, seen.namespace, ready, wanted, "scale deployment {} --replicas=2")
 
 
 def _daemon_set(seen: Seen, data: RawObject) -> Finding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bitfusion_cluster.api.paths import config_map_path, webhook_configuration_path
 
 CONTROLLER, INJECTOR, IDENTITY = "bitfusion-notebook-controller", "bitfusion-injector", "bitfusion-identity"
-NOTEBOOK_WEBHOOKS = webhook_configuration_path("bitfusion-notebook-admission")
 POD_WEBHOOKS = webhook_configuration_path("bitfusion-pod-injection")
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"

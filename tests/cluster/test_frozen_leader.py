@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 FROZEN_S = 10  # longer than the Lease holds
-MANY = 20  # it lost one in two, before keys were kept
+MANY = 8  # it lost one in two, before keys were kept
 
 
 @pytest.mark.parametrize(

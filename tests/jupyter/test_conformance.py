@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jupyter_kernel_test
 import pytest
 
-from tests.jupyter.conftest import FIRST_CELL, OURS, PLAIN, START
+from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, START
 from tests.jupyter.embedded_pool import Pool
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
@@ -128,7 +128,7 @@ def run_suite(kernel_name: str, tests: Sequence[str], base: type[Any] = IPyKerne
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", [pytest.param(PLAIN, id="plain", marks=pytest.mark.long), *OURS])
+@pytest.mark.parametrize("name", ALL)
 def test_whole_suite_passes_on_one_kernel(name: str) -> None:
     outcomes = run_suite(name, TESTS)
     failed = {

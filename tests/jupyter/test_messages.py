@@ -11,7 +11,7 @@ from jupyter_client.session import Session
 
 from tests.jupyter.cells import notice_texts, waiting_cell
 from tests.jupyter.client import Cell
-from tests.jupyter.conftest import FIRST_CELL, OURS, PLAIN, START, Launch
+from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, START, Launch
 from tests.jupyter.embedded_pool import CLIENT, MEMORY_MIB, Pool
 from tests.jupyter.live_kernel import LiveKernel
 
@@ -223,7 +223,7 @@ def test_wrong_pool_configuration(launch: Launch, pool: Pool, name: str) -> None
     works_now(kernel)
 
 
-@pytest.mark.parametrize("name", [pytest.param(PLAIN, id="plain"), *OURS])
+@pytest.mark.parametrize("name", ALL)
 def test_messages_with_a_wrong_signature_are_ignored(launch: Launch, tmp_path: Path, name: str) -> None:
     kernel = launch(name)
     client = kernel.connect()

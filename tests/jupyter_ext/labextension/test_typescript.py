@@ -25,7 +25,7 @@ def run_tool(what: str) -> None:
     assert done.returncode == 0, done.stdout[-6000:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_types_style_and_unit_tests() -> None:
     run_tool("check")

@@ -135,3 +135,26 @@ def event(
         "type": "Normal",
         **more,
     }
+
+
+SHORT = (
+    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 "
+)
+FULL = (
+    f"{SHORT}nodes are available: 1 No preemption victims found for incoming pod, "
+    "1 Preemption is not helpful for scheduling."
+)
+NO_GPU_NODE = f"{SHORT}nodes are available: 2 Preemption is not helpful for scheduling."
+GATED = condition(
+    "PodScheduled", "False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"
+)
+
+
+def on_n2(*containers: Raw, **more: Any) -> Raw:
+    return pod(*containers, node="n2", **more)
+
+
+def gated(gate: str, labels: Raw | None = None) -> Raw:
+    made = pod(conditions=[GATED], spec={"schedulingGates": [{"name": gate}]})
+    made["metadata"]["labels"] = labels or {}
+    return made

@@ -22,8 +22,8 @@ from bitfusion_pods.places.deaths import (
 )
 from bitfusion_pods.places.deaths import ENDED as PROGRAM_ENDED
 from bitfusion_pods.places.statuses import exit_code_of, node_is_silent
+from tests.pods.places.anything import anything
 from tests.pods.places.recorded import NOW, RUNNING, Raw, clock, condition, container, pod, terminated
-from tests.pods.places.test_stages import anything
 
 PREEMPTED_BY_KUEUE = (
     "Preempted to accommodate a workload (UID: 1f0c, JobUID: 77aa) due to prioritization in the ClusterQueue"

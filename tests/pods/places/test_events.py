@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bitfusion_pods.places.events import MOST, events_of
 from bitfusion_pods.places.statuses import seconds
+from tests.pods.places.anything import anything
 from tests.pods.places.recorded import UID, clock, event
-from tests.pods.places.test_stages import anything
 
 
 def test_only_the_pods_own_events_count_newest_first() -> None:

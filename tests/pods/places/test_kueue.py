@@ -24,8 +24,8 @@ from bitfusion_pods.places.kueue import (
     queue_of,
     workloads_path,
 )
+from tests.pods.places.anything import anything
 from tests.pods.places.recorded import UID, Raw
-from tests.pods.places.test_stages import anything
 
 
 def workload(uid: str, position: int) -> Raw:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bitfusion_pods.places.stages import (
     ENDED,
@@ -22,6 +18,9 @@ from bitfusion_pods.places.stages import (
     stage,
 )
 from tests.pods.places.recorded import (
+    FULL,
+    GATED,
+    NO_GPU_NODE,
     NOW,
     RUNNING,
     Raw,
@@ -29,36 +28,17 @@ from tests.pods.places.recorded import (
     condition,
     container,
     event,
+    gated,
+    on_n2,
     pod,
     terminated,
     unscheduled,
     waiting,
 )
 
-SHORT = (
-    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 "
-)
-FULL = (
-    f"{SHORT}nodes are available: 1 No preemption victims found for incoming pod, "
-    "1 Preemption is not helpful for scheduling."
-)
-NO_GPU_NODE = f"{SHORT}nodes are available: 2 Preemption is not helpful for scheduling."
 CREATING = waiting("ContainerCreating")
 INITIALIZING = waiting("PodInitializing")
 IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
-GATED = condition(
-    "PodScheduled", "False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"
-)
-
-
-def on_n2(*containers: Raw, **more: Any) -> Raw:
-    return pod(*containers, node="n2", **more)
-
-
-def gated(gate: str, labels: Raw | None = None) -> Raw:
-    made = pod(conditions=[GATED], spec={"schedulingGates": [{"name": gate}]})
-    made["metadata"]["labels"] = labels or {}
-    return made
 
 
 @pytest.mark.parametrize(
@@ -569,105 +549,3 @@ def test_a_claim_that_is_not_made_is_an_error_unless_it_passes(
     for each in found:
         assert words in each.words
         assert bool(each.next_step) == (each.kind == FAILED)
-
-
-# -- anything ----------------------------------------------------------------------------------------------
-
-leaves = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.sampled_from(
-        [
-            "True",
-            "False",
-            "Failed",
-            "Pending",
-            "program",
-            "PodScheduled",
-            "Pulling",
-            "FailedMount",
-            NO_GPU_NODE,
-            clock(3),
-        ]
-    )
-)
-keys = st.sampled_from(
-    [
-        "metadata",
-        "uid",
-        "spec",
-        "status",
-        "conditions",
-        "type",
-        "reason",
-        "message",
-        "phase",
-        "state",
-        "waiting",
-    ]
-) | st.text(max_size=3)
-anything = st.recursive(
-    leaves,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=5),
-    max_leaves=25,
-)
-
-
-def broken(value: object, by: object, path: list[int]) -> object:
-    """The value with something else at one place in it."""
-    if not path or not isinstance(value, (dict, list)) or not value:
-        return by
-    at = path[0] % len(value)
-    if isinstance(value, list):
-        return [broken(item, by, path[1:]) if number == at else item for number, item in enumerate(value)]
-    return {
-        key: broken(item, by, path[1:]) if number == at else item
-        for number, (key, item) in enumerate(value.items())
-    }
-
-
-SHAPES = st.sampled_from(
-    [
-        unscheduled(NO_GPU_NODE),
-        gated("kueue.x-k8s.io/admission"),
-        on_n2(container(CREATING), init=[container(terminated(1), "istio-init")]),
-        on_n2(container(waiting("ErrImagePull", "not found"))),
-        on_n2(phase="Failed", reason="OutOfcpu", message="Pod was rejected: x"),
-        on_n2(container(terminated(137, "OOMKilled")), phase="Failed", deleted=clock(1)),
-    ]
-)
-EVENTS = [event("Pulling", at=19), event("FailedMount", "x", 20), event("TriggeredScaleUp", "x")]
-
-
-@given(anything, anything)
-def test_anything_at_all_is_told_in_one_short_line(made: object, events: object) -> None:
-    check(made, events)
-
-
-@given(SHAPES, anything, st.lists(st.integers(0, 20), max_size=8), st.lists(st.integers(0, 20), max_size=5))
-def test_a_pod_with_something_wrong_anywhere_is_told(
-    made: object, by: object, path: list[int], other: list[int]
-) -> None:
-    check(broken(made, by, path), broken(EVENTS, by, other))
-
-
-def check(made: object, events: object) -> None:
-    found = stage(made, events, NOW)
-    assert found.kind in (WAITS, STARTS, RUNS, RETRY, FAILED, ENDED)
-    assert 0 < len(found.words) <= 200
-    assert found.words.isprintable()
-    assert found.next_step.isprintable()
-    assert len(found.next_step) <= 400
-
-
-def test_a_thousand_events_of_a_megabyte_are_read_in_no_time() -> None:
-    long = "x, 2 " * 200_000
-    events = [event("FailedMount", long, 20 + number % 30) for number in range(1000)]
-    made = on_n2(
-        container(waiting("CreateContainerError", long)), conditions=[condition("Ready", "False", "", long)]
-    )
-    assert len(stage(made, events, NOW).words) <= 200
-    assert len(stage(unscheduled(long), events, NOW).words) <= 200

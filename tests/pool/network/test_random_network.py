@@ -333,7 +333,7 @@ class Trial:
     ("operations", "times"),
     [
         (300, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
-        (10_000, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
+        (5_000, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
         (3000, Times(closed_s=3.0, silent_s=3.0, heartbeat_s=0.4)),
     ],
 )
