@@ -49,7 +49,8 @@ help: ## show this list
 	@echo "make gpu-check      on a machine with an NVIDIA GPU: two programs with half a card each, one that wants more"
 	@echo "make fuzz           100,000 random admission reviews, as many random pods and damaged messages of a kernel"
 	@echo "make soak           an hour of notebooks that compute, wait, change and are killed; SOAK='--minutes 5'"
-	@echo "make rounds         20 rounds of interrupts, in code of every kind, and of SIGKILL, in every state"
+	@echo "make rounds         20 rounds of interrupts, in code of every kind, and of SIGKILL, in every state; all rounds of"
+	@echo "                    what make test-long does at random"
 	@echo "make gpu-pods       GPU pods that are lost in every way, on two real nodes; and queued by a real Kueue, which is built"
 	@echo "make chart-check    the chart against kustomize, and on a real API server: installed, upgraded, rolled back, removed"
 	@echo "make attacks        floods of connections and of pods, a minute each, beside another tenant's pods; wants root"
@@ -167,6 +168,8 @@ rounds:
 	@KILL_ROUNDS=20 $(PYTEST) -m rounds tests/jupyter/test_kill_matrix.py tests/jupyter/test_server.py \
 	    tests/jupyter/test_interrupts.py
 	@KILL_ROUNDS=100 $(PYTEST) -m rounds tests/jupyter/test_gpu_pod_faults.py
+	@ALL_ROUNDS=1 $(PYTEST) -m long tests/pool/network/test_random_network.py tests/pods/agent/test_nonsense.py \
+	    tests/cluster/test_frozen_leader.py
 
 soak:
 	@$(ENVIRONMENT) test

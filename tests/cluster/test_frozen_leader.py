@@ -12,12 +12,13 @@ from tests.cluster.notebooks import Room
 from tests.cluster.our_controller import our_controller
 from tests.cluster.outages import CLIENT, TWO, notes, say
 from tests.support.machine import scaled
+from tests.support.rounds import rounds
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 FROZEN_S = 10  # longer than the Lease holds
-MANY = 8  # it lost one in two, before keys were kept
+MANY = rounds(8, 20)  # it lost one in two, before keys were kept
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from bitfusion_pool.messages import refusal_codes
 from tests.pool.network.cutting_proxy import CuttingProxy, Side
 from tests.pool.network.simulated_client import LOST, Book, Holding, SimulatedClient, Times, clock
 from tests.pool.service.tls_client import NetworkService
+from tests.support.rounds import rounds
 from tests.support.waiting import wait_until
 
 POOL = """
@@ -333,7 +334,7 @@ class Trial:
     ("operations", "times"),
     [
         (300, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
-        (5_000, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
+        (rounds(5_000, 10_000), Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
         (3000, Times(closed_s=3.0, silent_s=3.0, heartbeat_s=0.4)),
     ],
 )
