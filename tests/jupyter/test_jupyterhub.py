@@ -1,6 +1,6 @@
 """A whole JupyterHub over GPU pods, by the page's values, on a real API server: servers are processes here.
 
-With pods on real nodes, and with the injector, it is tests/cluster/test_jupyterhub.py.
+Without the injector; the profiles' pods with it are those of tests/jupyter_ext/spawner.
 """
 
 from __future__ import annotations
