@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -100,6 +101,43 @@ def test_the_network_policy_would_be_taken(cluster: Cluster) -> None:
     wrong["spec"]["ingress"][0]["ports"][0]["port"] = 99999
     with pytest.raises(Refused, match="must be between 1 and 65535"):
         cluster.client.create(path, wrong, dryRun="All", fieldValidation="Strict")
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "reached"),
+    [
+        *(("169.254.169.254", 80, False), ("10.1.2.3", 8888, False), ("172.20.0.1", 80, False)),
+        *(
+            ("192.168.1.1", 5432, False),
+            ("9.9.9.9", 80, True),
+            ("10.96.0.1", 443, True),
+            ("10.96.0.10", 53, True),
+        ),
+    ],
+)
+def test_a_hubs_gpu_pods_reach_what_its_servers_reach(address: str, port: int, reached: bool) -> None:
+    """By default, with the values of the page."""
+    (policy,) = of_kind(objects(HUB), "NetworkPolicy")
+    spec = policy["spec"]
+    assert (spec["policyTypes"], spec["podSelector"]) == (
+        ["Egress"],
+        objects(NETWORK)[0]["spec"]["podSelector"],
+    )
+
+    def lets(rule: Object) -> bool:
+        blocks = [each["ipBlock"] for each in rule.get("to", [{"ipBlock": {"cidr": "0.0.0.0/0"}}])]
+        inside = [
+            [address_in(address, net) for net in (each["cidr"], *each.get("except", ()))] for each in blocks
+        ]
+        return port in [each["port"] for each in rule.get("ports", [{"port": port}])] and any(
+            first and not any(others) for first, *others in inside
+        )
+
+    assert any(lets(rule) for rule in spec["egress"]) is reached
+
+
+def address_in(address: str, network: str) -> bool:
+    return ip_address(address) in ip_network(network)
 
 
 # -- a hub's users -----------------------------------------------------------------------------------------

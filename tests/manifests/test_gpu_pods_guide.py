@@ -18,6 +18,7 @@ import yaml
 from bitfusion_client.gpu_pods.settings import parse_settings, settings_from_text
 from bitfusion_client.kubernetes.raw_objects import labels_of
 from bitfusion_client.pod import pod_contract
+from bitfusion_pods.places.network_policies import EGRESS, direction
 from tests.cluster.cluster import Cluster
 from tests.cluster.guide import (
     BASH,
@@ -33,6 +34,7 @@ from tests.cluster.guide import (
 from tests.cluster.test_docs_kubeflow import run_deployments
 from tests.cluster.zsh import zsh
 from tests.manifests.installed import kubeflow_namespace, namespaces, remove
+from tests.pods.pod.golden_pods import golden_pod
 from tests.support.waiting import wait_until
 from tests.test_words import texts
 
@@ -95,19 +97,23 @@ def test_the_settings_of_a_hub_are_read() -> None:
     assert text is not None
     settings = settings_from_text(text[0].replace("$REGISTRY", "registry.example.com/team"))
     assert (settings.cpu, settings.memory) == ("4", "16Gi")
-    values = next(
+    chart, alone = (
         yaml.safe_load(each)["singleuser"]
         for each in re.findall(r"(?ms)^```yaml\n(.*?)^```$", HUB_PAGE.read_text(encoding="utf-8"))
-        if "singleuser" in each
     )
     role = yaml.safe_load_all((ROOT / "manifests/components/gpu-pods-jupyterhub/rbac.yaml").read_text())
-    assert values["serviceAccountName"] == next(role)["metadata"]["name"]
-    variables = values["extraEnv"]
+    assert chart["serviceAccountName"] == next(role)["metadata"]["name"]
+    variables = alone["extraEnv"]
     assert (ROOT / variables["BITFUSION_CLIENT"].partition("site-packages/")[2]).is_file()
-    (mount,) = values["storage"]["extraVolumeMounts"]
+    (mount,) = alone["storage"]["extraVolumeMounts"]
     assert variables["BITFUSION_PODS_SETTINGS"] == f"{mount['mountPath']}/pods.json"
-    ports = {port["port"] for rule in values["networkPolicy"]["egress"] for port in rule["ports"]}
-    assert settings.port in ports
+    server: dict[str, object] = {}
+    gpu_pod = golden_pod("whole")
+    policy = {
+        "spec": {"podSelector": {}, "policyTypes": [EGRESS], "egress": chart["networkPolicy"]["egress"]}
+    }
+    for port, is_open in ((settings.port, True), (settings.port + 1, False)):
+        assert direction([policy], EGRESS, server, gpu_pod, HUB, port).is_open is is_open
 
 
 @pytest.fixture
