@@ -75,7 +75,7 @@ def requested(**fields: Any) -> Any:
         (
             with_value("kind", "a\n\x1b" + "b" * 300),
             "the body must be admission.k8s.io/v1 AdmissionReview, "
-            r"it is admission.k8s.io/v1 a\n\x1bbbb",
+            r"but is admission.k8s.io/v1 a\n\x1bbbb",
         ),
         (
             with_value("kind", ["AdmissionReview"]),

@@ -74,7 +74,7 @@ def test_gpus_of_a_cluster_are_held_here_or_not_and_what_is_not_seen_is_said() -
         "     mnist-0-gpu-2: -n 1 -p 0.5, since 16:53",
         "GPU pods of other namespaces are not visible: GPUs that look free may be held there",
     ]
-    assert "GPU pods of other namespaces are not seen" in data["text/html"]
+    assert "GPU pods of other namespaces are not visible" in data["text/html"]
 
 
 def test_many_holders_and_waiters_are_counted() -> None:

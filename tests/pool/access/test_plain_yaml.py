@@ -65,7 +65,7 @@ def test_what_is_read_means_what_yaml_means(text: str, means: object) -> None:
         ("a:1\n", "line 1: not 'key: value', with a space after the colon: a:1"),
         ("a: 1\nb:2\n", "line 2: not 'key: value', with a space after the colon: b:2"),
         ("a: 1\n- b\n", "line 2: a list item where a key is expected: - b"),
-        ("a: 1\na: 2\n", "line 2: a already exists, in line 1"),
+        ("a: 1\na: 2\n", "line 2: a is there already, in line 1"),
         ("a: 1\n  b\n", "line 2: a value must be on one line: b"),
         ("a:\n    b: 1\n  c: 2\n", "line 3: indented differently from the lines above: c: 2"),
         ("  a: 1\nb: 2\n", "line 2: indented differently from the lines above: b: 2"),
@@ -76,7 +76,7 @@ def test_what_is_read_means_what_yaml_means(text: str, means: object) -> None:
         ("a: |\n", "line 1: a value that begins with | must be in quotes: |"),
         ("a: b: c\n", "line 1: a second colon; such a value must be in quotes: b: c"),
         ("a: 'b\n", "line 1: the closing ' is missing: 'b"),
-        ('a: "b" c\n', 'line 1: there is more behind the closing ": "b" c'),
+        ('a: "b" c\n', 'line 1: there is more text after the closing ": "b" c'),
         ("a: 'b'#c\n", "line 1: there is more text after the closing ': 'b'#c"),
         ('a: "\\x41"\n', "line 1: \\x is not read here; single quotes need no \\"),
         (
