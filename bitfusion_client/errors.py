@@ -209,9 +209,9 @@ class NoGpuGiven(BitfusionError):
 class NeverSatisfiable(NoGpuGiven):
     """No server of the pool could serve this request, however long it waited."""
 
-    headline = "No server of the pool can ever give this."
+    headline = "No server in the pool can ever satisfy this request."
     next_step = (
-        "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); "
+        "request fewer GPUs or less memory (`%bitfusion request -n 1`); "
         "`%bitfusion list_gpus` shows the servers."
     )
 
@@ -219,23 +219,23 @@ class NeverSatisfiable(NoGpuGiven):
 class NoGpusAvailable(NoGpuGiven):
     """The pool has no free GPUs and the client gave up at once instead of waiting."""
 
-    headline = "No GPU is free just now."
+    headline = "No GPU is free right now."
     next_step = "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs."
 
 
 class OverLimit(NoGpuGiven, PrintedError):
     """A pool's service lets one user have no more than this one has already."""
 
-    headline = "You may not have more of this pool at once."
-    next_step = "end something of yours first; `%bitfusion pool` shows who holds what."
+    headline = "You have reached your limit in this pool."
+    next_step = "release something first; `%bitfusion pool` shows who holds what."
     BEGINNING = "limit of the pool: "
 
 
 class PodRefused(NoGpuGiven, PrintedError):
     """The cluster cannot make or start a pod with a GPU for this request, however long it waited."""
 
-    headline = "The cluster cannot run a pod with a GPU for this."
-    next_step = "ask your administrator; `%bitfusion log` shows all that the cluster has said."
+    headline = "The cluster cannot run a pod with a GPU for this request."
+    next_step = "ask your administrator; `%bitfusion log` shows everything that the cluster reported."
     BEGINNING = "GPU pod: "
 
 
@@ -274,8 +274,8 @@ class ClientNotFound(PoolOutOfReach):
         super().__init__("", "looked at " + ", ".join(looked_at) if looked_at else "")
         self.args = (looked_at, configured)
         if configured:
-            self.headline = "The configured `bitfusion` command cannot be executed."
-            self.next_step = "correct the path in BITFUSION_CLIENT or the setting `client`, or leave it out."
+            self.headline = "The configured `bitfusion` command cannot be run."
+            self.next_step = "correct the path in BITFUSION_CLIENT or in the setting `client`, or remove it."
         self.looked_at = list(looked_at)
 
 
@@ -302,7 +302,7 @@ class TokenExpired(PoolOutOfReach):
     """This client's token is past its date."""
 
     headline = "This client's access to the GPU pool has expired."
-    next_step = "ask your administrator for a new token, or to extend the client's expiration."
+    next_step = "ask your administrator for a new token or a later expiry date for the client."
 
 
 class PoolUnreadable(PoolOutOfReach, PrintedError):
@@ -315,7 +315,7 @@ class PoolUnreadable(PoolOutOfReach, PrintedError):
 class ClusterUnusable(PoolOutOfReach, PrintedError):
     """The cluster's API cannot be asked for a pod, or not by this pod."""
 
-    headline = "The cluster cannot be asked for a GPU."
+    headline = "The cluster cannot be reached to request a GPU."
     next_step = "try again; `%bitfusion health` shows what is wrong."
     BEGINNING = "cluster: "
 

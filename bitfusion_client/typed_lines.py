@@ -64,7 +64,7 @@ class TypedLines:
         except (ValueError, RecursionError):
             raise InvalidMessage("it is not JSON") from None
         if not isinstance(fields, dict):
-            raise InvalidMessage("it is no JSON object")
+            raise InvalidMessage("it is not a JSON object")
         kind = fields.get("type")
         if not isinstance(kind, str):
             raise InvalidMessage('it has no "type"')

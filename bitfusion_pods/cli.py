@@ -33,23 +33,23 @@ USAGE:
    bitfusion COMMAND [options] [arguments]
 
 COMMANDS:
-   run           Make a pod with GPUs, run a program in it, delete it
-   list_gpus     GPUs of the cluster that this pod may see, and who of this namespace holds some
+   run           Create a pod with GPUs, run a program in it, delete it
+   list_gpus     GPUs of the cluster that this pod may see, and who holds them in this namespace
    smi           The same as tables
-   health        Check what this pod may do, and how a GPU pod would be made; with --connect make one without
-                 a GPU, and try its image, its volumes, the connection and a program
+   health        Check this pod's rights and how a GPU pod would be created; with --connect, create one
+                 without a GPU and test its image, its volumes, the connection and a program
    version       Show the version
    help          Show this text
 
 OPTIONS of run:
    -n N, --num_gpus N         number of GPUs (required)
    -p F, --partial F          share of each GPU, above 0.0, at most 1.0; default: whole GPUs
-   -m MIB, --gpu_memory MIB   the same by memory; not together with -p
-   --timeout D                longest time to wait for free GPUs, like 90, 2m30s; default 30m
+   -m MIB, --gpu_memory MIB   the same as an amount of memory; not with -p
+   --timeout D                longest time to wait for free GPUs, such as 90 or 2m30s; default 30m
 """
 NOT_HERE = (
     "{} reserves GPUs for later programs, which is not possible here: in this cluster `bitfusion run` "
-    "makes a pod for each program"
+    "creates a pod for each program"
 )
 
 

@@ -93,7 +93,7 @@ def spawn_from_json(data: bytes) -> Spawn:
         raise ProtocolError("it asks for sockets without names")
     texts = {name: value.get(name, "") for name in ("cwd", "folder")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise ProtocolError("it asks for a folder that is none")
+        raise ProtocolError("it asks for something that is not a folder")
     return Spawn(
         tuple(argv),
         _texts(value.get("environment", {})),
@@ -115,7 +115,7 @@ def size_to_bytes(rows: int, columns: int) -> bytes:
 def size_from_bytes(data: bytes) -> tuple[int, int]:
     """Rows and columns. Raises ProtocolError."""
     if len(data) != _SIZE.size:
-        raise ProtocolError("it tells a terminal's size that is none")
+        raise ProtocolError("it sends a terminal size that is not valid")
     rows, columns = _SIZE.unpack(data)
     return rows, columns
 
@@ -145,7 +145,7 @@ def started_from_json(data: bytes) -> Started:
     value = _object(data)
     named = value.get("for_cpus_only", [])
     if not isinstance(named, list) or not all(isinstance(text, str) for text in named):
-        raise ProtocolError("it says something else where a list of names belongs")
+        raise ProtocolError("it sends something else where a list of names is expected")
     names = tuple(text[:LONGEST_NAME] for text in named[:MOST_NAMES])
     return Started(value.get("has_terminal") is True, value.get("has_driver") is not False, names)
 
@@ -178,7 +178,7 @@ def ended_from_json(data: bytes) -> Ended:
     value = _object(data)
     status = value.get("status")
     if type(status) is not int or not -_MOST_SIGNAL <= status <= _MOST_CODE:
-        raise ProtocolError("it tells an end without a status")
+        raise ProtocolError("it reports an end without a status")
     return Ended(status, value.get("memory_ran_out") is True, value.get("told_to") is True)
 
 
@@ -204,7 +204,7 @@ def failed_from_json(data: bytes) -> Failed:
     value = _object(data)
     why, status, cure = value.get("why"), value.get("status"), value.get("cure")
     if not isinstance(why, str) or type(status) is not int or not 0 <= status <= _MOST_CODE:
-        raise ProtocolError("it tells a failure without a reason")
+        raise ProtocolError("it reports a failure without a reason")
     return Failed(why, status, cure if isinstance(cure, str) else "")
 
 
@@ -216,7 +216,7 @@ def _terminal(value: object) -> Terminal | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise ProtocolError("it asks for a terminal that is none")
+        raise ProtocolError("it asks for something that is not a terminal")
     rows, columns = _numbers([value.get("rows", 0), value.get("columns", 0)], 2, MOST_SIDE)
     modes = _numbers(value.get("modes", []), _FLAGS, 0xFFFFFFFF)
     characters = _numbers(value.get("characters", []), _CHARACTERS, 255)
@@ -225,9 +225,9 @@ def _terminal(value: object) -> Terminal | None:
 
 def _numbers(value: object, most: int, largest: int) -> tuple[int, ...]:
     if not isinstance(value, list) or len(value) > most:
-        raise ProtocolError("it says something else where a few numbers belong")
+        raise ProtocolError("it sends something else where a few numbers are expected")
     if not all(type(number) is int and 0 <= number <= largest for number in value):
-        raise ProtocolError(f"it says something else where numbers up to {largest} belong")
+        raise ProtocolError(f"it sends something else where numbers up to {largest} are expected")
     return tuple(value)
 
 
@@ -237,11 +237,11 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise ProtocolError("it says something that is no JSON object")
+        raise ProtocolError("it sends something that is not a JSON object")
     return value
 
 
 def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise ProtocolError("it says something else where texts by name belong")
+        raise ProtocolError("it sends something else where named texts are expected")
     return value

@@ -92,7 +92,7 @@ def check_mount(path: str) -> None:
     if found.st_uid != _ROOT and not _is_unmapped(found.st_uid):
         raise NotOurs(path, f"belongs to {user_name(found.st_uid)}")
     if found.st_dev == os.lstat(os.path.dirname(path)).st_dev or not _is_read_only(path):
-        raise NotOurs(path, "is no read-only mount")
+        raise NotOurs(path, "is not a read-only mount")
 
 
 def open_own(path: str, flags: int) -> int:

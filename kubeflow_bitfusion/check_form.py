@@ -29,7 +29,9 @@ def check_form(seen: Seen) -> Iterator[Finding]:
         document = parse_document(text(mapping(mapping(found).get("data")).get("sizes.yaml")), "sizes.yaml")
         listed = parse_sizes(document) if document.data is not None else None
     except BitfusionError as error:
-        todo = f"mend ConfigMap bitfusion-notebook-sizes in namespace {seen.namespace}, by your installation"
+        todo = (
+            f"correct ConfigMap bitfusion-notebook-sizes in namespace {seen.namespace} in your installation"
+        )
         yield fail("sizes", one_line(error.user_message, LONGEST), todo)
         return
     if listed is not None:
@@ -43,15 +45,15 @@ def check_form(seen: Seen) -> Iterator[Finding]:
     try:
         offered = offered_keys(parse_document(form.text, CONFIG_FILE))
     except BitfusionError as error:
-        yield fail("form", one_line(error.user_message, LONGEST), f"mend ConfigMap {form.name}")
+        yield fail("form", one_line(error.user_message, LONGEST), f"correct ConfigMap {form.name}")
         return
     if not offered:
         todo = f"{apply}; or let the Job do it (manifests/components/form-job); GitOps: form --config"
-        yield fail("form", f"offers no size of ours (ConfigMap {form.name})", todo)
+        yield fail("form", f"offers no Bitfusion size (ConfigMap {form.name})", todo)
         return
     if listed is None:
         yield ok(
-            "form", f"offers {named(list(offered.values()), 6)}; JupyterLab's list is made from the pool"
+            "form", f"offers {named(list(offered.values()), 6)}; JupyterLab's list is derived from the pool"
         )
         return
     wanted = {size.key: size.label for size in listed.sizes}
@@ -76,8 +78,9 @@ def _served(seen: Seen, listed: SizeList) -> Iterator[Finding]:
         there = "; ".join(dict.fromkeys(rule.describe() for rule in engine.rules))
         yield fail(
             "sizes",
-            f"no rule of pods.yaml serves {named(unserved)}: who chooses it gets an error in the first cell",
-            f"add a rule (examples/gpu-pods), or take the size out of sizes.yaml; there are {there}",
+            f"no rule of pods.yaml serves {named(unserved)}: users who choose it get an error in the first "
+            "cell",
+            f"add a rule (examples/gpu-pods), or remove the size from sizes.yaml; the rules serve {there}",
         )
     else:
         yield ok("sizes", f"{named([size.label for size in listed.sizes], 6)}: each has a rule")

@@ -21,7 +21,7 @@ LET_OUT = (
 )
 LET_IN = (
     "kubectl apply -n {namespace} -f manifests/components/gpu-pods-network-policy/network-policy.yaml"
-    ", which lets notebooks in at port {port}"
+    ", which allows connections from notebooks to port {port}"
 )
 
 
@@ -44,7 +44,9 @@ def check_network(seen: Seen) -> Iterator[Finding]:
                 blocked.append(warn("network", said, todo.format(port=port, namespace=namespace)))
     yield from blocked[:MOST]
     if len(blocked) > MOST:
-        yield warn("network", f"the same in {len(blocked) - MOST} more cases", "mend these, and look again")
+        yield warn(
+            "network", f"the same in {len(blocked) - MOST} more cases", "correct these, and check again"
+        )
     if not blocked:
         yield ok("network", f"NetworkPolicies let notebooks reach their GPU pods, TCP port {port}")
 

@@ -60,7 +60,7 @@ def _drop_stdout() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kubeflow-bitfusion",
-        description="GPU sizes in the forms that start notebooks, and a look at whether all of it works.",
+        description="Puts GPU sizes into the forms that start notebooks, and checks the installation.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     form_in_cluster.add_to(form_command.add_to(commands))

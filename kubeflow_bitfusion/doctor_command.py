@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_NAMESPACE = "kubeflow"
 
 DESCRIPTION = """\
-Looks at a cluster and says in a table what is installed, what is reachable and what is wrong, each with what
+Checks a cluster and shows in a table what is installed, what is reachable and what is wrong, each with what
 to do. It changes nothing: what it creates is a dry run. Run it as an admin; what an account may not see is
 said, and not checked."""
 
@@ -36,18 +36,18 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add this command to the parser of `kubeflow-bitfusion`."""
     parser = commands.add_parser(
         "doctor",
-        help="looks at a cluster: what is installed, reached, wrong, and what to do",
+        help="check a cluster: what is installed, reachable or wrong, and what to do",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, else as kubectl has it)"
+        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, otherwise kubectl's)"
     )
     parser.add_argument(
         "--namespace",
         metavar="NAME",
-        help=f"where our programs are (default: as the webhooks say, else {DEFAULT_NAMESPACE})",
+        help=f"where the programs are (default: where the webhooks point, otherwise {DEFAULT_NAMESPACE})",
     )
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(command=run)

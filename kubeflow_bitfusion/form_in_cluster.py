@@ -40,18 +40,16 @@ KEPT = "bitfusion.io/form-before"
 IMAGE_VARIABLE = "BITFUSION_FORM_IMAGE"
 VOLUME = "config-volume"
 TRIES = 5
-UNMOUNTED = (
-    "The form mounts this file by itself (subPath) and reads it at its start only: restart the form by"
-)
+UNMOUNTED = "The form mounts this file with subPath and reads it only at its start: restart the form with"
 
 
 class NoForm(BitfusionError):
     """There is no notebook form of Kubeflow."""
 
     def __init__(self, namespace: str, what: str) -> None:
-        super().__init__(next_step="name the namespace of Kubeflow's jupyter-web-app by --namespace")
+        super().__init__(next_step="name the namespace of Kubeflow's jupyter-web-app with --namespace")
         self.args = (namespace, what)
-        self.headline = f"There is no notebook form of Kubeflow in namespace {namespace}: it has no {what}."
+        self.headline = f"There is no Kubeflow notebook form in namespace {namespace}: it has no {what}."
 
 
 class AlwaysChanged(BitfusionError):
@@ -59,7 +57,7 @@ class AlwaysChanged(BitfusionError):
 
     headline = f"The form's ConfigMap was changed by others {TRIES} times in a row; nothing was written."
     next_step = (
-        "see who writes it (a GitOps tool?), and give that one the file: kubeflow-bitfusion form --config"
+        "find out who writes it (a GitOps tool?) and give it the file: kubeflow-bitfusion form --config"
     )
 
 
@@ -94,17 +92,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--apply", action="store_true", help="put sizes and image into the form of a running Kubeflow"
     )
     what.add_argument(
-        "--give-back", action="store_true", help="take them out again; what was there before comes back"
+        "--give-back", action="store_true", help="remove them again and restore what was there before"
     )
     group.add_argument(
         "--namespace", metavar="NAME", default=NAMESPACE, help=f"where the form is (default: {NAMESPACE})"
     )
     group.add_argument(
-        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, else as kubectl has it)"
+        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, otherwise kubectl's)"
     )
-    group.add_argument(
-        "--if-there", action="store_true", help="a cluster that has no such form is no failure"
-    )
+    group.add_argument("--if-there", action="store_true", help="do not fail if the cluster has no such form")
     parser.set_defaults(command=run)
 
 
@@ -227,12 +223,14 @@ def _sizes(path: str | None) -> SizeList | None:
 def _words(options: argparse.Namespace, form: FormFile, changed: Changed, written: bool) -> list[str]:
     where = f"ConfigMap {form.name} in namespace {options.namespace}"
     if options.give_back:
-        done = f"The notebook form is as it was before ({where})."
-        lines = [done if written else f"The notebook form has nothing of ours ({where}): nothing was done."]
+        done = f"The notebook form has been restored ({where})."
+        lines = [
+            done if written else f"The notebook form has no Bitfusion entries ({where}): nothing was done."
+        ]
     elif changed.before is None:
         lines = [f"No sizes and no new image: the notebook form stays as Kubeflow has it ({where})."]
     else:
-        done = "has them now, and shows them within two minutes" if written else "has them already"
+        done = "now has them and shows them within two minutes" if written else "already has them"
         lines = [f"The notebook form {done} ({where})."]
     lines += changed.told
     if written and form.read_once:
@@ -253,8 +251,8 @@ def _check(options: argparse.Namespace) -> None:
     wrong = [name for name, value in given.items() if value]
     which = "--apply" if options.apply else "--give-back"
     if wrong:
-        raise UsageError(f"{wrong[0]} cannot stand beside {which}, which writes into the cluster")
+        raise UsageError(f"{wrong[0]} cannot be combined with {which}, which writes to the cluster")
     if options.give_back and (options.sizes or options.image or options.pods):
         raise UsageError("--give-back takes neither a list of sizes, nor --image, nor --pods")
     if options.apply and options.pods is not None and not options.sizes:
-        raise UsageError("--pods needs a list of sizes, which is checked against it")
+        raise UsageError("--pods needs a list of sizes to check")

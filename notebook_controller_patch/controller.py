@@ -24,7 +24,7 @@ from notebook_controller_patch.reconcile.service import ReconcileService
 from notebook_controller_patch.settings import DEFAULT_NAME, Settings
 
 UNREACHED = (
-    "Each Notebook and each StatefulSet of one waits 5 s for it and is made without Bitfusion's annotations, "
+    "Each Notebook and its StatefulSet wait 5 s for it and are created without Bitfusion's annotations, "
     "which the controller writes later."
 )
 

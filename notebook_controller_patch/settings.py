@@ -69,7 +69,7 @@ TABLE = serving_table(
         "KEYS",
         "where notebooks compute in GPU pods, and there is no pool: the keys by which ResourceQuotas count "
         "these pods' GPUs, such as requests.nvidia.com/gpu, separated by commas. An Event tells a quota that "
-        "limits no GPU by another key. Default: none, nothing is told",
+        "does not limit GPUs by another key. Default: none, nothing is told",
         _quota_keys,
     ),
     credentials=(

@@ -88,7 +88,7 @@ class HealthReport:
         return sums
 
 
-OVERDUE_WORDS = ": three quarters of its life are over"
+OVERDUE_WORDS = ": three quarters of its lifetime have passed"
 """Of a token in the stand-in's report, which in a pod should have been renewed by then."""
 TAGS = ("PASS", "INFO", "SKIPPED", "MARGINAL", "FATAL")
 WRONG_TAGS = ("MARGINAL", "FATAL")

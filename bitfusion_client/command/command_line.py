@@ -50,7 +50,7 @@ class WrongOption(UsageError):
     """An option that there is not, or one without its value, in the words of the client.
 
     Attributes:
-        plainly: The same for somebody who has written no command: ``--gpu is no option``.
+        plainly: The same for somebody who has written no command: ``--gpu is not an option``.
     """
 
     def __init__(self, problem: str, plainly: str = "") -> None:
@@ -124,13 +124,13 @@ def _next_option(args: Sequence[str], position: int, known: Container[str]) -> t
     flag, equals, value = args[position].partition("=")
     name = flag[2:] if flag.startswith("--") else flag[1:]
     if name in ("h", "help") and name not in known:
-        raise HelpWanted(f"help was asked for: {flag}", f"{flag} is no option here")
+        raise HelpWanted(f"help was asked for: {flag}", f"{flag} cannot be used here")
     if name not in known:
-        raise WrongOption(f"flag provided but not defined: {flag}", f"{flag} is no option")
+        raise WrongOption(f"flag provided but not defined: {flag}", f"{flag} is not an option")
     if equals:
         return flag, name, value, position + 1
     if position + 1 == len(args):
-        raise WrongOption(f"flag needs an argument: {flag}", f"{flag} has no value behind it")
+        raise WrongOption(f"flag needs an argument: {flag}", f"{flag} needs a value after it")
     return flag, name, args[position + 1], position + 2
 
 

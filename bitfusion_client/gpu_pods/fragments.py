@@ -63,12 +63,12 @@ RESERVED_LABELS = (
 PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 OWN_VARIABLES = "BITFUSION_"
 
-RESERVED = "is this program's own; leave it out"
+RESERVED = "is set by this program; leave it out"
 ALLOWED_TEXT = "must be text; put it in quotes"
-ALLOWED_BRACES = f"may have no braces, unless the whole value is one of {', '.join(PLACEHOLDERS)}"
-NO_NUMBERS_HERE = "may have no braces: it stands in all GPU pods, whatever their size"
+ALLOWED_BRACES = f"must not contain braces, unless the whole value is one of {', '.join(PLACEHOLDERS)}"
+NO_NUMBERS_HERE = "must not contain braces: it applies to all GPU pods, whatever their size"
 TOO_MUCH = f"is too large: a fragment has at most {MOST_VALUES} values, {DEEPEST} levels deep"
-ALLOWED_AFFINITY = "may have nodeAffinity only"
+ALLOWED_AFFINITY = "may contain only nodeAffinity"
 
 
 def parse_pod_fragment(value: object, place: Place, numbers: bool = True) -> Fragment:
@@ -203,9 +203,9 @@ def _check_tree(value: object, place: Place, numbers: bool) -> None:
                 raise place.wrong("…", TOO_MUCH)
             for key, inner in each.items():
                 if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
-                    raise where.wrong(key, f"has a name that is no text of 1 to {LONGEST_KEY} characters")
+                    raise where.wrong(key, f"has a name that is not text of 1 to {LONGEST_KEY} characters")
                 if set(key) & {"{", "}"}:
-                    raise where.wrong(key, "has a name with braces, which only values may have")
+                    raise where.wrong(key, "has a name with braces, which are allowed only in values")
                 waiting.append((inner, where.field(key), depth + 1))
         elif isinstance(each, (list, tuple)):
             if len(each) > MOST_ITEMS:

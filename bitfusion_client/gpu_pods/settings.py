@@ -48,9 +48,9 @@ FIELDS = ("rules", "port", "deadline", "cpu", "memory", "queues", "images", "lab
 IMAGE_FIELDS = ("image", "gpu_image")
 ALLOWED_DEADLINE = "must be a duration from 1m to 2400h, such as 12h"
 ALLOWED_ANYWHERE = "must be true, false, or a list of storage classes"
-ALLOWED_JSON = "must be settings for GPU pods as JSON, written by the injector"
-TOO_LONG = f"is too long: as JSON it may have {LONGEST_TEXT} characters"
-ALLOWED_PATTERN = "must be a pattern like team/notebook:v2*, without blanks and without a digest"
+ALLOWED_JSON = "must be settings for GPU pods as JSON, as the injector writes them"
+TOO_LONG = f"is too long: as JSON it may have at most {LONGEST_TEXT} characters"
+ALLOWED_PATTERN = "must be a pattern like team/notebook:v2*, without spaces and without a digest"
 
 
 @dataclass(frozen=True, slots=True)

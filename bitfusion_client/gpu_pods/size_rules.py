@@ -57,14 +57,15 @@ RANGE = ("least", "most")
 WHERE_IT_MAY_BE = ("nodeSelector", "affinity", "tolerations")
 """What a fragment of a pod says of nodes."""
 
-SHARED = "shared, not isolated: others compute on the same GPU, and may take its time and its memory"
+SHARED = "shared, not isolated: others compute on the same GPU and may use its time and memory"
 ALLOWED_SERVES = "must have at least one of whole, share and memory"
 ALLOWED_RANGE = "must be true, or least and most"
-TURNED_ROUND = "has a least above its most"
+TURNED_ROUND = "has a minimum above its maximum"
 NEEDS_GPU_MEMORY = (
-    "is missing: what one GPU has, such as 40Gi, must be known to make {made} of {given}; or take {taken} out"
+    "is missing: the memory of one GPU, such as 40Gi, is needed to calculate "
+    "{made} from {given}; or remove {taken}"
 )
-NO_FILTERS = "is not known to GPU pods: they take what their size's rule asks for; leave it out"
+NO_FILTERS = "does not apply to GPU pods, which get what the rule for their size sets; leave it out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +211,9 @@ class FilledRule:
 class NoSuchSize(NeverSatisfiable):
     """No rule of the admin's serves this request."""
 
-    headline = "This cluster has no GPUs in this size."
+    headline = "This cluster does not offer GPUs in this size."
     next_step = (
-        "ask for one of these sizes (`%bitfusion request -n 1`), or have your administrator add another."
+        "choose one of these sizes (`%bitfusion request -n 1`), or ask your administrator to add another."
     )
 
     def __init__(self, asked: object, answered: str = "", next_step: str = "") -> None:
@@ -276,7 +277,7 @@ def parse_rules(data: object, place: Place) -> tuple[SizeRule, ...]:
     )
     for index, rule in enumerate(rules):
         if rule.name in [other.name for other in rules[:index]]:
-            raise place.item(index).field("name").wrong(rule.name, "is the name of a rule before it")
+            raise place.item(index).field("name").wrong(rule.name, "is already the name of an earlier rule")
     return rules or DEFAULT_RULES
 
 

@@ -21,9 +21,9 @@ LONGEST_VALUE = 1024  # of any other text
 ALLOWED_BOOLEAN = "must be true or false, without quotes"
 ALLOWED_OBJECT = "must have fields, each with a value"
 ALLOWED_NAME = (
-    f"must be at most {LONGEST_NAME} small letters, digits and -, with a letter or digit at both ends"
+    f"must be at most {LONGEST_NAME} lowercase letters, digits and -, with a letter or digit at both ends"
 )
-ALLOWED_QUANTITY = "must be an amount above 0 as Kubernetes writes it, such as {}"
+ALLOWED_QUANTITY = "must be an amount above 0 in Kubernetes notation, such as {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,9 @@ def fields(value: object, place: Place, known: Iterable[str]) -> dict[str, objec
     names = tuple(known)
     for name in value:
         if name not in names:
-            raise place.field(name).wrong(value[name], f"is not a field here; fields are {', '.join(names)}")
+            raise place.field(name).wrong(
+                value[name], f"is not a field here; the fields are {', '.join(names)}"
+            )
     return {name: each for name, each in value.items() if each is not None}
 
 
@@ -130,7 +132,7 @@ def gpu_memory(value: object, place: Place) -> int:
     except InvalidRequest as error:
         raise place.wrong(value, error.allowed) from None
     if mib > MOST_MEMORY_MIB:
-        raise place.wrong(value, "is more memory than there is")
+        raise place.wrong(value, "is more memory than the GPU has")
     return mib
 
 

@@ -64,7 +64,7 @@ def connect(path: str, seconds: float) -> socket.socket:
         except (FileNotFoundError, ConnectionRefusedError):
             _connect(connection, "\0" + path, deadline)
         if not is_ours(connection):
-            raise PermissionError("another user has taken the name")
+            raise PermissionError("another user has already taken the name")
     except OSError:
         connection.close()
         raise
@@ -96,7 +96,7 @@ def connection_file(kernel_id: str, runtime_folder: str) -> str:
     Raises NoKernel: the id is none, as one that leads elsewhere.
     """
     if not kernel_id or not all(letter.isalnum() or letter in "-_" for letter in kernel_id):
-        raise NoKernel(f"{kernel_id!r} is no id of a kernel: letters, digits, - and _ only")
+        raise NoKernel(f"{kernel_id!r} is not a kernel id: use letters, digits, - and _ only")
     return os.path.join(runtime_folder, kernel_id.join(_FILE_NAMES))
 
 
@@ -118,7 +118,7 @@ def read_key(path: str) -> bytes:
     except OSError as error:
         raise NoKernel(f"connection file {path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise NoKernel(f"connection file {path} is none: it names no key") from None
+        raise NoKernel(f"connection file {path} is not valid: it has no key") from None
     if not isinstance(key, str) or not key:
-        raise NoKernel(f"connection file {path} has an empty key: nobody finds its kernel by that")
+        raise NoKernel(f"connection file {path} has an empty key, which cannot identify a kernel")
     return key.encode()

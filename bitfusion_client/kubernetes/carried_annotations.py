@@ -44,8 +44,8 @@ NO_WRAPPING = (
     f"{ALLOWED_MANAGEMENT}; this would run the notebook server itself on the GPUs, which it would hold until "
     "the notebook is stopped"
 )
-ALLOWED_PATH = f"must be {PATH_NONE}, for no command in /usr/local/bin, or be left out"
-LEFT_OUT = "; leave the annotation out to have the client chosen by the image"
+ALLOWED_PATH = f"must be {PATH_NONE} (no command in /usr/local/bin) or absent"
+LEFT_OUT = "; remove the annotation to have the client chosen by the image"
 
 
 def is_carried_annotation(name: str) -> bool:

@@ -31,7 +31,7 @@ VMWARE_VERSIONS = ("401", "450")
 
 ALLOWED_LIST = "must be a list of items, each with image, os and version"
 ALLOWED_ITEM = "must have image, os and version, such as {image: 'team/*:v2*', os: ubuntu22, version: 454}"
-ALLOWED_IMAGE = "must be a pattern like team/notebook:v2*, without blanks and without a digest"
+ALLOWED_IMAGE = "must be a pattern like team/notebook:v2*, without spaces and without a digest"
 ALLOWED_VMWARE = (
     f"VMware's injector has no such client; os is one of {', '.join(VMWARE_OS)}, version one of "
     f"{', '.join(VMWARE_VERSIONS)}"

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-ONLY_IN_REQUESTS = "stands in the requests and not in the limits, so that no pod can be made of it"
-MOVE_TO_LIMITS = "Write it in the limits; the requests may leave it out."
+ONLY_IN_REQUESTS = "is in the requests but not in the limits, so no pod can be created"
+MOVE_TO_LIMITS = "Put it in the limits; you can omit it from the requests."
 LEAVE_OUT = "; leave it out of the requests"
 PARTS = (RESOURCE_PERCENT, RESOURCE_MEMORY)  # of each of the GPUs that `RESOURCE_AMOUNT` counts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LONGEST_IMAGE = 512  # characters of a reference
-ALLOWED_IMAGE = f"must be an image without blanks, at most {LONGEST_IMAGE} characters"
+ALLOWED_IMAGE = f"must be an image reference without spaces, at most {LONGEST_IMAGE} characters"
 
 
 def is_image(text: object) -> bool:

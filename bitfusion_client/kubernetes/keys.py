@@ -17,14 +17,14 @@ from bitfusion_client.kubernetes.names import (
 )
 from bitfusion_client.request.request_rules import ALLOWED_GPUS, MOST_GPUS
 
-NOT_A_SIZE = "is no size of Bitfusion"
+NOT_A_SIZE = "is not a Bitfusion size"
 ALL_KEYS = (
-    "there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and "
+    "sizes are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and "
     f"gpu-8000mib, also for 2 to {MOST_GPUS} GPUs at once: gpu-3x50"
 )
-UNITS_ARE_COUNTED = "is what the cluster counts by, and is written by the pod injector alone"
+UNITS_ARE_COUNTED = "is what the cluster counts; only the pod injector may write it"
 WRITE_A_SIZE = f"Write {RESOURCE_AMOUNT}: 1 for a whole GPU, {SIZE_PREFIX}50: 1 for half of one."
-LIST_OF_FORM = "If the form offers this one, its administrator has to correct the list."
+LIST_OF_FORM = "If the form offers it, ask your administrator to correct the form's list."
 
 # What follows ``gpu``, in small letters and with ``-`` for ``_``, and the key that is meant by it. The policy
 # has the same words.

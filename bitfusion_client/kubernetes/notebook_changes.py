@@ -93,7 +93,7 @@ def notebook_changes(
         return NOTHING
     written = default_annotations(notebook_image(notebook), rules)
     removed = tuple(name for name in DEFAULTED if annotations.get(name) == written[name])
-    note = "no Bitfusion GPU is asked for any more; removed: " + ", ".join((LABEL_REQUESTED, *removed))
+    note = "Bitfusion GPUs are no longer requested; removed: " + ", ".join((LABEL_REQUESTED, *removed))
     return NotebookChanges(None, {}, {}, removed, (LABEL_REQUESTED,), (one_line(note, LONGEST_NOTE),))
 
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 63  # characters of a container's name
 
-ONE_CONTAINER = "only one container of a notebook may"
-ONE_KEEPS = "Leave the size with the notebook's own container and take it out of the others."
+ONE_CONTAINER = "only one container of a notebook can"
+ONE_KEEPS = "Keep the size on the notebook's own container and remove it from the others."
 NO_INIT_CONTAINER = "only the notebook's own container can have GPUs"
-OWN_CONTAINER = "Give the size to that one."
+OWN_CONTAINER = "Set the size there."
 
 
 def notebook_request(notebook: Mapping[str, object]) -> GpuRequest | None:
@@ -54,7 +54,7 @@ def limits_that_ask(notebook: Mapping[str, object]) -> Mapping[str, object] | No
     """
     pod = pod_spec_of(notebook)
     for container, resources in _with_resources(init_containers_of(pod)):
-        asked = f'is asked for by init container "{_name_of(container)}"; {NO_INIT_CONTAINER}'
+        asked = f'is requested by init container "{_name_of(container)}"; {NO_INIT_CONTAINER}'
         raise WrongKey(*resources.first(), asked, OWN_CONTAINER)
     found = _with_resources(containers_of(pod))
     if not found:
@@ -62,7 +62,7 @@ def limits_that_ask(notebook: Mapping[str, object]) -> Mapping[str, object] | No
     (own, resources), *others = found
     for container, its in others:
         asked = (
-            f'is asked for by container "{_name_of(container)}", and "{_name_of(own)}" asks for GPUs, too; '
+            f'is requested by container "{_name_of(container)}", but "{_name_of(own)}" also requests GPUs; '
             f"{ONE_CONTAINER}"
         )
         raise WrongKey(*its.first(), asked, ONE_KEEPS)

@@ -2,7 +2,7 @@
 
 The API server takes any name of a resource there, and counts extended ones by ``requests.NAME`` alone; sizes
 such as ``bitfusion.io/gpu-50`` it never sees in a pod, as the injector has made units of them. Where programs
-run in GPU pods there are no units either: what counts is what those pods ask for.
+run in GPU pods there are no units either: use what those pods ask for.
 """
 
 from __future__ import annotations
@@ -45,5 +45,7 @@ def wrong_quota_keys(hard: Mapping[str, object], counts: Sequence[str] = (QUOTA_
 def wrong_quota_text(keys: tuple[str, ...], counts: Sequence[str] = (QUOTA_UNITS,)) -> str:
     """That they limit nothing, and which ones count."""
     units = QUOTA_UNITS in counts
-    how = "in hundredths of a GPU, 150 for one and a half" if units else "for notebooks compute in GPU pods"
-    return f"limits no GPU by {', '.join(keys)}: what counts is {' and '.join(counts)}, {how}"
+    how = (
+        "in hundredths of a GPU, 150 for one and a half" if units else "because notebooks compute in GPU pods"
+    )
+    return f"does not limit GPUs by {', '.join(keys)}: use {' and '.join(counts)}, {how}"

@@ -10,8 +10,8 @@ from bitfusion_client.kubernetes.keys import allowed_count
 from bitfusion_client.kubernetes.names import SIZE_PREFIX
 from bitfusion_client.request.quantities import parse_quantity
 
-NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
-WHOLE_GPUS = f"For a part of a GPU ask for a share: {SIZE_PREFIX}50: 1 is half a GPU."
+NO_GPU = "If the notebook needs no GPU, choose None for GPUs or leave the key out."
+WHOLE_GPUS = f"For part of a GPU, request a share: {SIZE_PREFIX}50: 1 is half a GPU."
 
 
 def refusal(error: InvalidRequest) -> str:

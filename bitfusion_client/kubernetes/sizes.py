@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 UNITS_PER_GPU = 100
 
 ALLOWED_PERCENT = "must be a whole number from 1 to 100"
-EXCLUDED = f"cannot stand beside {RESOURCE_PERCENT}"
-LEAVE_ONE = "Leave one of the two out."
-NEEDS_AMOUNT = f"needs {RESOURCE_AMOUNT} beside it"
+EXCLUDED = f"cannot be combined with {RESOURCE_PERCENT}"
+LEAVE_ONE = "Remove one of the two."
+NEEDS_AMOUNT = f"also needs {RESOURCE_AMOUNT}"
 ADD_AMOUNT = f"Add {RESOURCE_AMOUNT}: 1."
-SECOND_SIZE = "is a second size beside "
+SECOND_SIZE = "is a second size in addition to "
 KEEP_ONE = "Keep one of them."
-BYTES = "without a unit it counts bytes: "
-ALLOWED_TOTAL = "needs the memory of one of the pool's GPUs to be counted in units; it is not known"
+BYTES = "without a unit the value is in bytes: "
+ALLOWED_TOTAL = "cannot be converted to units, because the memory of the pool's GPUs is not known"
 
 
 def parse_sizes(limits: Mapping[str, object]) -> GpuRequest | None:

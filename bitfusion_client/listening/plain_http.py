@@ -76,7 +76,7 @@ class PlainHttp:
         elif make is None:
             *others, last = self._answers
             there = f"{', '.join(others)} and {last}" if others else last
-            status, kind, body = HTTPStatus.NOT_FOUND, PLAIN, f"there is nothing here but {there}\n".encode()
+            status, kind, body = HTTPStatus.NOT_FOUND, PLAIN, f"only {there} can be found here\n".encode()
         else:
             status, kind, body = make()
         head = (

@@ -114,7 +114,7 @@ class GpuRequest:
         """The request of JSON values. Filters may also be [key, value] pairs. Raises InvalidRequest."""
         for name in data:
             if name not in _JSON_FIELDS:
-                allowed = "is not a field; fields are " + ", ".join(_JSON_FIELDS)
+                allowed = "is not a field; the fields are " + ", ".join(_JSON_FIELDS)
                 raise InvalidRequest(str(name), data[name], allowed)
         filters = data.get("filters")
         servers = data.get("servers")

@@ -12,8 +12,8 @@ from bitfusion_client.errors import InvalidRequest
 from bitfusion_client.request.request_rules import ALLOWED_GPUS
 
 MIB = 1 << 20
-ALLOWED_QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
-ALLOWED_MEMORY_TEXT = "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"
+ALLOWED_QUANTITY = "must be an amount of at least 1 MiB, such as 8000Mi, 8Gi or 8G"
+ALLOWED_MEMORY_TEXT = "must be an amount of memory, such as 8Gi, 8GB or 8192 (MiB)"
 SMALLEST_GPU_MEMORY_MIB = 256
 """Nothing that computes on a GPU starts with less; who asks for less has forgotten the unit."""
 

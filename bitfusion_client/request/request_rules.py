@@ -13,4 +13,4 @@ ALLOWED_ONE_SIZE = "give either a share (-p) or an amount of memory (-m), not bo
 ALLOWED_FILTER = "must be key=value, the key without spaces"
 NO_OPTION = "must not begin with -, as an option of a command does"
 ALLOWED_SERVER = "must be host:port, without spaces; several are joined by ;"
-ALLOWED_TIMEOUT = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h"
+ALLOWED_TIMEOUT = "must be a duration, such as 90, 30m or 2m30s, longer than 0 and at most 2400h"

@@ -155,7 +155,7 @@ class KubernetesApi:
     def _answer_to(self, request: _Request, largest: int | None = None) -> dict[str, Any]:
         data = _parse(_read(self._send(request), largest))
         if not isinstance(data, dict):
-            raise NoAnswer(answered="the answer is no JSON object, or was cut off")
+            raise NoAnswer(answered="the answer is not a JSON object, or was cut off")
         return data
 
     def _send(self, request: _Request) -> urllib3.BaseHTTPResponse:
@@ -204,7 +204,7 @@ def new_client(read: Callable[[Configuration], None], source: str) -> ApiClient:
     try:
         read(configuration)
     except Exception as error:  # the loader raises whatever the file's shape happens to break
-        allowed = f"no way into the cluster could be read from it ({cause_of(error)})"
+        allowed = f"it has no credentials that can be used ({cause_of(error)})"
         raise WrongSetting("kubeconfig", source, allowed) from error
     client = ApiClient(configuration)
     client.user_agent = USER_AGENT
@@ -297,6 +297,6 @@ def connect(kubeconfig: str | None) -> KubernetesApi:
         if kubeconfig is not None:
             raise
         raise CannotStart(
-            f"No way into a cluster was found: {error.allowed}",
-            "run it in a pod, or name a file with credentials by --kubeconfig.",
+            f"No credentials for a cluster were found: {error.allowed}",
+            "run it in a pod, or name a file with credentials with --kubeconfig.",
         ) from None

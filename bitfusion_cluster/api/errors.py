@@ -34,7 +34,7 @@ class NoAnswer(ApiFailure):
     """The API server could not be reached, or its answer did not come (whole) within the time limit."""
 
     headline = "The Kubernetes API did not answer."
-    next_step = "it is asked again; if it stays so, look at the API server and the network to it."
+    next_step = "it is asked again; if this goes on, check the API server and the network to it."
 
 
 class AnswerTooLarge(NoAnswer):

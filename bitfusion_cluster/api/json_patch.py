@@ -35,7 +35,7 @@ def map_patch(
     ``remove`` too, so only present keys are removed. Keys come in alphabetical order. Raises NotAMap.
     """
     if current is not None and not isinstance(current, Mapping):
-        raise NotAMap(f"{path} is no map")
+        raise NotAMap(f"{path} is not a map")
     present = current or {}
     operations: list[Operation] = []
     for key in sorted(set_):
@@ -62,5 +62,5 @@ def maps_patch(document: Mapping[str, Any], *keys: str) -> list[Operation]:
             operations.append({"op": "add", "path": pointer(*keys[:depth]), "value": {}})
             here = {}
         elif not isinstance(here, Mapping):
-            raise NotAMap(f"{pointer(*keys[:depth])} is no map")
+            raise NotAMap(f"{pointer(*keys[:depth])} is not a map")
     return operations

@@ -119,7 +119,7 @@ def doubts(certificate: bytes, name: str, now: datetime) -> list[str]:
     if now >= loaded.not_valid_after_utc:
         found.append(f"it ended on {loaded.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
     if now < loaded.not_valid_before_utc:
-        found.append(f"it begins on {loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC only")
+        found.append(f"it is not valid before {loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC")
     try:
         named = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         names = named.get_values_for_type(x509.DNSName)
@@ -146,7 +146,7 @@ def load_authority(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivat
     try:
         key = serialization.load_pem_private_key(pair.key, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise UnusableCertificate("its key is no private key in PEM") from None
+        raise UnusableCertificate("its key is not a private key in PEM format") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UnusableCertificate("its key is not an ECDSA key")
     if key.public_key() != certificate.public_key():
@@ -164,7 +164,7 @@ def _load_certificate(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise UnusableCertificate("it holds no certificate in PEM") from None
+        raise UnusableCertificate("it holds no certificate in PEM format") from None
 
 
 def _matches(pattern: str, name: str) -> bool:

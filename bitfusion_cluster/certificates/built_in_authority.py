@@ -150,7 +150,7 @@ class BuiltInAuthority:
                 waits = self._published and isinstance(error, ApiFailure)
                 pause = min(pause * 2, LONGEST_PAUSE_S) if waits else LOOK_S
             except Exception:  # nobody else would renew the certificate
-                log.exception("certificates could not be looked after", extra=self._where())
+                log.exception("certificates could not be maintained", extra=self._where())
                 pause = LONGEST_PAUSE_S
             stop.wait(pause * random.uniform(0.8, 1.2))
 
@@ -209,7 +209,7 @@ class BuiltInAuthority:
             self._trusted_since = None
             raise NotTrusted(
                 answered=f"MutatingWebhookConfiguration {name} does not exist; apply it, or "
-                "name another by --webhook-configuration"
+                "name another with --webhook-configuration"
             ) from None
         owner = injected_by(found)
         writes = leads and not owner
@@ -226,9 +226,9 @@ class BuiltInAuthority:
             self._published = True
         elif owner:
             raise NotTrusted(
-                answered=f"caBundle of MutatingWebhookConfiguration {name} is cert-manager's "
-                f"(its annotation {owner}) and is not written here; give this replica cert-manager's "
-                "certificate by --certificate-folder, or remove the annotation"
+                answered=f"caBundle of MutatingWebhookConfiguration {name} belongs to cert-manager "
+                f"(annotation {owner}) and is not written here; give this replica cert-manager's "
+                "certificate with --certificate-folder, or remove the annotation"
             )
 
     def _renew_authority(self, authorities: Authorities, now: datetime) -> Authorities:
@@ -244,8 +244,8 @@ class BuiltInAuthority:
     def _unusable(self, error: UnusableCertificate) -> NotTrusted:
         secret = f"Secret {self._settings.secret} in namespace {self._settings.namespace}"
         return NotTrusted(
-            answered=f"{secret} holds no usable certificate authority ({error}); delete it, then a new one "
-            "is made"
+            answered=f"{secret} holds no usable certificate authority ({error}); delete it, and a new one "
+            "is created"
         )
 
     def _where(self) -> dict[str, str]:

@@ -89,7 +89,7 @@ class ServingCertificate:
         try:
             context.load_verify_locations(cadata=self._clients)
         except (ssl.SSLError, ValueError):
-            raise UnusableCertificate("it holds no certificate in PEM") from None
+            raise UnusableCertificate("it holds no certificate in PEM format") from None
         context.verify_mode = ssl.CERT_REQUIRED
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> int | None:
@@ -132,7 +132,7 @@ class CertificateFolder:
                 if str(error) != self._complaint:
                     self._complaint = str(error)
                     log.warning(
-                        "the new certificate cannot be used, the old one stays: %s",
+                        "the new certificate cannot be used, the old one stays in use: %s",
                         error,
                         extra={"folder": str(self.folder)},
                     )
@@ -194,7 +194,7 @@ class ClientAuthorityFile:
         except UnusableCertificate as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                log.warning("the new client authority cannot be used, the old one stays: %s", error)
+                log.warning("the new client authority cannot be used, the old one stays in use: %s", error)
 
 
 def _content(path: Path) -> bytes:

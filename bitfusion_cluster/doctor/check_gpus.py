@@ -24,14 +24,14 @@ CARDS = {
 }
 """Labels by which NVIDIA's operator and Node Feature Discovery say that a node has a card."""
 BLOCKING = ("NoSchedule", "NoExecute")
-PLUGIN = "install the vendor's device plugin, for NVIDIA the GPU Operator, and see that its pods run there"
+PLUGIN = "install the vendor's device plugin (for NVIDIA: the GPU Operator) and check that its pods run there"
 
 
 def check_engine(seen: Seen) -> Iterator[Finding]:
     """Which engine it is."""
     engine = engine_of(seen)
     if engine.wrong:
-        todo = "mend it in your installation and apply it again; it is read within two minutes"
+        todo = "correct it in your installation and apply it again; it is read within two minutes"
         yield fail("engine", engine.wrong, todo)
     if engine.kinds:
         yield ok("engine", "; ".join(f"{kind}: {MEANINGS[kind]}" for kind in engine.kinds))
@@ -49,13 +49,13 @@ def check_gpus(seen: Seen) -> Iterator[Finding]:
 
 def _gpus(engine: Engine, nodes: list[RawObject]) -> Iterator[Finding]:
     if engine.rules and not engine.resources:
-        yield ok("GPUs", "asked for by claims or annotations, which nodes do not count")
+        yield ok("GPUs", "requested by claims or annotations, which nodes do not count")
         return
     for resource in engine.resources:
         having = [node for node in nodes if _amount(node, resource)]
         total = sum(_amount(node, resource) for node in having)
         if not having:
-            yield fail("GPUs", f"no node offers {resource}: every first cell would wait for ever", PLUGIN)
+            yield fail("GPUs", f"no node offers {resource}: every first cell would wait forever", PLUGIN)
             continue
         rules = [rule for rule in engine.rules if resource in rule.resources]
         fit = [node for node in having if any(not _in_the_way(rule, node) for rule in rules)]
@@ -105,7 +105,7 @@ def _in_the_way(rule: SizeRule, node: RawObject) -> str:
     wanted = {key: value for key, value in mapping(spec.get("nodeSelector")).items() if "{" not in str(value)}
     if not selects({"matchLabels": wanted}, labels_of(node)):
         label = next(f"{key}={value}" for key, value in wanted.items() if labels_of(node).get(key) != value)
-        return f"it has no label {label}, which rule {rule.name} wants"
+        return f"it has no label {label}, which rule {rule.name} requires"
     for taint in mappings(mapping(node.get("spec")).get("taints")):
         if taint.get("effect") in BLOCKING and not any(
             _tolerates(each, taint) for each in mappings(spec.get("tolerations"))

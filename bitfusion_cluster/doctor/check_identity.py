@@ -44,8 +44,8 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
         if engine_of(seen).has_pool:
             yield warn(
                 "identity",
-                "bitfusion-identity is not installed: you make each namespace's Secret bitfusion-client",
-                "apply manifests/identity/kubeflow, if the pool has an issuer; else nothing",
+                "bitfusion-identity is not installed: you create each namespace's Secret bitfusion-client",
+                "if the pool has an issuer, apply manifests/identity/kubeflow; otherwise do nothing",
             )
         return
     key, _, value = _profiles(identity).partition("=")
@@ -57,7 +57,7 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
     if without:
         yield warn(
             "identity",
-            f"no token of the pool is made for {named(without)}",
+            f"no token of the pool is issued for {named(without)}",
             f"kubectl label namespace {without[0]} {LABEL}=true --overwrite; for all profiles at once add "
             "manifests/components/profiles",
         )
@@ -66,8 +66,9 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
     ):
         yield fail(
             "identity",
-            f"its account may make Secrets in every namespace: the policy {POLICY} or its binding is missing",
-            "apply manifests/components/profiles again, which has both; before 1.30 leave it out",
+            f"its account may create Secrets in every namespace: the policy {POLICY} or its binding is "
+            "missing",
+            "apply manifests/components/profiles again, which contains both; before 1.30 leave it out",
         )
     refused = _refused(seen)
     for message, names in refused.items():

@@ -44,15 +44,15 @@ def check_namespaces(seen: Seen) -> Iterator[Finding]:
     if not served:
         yield fail(
             "namespaces",
-            "none is served: the webhook's namespaceSelector fits no namespace",
-            "make a Profile, or label a namespace as the selector has it: kubectl get "
+            "none is served: the webhook's namespaceSelector matches no namespace",
+            "create a Profile, or label a namespace to match the selector: kubectl get "
             "mutatingwebhookconfiguration bitfusion-pod-injection -o yaml",
         )
     else:
         yield ok("namespaces", f"{counted(len(served), 'namespace')} served: {named(sorted(served))}")
     silent = [name for name in left_out if name not in ignored]
     if silent:
-        todo = "label them as the webhook's namespaceSelector has it, if they are to have GPUs"
+        todo = "if they need GPUs, label them to match the webhook's namespaceSelector"
         yield warn("namespaces", f"profiles that are not served: {named(silent)}", todo)
     if ignored:
         yield ok("namespaces", f"opted out by {LABEL_ADMISSION}={ADMISSION_IGNORE}: {named(ignored)}")
@@ -82,8 +82,8 @@ def check_notebooks(seen: Seen) -> Iterator[Finding]:
             else:
                 yield fail(
                     "trial notebook",
-                    f"a pod that asks for a GPU in {namespace} is let in without the client",
-                    "the injector is not asked, or fails open: see the webhooks above",
+                    f"a pod that asks for a GPU in {namespace} is admitted without the client",
+                    "the injector is not called, or fails open: see the webhooks above",
                 )
     if good:
         where = named(good)
@@ -106,12 +106,12 @@ def check_accounts(seen: Seen) -> Iterator[Finding]:
     if lacking:
         yield fail(
             "rights of notebooks",
-            f"{ACCOUNT} may not {', '.join(missing)} in {named(lacking)}: no GPU pod can be made",
+            f"{ACCOUNT} may not {', '.join(missing)} in {named(lacking)}: no GPU pod can be created",
             "bind it to Kubeflow's ClusterRole kubeflow-edit, as the profile controller does: kubectl -n "
             f"{lacking[0]} get rolebinding {ACCOUNT}",
         )
     elif users:
-        yield ok("rights of notebooks", f"{ACCOUNT} may make GPU pods in {named(users)}")
+        yield ok("rights of notebooks", f"{ACCOUNT} may create GPU pods in {named(users)}")
 
 
 def trial_pod(has_account: bool) -> dict[str, Any]:
@@ -136,15 +136,15 @@ def _refused(namespace: str, words: str) -> Finding:
     if "violates PodSecurity" in words:
         todo = (
             f"Kubeflow's notebooks run as baseline: kubectl label namespace {namespace} "
-            "pod-security.kubernetes.io/enforce=baseline --overwrite; or notebooks of your own get the "
-            "securityContext that it names, by a PodDefault"
+            "pod-security.kubernetes.io/enforce=baseline --overwrite; or set the securityContext that "
+            "it names on your own notebooks with a PodDefault"
         )
     elif "exceeded quota" in words or "failed quota" in words:
         todo = f"kubectl -n {namespace} describe quota: free something, or raise it"
     elif "failed calling webhook" in words:
-        todo = "the webhook that it names does not answer: mend that one first"
+        todo = "the webhook that it names does not answer: repair that one first"
     else:
-        todo = "whoever refuses it is named in the words: a policy, a quota or a webhook of the cluster"
+        todo = "the message names what refuses it: a policy, a quota or a webhook of the cluster"
     return fail("trial notebook", said, todo)
 
 

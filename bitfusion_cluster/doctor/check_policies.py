@@ -19,15 +19,15 @@ def check_policies(seen: Seen) -> Iterator[Finding]:
     """What there is, and what a newer Kubernetes could have."""
     version = parsed_version(dict(seen.one(VERSION_PATH) or {}))
     if version is not None and version < SINCE:
-        yield ok("policies", f"none: Kubernetes has them from {SINCE[0]}.{SINCE[1]} on")
+        yield ok("policies", f"none: Kubernetes has them since {SINCE[0]}.{SINCE[1]}")
         return
     policies = [each for each in seen.items(POLICIES) if labels_of(each).get(PART_OF) == OURS]
     bound = {text(mapping(each.get("spec")).get("policyName")) for each in seen.items(POLICY_BINDINGS)}
     names = sorted(text(metadata_of(each).get("name")) for each in policies)
     unbound = [name for name in names if name not in bound]
     if unbound:
-        todo = "apply the installation again, or the component that they are of"
-        yield fail("policies", f"not bound, so without effect: {named(unbound)}", todo)
+        todo = "apply the installation again, or the component that they belong to"
+        yield fail("policies", f"not bound, so they have no effect: {named(unbound)}", todo)
     missing = [
         policy
         for program, policy in ACCOUNTS.items()
@@ -36,7 +36,8 @@ def check_policies(seen: Seen) -> Iterator[Finding]:
     if missing:
         yield warn(
             "policies",
-            f"missing: {named(missing)}; whoever has a token of these accounts may write more than they need",
+            f"missing: {named(missing)}; whoever has a token of these accounts may write more than the "
+            "programs need",
             "add manifests/components/restrict-account (chart: it is on by default)",
         )
     if names and not unbound and not missing:

@@ -67,8 +67,8 @@ def check_programs(seen: Seen) -> Iterator[Finding]:
     if len(images) > 1:
         yield warn(
             "images",
-            f"our programs run {len(images)} different images: {', '.join(sorted(images))}",
-            "apply the installation again with one images.lock.yaml: an upgrade has ended half-way",
+            f"the programs run {len(images)} different images: {', '.join(sorted(images))}",
+            "apply the installation again with one images.lock.yaml: an upgrade ended halfway",
         )
 
 
@@ -104,21 +104,21 @@ def _found(seen: Seen, data: RawObject, namespace: str, ready: int, wanted: int,
         return ok(short(name), f"{ready} of {wanted} ready, {_image(data)}")
     kubectl = f"kubectl -n {namespace}"
     if wanted == 0:
-        return fail(short(name), "runs nowhere: 0 replicas are wanted", f"{kubectl} {none.format(name)}")
+        return fail(short(name), "runs nowhere: 0 replicas are requested", f"{kubectl} {none.format(name)}")
     reason, message = _why(seen, data, namespace)
     said = f"{ready} of {wanted} ready" + (f": {reason}" if reason else "")
     if reason in PULLING:
         said += f" {_image(data)}"
         todo = (
             "the nodes cannot pull this image: push it (make images REGISTRY=…) and install with -f "
-            "images.lock.yaml; a private registry wants imagePullSecrets"
+            "images.lock.yaml; a private registry needs imagePullSecrets"
         )
     elif reason == "Unschedulable":
         todo = f"no node takes its pods ({message}): {kubectl} describe pods -l app.kubernetes.io/name={name}"
     elif reason in STARTING:
         todo = f"its Events say what it waits for: {kubectl} describe pods -l app.kubernetes.io/name={name}"
     elif not reason:
-        todo = f"no pod is made: {kubectl} describe replicaset -l app.kubernetes.io/name={name}"
+        todo = f"no pod is created: {kubectl} describe replicaset -l app.kubernetes.io/name={name}"
     else:
         todo = f"look at its log: {kubectl} logs -l app.kubernetes.io/name={name} --tail=20 --prefix"
         said += f" ({message})" if message else ""

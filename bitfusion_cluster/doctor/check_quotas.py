@@ -37,7 +37,9 @@ def check_quotas(seen: Seen) -> Iterator[Finding]:
             wrong.append((said, f"write {' or '.join(counts)}: {place}"))
     yield from (warn("quotas", said, todo) for said, todo in wrong[:MOST])
     if len(wrong) > MOST:
-        yield warn("quotas", f"{len(wrong) - MOST} more quotas have wrong keys", "mend these, and look again")
+        yield warn(
+            "quotas", f"{len(wrong) - MOST} more quotas have wrong keys", "correct these, and check again"
+        )
     if not wrong:
         some = (
             f"{counted(limiting, 'quota')} by {' or '.join(counts)}" if limiting else "no quota limits GPUs"

@@ -23,14 +23,14 @@ def check_server(seen: Seen) -> Iterator[Finding]:
     """Whether the API server is one that the manifests are for."""
     answer = seen.one(VERSION_PATH) or {}
     version = parsed_version(dict(answer))
-    shown = text(answer.get("gitVersion")) or "of a version that it does not tell"
+    shown = text(answer.get("gitVersion")) or "of a version that it does not report"
     said = f"Kubernetes {shown}"
     if version is None:
         yield warn("Kubernetes", said, "compare it with `kubectl version`: 1.27 to 1.36 are supported")
     elif version < OLDEST:
-        yield fail("Kubernetes", f"{said} is too old", "upgrade to 1.27 or newer; 1.30 has the policies, too")
+        yield fail("Kubernetes", f"{said} is too old", "upgrade to 1.27 or newer; 1.30 also has the policies")
     elif version > NEWEST:
-        yield ok("Kubernetes", f"{said}, newer than 1.36, the newest that was tried")
+        yield ok("Kubernetes", f"{said}, newer than 1.36, the newest that was tested")
     else:
         yield ok("Kubernetes", said)
 
@@ -42,12 +42,13 @@ def check_kubeflow(seen: Seen) -> Iterator[Finding]:
     if "notebooks" not in kinds:
         if controller:
             todo = (
-                "install Kubeflow's notebook controller, or leave ours out: for JupyterHub alone the "
+                "install Kubeflow's notebook controller, or omit bitfusion-notebook-controller: for "
+                "JupyterHub alone the "
                 "injector is enough"
             )
             yield fail("Kubeflow", "the API server knows no Notebooks (kubeflow.org/v1)", todo)
         else:
-            yield ok("Kubeflow", "none: pods are served, as JupyterHub makes them")
+            yield ok("Kubeflow", "none: pods are served, as JupyterHub creates them")
         return
     profiles = "Notebooks and Profiles" if "profiles" in kinds else "Notebooks, no Profiles"
     tag = _form_tag(seen)

@@ -90,9 +90,9 @@ def _registered(kind: Kind, webhooks: list[RawObject]) -> Iterator[Finding]:
         elif webhook.get("failurePolicy") != policy:
             now = text(webhook.get("failurePolicy"))
             leads = (
-                "while the injector is away a pod that asks for GPUs is let in as it is, and never starts"
+                "while the injector is away, a pod that asks for GPUs is admitted unchanged and never starts"
                 if policy == "Fail"
-                else "no notebook can be made or stopped while the controller is away"
+                else "no notebook can be created or stopped while the controller is away"
             )
             yield warn(check, f"failurePolicy of {name} is {now}, not {policy}: {leads}", again)
             wrong = True
@@ -142,10 +142,12 @@ def _trusted(seen: Seen, kind: Kind, webhooks: list[RawObject], now: datetime) -
         yield fail(check, f"its CA ended on {end:%Y-%m-%d}", f"restart the program, and look at {log}")
     elif end - now < SOON and end - start > 2 * SOON:
         yield warn(
-            check, f"its CA ends in {left} days, on {end:%Y-%m-%d}", f"it should be renewed by now: {log}"
+            check,
+            f"its CA ends in {left} days, on {end:%Y-%m-%d}",
+            f"it should have been renewed by now: {log}",
         )
     else:
-        yield ok(check, f"CA {age} days old, ends on {end:%Y-%m-%d}, renewed by itself")
+        yield ok(check, f"CA {age} days old, ends on {end:%Y-%m-%d}, renewed automatically")
 
 
 def _life(bundle: str) -> tuple[datetime, datetime]:
@@ -171,7 +173,9 @@ def _called(seen: Seen, kind: Kind) -> Finding:
     try:
         answer, seconds = seen.dry_run(leases_path(seen.namespace), lease)
     except Forbidden as failure:
-        todo = f"let whoever looks create Leases in namespace {seen.namespace} (dry run; component doctor)"
+        todo = (
+            f"allow this account to create Leases in namespace {seen.namespace} (dry run; component doctor)"
+        )
         if WEBHOOK not in words_of(failure):
             return warn(check, f"not checked: {words_of(failure)}", todo)
         return _unreached(kind, words_of(failure))
@@ -183,11 +187,11 @@ def _called(seen: Seen, kind: Kind) -> Finding:
     if not replica:
         return warn(
             check,
-            f"the API server does not ask it: its webhook {WEBHOOK} is missing, or selects nothing",
+            f"the API server does not call it: its webhook {WEBHOOK} is missing or selects nothing",
             "apply the installation again",
         )
     if seconds > SLOW_S:
-        todo = "look at the nodes' load and the network between API server and pods: after 5 s it gives up"
+        todo = "check the nodes' load and the network between API server and pods: after 5 s it gives up"
         return warn(check, f"answered by {replica}, after {took}", todo)
     return ok(check, f"the API server was answered by {replica} in {took}")
 
@@ -196,7 +200,7 @@ def _unreached(kind: Kind, words: str) -> Finding:
     return fail(
         f"{kind.short} call",
         f"the API server does not reach it: {words}",
-        "see that its pods are ready; then let the API server connect to TCP port 8443 of them, through "
+        "check that its pods are ready; then let the API server connect to their TCP port 8443 through "
         "each firewall and NetworkPolicy, or choose an open port (components/webhook-port). Until then "
         + kind.consequence,
     )

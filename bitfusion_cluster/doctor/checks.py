@@ -58,7 +58,7 @@ def findings(seen: Seen, more: Iterable[Check] = ()) -> Iterator[Finding]:
         yield fail(
             "Kubernetes",
             f"the API server does not answer: {unseen.words}",
-            "try kubectl version with the same kubeconfig; choose another by --kubeconfig or KUBECONFIG",
+            "try kubectl version with the same kubeconfig; choose another with --kubeconfig or KUBECONFIG",
         )
         return
     try:

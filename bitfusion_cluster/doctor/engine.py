@@ -17,7 +17,7 @@ from bitfusion_cluster.doctor.seen import Seen
 PODS, STAND_IN, VMWARE = "pods", "stand-in", "vmware"  # the kinds of the map of clients
 MEANINGS = {
     PODS: "GPUs of the cluster itself, in GPU pods",
-    STAND_IN: "a pool by this project's own client, simulated unless it has cards",
+    STAND_IN: "a pool served by this project's own client, simulated unless it has cards",
     VMWARE: "VMware's product",
 }
 

@@ -64,7 +64,7 @@ class LeadingProcess(Leadership[AnyTerm]):
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        monitoring = MonitoringServer({"not about to end": lambda: not self._ending.is_set()}, self.registry)
+        monitoring = MonitoringServer({"not shutting down": lambda: not self._ending.is_set()}, self.registry)
         opened = await monitoring.open(*self._where, "--monitoring-port")
         self.start()
         where = {"server": self.api.server, "monitoring_port": opened}

@@ -103,14 +103,14 @@ class QuotaTeller(Generic[Q]):
         except ApiFailure as error:
             self._limiter.heed(error)
             fields = {"namespace": quota.namespace, "quota": quota.name, "error": str(error)}
-            log.warning("event not sent", extra=fields)
+            log.warning("event not written", extra=fields)
             self._queue.add(key, RETRY_S)
         self._queue.add(key, AGAIN_S)
 
     def _event(self, quota: Q) -> dict[str, Any]:
         """In the quota's namespace."""
         of_profile = (
-            " Write it in the Profile's spec.resourceQuotaSpec.hard, of which Kubeflow makes this quota."
+            " Write it in the Profile's spec.resourceQuotaSpec.hard, from which Kubeflow creates this quota."
         )
         where = of_profile if quota.name == KUBEFLOWS_QUOTA else ""
         message = f"This quota {wrong_quota_text(quota.wrong_keys, self._counts)}.{where}"

@@ -39,7 +39,7 @@ class MonitoringServer(HttpService):
     def __init__(self, conditions: Conditions, registry: CollectorRegistry) -> None:
         closed = Counter(
             "bitfusion_monitoring_connections_closed",
-            "Connections to this port that were sent away: too_many, or too_slow to ask anything.",
+            "Connections to this port that were rejected: too_many, or too_slow to send a request.",
             ("reason",),
             registry=registry,
         )

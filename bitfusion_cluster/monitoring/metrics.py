@@ -60,18 +60,18 @@ class AdmissionMetrics:
         counter, gauge, histogram = kinds_on(registry)
         self.reviews = counter(
             "bitfusion_admission_reviews",
-            "Reviews answered, by what was answered; failed: a bug, the object was let through unchanged.",
+            "Reviews answered, by answer; failed: a bug, the object was admitted unchanged.",
             ("webhook", "outcome"),
         )
         self.seconds = histogram(
             "bitfusion_admission_duration_seconds",
-            "From the whole review read to its answer written, look-up included.",
+            "Time from the complete review to its answer, look-up included.",
             ("webhook",),
             buckets=REVIEW_BUCKETS,
         )
         self.bad_requests = counter(
             "bitfusion_admission_bad_requests",
-            "Requests that were no review, by the status they got.",
+            "Requests that were not reviews, by the status they got.",
             ("status",),
         )
         self.lookups = counter(
@@ -95,14 +95,14 @@ class AdmissionMetrics:
         self.in_flight = gauge("bitfusion_admission_in_flight", "Reviews being answered now.")
         self.connections_closed = counter(
             "bitfusion_admission_connections_closed",
-            "Connections to the webhooks' port that were sent away: too_many, or too_slow to ask anything.",
+            "Connections to the webhooks' port that were rejected: too_many, or too_slow to send a request.",
             ("reason",),
         )
         for reason in (TOO_MANY, TOO_SLOW):  # there from the start, for queries that look for a change
             self.connections_closed.labels(reason)
         self.self_checks = counter(
             "bitfusion_admission_self_checks",
-            "Dry runs by which the API server is made to ask the webhooks: reached, unreached (it could "
+            "Dry runs that make the API server call the webhooks: reached, unreached (it could "
             "not), not_asked (its webhook configuration has no self-check), not_known (it did not say).",
             ("result",),
         )
@@ -117,7 +117,7 @@ class WatchMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge, _ = kinds_on(registry)
-        self.lists = counter("bitfusion_watch_lists", "Full listings finished.", ("resource",))
+        self.lists = counter("bitfusion_watch_lists", "Complete lists read.", ("resource",))
         self.queries = counter(
             "bitfusion_watch_queries",
             "Requests to the apiserver: pages of listings and watches opened.",
@@ -136,7 +136,8 @@ class WatchMetrics:
         self._ages: dict[str, Callable[[], float]] = {}
         self.age = gauge(
             "bitfusion_watch_cache_age_seconds",
-            "Seconds since the apiserver last confirmed the cache: by a whole list, an event, a bookmark, or "
+            "Seconds since the apiserver last confirmed the cache: by a complete list, an event, a "
+            "bookmark, or "
             "the end of a watch in which nothing happened. Usually below 90.",
             ("resource",),
         )

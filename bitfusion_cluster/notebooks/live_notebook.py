@@ -55,7 +55,7 @@ class LiveNotebook:
         with self._parsing:
             record = notebook_record(_parsed(answer))
         if record is None:
-            raise NoAnswer(answered="the answer is no Notebook, or was cut off")
+            raise NoAnswer(answered="the answer is not a Notebook, or was cut off")
         return record
 
     def _ask(self, path: str, within: float) -> bytes:

@@ -284,7 +284,7 @@ class HttpConnections(HTTPServerConnectionDelegate):
             self._not_logged += 1
             return
         log.warning(
-            "connection sent away",
+            "connection rejected",
             extra={
                 "port": self._port,
                 "source": connection.source,

@@ -45,7 +45,8 @@ def port_not_opened(error: OSError, address: str, port: int, option: str) -> Can
     reason = os.strerror(error.errno) if error.errno else str(error)  # asyncio's words repeat the address
     what = "is in use" if in_use else f"cannot be opened: {reason}"
     return CannotStart(
-        f"Port {port} of {address} {what}.", f"end what uses it, or choose another port by {option}."
+        f"Port {port} of {address} {what}.",
+        f"stop the program that uses it, or choose another port with {option}.",
     )
 
 
@@ -142,8 +143,8 @@ class Program(Generic[S]):
             usage="%(prog)s [--option value …]",
             description=self.description,
             epilog=(
-                f"Each option can be given in the environment: {shown.option} is "
-                f"{self.table.variable(shown)}.\nOptions win.\n{self.epilog}"
+                f"Each option can also be set in the environment: {shown.option} is "
+                f"{self.table.variable(shown)}.\nOptions take precedence.\n{self.epilog}"
             ),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

@@ -51,7 +51,7 @@ class YamlFile(Generic[T]):
         except WrongSetting as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                log.warning("%s cannot be read, the old ones stay: %s", self._what, error)
+                log.warning("%s cannot be read, the old contents stay in use: %s", self._what, error)
             return False
         self._complaint = ""
         if changed:

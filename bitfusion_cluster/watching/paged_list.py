@@ -87,7 +87,7 @@ class PagedList(Generic[R]):
         )
         items, metadata = page.get("items"), page.get("metadata")
         if not isinstance(items, list) or not isinstance(metadata, dict):
-            raise NoAnswer(answered="the answer is no list")
+            raise NoAnswer(answered="the answer is not a list")
         for item in items:
             record = self._resource.trim(item) if isinstance(item, dict) else None
             if record is not None:

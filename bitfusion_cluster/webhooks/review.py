@@ -69,7 +69,7 @@ def read_review(data: object) -> Review:
         raise BadReview("the body is not an AdmissionReview: it must be a JSON object")
     if data.get("kind") != KIND or data.get("apiVersion") != API_VERSION:
         given = f"{_word(data.get('apiVersion'))} {_word(data.get('kind'))}"
-        raise BadReview(f"the body must be {API_VERSION} {KIND}, it is {given}")
+        raise BadReview(f"the body must be {API_VERSION} {KIND}, but is {given}")
     request = data.get("request")
     if not isinstance(request, dict):
         raise BadReview("the AdmissionReview has no request")

@@ -196,7 +196,7 @@ class SelfCheck:
         except Conflict:
             pass  # told already
         except ApiFailure as error:
-            log.info("the Event could not be told", extra={"reason": str(error)})
+            log.info("the Event could not be written", extra={"reason": str(error)})
 
 
 def judged_answer(answer: Mapping[str, Any]) -> str:
@@ -217,7 +217,7 @@ def unreached_words(program: CheckedProgram, words: str, port: int) -> str:
     """For an administrator: what was seen, what it leads to, what to do."""
     return (
         f"The API server does not reach the webhooks of {program.name}, whose replicas are ready: {words}. "
-        f"{program.consequence} Let the API server connect to TCP port {port} of its pods, through each "
-        "firewall and network policy between, or choose a port that is open: "
+        f"{program.consequence} Let the API server connect to TCP port {port} of its pods through each "
+        "firewall and network policy in between, or choose an open port: "
         "docs/how-to/webhook-port.md."
     )

@@ -99,7 +99,7 @@ class ServingProcess:
     def conditions(self) -> dict[str, Callable[[], bool]]:
         """What must hold before this replica is sent reviews; the names are what /readyz says is missing."""
         own, not_ending = self.own_conditions, lambda: not self.ending.is_set()
-        return {**self.certificate.conditions, **own, "not about to end": not_ending}
+        return {**self.certificate.conditions, **own, "not shutting down": not_ending}
 
     def begin_work(self) -> None:
         """The listeners are open: start threads and return."""

@@ -75,15 +75,16 @@ def serving_table(
                 Setting(
                     "drain",
                     "SECONDS",
-                    "how long requests are still taken after SIGTERM, until every apiserver knows that this "
-                    "replica leaves. Default: 5",
+                    "seconds for which requests are still accepted after SIGTERM, until every apiserver "
+                    "knows "
+                    "that this replica is leaving. Default: 5",
                     number(0, 10),
                 ),
                 Setting(
                     "self_check_every",
                     "SECONDS",
-                    "how often the apiserver is made to ask the webhooks, by a dry run, to see whether it "
-                    "reaches them; 0: never. Default: 60",
+                    "seconds between two dry runs that check whether the apiserver reaches the webhooks; "
+                    "0: none. Default: 60",
                     number(0, 3600),
                 ),
             ),
@@ -99,7 +100,7 @@ def _certificate_rows(what: str) -> tuple[Setting, ...]:
             "certificate_folder",
             "FOLDER",
             "serve the certificate in FOLDER/tls.crt and tls.key (a mounted Secret of cert-manager's). Read "
-            "again when it changes. caBundle is then not ours to write",
+            "again when it changes. this program then does not write caBundle",
             parse_text,
         ),
         Setting(
@@ -120,9 +121,9 @@ def _certificate_rows(what: str) -> tuple[Setting, ...]:
         Setting(
             "client_authority",
             "FILE",
-            "PEM file of a certificate authority: reviews are taken only from who shows a certificate that "
-            "it signed. Read again when it changes. The apiserver shows one only if it was told to. Default: "
-            "nobody is asked for a certificate",
+            "PEM file of a certificate authority: reviews are accepted only from clients with a certificate "
+            "that it signed. Read again when it changes. The apiserver presents one only if configured to. "
+            "Default: no certificate is required",
             parse_text,
         ),
     )
@@ -145,7 +146,8 @@ def certificate_chooser(name: str) -> Callable[[GivenSettings], None]:
                 raise WrongSetting(
                     sources[setting],
                     shown if isinstance(shown, str) else ",".join(shown),  # type: ignore[arg-type]  # names
-                    f"cannot go with {sources['certificate_folder']}: certificates come from one place",
+                    f"cannot be combined with {sources['certificate_folder']}: certificates come from one "
+                    "place",
                 )
 
     return choose

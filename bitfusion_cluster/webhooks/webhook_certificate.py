@@ -49,8 +49,8 @@ class WebhookCertificate:
             _load(
                 self._clients,
                 "certificate authority in --client-authority",
-                "it must be the PEM file of who signs the apiserver's client certificate; without the option "
-                "nobody is asked for one.",
+                "it must be the PEM file of the authority of the apiserver's client certificate; without the "
+                "option no certificate is required.",
             )
         services = service_names(settings.name, settings.namespace)
         if settings.certificate_folder is not None:
@@ -59,7 +59,7 @@ class WebhookCertificate:
                 self._folder,
                 "certificate in --certificate-folder",
                 "it must hold tls.crt and tls.key, unencrypted; with cert-manager look at the Certificate's "
-                "conditions, without it leave the option out.",
+                "conditions, without it, omit the option.",
             )
         else:
             authority = AuthoritySettings(

@@ -62,7 +62,7 @@ def run_health(
     try:
         problem = _read(process, kept, time.monotonic() + limit_s, show, longest)
         if problem is None:
-            problem = f"the client has not answered within {limit_s:g} s"
+            problem = f"the client did not answer within {limit_s:g} s"
         elif not problem:
             problem = _how_it_ended(process.returncode, bytes(kept[WORDS]))
     finally:
@@ -107,7 +107,7 @@ def _how_it_ended(status: int, words: bytes) -> str:
         return ""
     lines = [line for line in words.decode(errors="replace").splitlines() if line.strip()]
     said = f": {one_line(lines[-1])}" if lines else ""
-    return f"`bitfusion health` has ended with status {status}{said}"
+    return f"`bitfusion health` ended with status {status}{said}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -44,7 +44,7 @@ def run(settings: Settings) -> None:
             show(registry, settings.bind, settings.monitoring_port, settings.show_metrics)
         except OSError as error:
             place = f"port {settings.monitoring_port} of {settings.bind}"
-            _say(f"No metrics are shown, {place} cannot be opened: {error.strerror}. See --monitoring-port.")
+            _say(f"No metrics are served: {place} cannot be opened: {error.strerror}. See --monitoring-port.")
     if found.failed:
         sys.exit(FAILED)
 

@@ -40,32 +40,34 @@ TABLE = SettingsTable(
             Setting(
                 "client",
                 "FILE",
-                "the bitfusion command that is run. Default: the one on PATH, else the embedded pool's",
+                "the bitfusion command to run. Default: the one on PATH, else the embedded pool's",
                 parse_text,
             ),
-            Setting("limit", "SECONDS", "how long the whole check may take. Default: 300", number(1, MOST_S)),
+            Setting(
+                "limit", "SECONDS", "seconds that the whole check may take. Default: 300", number(1, MOST_S)
+            ),
         ),
         "the cluster": (
             Setting(
                 "cron_job",
                 "NAME",
-                f"the CronJob that gets the Event. Default: {DEFAULT_NAME}",
+                f"the CronJob on which the Event is recorded. Default: {DEFAULT_NAME}",
                 parse_object_name,
             ),
-            Setting("namespace", "NAME", "where it is. Default: the pod's own", parse_label),
+            Setting("namespace", "NAME", "its namespace. Default: the pod's own", parse_label),
             kubeconfig_row(),
         ),
         "monitoring": (
             Setting(
                 "show_metrics",
                 "SECONDS",
-                "stay so long after the check and show its figures, for a scrape. Default: 0, not at all",
+                "seconds to keep running after the check so that its metrics can be scraped. Default: 0",
                 number(0, MOST_S),
             ),
             Setting(
                 "bind",
                 "ADDRESS",
-                "address to listen on then. Default: ::, all addresses of IPv6 and IPv4",
+                "address on which the metrics are served. Default: ::, all addresses of IPv6 and IPv4",
                 parse_address,
             ),
             Setting("monitoring_port", "PORT", "HTTP port of /metrics. Default: 8080", parse_port),
@@ -77,12 +79,12 @@ TABLE = SettingsTable(
 PROGRAM = Program(
     "bitfusion-health-check",
     """\
-Runs `bitfusion health` once and prints its report. The result is an Event on a CronJob, figures for a scrape,
+Runs `bitfusion health` once and prints its report. The result is an Event on a CronJob, metrics for a scrape,
 and the exit status.""",
     "limit",
     """\
-Exit status: 0 no check is FATAL; 1 one is, or the pool could not be checked, or a signal ended it before;
-2 a wrong setting. An Event that cannot be written changes none of it.""",
+Exit status: 0 no check is FATAL; 1 one is, the pool could not be checked, or a signal ended the check;
+2 a wrong setting. An Event that cannot be written does not change it.""",
     TABLE,
     Settings,
     "bitfusion_device_plugin.health_check.process",

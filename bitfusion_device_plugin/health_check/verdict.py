@@ -53,11 +53,11 @@ def verdict(report_text: str, problem: str) -> Verdict:
         return Verdict(UNKNOWN, "The pool could not be checked: the report has no server")
     broken = _broken_off(report)
     if broken:
-        return Verdict(UNKNOWN, f"The pool could not be checked: the report about {broken} is broken off")
+        return Verdict(UNKNOWN, f"The pool could not be checked: the report about {broken} is incomplete")
     if marginal > 0:
         words = f"{_of(marginal, count)} MARGINAL, none is FATAL"
         return Verdict(MARGINAL, f"{words}: {_listed(report, 'MARGINAL', marginal)}")
-    return Verdict(PASSED, f"All is well by {count} check{'' if count == 1 else 's'}")
+    return Verdict(PASSED, f"All is well: {count} check{'' if count == 1 else 's'}")
 
 
 def _broken_off(report: HealthReport) -> str:

@@ -15,7 +15,7 @@ class Step(Enum):
     NOTHING = "nothing"
     CREATE = "create"
     UPDATE = "update"
-    LEAVE_FOREIGN = "leave_foreign"  # somebody else's Secret has the name: it is told, and never touched
+    LEAVE_FOREIGN = "leave_foreign"  # another Secret has this name: it is told, and never touched
     REMOVE = "remove"  # our Secret, and then the token
     REVOKE = "revoke"  # the token only: there is no Secret of ours, or it went with its namespace
 
@@ -48,20 +48,20 @@ def decide(
     if namespace is None:
         if secret is None or not secret.is_ours:
             return Decision(Step.REVOKE, "it is not opted in")
-        return Decision(Step.REMOVE, "it is not opted in any more")
+        return Decision(Step.REMOVE, "it is no longer opted in")
     if namespace.is_ending:
         # Its pods end now, and need the token to give back what they hold. Its end is told by the watch.
-        return Decision(Step.NOTHING, "the namespace ends")
+        return Decision(Step.NOTHING, "the namespace is being deleted")
     if secret is None:
         return Decision(Step.CREATE, "there is no Secret")
     if not secret.is_ours:
-        return Decision(Step.LEAVE_FOREIGN, "somebody else's Secret has the name")
+        return Decision(Step.LEAVE_FOREIGN, "another Secret has this name")
     if secret.wanted != wanted:
         return Decision(Step.UPDATE, "the pool's files or the namespace's limits have changed")
     if not secret.is_intact:
-        return Decision(Step.UPDATE, "somebody has changed the Secret")
+        return Decision(Step.UPDATE, "somebody changed the Secret")
     if secret.renew_at is not None and now >= secret.renew_at:
-        return Decision(Step.UPDATE, "two thirds of the token's life are over")
+        return Decision(Step.UPDATE, "two thirds of the token's lifetime have passed")
     if in_force is not None and secret.token_id and secret.token_id not in in_force:
         return Decision(Step.UPDATE, "the pool does not know the token")
     return Decision(Step.NOTHING, again_at=secret.renew_at)

@@ -29,7 +29,7 @@ def ready(limits: str) -> Said:
     return Said(
         NORMAL,
         "BitfusionIdentityReady",
-        f"Secret {IDENTITY_SECRET} lets this namespace use the Bitfusion pool. Limits: {limits}.",
+        f"Secret {IDENTITY_SECRET} gives this namespace access to the Bitfusion pool. Limits: {limits}.",
     )
 
 
@@ -38,8 +38,8 @@ def role_missing(namespace: str, own_namespace: str) -> Said:
     return Said(
         WARNING,
         "BitfusionIdentityRoleMissing",
-        f"This namespace is labelled for the Bitfusion pool, and the controller may not keep Secret "
-        f"{IDENTITY_SECRET} here. An administrator runs: {role_command(namespace, own_namespace)}",
+        f"This namespace is labelled for the Bitfusion pool, but the controller may not write Secret "
+        f"{IDENTITY_SECRET} here. An administrator must run: {role_command(namespace, own_namespace)}",
     )
 
 
@@ -48,8 +48,10 @@ def foreign_secret(namespace: str) -> Said:
     return Said(
         WARNING,
         "BitfusionIdentityForeignSecret",
-        f"Secret {IDENTITY_SECRET} is not the controller's, which leaves it as it is and issues no token. "
-        f"If it is not needed: kubectl delete secret {IDENTITY_SECRET} --namespace {namespace}",
+        f"Secret {IDENTITY_SECRET} was not created by the controller, which leaves it unchanged and issues "
+        "no "
+        "token. "
+        f"If the Secret is not needed: kubectl delete secret {IDENTITY_SECRET} --namespace {namespace}",
     )
 
 
@@ -58,13 +60,15 @@ def no_token(why: str) -> Said:
     return Said(
         WARNING,
         "BitfusionIdentityNotIssued",
-        f"No token of the Bitfusion pool could be got, and it is tried again: {why}",
+        f"No token of the Bitfusion pool could be obtained; the controller tries again: {why}",
     )
 
 
 def refused(why: str) -> Said:
     """The API server does not take the Secret, for another reason than a Role; `why` in its words."""
-    return Said(WARNING, "BitfusionIdentityRefused", f"Secret {IDENTITY_SECRET} cannot be kept here: {why}")
+    return Said(
+        WARNING, "BitfusionIdentityRefused", f"Secret {IDENTITY_SECRET} cannot be written here: {why}"
+    )
 
 
 def wrong_limits(problems: tuple[str, ...]) -> Said:
@@ -79,9 +83,10 @@ def limits_lowered(asked: Limits, given: Limits) -> Said:
     return Said(
         WARNING,
         "BitfusionIdentityLimitsLowered",
-        f"This namespace may have {limits_text(wanted)} of the Bitfusion pool, and the pool's issuer gives "
-        f"at most {limits_text(given)}, which holds. For more, the pool's administrator makes an issuer with "
-        f"{options}, and Secret {IDENTITY_SECRET} is deleted here: it is made anew within ten minutes.",
+        f"This namespace may have {limits_text(wanted)} of the Bitfusion pool, but the pool's issuer gives "
+        f"at most {limits_text(given)}, which applies. For more, the pool's administrator must create an "
+        "issuer with "
+        f"{options} and delete Secret {IDENTITY_SECRET} here, which is created again within ten minutes.",
     )
 
 

@@ -303,7 +303,7 @@ class Keeper:
     def _retry(self, key: Key, why: str, level: int, **extra: str) -> None:
         wait_s = self._queue.retry(key)
         what = {"namespace": key[1], "reason": why, "wait_s": round(wait_s, 1), **extra}
-        log.log(level, "namespace is looked at again", extra=what)
+        log.log(level, "namespace will be examined again", extra=what)
 
     def _set_state(self, name: str, state: str, renewal: float | None = None) -> None:
         known = self._known
@@ -330,7 +330,7 @@ class Keeper:
             pass  # said before
         except ApiFailure as error:
             level = logging.DEBUG if isinstance(error, ApiError) and error.status == 404 else logging.WARNING
-            log.log(level, "event not sent", extra={"namespace": namespace.name, "error": str(error)})
+            log.log(level, "event not written", extra={"namespace": namespace.name, "error": str(error)})
             return
         self._known.told[namespace.name] = said
 

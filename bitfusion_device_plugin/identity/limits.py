@@ -64,7 +64,7 @@ def namespace_limits(
         if wanted is not None:
             found[kind] = wanted
     unknown = sorted(name for name in annotations if name[len(LIMIT_PREFIX) :] not in KINDS)
-    problems += [f"{shown_value(name)} is no limit; limits are {', '.join(KINDS)}" for name in unknown]
+    problems += [f"{shown_value(name)} is not a limit; the limits are {', '.join(KINDS)}" for name in unknown]
     return found, tuple(problems)
 
 

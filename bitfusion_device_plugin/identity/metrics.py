@@ -20,24 +20,24 @@ class IdentityMetrics:
         counter, gauge, _ = kinds_on(registry)
         self.steps = counter(
             "bitfusion_identity_steps",
-            "What was done for namespaces, by step (create, update, remove, revoke) and result.",
+            "Actions for namespaces, by step (create, update, remove, revoke) and result.",
             ("step", "result"),
         )
         self._namespaces = gauge(
             "bitfusion_identity_namespaces",
-            "Namespaces that are served, by state: ready, no_role (our Role is missing there), "
+            "Namespaces that are served, by state: ready, no_role (the Role is missing there), "
             "foreign_secret, no_token (the pool issues none), failed (the API server refuses).",
             ("state",),
         )
         self.leader = gauge("bitfusion_identity_leader", "1 on the replica that holds the Lease.")
         self.source = gauge(
             "bitfusion_identity_source_readable",
-            "1 while the issuer's files, or those that are handed out, can be read.",
+            "1 while the issuer's files, or the files that are handed out, can be read.",
         )
         self.next_end = gauge(
             "bitfusion_identity_next_renewal_timestamp_seconds",
-            "When the next token is due for renewal, as Unix time; in the past: it could not be renewed. "
-            "0: none.",
+            "When the next token is due for renewal, as Unix time; in the past if it could not be renewed; "
+            "0 if there is none.",
         )
         self.show({}, 0.0)
 

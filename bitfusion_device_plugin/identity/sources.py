@@ -89,9 +89,9 @@ class IssuerSource:
             token_id = str(found["id"])
             lowered = _lowered(limits, found["limits"]) if limits else {}
         except (KeyError, TypeError, ValueError):
-            raise NoIdentity("the answer of bitfusion-pool is not one of this version") from None
+            raise NoIdentity("the answer from bitfusion-pool is not of this version") from None
         if any(len(text) > LARGEST_FILE for text in files.values()):
-            raise NoIdentity("the answer of bitfusion-pool is too long")
+            raise NoIdentity("the answer from bitfusion-pool is too long")
         # by our own clock, whatever the pool's says
         return Identity(files, token_id, asked_at + life_s * RENEW_AFTER, asked_at + life_s, lowered)
 
@@ -107,14 +107,14 @@ class IssuerSource:
             for row in self._run(["list", "--json"]):
                 found.setdefault(str(row["name"]).partition("/")[2], set()).add(str(row["id"]))
         except (KeyError, TypeError):
-            raise NoIdentity("the answer of bitfusion-pool is not one of this version") from None
+            raise NoIdentity("the answer from bitfusion-pool is not of this version") from None
         return {name: frozenset(ids) for name, ids in found.items()}
 
     def _run(self, words: Sequence[str]) -> Any:
         try:
             return json.loads(self._output(words))
         except (ValueError, RecursionError):
-            raise NoIdentity("the answer of bitfusion-pool is no JSON") from None
+            raise NoIdentity("the answer from bitfusion-pool is not JSON") from None
 
     def _output(self, words: Sequence[str]) -> str:
         time.sleep(self._pace.take())  # a second at most: as many wait as there are threads
@@ -137,7 +137,7 @@ class IssuerSource:
                 one_line(lines[-1].removeprefix("Error: "), LONGEST_WHY) if lines else "no reason given"
             )
         if len(done.stdout) > LARGEST_ANSWER:
-            raise NoIdentity("the answer of bitfusion-pool is too long")
+            raise NoIdentity("the answer from bitfusion-pool is too long")
         return done.stdout.decode(errors="replace")
 
 
@@ -195,7 +195,7 @@ def read_files(folder: str) -> dict[str, str]:
         try:
             found[key] = data.decode()
         except UnicodeDecodeError:
-            raise NoIdentity(f"{folder}/{key} is no text in UTF-8") from None
+            raise NoIdentity(f"{folder}/{key} is not text in UTF-8") from None
     return found
 
 

@@ -36,8 +36,8 @@ class Gates:
         self._due = 0.0
         gauge = Gauge(
             "bitfusion_injector_gates",
-            "1: pods that ask wait in the queue of the pool's units; 0: --gates is off, or the API server is "
-            "older than Kubernetes 1.27, so that the pool is not protected against overselling.",
+            "1: pods that ask for GPUs wait in the queue; 0: --gates is off or the API server is older than "
+            "Kubernetes 1.27, so the pool is not protected against overselling.",
             registry=registry,
         )
         gauge.set_function(lambda: float(self.on))
@@ -50,7 +50,7 @@ class Gates:
             version = server_version(self._api)
         except ApiFailure as error:
             self._due = time.monotonic() + UNKNOWN_AGAIN_S
-            log.debug("the API server did not tell its version", extra={"error": str(error)})
+            log.debug("the API server did not report its version", extra={"error": str(error)})
             return False
         self._due = time.monotonic() + AGAIN_S
         before, self.on = self.on, knows_gates(version)
@@ -61,8 +61,8 @@ class Gates:
             log.info("pods wait in the queue again: the API server knows scheduling gates", extra=shown)
         else:
             log.warning(
-                "pods get no scheduling gate, and the pool is not protected against overselling: "
-                "Kubernetes has gates from 1.27 on",
+                "pods get no scheduling gate, so the pool is not protected against overselling: "
+                "Kubernetes has gates since 1.27",
                 extra=shown,
             )
         return True

@@ -42,9 +42,9 @@ from bitfusion_device_plugin.injector.injection.injection_settings import Inject
 PODS = "pods"
 FAILURE = (
     "Bitfusion's pod injector failed on this pod, so it was not created: without the client it could not use "
-    "its GPUs. This is a fault of the injector, and its log says which; tell your administrator."
+    "its GPUs. The cause is in the injector's log; tell your administrator."
 )
-LET_THROUGH = "Bitfusion's pod injector failed on this pod and left it as it is; the cause is in its log"
+LET_THROUGH = "Bitfusion's pod injector failed on this pod and left it unchanged; the cause is in its log"
 
 Pod = Mapping[str, Any]
 

@@ -32,7 +32,7 @@ from bitfusion_device_plugin.injector.injection.injection_settings import Inject
 from bitfusion_device_plugin.injector.pods_webhook import PodsWebhook
 from bitfusion_device_plugin.injector.settings import DEFAULT_NAME, Settings
 
-UNREACHED = "No pod that asks for GPUs can be made: the API server refuses it after 5 s."
+UNREACHED = "No pod that asks for GPUs can be created: the API server refuses it after 5 s."
 # client-go's: all that waits for a leader here is a caBundle that somebody has emptied
 LEASE = LeaseTimes(duration=15.0, renew_within=10.0, retry=2.0)
 

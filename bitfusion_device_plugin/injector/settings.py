@@ -47,7 +47,7 @@ class Settings(ServingSettings):
 
 def _image(text: str) -> str:
     if not (text.isascii() and text.isprintable() and " " not in text and len(text) <= LONGEST_IMAGE):
-        raise ValueError(f"must be an image without blanks, at most {LONGEST_IMAGE} characters")
+        raise ValueError(f"must be an image reference without spaces, at most {LONGEST_IMAGE} characters")
     return text
 
 
@@ -111,22 +111,23 @@ TABLE = serving_table(
     Setting(
         "gpu_memory",
         "AMOUNT",
-        "memory of one GPU of the pool, such as 16Gi: what a size by memory is a part of. Without it "
-        "pods that ask by memory are refused",
+        "memory of one GPU of the pool, such as 16Gi, of which a size by memory is a part. Without it, "
+        "pods that request memory are refused",
         _mib(parse_gpu_memory),
     ),
     Setting(
         "volume_limit",
         "AMOUNT",
-        "size limit of the volume with the client, such as 1Gi, for each container that asks. Default: "
+        "size limit of the volume with the client, such as 1Gi, for each container that asks for GPUs. "
+        "Default: "
         f"{format_mib(STAND_IN_MIB)}; with VMware's packages {format_mib(VMWARE_MIB)}",
         _mib(parse_memory),
     ),
     Setting(
         "gates",
         "WORD",
-        "on: pods that ask wait at a scheduling gate until bitfusion-queue has free units of the pool "
-        "for them. It has to run, or they wait for ever. Before Kubernetes 1.27 there are no gates, and "
+        "on: pods that ask for GPUs wait at a scheduling gate until bitfusion-queue has free units of the "
+        "pool for them. If it is not running, they wait forever. Kubernetes before 1.27 has no gates, so "
         "none is written. Default: off",
         _on_or_off,
     ),

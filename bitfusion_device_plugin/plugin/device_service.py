@@ -85,7 +85,7 @@ class DeviceService:
                 await context.abort(
                     grpc.StatusCode.NOT_FOUND,
                     f'"{shown_value(unknown)}" is none of the {self._units.devices.count} units of '
-                    f"{RESOURCE_UNITS} that the pool has; the pod is placed again",
+                    f"{RESOURCE_UNITS} that the pool has; the pod is scheduled again",
                 )
             wanted += len(container.devices_ids)
             response.container_responses.add()

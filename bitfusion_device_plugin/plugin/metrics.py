@@ -33,20 +33,22 @@ class PluginMetrics:
             return self._kept(Metric(PREFIX + name, "gauge", text, label))
 
         gauge("info", "Always 1.", "version").labels(VERSION).set(1)
-        self.units = gauge("units", "Units shown to the kubelet, by health.", "health")
-        self.streams = gauge("streams", "Streams that the kubelet has open: 1 where all is well.")
-        self.registrations = counter("registrations", "Answers of the kubelet to the plugin.", "result")
+        self.units = gauge("units", "Units reported to the kubelet, by health.", "health")
+        self.streams = gauge("streams", "Streams that the kubelet has open; normally 1.")
+        self.registrations = counter("registrations", "Answers from the kubelet to the plugin.", "result")
         self.allocations = Histogram(
             f"{PREFIX}allocation_seconds", "Time to answer an Allocate call.", ALLOCATION_BUCKETS
         )
         self.all.append(self.allocations)
         self.allocated_units = counter("allocated_units", "Units handed out to containers.")
-        self.refused_allocations = counter("refused_allocations", "Calls for units that there are not.")
-        self.probes = counter("probes", "Times the pool was asked for its size, by result.", "result")
-        self.probe_seconds = gauge("last_probe_seconds", "How long the last look at the pool took.")
-        self.probe_time = gauge("last_answer_timestamp_seconds", "When the pool last answered, 0: never.")
+        self.refused_allocations = counter("refused_allocations", "Calls for units that do not exist.")
+        self.probes = counter("probes", "Queries of the pool's size, by result.", "result")
+        self.probe_seconds = gauge("last_probe_seconds", "How long the last query of the pool took.")
+        self.probe_time = gauge(
+            "last_answer_timestamp_seconds", "When the pool last answered, as Unix time; 0: never."
+        )
         self.connections_closed = counter(
-            "connections_closed", "Connections to this port that were sent away, by reason.", "reason"
+            "connections_closed", "Connections to this port that were rejected, by reason.", "reason"
         )
         # Each is there from the start: what appears later is missed by a query that looks for a change.
         self.offered(UnitDevices())
@@ -86,7 +88,11 @@ class PluginMetrics:
 
 def _of_the_process() -> list[Metric]:
     """By the names that every Prometheus client library gives them."""
-    cpu = Metric("process_cpu_seconds_total", "counter", "CPU seconds spent, those of ended children not.")
+    cpu = Metric(
+        "process_cpu_seconds_total",
+        "counter",
+        "CPU seconds spent, without those of child processes that have ended.",
+    )
     cpu.inc(time.process_time())
     memory = Metric("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.")
     with open("/proc/self/statm", encoding="ascii") as file:

@@ -48,7 +48,7 @@ class PluginServer:
 
     def not_ready(self) -> str:
         """What is missing for new pods to get units by this plugin, or by the one it stands by for."""
-        return "" if self._service.streams or self.stands_by else "the kubelet has not taken the plugin"
+        return "" if self._service.streams or self.stands_by else "the kubelet has not accepted the plugin"
 
     async def run(self) -> None:
         """Until it is cancelled; the socket is gone then.
@@ -82,20 +82,20 @@ class PluginServer:
         is_there = self._socket.is_there()
         if not (is_there and self._service.streams) and await self._another_serves():
             if not self.stands_by:
-                log.info("another plugin serves the kubelet; this one stands by")
+                log.info("another plugin serves the kubelet; this one is on standby")
             self.stands_by = True
             self._socket.remove()  # two that began at the same time may each have a name
         elif not is_there:
-            log.info("the socket is gone and is made again")
+            log.info("the socket is gone and is created again")
             await self._serve()
         elif self._registration.is_outdated():
-            log.info("there is another kubelet")
+            log.info("the kubelet was restarted")
             await self._serve()
         elif self._service.streams:
             self._patience_s = self._registration.patience_s
         elif time.monotonic() - max(self._shown_at, self._service.closed_at or 0.0) > self._patience_s:
             self._patience_s = min(LONGEST_PATIENCE_S, 2 * self._patience_s)
-            log.info("the kubelet has no stream open; the socket is made again")
+            log.info("the kubelet has no stream open; the socket is created again")
             await self._serve()
 
     async def _serve(self) -> None:
@@ -106,7 +106,7 @@ class PluginServer:
         hidden = self._socket.hidden_path()
         if len(os.fsencode(hidden)) > LONGEST_SOCKET_PATH:
             raise CannotStart(
-                f"No socket can be made in {self._registration.folder}: its path {hidden} has "
+                f"No socket can be created in {self._registration.folder}: its path {hidden} has "
                 f"{len(os.fsencode(hidden))} bytes, and at most {LONGEST_SOCKET_PATH} are possible.",
                 "mount the kubelet's folder at a shorter path.",
             )
@@ -129,7 +129,7 @@ class PluginServer:
         await self._registration.announce(self._socket.path)
 
     def _no_socket(self, error: Exception) -> CannotStart:
-        what = f"No socket can be made in {self._registration.folder}"
+        what = f"No socket can be created in {self._registration.folder}"
         if isinstance(error, IsADirectoryError):
             return CannotStart(f"{what}: {self._socket.path} is a folder.", "remove it.")
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -43,17 +43,17 @@ async def ask_pool(client: Sequence[str], overcommit: float, time_limit_s: float
     try:
         output, words, status = await _run([*client, "list_gpus"], time_limit_s)
     except asyncio.TimeoutError:  # before OSError: from Python 3.11 on it is one
-        problem = f"the client has not answered within {time_limit_s:g} s"
+        problem = f"the client did not answer within {time_limit_s:g} s"
     except OSError as error:
         problem = f"{client[0]} cannot be started: {error.strerror}"
     except _TooLong:
-        problem = f"the client has printed more than {LONGEST_ANSWER >> 20} MiB"
+        problem = f"the client printed more than {LONGEST_ANSWER >> 20} MiB"
     else:
         units = pool_units(parse_list_gpus(output), overcommit)
         if status or not units:
             # a server that is away leaves the list of the others: only an answer without any GPU is none
             said = _last_line(words) or _last_line(output)
-            how = f"the client has ended with status {status}" if status else "the pool has no GPUs"
+            how = f"the client ended with status {status}" if status else "the pool has no GPUs"
             units, problem = None, f"{how}: {said}" if said else how
     return PoolAnswer(units, problem, time.monotonic() - begun)
 

@@ -121,14 +121,14 @@ class ClassicRegistration:
             except grpc.aio.AioRpcError as error:
                 self._metrics.registrations.labels("refused").inc()
                 reason = shown_value(error.details() or error.code().name)
-                log.error("the kubelet cannot be told of the plugin", extra={"reason": reason})
+                log.error("the kubelet cannot be informed of the plugin", extra={"reason": reason})
                 return False
         self._metrics.registrations.labels("registered").inc()
         log.info("the kubelet has registered the plugin")
         return True
 
     def is_outdated(self) -> bool:
-        """Whether there is another kubelet's socket than the one that was told."""
+        """Whether the kubelet was restarted's socket than the one that was told."""
         found = self._kubelet()
         return found is not None and found != self._told
 

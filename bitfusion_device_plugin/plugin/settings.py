@@ -48,40 +48,53 @@ TABLE = SettingsTable(
             Setting(
                 "client",
                 "FILE",
-                "the bitfusion command that is asked for the pool's GPUs. Default: the one on PATH, else the "
+                "the bitfusion command that reports the pool's GPUs. Default: the one on PATH, else the "
                 "embedded pool's",
                 parse_text,
             ),
             Setting(
                 "units",
                 "N",
-                "offer so many units and do not ask the pool; they are always healthy then. Default: 100 for "
+                "offer this number of units, always healthy, without asking the pool. Default: 100 for "
                 "each GPU of the pool",
                 whole(1, LARGEST_UNITS),
             ),
             Setting(
                 "overcommit",
                 "FACTOR",
-                "how much the units may exceed the pool, since kernels hold GPUs only while they compute. "
+                "factor by which the units may exceed the pool, because kernels hold GPUs only while they "
+                "compute. "
                 "Default: 1",
                 number(0.01, LARGEST_OVERCOMMIT, "a factor"),
             ),
-            Setting("probe_every", "SECONDS", "how often the pool is asked. Default: 15", number(0.1, 3600)),
-            Setting("probe_limit", "SECONDS", "how long an answer may take. Default: 10", number(0.1, 300)),
+            Setting(
+                "probe_every",
+                "SECONDS",
+                "seconds between two queries of the pool. Default: 15",
+                number(0.1, 3600),
+            ),
+            Setting(
+                "probe_limit", "SECONDS", "seconds that an answer may take. Default: 10", number(0.1, 300)
+            ),
             Setting(
                 "probe_away_every",
                 "SECONDS",
-                "how often a pool is asked that does not answer; every node does. Default: 1",
+                "seconds between two queries of a pool that does not answer; every node sends them. "
+                "Default: 1",
                 number(0.1, 3600),
             ),
             Setting(
                 "unhealthy_after",
                 "N",
-                "no answer so many times in a row: new pods get no units; a smaller pool: fewer. Default: 3",
+                "after this number of failed queries in a row new pods get no units; after this number of "
+                "smaller answers, fewer. Default: 3",
                 whole(1, 100),
             ),
             Setting(
-                "healthy_after", "N", "so many answers in a row: they do again. Default: 2", whole(1, 100)
+                "healthy_after",
+                "N",
+                "after this number of answers in a row new pods get units again. Default: 2",
+                whole(1, 100),
             ),
         ),
         "the kubelet": (
@@ -114,7 +127,7 @@ PROGRAM = Program(
     "bitfusion-device-plugin",
     """\
 Offers the Bitfusion pool to the kubelet of one node, as units of bitfusion.io/gpu: 100 for each GPU. Every
-node offers the same pool. While the pool does not answer no new pod gets any; those that run stay.""",
+node offers the same pool. While the pool does not answer, new pods get none; running pods keep theirs.""",
     "probe_every",
     "",
     TABLE,

@@ -75,9 +75,9 @@ class IdlePods:
         except ApiFailure as error:
             self._limiter.heed(error)
             fields = {"namespace": pod.namespace, "pod": pod.name, "error": str(error)}
-            log.warning("a pod without units is let go later", extra=fields)
+            log.warning("a pod without units is released later", extra=fields)
         except Exception:  # one pod's bug must not hold the others
-            log.exception("a pod without units was not let go")
+            log.exception("a pod without units was not released")
         context.metrics.writes.labels(m.LIFT, result).inc()
 
     def _idle_pod(self, key: Key) -> QueuedPod | None:

@@ -25,19 +25,22 @@ class QueueMetrics:
         self.pool = gauge(
             "bitfusion_queue_pool_units",
             "Units of the pool: the largest allocatable bitfusion.io/gpu of any node, or --units where no "
-            "node could offer any. 0: it is away.",
+            "node could offer any. 0: the pool is away.",
         )
         self.taken = gauge(
             "bitfusion_queue_taken_units",
-            "Units that are kept for pods at their gate, or held by pods without it, until they are gone or "
+            "Units reserved for pods at their gate or held by pods without a gate, until the pods are gone "
+            "or "
             "finished.",
         )
         self.lost = gauge(
             "bitfusion_queue_lost_units",
-            "Those of taken_units that pods hold whose node is not ready: taken until somebody says that the "
-            "node is dead.",
+            "The part of taken_units held by pods whose node is not ready: taken until somebody declares the "
+            "node dead.",
         )
-        self.waiting = gauge("bitfusion_queue_waiting_pods", "Pods that wait at their gate, for any reason.")
+        self.waiting = gauge(
+            "bitfusion_queue_waiting_pods", "Pods that are waiting at their gate, for any reason."
+        )
         self.unqueued = gauge(
             "bitfusion_queue_unqueued_pods",
             "Pods with units that count and whose gate was never lifted by the queue: made before it was "
@@ -45,8 +48,8 @@ class QueueMetrics:
         )
         self.protected = gauge(
             "bitfusion_queue_protected",
-            "1: the cluster has scheduling gates (Kubernetes 1.27 or newer). 0 on the leader: it has not, "
-            "and the pool is not protected against overselling.",
+            "1: the cluster has scheduling gates (Kubernetes 1.27 or newer). 0 on the leader: it has none, "
+            "so the pool is not protected against overselling.",
         )
         self.stuck = gauge(
             "bitfusion_queue_stuck_pods",
@@ -55,17 +58,20 @@ class QueueMetrics:
         )
         self.last_look = gauge(
             "bitfusion_queue_last_look_timestamp_seconds",
-            "When the leader last looked at all pods, as Unix time; over a minute ago: it does not work.",
+            "When the leader last examined all pods, as Unix time; more than a minute ago means that it "
+            "does not work.",
         )
         self.leader = gauge("bitfusion_queue_leader", "1 on the replica that holds the Lease.")
         self.writes = counter(
             "bitfusion_queue_writes",
-            "Requests that write, by step (keep, lift, take_back, send_back, tell, event) and result (done, "
+            "Write requests, by step (keep, lift, take_back, send_back, tell, event) and result (done, "
             "conflict, error).",
             ("step", "result"),
         )
         self.wait = histogram(
-            "bitfusion_queue_wait_seconds", "From a pod's creation to its gate lifted.", buckets=WAIT_BUCKETS
+            "bitfusion_queue_wait_seconds",
+            "Time from a pod's creation until its gate is lifted.",
+            buckets=WAIT_BUCKETS,
         )
         registry.register(_Accounts(accounts))
 

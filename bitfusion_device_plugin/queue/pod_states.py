@@ -205,4 +205,4 @@ def _no_node(spec: Mapping[str, Any], conditions: list[object]) -> str:
     scheduler = text(spec.get("schedulerName"))
     if scheduler in ("", DEFAULT_SCHEDULER):
         return ""
-    return f"scheduler {scheduler[:100]} has not said anything about it"
+    return f"scheduler {scheduler[:100]} has not reported anything about it"

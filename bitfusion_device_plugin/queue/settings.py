@@ -40,7 +40,8 @@ TABLE = SettingsTable(
             Setting(
                 "stuck_after",
                 "SECONDS",
-                "a pod for which no node is found for so long goes to the end of the queue if others wait. "
+                "seconds after which a pod without a node goes to the end of the queue if others are "
+                "waiting. "
                 "Default: 300",
                 number(1, 86400),
             ),

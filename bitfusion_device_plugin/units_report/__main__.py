@@ -38,11 +38,11 @@ def main(args: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("units-report", description=__doc__)
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--objects", metavar="FILE", help="what kubectl printed; -: standard input")
+    parser.add_argument("--objects", metavar="FILE", help="file with kubectl's output; -: standard input")
     parser.add_argument("--context", default="", metavar="NAME", help="passed on to kubectl")
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="passed on to kubectl")
     pool = parser.add_mutually_exclusive_group(required=True)
-    pool.add_argument("--pool", metavar="FILE", help="what `bitfusion-pool status --json` printed")
+    pool.add_argument("--pool", metavar="FILE", help="file with the output of `bitfusion-pool status --json`")
     pool.add_argument("--no-pool", default="", metavar="WHY", help="why there is no such file")
     return parser
 
@@ -62,7 +62,7 @@ def _read_status(path: str) -> dict[str, Any]:
             status = json.load(file)
         return {name: status[name] for name in ("leases", "waiting", "left_out")}
     except (OSError, ValueError, TypeError, KeyError) as error:
-        cure = "name a file with what this prints: bitfusion-pool status --json"
+        cure = "name a file with the output of: bitfusion-pool status --json"
         raise ClusterUnreadable(f"{one_line(path)} cannot be read: {one_line(error)}", cure) from None
 
 

@@ -183,13 +183,13 @@ def _why_left(holder: Holder, pod: AskingPod | None, held: int) -> str:
     if not holder.namespace:
         return "a token of no namespace"
     if holder.claims:
-        return f"says that it is {holder.claims}, with another namespace's token"
+        return f"claims to be {holder.claims}, but uses another namespace's token"
     if not holder.notebook:
-        return "says no notebook: not one of the cluster's pods, or none with an injected client"
+        return "names no notebook: not a pod of the cluster, or a pod without an injected client"
     if pod is None:
-        return "no pod with units is called so"
+        return "no pod with units has this name"
     if not pod.node:
-        return "its pod has no node yet, so it is somebody else"
+        return "its pod has no node yet, so the holder is somebody else"
     if held > pod.units:
-        return f"its pod counts {pod.units} units"
+        return f"its pod has {pod.units} units"
     return ""

@@ -73,7 +73,7 @@ def ask_kubectl(
         except OSError as error:
             raise ClusterUnreadable(
                 f"kubectl cannot be started: {error.strerror}",
-                "install kubectl, or let it run elsewhere: "
+                "install kubectl, or run it elsewhere: "
                 f"kubectl {' '.join(QUESTION)} | bitfusion-pool status --kubernetes -",
             ) from None
         with process:
@@ -91,8 +91,8 @@ def ask_kubectl(
     if process.returncode:
         raise ClusterUnreadable(
             f"kubectl failed: {said or f'exit status {process.returncode}'}",
-            "it needs to list nodes, pods and resourcequotas of all namespaces; "
-            "`kubectl auth can-i list pods --all-namespaces` tells whether you may",
+            "it must be allowed to list nodes, pods and resourcequotas of all namespaces; check with "
+            "`kubectl auth can-i list pods --all-namespaces`",
         )
     return parse_list(found)
 
@@ -110,7 +110,7 @@ def read_objects(path: str, most_bytes: int = MOST_BYTES) -> list[object]:
             return parse_list(_read_file(file, most_bytes))
     except OSError as error:
         raise ClusterUnreadable(
-            f"{one_line(path)} cannot be read: {error.strerror}", "name a file with what kubectl printed"
+            f"{one_line(path)} cannot be read: {error.strerror}", "name a file with kubectl's output"
         ) from None
 
 
@@ -120,30 +120,26 @@ def parse_list(found: bytes) -> list[object]:
     Raises:
         ClusterUnreadable: It is no such list, is cut off, or nodes or pods are missing in it.
     """
-    again = f"give what this prints: kubectl {' '.join(QUESTION)}"
+    again = f"pass the output of: kubectl {' '.join(QUESTION)}"
     if not found.strip():
-        raise ClusterUnreadable("there is nothing in what kubectl printed", again)
+        raise ClusterUnreadable("kubectl's output is empty", again)
     try:
         data = json.loads(found, object_hook=only_what_is_read)
     except RecursionError:
-        raise ClusterUnreadable("what kubectl printed is nested too deeply", again) from None
+        raise ClusterUnreadable("kubectl's output is nested too deeply", again) from None
     except ValueError:  # UnicodeDecodeError, too
         raise ClusterUnreadable(
-            f"what kubectl printed is no JSON, or is cut off ({len(found)} bytes)", again
+            f"kubectl's output is not JSON or is incomplete ({len(found)} bytes)", again
         ) from None
     items = mapping(data).get("items")
     if not isinstance(items, list):
         kind = one_line(text(mapping(data).get("kind")), 60) or "something else"
-        raise ClusterUnreadable(f"what kubectl printed is no list of objects, but {kind}", again)
+        raise ClusterUnreadable(f"kubectl's output is not a list of objects but {kind}", again)
     if not any(mapping(item).get("kind") == "Node" for item in items):
-        raise ClusterUnreadable(
-            "there are no nodes in what kubectl printed, so it is not the whole of it", again
-        )
+        raise ClusterUnreadable("kubectl's output has no nodes, so it is incomplete", again)
     if not any(mapping(item).get("kind") == "Pod" for item in items):
         # kubectl prints the rest where one kind is refused, and a pipe hides that it failed
-        raise ClusterUnreadable(
-            "there are no pods in what kubectl printed: perhaps it may not list them", again
-        )
+        raise ClusterUnreadable("kubectl's output has no pods: perhaps you may not list them", again)
     return items
 
 
@@ -175,12 +171,12 @@ def _read_file(file: BinaryIO, most_bytes: int) -> bytes:
 def _not_answered(limit_s: float) -> ClusterUnreadable:
     return ClusterUnreadable(
         f"kubectl has not answered within {limit_s:g} s",
-        "see what keeps it: kubectl get nodes --request-timeout=10s",
+        "see what delays it: kubectl get nodes --request-timeout=10s",
     )
 
 
 def _too_much(most_bytes: int) -> ClusterUnreadable:
     return ClusterUnreadable(
-        f"kubectl printed more than {most_bytes >> 20} MiB, which is more than is read",
+        f"kubectl printed more than {most_bytes >> 20} MiB, which is the most that is read",
         f"look at one namespace at a time: {OF_ONE_NAMESPACE} | bitfusion-pool status --kubernetes -",
     )

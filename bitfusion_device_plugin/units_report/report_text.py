@@ -111,7 +111,7 @@ def _quotas(report: ClusterReport) -> str:
         for one in wrong[:_MOST_REASONS]
     ]
     if len(wrong) > _MOST_REASONS:
-        lines.append(f"and {len(wrong) - _MOST_REASONS} quotas more that limit nothing\n")
+        lines.append(f"and {len(wrong) - _MOST_REASONS} more quotas that limit nothing\n")
     return "\n".join(part for part in (shown, "".join(lines)) if part)
 
 

@@ -182,7 +182,7 @@ def _read(folder: str, name: str) -> dict[str, Any]:
     with open(os.path.join(folder, name), encoding="utf-8") as file:
         content = json.load(file)
     if not isinstance(content, dict):
-        raise ValueError(f"{name} holds no JSON object")
+        raise ValueError(f"{name} does not hold a JSON object")
     return content
 
 

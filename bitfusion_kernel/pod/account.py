@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "bitfusion-pod-"
 LONGEST_ENTRY = 16384  # bytes
 MOST_ENTRIES = 1024
-NOT_YOURS = "this is no folder of yours"
+NOT_YOURS = "this is not a folder of yours"
 _NAME_LENGTH = 16
 
 

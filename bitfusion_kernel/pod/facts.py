@@ -52,7 +52,7 @@ def read_pod(environ: Mapping[str, str]) -> Pod | None:
     try:
         request = parse_request_text(files.request)
     except BitfusionError as error:
-        problem = f"is no size of a pod ({error}); ask your administrator"
+        problem = f"is not a valid pod size ({error}); ask your administrator"
         path = os.path.join(root, pod_contract.POD_FOLDER, pod_contract.REQUEST_FILE)
         raise WrongSetting("the pod's budget", files.request, problem, path) from None
     return Pod(files, Budget(request, int(files.units) if _is_whole(files.units) else 0), root)

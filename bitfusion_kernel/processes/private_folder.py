@@ -57,7 +57,7 @@ def create(environ: Mapping[str, str]) -> str:
                 continue
             os.mkdir(path, 0o700)
         except UnicodeEncodeError:
-            problems.append(f"{parent!a} is no UTF-8")  # zmq's addresses are
+            problems.append(f"{parent!a} is not UTF-8")  # zmq's addresses are
         except OSError as error:
             problems.append(f"{parent}: {error.strerror}")
         else:

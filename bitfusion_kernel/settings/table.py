@@ -87,7 +87,7 @@ SETTINGS = (
     ),
     Setting(
         *("memory", values.memory, (str, int), "8Gi", "whole GPUs"),
-        "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)",
+        "must be an amount of memory, such as 8Gi, 8GB or 8192 (MiB)",
         "memory of each GPU, instead of a share",
         *("memory_mib", ("-m", "--gpu_memory"), "MEMORY"),
     ),

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         context = tls.context(*tls.own_files(keys), client, server=True)
         listener = listen(int(port))
     except (OSError, OverflowError, ValueError) as error:
-        write_line(f"cannot begin: {error}")
+        write_line(f"cannot start: {error}")
         return 2
     write_line(f"listens on port {listener.getsockname()[1]}")
     agent = Agent(listener, context, write_line)

@@ -91,7 +91,7 @@ class Agent:
                 self._why_gone = f"the client is gone: {lost}"
                 self._log(str(lost))
             except ProtocolError as error:
-                return f"the client does not keep to the protocol: {error}"
+                return f"the client does not follow the protocol: {error}"
         self._flush()
         return why
 
@@ -113,7 +113,7 @@ class Agent:
         if self._gone_until is not None and now >= self._gone_until:
             return self._why_gone
         if self._told_to_end is not None and (now >= self._told_to_end or not runs) and self._is_told():
-            return "told to end"
+            return "asked to end"
         return None
 
     @property
@@ -135,12 +135,12 @@ class Agent:
         if self._session is None:
             self._session = Session(theirs.session, of_pod=True)
         if theirs.session != self._session.link.session:
-            raise ProtocolError("another session has this pod")
+            raise ProtocolError("another session is using this pod")
         if (
             self._session.link.connection is not None
         ):  # which ends by the greeting, whatever becomes of this one
             self._gone_until = time.monotonic() + RESUME
-            self._why_gone = "the client has dialled again, and did not come"
+            self._why_gone = "the client has connected again but did not resume"
             self._has_died = False
         return self._session.link.greet()
 
@@ -226,7 +226,7 @@ class Agent:
         numbers = signals.read(self._signals)
         program.reap(self._program)
         if (signal.SIGTERM in numbers or signal.SIGINT in numbers) and self._told_to_end is None:
-            self._log("told to end")
+            self._log("asked to end")
             self._end_program()
 
     def _flush(self) -> None:

@@ -30,14 +30,15 @@ _DEFAULT = (
 """Signals that the program has as every program: this process handles or ignores some."""
 
 SHARED = (
-    "the folder {} is there already: it is in files that notebook and GPU pod share, where no socket works"
+    "the folder {} already exists: it is on a volume that the notebook and the GPU pod share, "
+    "where sockets do not work"
 )
 NOT_SHARED = (
-    "have XDG_RUNTIME_DIR name a folder of the container's own, such as /tmp or /dev/shm, before Jupyter "
-    "starts."
+    "set XDG_RUNTIME_DIR to a folder of the container's own, such as /tmp or /dev/shm, before Jupyter starts."
 )
 ANOTHER_PYTHON = (
-    "in the GPU pod's image {} is Python {}, in the notebook's {}, and packages of one do not fit the other"
+    "the GPU pod's image {} has Python {}, the notebook's has {}, "
+    "and packages of one do not work with the other"
 )
 SAME_PYTHON = (
     "choose a notebook image of that version; or ask your administrator for a GPU image with Python {} "

@@ -65,7 +65,7 @@ class Strangers:
         self._spent, now = 0.0, time.monotonic()
         for fd, handshake in list(self._handshakes.items()):
             if now >= handshake.until:
-                self._refuse(fd, "it has taken too long")
+                self._refuse(fd, "it took too long")
 
     def accept(self, listener: socket.socket) -> None:
         """Take in whoever waits first."""
@@ -77,7 +77,7 @@ class Strangers:
         except OSError:
             return
         if len(self._handshakes) >= MOST:
-            self._refuse(next(iter(self._handshakes)), "there are too many, and it was slow")
+            self._refuse(next(iter(self._handshakes)), "there are too many connections, and it was slow")
         try:
             handshake = Handshake(raw, self._context, self._greet, server=True)
         except Refused as refused:

@@ -16,7 +16,7 @@ FOLDER_VARIABLE = "BITFUSION_PODS_ACCOUNT"
 
 LONGEST_TOKEN = 1 << 16
 NO_TOKEN = (
-    "this pod may not use the cluster's API, which makes pods on GPUs: {}. What to do: ask your "
+    "this pod may not use the cluster's API, which is needed to create GPU pods: {}. What to do: ask your "
     "administrator for a service account whose token is mounted (automountServiceAccountToken)"
 )
 NO_CLUSTER = (
@@ -57,7 +57,7 @@ class Account:
             with open(path, encoding="ascii") as file:
                 return file.read(LONGEST_TOKEN).strip()
         except (OSError, ValueError) as error:
-            raise unusable(path, getattr(error, "strerror", None) or "it is no text") from None
+            raise unusable(path, getattr(error, "strerror", None) or "it is not text") from None
 
 
 def unusable(path: str, why: str) -> PrintedError:

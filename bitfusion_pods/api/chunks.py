@@ -36,7 +36,7 @@ class Chunks:
             if not end:
                 self._head, data = line, b""
                 if len(line) > LONGEST_LINE:
-                    raise NoChunks("a size without an end")
+                    raise NoChunks("the size of a chunk has no end")
                 continue
             self._head, data = b"", rest
             size = _size(line)

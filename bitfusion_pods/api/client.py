@@ -220,7 +220,7 @@ def _events(response: http.client.HTTPResponse, sock: ssl.SSLSocket) -> Iterator
             raise ApiUnreachable("it no longer answers")
         *lines, waiting = (waiting + (chunks.feed(data) if response.chunked else data)).split(b"\n")
         if len(waiting) > LARGEST:
-            raise ApiUnreachable("an event of it has no end")
+            raise ApiUnreachable("an event has no end")
         for line in filter(None, lines):
             event = _object(line)
             if event.get("type") == "ERROR":
@@ -278,13 +278,13 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise ApiUnreachable("what answers is not a Kubernetes API: it sent something other than an object")
+        raise ApiUnreachable("the answer is not from a Kubernetes API: it is not an object")
     return value
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not the cluster's ({error.verify_message})"
+        return f"its certificate is not signed by the cluster ({error.verify_message})"
     if isinstance(error, TimeoutError):
         return f"no answer within {PATIENCE:.0f} s"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

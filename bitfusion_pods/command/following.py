@@ -68,7 +68,7 @@ class Following:
         for pod in self._versions():
             if not pod:
                 return stages.Stage(
-                    stages.ENDED, f"the pod {self._name} was deleted before its program had begun"
+                    stages.ENDED, f"the pod {self._name} was deleted before its program started"
                 )
             stage = told.of(pod, self._events, time.time())
             if stage.kind in (stages.WAITS, stages.STARTS) and self._look_at_events():

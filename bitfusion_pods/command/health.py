@@ -1,4 +1,4 @@
-"""`bitfusion health`: what this pod may do in the cluster, and whether a GPU pod would be let in."""
+"""`bitfusion health`: what this pod may do in the cluster, and whether a GPU pod would be admitted."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ NEEDED = (
 )
 WANTED = (
     (("get", "apps", "statefulsets"), "PodDefaults and sidecars of the running pod are copied"),
-    (("get", "", "persistentvolumeclaims"), "every volume counts as one that only this node can mount"),
-    (("list", "", "events"), "a wait is told with fewer reasons"),
+    (("get", "", "persistentvolumeclaims"), "every volume is treated as one that only this node can mount"),
+    (("list", "", "events"), "fewer reasons can be shown for a wait"),
 )
 """Without these it works; what is less good then."""
 OF_RIGHTS, OF_POD, OF_NETWORK, OF_GPUS = "Rights", "GPU pod", "Network", "GPUs"
 CONNECT = "--connect"
 OUT, INTO = "out of this pod to GPU pods", "into GPU pods from this pod"
 OPEN_OUT = (
-    "ask your administrator for a rule of egress to pods with the label bitfusion.io/gpu-pod-of, as "
-    "docs/how-to/jupyterhub-gpu-pods.md has it"
+    "ask your administrator for an egress rule to pods with the label bitfusion.io/gpu-pod-of, as in "
+    "docs/how-to/jupyterhub-gpu-pods.md"
 )
 OPEN_INTO = (
     "ask your administrator to apply in this namespace "
@@ -58,7 +58,7 @@ def health(args: Sequence[str], environ: Mapping[str, str]) -> int:
         Interrupted: A signal has ended the trial of a pod.
     """
     if unknown := [word for word in args if word != CONNECT]:
-        raise UsageError(f'health takes {CONNECT} or nothing, and not "{unknown[0]}"')
+        raise UsageError(f'health takes only {CONNECT}, not "{unknown[0]}"')
     reports, problem = [], None
     try:
         where = here(environ)
@@ -151,7 +151,7 @@ def _check_pod(report: Report, api: Api, where: Where) -> NotebookPod | None:
 
     def keys() -> str:
         make_keys(where.folder)
-        return "openssl makes them for each run"
+        return "openssl creates them for each run"
 
     def admitted() -> str:
         request, made = dry_pod(where, found[0])
@@ -165,10 +165,10 @@ def _check_pod(report: Report, api: Api, where: Where) -> NotebookPod | None:
                 pod = api.create(way, dry_pod(where, found[0], template_only=True)[1])
             secret = agent_secret(pod, found[0].pod, where.settings.to_text(), {})
             api.create(path("api", "v1", "namespaces", where.namespace, "secrets", dryRun="All"), secret)
-        return f"a pod with {request.describe()} would be let in"
+        return f"a pod with {request.describe()} would be admitted"
 
     if pod_contract.LABEL_GPU_POD_OF in labels_of(found[0].pod):
-        report.add("SKIPPED", "Check a GPU pod: this is one")
+        report.add("SKIPPED", "Check a GPU pod: this pod is one")
         return None
     report.check("Check keys and certificates", keys)
     report.check("Check a GPU pod", admitted)
@@ -197,15 +197,13 @@ def _check_network(report: Report, api: Api, where: Where, notebook: NotebookPod
         judged = network_policies.direction(found.get("items"), which, of, peer, where.namespace, port)
         text = f"Check NetworkPolicies {words}, TCP port {port}"
         if judged.is_open:
-            report.add(
-                "PASS", f"{text}: " + (f"let through by {judged.names}" if judged.policies else "none")
-            )
+            report.add("PASS", f"{text}: " + (f"allowed by {judged.names}" if judged.policies else "none"))
         elif judged.is_open is None:
-            report.add("INFO", f"{text}: by addresses or labels of namespaces, in {judged.names}")
+            report.add("INFO", f"{text}: depends on addresses or labels of namespaces, in {judged.names}")
         else:
             said.append(f"{judged.names} ({words})")
-            report.add("MARGINAL", f"{text}: not let through by {judged.names}. What to do: {cure}")
-    return f"not let through by {', '.join(said)}" if said else ""
+            report.add("MARGINAL", f"{text}: not allowed by {judged.names}. What to do: {cure}")
+    return f"not allowed by {', '.join(said)}" if said else ""
 
 
 def _check_gpus(report: Report, api: Api, where: Where) -> None:

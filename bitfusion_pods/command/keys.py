@@ -16,8 +16,9 @@ OPENSSL_ENDS_WITHIN = 10.0
 MEMORY = "/dev/shm"
 """A folder in memory, where there is one: keys come to lie on no disk."""
 NO_OPENSSL = (
-    "there is no key for the connection to a GPU pod, since openssl cannot make one ({}). What to do: ask "
-    "your administrator for the injector, which brings one, or install openssl"
+    "there is no key for the connection to a GPU pod, because openssl cannot create one ({}). What to do: "
+    "ask "
+    "your administrator for the injector, which brings its own, or install openssl"
 )
 # Trusted as such by the other side, signed by no authority. Strict checks of RFC 5280 are content with it.
 _CONFIG = """\
@@ -91,7 +92,7 @@ def make_keys(client_folder: str) -> Keys:
             others = of_pod[pod_contract.CERTIFICATE_FILE]
             return Keys(context(*own_files(own), others, server=False), of_pod)
     except (OSError, ValueError) as error:
-        raise ClusterUnusable("", f"the keys of the connection cannot be used: {error}") from None
+        raise ClusterUnusable("", f"the connection's keys cannot be used: {error}") from None
 
 
 def _openssl(client_folder: str) -> list[str]:
@@ -136,7 +137,7 @@ def _run(command: list[str], config: str) -> None:
     except OSError as error:
         problem = error.strerror or str(error)
     except subprocess.TimeoutExpired:
-        problem = f"it has not ended within {OPENSSL_ENDS_WITHIN:.0f} s"
+        problem = f"it did not finish within {OPENSSL_ENDS_WITHIN:.0f} s"
     if problem:
         raise ClusterUnusable.from_text("", NO_OPENSSL.format(problem))
 

@@ -53,7 +53,7 @@ _INVALID, _TWICE = 422, ("Duplicate value", "must be unique")
 BOUND = stages.Patience(unfit=3.0)
 """With a pod that may run on the notebook's node only: no other one, and no new one, is waited for."""
 
-LARGER_SIZE = "ask for that at most, or stop the notebook and start one with a larger size in the form."
+LARGER_SIZE = "request at most that, or stop the notebook and start one with a larger size in the form."
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Making:
         Called with signals held. Where the API does not answer the pod ends all the same, as its agent has no
         client any more; it is deleted by the next run, or with the notebook.
         """
-        name, why = self.name, "it is still there"
+        name, why = self.name, "it still exists"
         within = LOST_WITHIN if self.is_lost else GONE_WITHIN
         end, pause, asked = time.monotonic() + within, 0.05, False
         while name and time.monotonic() < end:
@@ -354,7 +354,7 @@ class Making:
 def _still_there(pod: Any, whole: GpuRequest) -> str:
     """Of one that was deleted."""
     name, node = text(metadata_of(pod).get("name")), text(mapping(pod.get("spec")).get("nodeName"))
-    why = f"{node} does not answer" if held_by_lost_node(pod, time.time()) else "it is being ended"
+    why = f"{node} does not answer" if held_by_lost_node(pod, time.time()) else "it is being deleted"
     return f"the pod {name} on node {node} still holds this notebook's budget, {whole.describe()}: {why}"
 
 

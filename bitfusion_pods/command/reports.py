@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from bitfusion_pods.places.gpu_nodes import GpuNode, Holding
 
-NO_NODES = "this account may not see the cluster's nodes, only the GPU pods of its namespace are shown"
-NO_OTHERS = "GPU pods of other namespaces are not seen: what none of this one holds may be held there"
-NO_GPUS = "no GPU pod of this namespace holds or waits for a GPU"
+NO_NODES = "this account may not see the cluster's nodes, so only the GPU pods of its namespace are shown"
+NO_OTHERS = "GPU pods of other namespaces are not visible: GPUs that look free may be held there"
+NO_GPUS = "no GPU pod in this namespace holds or waits for a GPU"
 
 
 def list_gpus(environ: Mapping[str, str]) -> int:

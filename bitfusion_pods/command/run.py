@@ -45,12 +45,13 @@ if TYPE_CHECKING:
 KILLED = 137
 """The exit status of a program that ended with its pod, as a shell tells SIGKILL."""
 NO_DRIVER = (
-    "The image {image} has no CUDA libraries, nor has its node given it any: programs compute on the CPU "
+    "The image {image} has no CUDA libraries, and its node provides none: programs compute on the CPU "
     "(libcuda.so.1 not found). What to do: choose a notebook image for GPUs; or ask your administrator, "
     "whose settings may name a GPU image for this one, or the runtimeClassName of GPU nodes"
 )
 FOR_CPUS_ONLY = (
-    "{names} in the image {image}: built for the CPU, where it computes whatever GPUs there are. What to do: "
+    "{names} in the image {image}: built for the CPU, so it computes there even if there are GPUs. What to "
+    "do: "
     "install the package for GPUs, or choose a notebook image that has it"
 )
 ASK_EVERY = 5.0
@@ -62,7 +63,7 @@ NOT_REACHED = (
     "happens again, ask your administrator about the network between the pods: `bitfusion health --connect` "
     "tries it, and manifests/components/gpu-pods-network-policy/network-policy.yaml opens it"
 )
-NOT_WRITTEN = "what the program has printed could not be written to its end here: {}"
+NOT_WRITTEN = "the program's output could not be written completely here: {}"
 
 
 def run(args: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -238,7 +239,7 @@ def _run(remote: RemoteProgram, making: Making, log: LogOutput, program: Sequenc
         log.error(NOT_WRITTEN.format(remote.not_written))
         return outcome.as_shell() or 1
     elif outcome.memory_ran_out and outcome.status:
-        log.log(f"Memory of the pod {making.name} ran out: Linux has killed a process in it", "WARN")
+        log.log(f"Memory of the pod {making.name} ran out: Linux killed a process in it", "WARN")
     return outcome.as_shell()
 
 
@@ -265,6 +266,6 @@ def _release(making: Making, log: LogOutput) -> None:
     log.log(f"Releasing GPUs from config file 'pod/{name}'...")
     problem = making.delete()
     if problem:
-        log.log(f"The pod {name} may not be gone yet: {problem}. It ends by itself, without a client", "WARN")
+        log.log(f"The pod {name} may still exist: {problem}. Without a client it ends by itself", "WARN")
     else:
         log.log(f"Released GPUs on 1 servers and removed generated config file 'pod/{name}'")

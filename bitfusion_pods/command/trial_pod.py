@@ -47,8 +47,8 @@ OF_TRIAL = "Trial pod"
 LONGEST_WAIT = 120.0
 """Seconds for a node to take it; what a node does with it has no bound, as in `bitfusion run`."""
 MOST_EVENTS = 100
-NO_END = "it is reached, and a program in it has not ended"
-ANOTHER_PYTHON = ". What to do: ask your administrator for a GPU image with the same Python at the same place"
+NO_END = "it is reached, but a program in it did not end"
+ANOTHER_PYTHON = ". What to do: ask your administrator for a GPU image with the same Python at the same path"
 
 
 class _Steps(Telling):
@@ -98,7 +98,7 @@ def try_pod(
         return f"{making.name} runs on node {making.node} after {time.monotonic() - began:.1f} s"
 
     try:
-        if report.check("Check making a pod without a GPU", made):
+        if report.check("Check creating a pod without a GPU", made):
             _look(report, api, where.namespace, making.name)
             _reach(report, making, found[0], where.settings.port, keys.context, environ, closed)
     finally:
@@ -106,9 +106,9 @@ def try_pod(
         name, began = making.name, time.monotonic()
         problem = making.delete()
         if problem:
-            report.add("MARGINAL", f"Check its end: {name} may not be gone yet: {problem}. It ends by itself")
+            report.add("MARGINAL", f"Check deleting it: {name} may still exist: {problem}. It ends by itself")
         elif name:
-            report.add("PASS", f"Check its end: gone within {time.monotonic() - began:.1f} s")
+            report.add("PASS", f"Check deleting it: done within {time.monotonic() - began:.1f} s")
 
 
 def _look(report: Report, api: Api, namespace: str, name: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = 1800.0
 """Seconds to wait for a GPU, as in the pool."""
 PAUSE = 1.0
-UNASKED = "the cluster's API cannot be asked: {}"
+UNASKED = "the cluster's API cannot be reached: {}"
 
 
 class Waiting:

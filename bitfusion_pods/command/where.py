@@ -100,4 +100,4 @@ def _budget(text: str, folder: str) -> GpuRequest:
         return parse_request_text(text)
     except BitfusionError as error:
         path = os.path.join(folder, pod_contract.POD_FOLDER, pod_contract.REQUEST_FILE)
-        raise WrongSetting("the pod's budget", text, f"is no size of a pod ({error})", path) from None
+        raise WrongSetting("the pod's budget", text, f"is not a valid pod size ({error})", path) from None

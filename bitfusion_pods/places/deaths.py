@@ -138,16 +138,16 @@ def _by_status(pod: RawObject, reason: str, message: str) -> Told | None:
     if reason == "DeadlineExceeded":
         limit = mapping(pod.get("spec")).get("activeDeadlineSeconds")
         bound = f" ({limit} s)" if type(limit) is int and 0 < limit < 10**9 else ""
-        said = f"the pod was ended because it ran as long as a GPU pod may{bound}"
+        said = f"the pod was ended because it reached the longest run time of a GPU pod{bound}"
         return DEADLINE, said, f"{_AGAIN[:-1]}; {_ASK} for a longer time."
     if reason == "NodeLost":
         return _lost(node)
     if reason == "Terminated" and "shutdown" in message:
         return NODE_LOST, f"{node} was shut down", _AGAIN
     if is_refused(pod):  # it ran, and the kubelet's restart forgot it (kubernetes/kubernetes#117955)
-        return EVICTED, f"{node} did not take the pod again after a restart of its kubelet: {reason}", _AGAIN
+        return EVICTED, f"{node} did not accept the pod again after its kubelet restarted: {reason}", _AGAIN
     if reason == "Preempting":
-        return PREEMPTED, f"{node} needed the room for a pod of the system", _AGAIN
+        return PREEMPTED, f"{node} needed the space for a system pod", _AGAIN
     return None
 
 
@@ -160,8 +160,8 @@ def _by_queue(condition: RawObject) -> Told | None:
         because = f" ({why})" if why and why != "UNKNOWN" else ""
         return (
             PREEMPTED,
-            f"Kueue gave the GPU to others, who come first{because}",
-            f"{_AGAIN} It queues again.",
+            f"Kueue gave the GPU to others, who have priority{because}",
+            f"{_AGAIN} It joins the queue again.",
         )
     if reason.endswith("PodsReadyTimeout"):
         said = "Kueue ended the pod because it took too long to start (waitForPodsReady)"
@@ -173,7 +173,7 @@ def _by_queue(condition: RawObject) -> Told | None:
     if reason.endswith("QueueStopped"):
         return PREEMPTED, f"the queue was stopped: {message}", f"{_ASK} when it is open again."
     if reason == "WorkloadDeleted":
-        return DELETED, "somebody has deleted the pod's Workload in Kueue", _AGAIN
+        return DELETED, "somebody deleted the pod's Workload in Kueue", _AGAIN
     return PREEMPTED, f"Kueue ended the pod: {message or reason}", _AGAIN
 
 
@@ -183,12 +183,16 @@ def _by_disruption(pod: RawObject, condition: RawObject, now: float) -> Told | N
     reason, message = reason_of(condition), message_of(condition)
     node = node_of(pod) or "its node"
     if reason == "PreemptionByScheduler":
-        said = f"a pod of higher priority took the room on {node}"
-        return PREEMPTED, said, f"{_AGAIN} A higher priority is your administrator's to give."
+        said = f"a pod of higher priority took the space on {node}"
+        return PREEMPTED, said, f"{_AGAIN} Ask your administrator if you need a higher priority."
     if reason == "EvictionByEvictionAPI":
-        return EVICTED, f"the pod was evicted from {node}, as when a node is emptied for maintenance", _AGAIN
+        return (
+            EVICTED,
+            f"the pod was evicted from {node}, for example because the node is drained for maintenance",
+            _AGAIN,
+        )
     if reason == "DeletionByTaintManager":
-        return _lost(node, " or was closed to this pod by a taint")
+        return _lost(node, " or got a taint that excludes this pod")
     if reason == "DeletionByDeviceTaintManager":
         return EVICTED, f"the GPU of {node} was taken out of service", _AGAIN
     if reason == "DeletionByPodGC":
@@ -212,7 +216,7 @@ def _by_program(pod: RawObject) -> Told | None:
     if reason == "OOMKilled":
         limit = _memory_limit(pod)
         said = f"the pod ran out of memory{f' (its limit is {limit})' if limit else ''}"
-        return OUT_OF_MEMORY, said, f"use smaller batches or data, or {_ask_memory()}"
+        return OUT_OF_MEMORY, said, f"use smaller batches or less data, or {_ask_memory()}"
     if reason in NEVER_RAN:
         return UNKNOWN, f"the program never ran: {message_of(ended) or reason}", _AGAIN
     if code is None:
@@ -221,7 +225,7 @@ def _by_program(pod: RawObject) -> Told | None:
         said, _, cure = message_of(ended).removeprefix(_SAID).partition(". What to do: ")
         return UNKNOWN, said, words(f"{cure}.")
     if code == 137:
-        said = "the program was killed (SIGKILL), by somebody, or for want of memory"
+        said = "the program was killed (SIGKILL), by somebody or because memory ran out"
         return ENDED, said, _AGAIN
     if code > 128:
         return ENDED, f"the program was ended by signal {code - 128}", _AGAIN
@@ -232,7 +236,7 @@ def _by_deletion(pod: RawObject, now: float, gone: bool) -> Told | None:
     if held_by_lost_node(pod, now) and not gone:
         return _lost(node_of(pod))
     if is_going(pod) or gone:
-        said = "somebody has deleted the pod, or the notebook's pod that owns it"
+        said = "somebody deleted the pod, or the notebook's pod that owns it"
         return DELETED, said, _AGAIN
     return None
 
@@ -244,7 +248,7 @@ def _lost(node: str, more: str = "") -> Told:
     return (
         NODE_LOST,
         f"{node} no longer answers{more}",
-        f"{_AGAIN} A GPU of a lost node comes back with it.",
+        f"{_AGAIN} A GPU of a lost node returns when the node does.",
     )
 
 
@@ -254,7 +258,7 @@ def _evicted_for(message: str) -> str:
     if low:
         return f"the node ran short of {low.replace('ephemeral-storage', 'disk')}"
     if "local ephemeral storage" in message or "ephemeral local storage" in message:
-        return "it wrote more to the node's disk than it may"
+        return "it wrote more to the node's disk than allowed"
     if "Usage of EmptyDir volume" in message:
         return f"its volume {message.partition('volume ')[2].partition(' ')[0]} is full"
     return message or "no reason given"

@@ -34,8 +34,8 @@ _PREEMPTING = "Pending the preemption of "
 
 ASK_QUOTA = "ask for less, or ask your administrator for more in the queue {}."
 ASK_COVER = (
-    "ask your administrator: the ClusterQueue of the queue {} has to cover it, or Kueue's configuration to "
-    "leave it out (excludeResourcePrefixes)."
+    "ask your administrator: the ClusterQueue of the queue {} must cover it, or Kueue's configuration must "
+    "exclude it (excludeResourcePrefixes)."
 )
 ASK_QUEUE = "ask your administrator: the settings for GPU pods name the queue {}."
 """What to do where Kueue will never admit the pod."""
@@ -179,15 +179,15 @@ def held_in(message: object) -> Held | None:
     if not said:
         return None
     if _PREEMPTING in said:
-        return Held("it ends others, which come later, to make room")
+        return Held("it ends others with lower priority to make room")
     if _USED_UP in said:  # of one flavor at least: it comes free
         return Held(words(f"the queue's quota of {_resource(said, _USED_UP)} is used up"))
     if _TOO_MUCH in said and "> maximum capacity" in said:
-        told = f"the queue never has so much {_resource(said, _TOO_MUCH)}"
+        told = f"the queue can never provide so much {_resource(said, _TOO_MUCH)}"
         return Held(words(told), never=True, next_step=ASK_QUOTA)
     if _NOT_THERE in said:
         resource = name_of(said.partition(_NOT_THERE)[0].rpartition("resource ")[2])
-        return Held(words(f"the queue has no {resource} to give"), never=True, next_step=ASK_COVER)
+        return Held(words(f"the queue has no {resource}"), never=True, next_step=ASK_COVER)
     never = "doesn't exist" in said
     return Held(words(said), never=never, next_step=ASK_QUEUE if never else "")
 

@@ -104,14 +104,14 @@ def _quota(core: str, gpus: Sequence[str], ours_hold: bool) -> Refusal:
         if fits:
             parts.append(
                 f"{used} of {limited} {shown} are in use"
-                + (f", {requested} more asked" if not is_gpu else "")
+                + (f", {requested} more requested" if not is_gpu else "")
             )
         else:
-            parts.append(f"{requested} {shown} asked, {limited} allowed")
+            parts.append(f"{requested} {shown} requested, {limited} allowed")
     said = words(f"quota {name}: {'; '.join(parts)}" if parts else core)
     if waits:
         return Refusal(WAITS, said, reason=QUOTA)
-    cure = f"ask for less, end something of this namespace, or {_ASK} for a larger quota ({name})."
+    cure = f"request less, end something in this namespace, or {_ASK} for a larger quota ({name})."
     return Refusal(ERROR, said, cure, QUOTA)
 
 
@@ -152,15 +152,17 @@ def _policy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
         level = name_of(core.partition('"')[2].partition('"')[0])
         rest = core.partition(": ")[2]
         said = f"the namespace's Pod Security ({level}) refuses the pod: {rest}"
-        cure = f"{_ASK}: the notebook's own security context is what its GPU pod gets."
+        cure = f"{_ASK}: its GPU pod gets the notebook's security context."
         return Refusal(ERROR, words(said), cure, POLICY)
     if " usage per " in core or " max limit to request ratio per " in core:
         said = f"the namespace's LimitRange refuses the pod: {core.strip('[]')}"
         return Refusal(
-            ERROR, words(said), f"{_ASK}: CPU and memory of a GPU pod stand in its settings.", POLICY
+            ERROR, words(said), f"{_ASK}: the CPU and memory of a GPU pod are in its settings.", POLICY
         )
     if core.startswith("failed quota: "):
-        said = f"a quota wants each container to say what it needs: {core.removeprefix('failed quota: ')}"
+        said = (
+            f"a quota requires each container to state what it needs: {core.removeprefix('failed quota: ')}"
+        )
         return Refusal(ERROR, words(said), f"{_ASK}: the rule for GPU pods must set these.", POLICY)
     for beginning in ("admission webhook ", "ValidatingAdmissionPolicy ", "policy "):
         denied = core.partition(" denied ")
@@ -170,7 +172,7 @@ def _policy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
             )
             what = "the admission webhook" if beginning.startswith("adm") else "the policy"
             why = denied[2].partition(": ")[2] or "no reason given"
-            cure = f"{_ASK} what {what} {name} wants of GPU pods."
+            cure = f"{_ASK} what {what} {name} requires of GPU pods."
             return Refusal(ERROR, words(f"{what} {name} refuses the {kind}: {why}"), cure, POLICY)
     return None
 
@@ -207,10 +209,12 @@ def _is_plain(name: str) -> bool:
 def _busy(status: int, reason: str, core: str, kind: str) -> Refusal | None:
     if status == 409:
         if reason == ALREADY_EXISTS or core.endswith("already exists"):
-            return Refusal(RETRY, f"a {kind} of this name exists already", reason=EXISTS)
-        return Refusal(RETRY, words(f"the cluster was changing what this needs: {core}"), reason=BUSY)
+            return Refusal(RETRY, f"a {kind} of this name already exists", reason=EXISTS)
+        return Refusal(
+            RETRY, words(f"the cluster was changing an object that this needs: {core}"), reason=BUSY
+        )
     if core.startswith("status unknown for quota: "):
-        cure = f"{_ASK}: the cluster's kube-controller-manager counts quotas, and does not."
+        cure = f"{_ASK}: the cluster's kube-controller-manager should count quotas, but does not."
         return Refusal(RETRY, "the namespace's quota is being counted", cure, BUSY)
     if 'failed calling webhook "' in core:
         name = name_of(core.partition('failed calling webhook "')[2].partition('"')[0])

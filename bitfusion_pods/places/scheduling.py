@@ -1,4 +1,4 @@
-"""Why the scheduler finds no node: its message, taken apart and told in plain words. Pure.
+"""Why the scheduler cannot find a node: its message, taken apart and told in plain words. Pure.
 
 The form is that of ``FitError.Error()`` (kubernetes 1.34, pkg/scheduler/framework/types.go)::
 
@@ -42,28 +42,48 @@ _MOST_REASONS = 200
 
 _TEXTS = (
     # beginning of the reason; words for one node and for several; each from the plugin of that name
-    ("Too many pods", "runs as many pods as it may", "run as many pods as they may"),
+    ("Too many pods", "already runs the maximum number of pods", "already run the maximum number of pods"),
     ("node(s) had untolerated taint {node.kubernetes.io/not-ready", "is not ready", "are not ready"),
     ("node(s) had untolerated taint {node.kubernetes.io/unreachable", "is not ready", "are not ready"),
     ("node(s) had untolerated taint {node.kubernetes.io/unschedulable", "is closed", "are closed"),
     ("node(s) were unschedulable", "is closed", "are closed"),
-    ("node(s) didn't match Pod's node affinity", "is not where it may run", "are not where it may run"),
-    ("node(s) didn't satisfy plugin(s) [NodeAffinity", "is not where it may run", "are not where it may run"),
-    ("node(s) didn't match the requested node name", "is not where it may run", "are not where it may run"),
+    (
+        "node(s) didn't match Pod's node affinity",
+        "does not match where it may run",
+        "do not match where it may run",
+    ),
+    (
+        "node(s) didn't satisfy plugin(s) [NodeAffinity",
+        "does not match where it may run",
+        "do not match where it may run",
+    ),
+    (
+        "node(s) didn't match the requested node name",
+        "does not match where it may run",
+        "do not match where it may run",
+    ),
     ("node(s) didn't match PersistentVolume's", "cannot have its volume", "cannot have its volume"),
     ("node(s) had volume node affinity conflict", "cannot have its volume", "cannot have its volume"),
     ("node(s) had no available volume zone", "cannot have its volume", "cannot have its volume"),
     ("node(s) didn't satisfy plugin(s) [Volume", "cannot have its volume", "cannot have its volume"),
     ("node(s) didn't find available persistent", "cannot have its volume", "cannot have its volume"),
-    ("node(s) exceed max volume count", "has as many volumes as it may", "have as many volumes as they may"),
-    ("node(s) didn't match pod affinity", "is not beside what it must be", "are not beside what it must be"),
+    (
+        "node(s) exceed max volume count",
+        "already has the maximum number of volumes",
+        "already have the maximum number of volumes",
+    ),
+    (
+        "node(s) didn't match pod affinity",
+        "is not near a pod that it must be near",
+        "are not near a pod that it must be near",
+    ),
     (
         "node(s) didn't match pod anti-affinity",
-        "has what it must not be beside",
-        "have what it must not be beside",
+        "has a pod that it must not share a node with",
+        "have a pod that it must not share a node with",
     ),
-    ("node(s) didn't satisfy existing pods", "has what refuses it", "have what refuses it"),
-    ("node(s) didn't match pod topology", "would spread it wrongly", "would spread it wrongly"),
+    ("node(s) didn't satisfy existing pods", "has a pod that excludes it", "have a pod that excludes it"),
+    ("node(s) didn't match pod topology", "would violate its spread rules", "would violate its spread rules"),
     ("node(s) didn't have free ports", "has its port taken", "have its port taken"),
     ("device class ", "lacks its DeviceClass", "lack its DeviceClass"),
 )
@@ -73,18 +93,18 @@ _NEVER = (
     # beginning of what no waiting and no new node can change, or a part of it; words; what to do
     (
         "ReadWriteOncePod",
-        "its volume may be used by one pod only (ReadWriteOncePod), and the notebook has it",
+        "only one pod may use its volume (ReadWriteOncePod), and the notebook is using it",
         "ask for a volume that several pods may use (ReadWriteMany)",
     ),
     (
         "unbound immediate PersistentVolumeClaims",
-        "one of its volumes has no storage behind it (the claim is not bound)",
+        "one of its volumes has no storage (the claim is not bound)",
         "`kubectl describe pvc` in your namespace says why; ask your administrator",
     ),
     (
         "bound to non-existent",
-        "one of its volumes has lost the storage behind it",
-        "ask your administrator: the claim is bound to a volume that is not there",
+        "one of its volumes has lost its storage",
+        "ask your administrator: the claim is bound to a volume that does not exist",
     ),
 )
 
@@ -118,16 +138,16 @@ def no_node(message: str, gpus: Sequence[str]) -> NoNode:
     if nodes is None or len(message) >= LONGEST_READ:
         said = message[:LONGEST_READ]
         said = said.partition(_KAI)[2] or said
-        return NoNode(words(f"the scheduler finds no node: {said}"), waits=True)
+        return NoNode(words(f"the scheduler cannot find a node: {said}"), waits=True)
     whole = _listed(head)
     for part, said, cure in _NEVER:
         if part in whole:
             return NoNode(said, waits=False, never=True, next_step=cure)
     if whole.startswith("persistentvolumeclaim "):  # of one claim: no node was looked at
-        cure = "the notebook and its GPU pod need the same volumes: `kubectl get pvc` shows those there are."
+        cure = "the notebook and its GPU pod need the same volumes: `kubectl get pvc` lists those that exist."
         return NoNode(words(whole), waits=False, never=True, next_step=cure)
     if not reasons:
-        return NoNode(words(f"the scheduler finds no node: {whole or 'there is none'}"), waits=True)
+        return NoNode(words(f"the scheduler cannot find a node: {whole or 'there is none'}"), waits=True)
     helped, could = _could_serve(after, nodes)
     full = [reason for _, reason in reasons if _waits(reason)]
     waits = bool(full) and (could > 0 or not helped or any(_has_no_devices(reason) for reason in full))
@@ -195,12 +215,10 @@ def _said(nodes: int, reasons: list[tuple[int, str]], gpus: Sequence[str], could
     parts: list[str] = []
     short = max((count for count, reason in reasons if _is_gpu(reason, gpus)), default=0)
     if short and could == 0 and not any(_has_no_devices(reason) for _, reason in reasons):
-        parts.append(
-            _part(short, nodes, "has too few GPUs or none at all", "have too few GPUs or none at all")
-        )
+        parts.append(_part(short, nodes, "has too few GPUs or none", "have too few GPUs or none"))
     elif short and could and could < short and not _short_of_others(reasons, gpus):
         parts.append(_part(could, nodes, "has no free GPU", "have no free GPU"))
-        parts.append(_part(short - could, None, "has too few or none at all", "have too few or none at all"))
+        parts.append(_part(short - could, None, "has too few or none", "have too few or none"))
     elif short:
         parts.append(_part(short, nodes, "has no free GPU", "have no free GPU"))
     told: dict[tuple[str, str], int] = {}
@@ -253,12 +271,12 @@ def _cure(reasons: list[tuple[int, str]], gpus: Sequence[str]) -> str:
     told = [reason for _, reason in reasons]
     if any("volume" in reason.lower() for reason in told):
         return (
-            "the notebook's volume can be used on some nodes only, and no GPU node is among them: ask for a "
+            "the notebook's volume can be used only on some nodes, and no GPU node is among them: ask for a "
             "volume for many nodes (ReadWriteMany), or for a notebook on a GPU node."
         )
     if any("affinity" in reason.lower() or "requested node name" in reason for reason in told):
         return (
-            "the pod may run on certain nodes only, by its rule or by its volume, and none of them can take "
+            "its rule or its volume restricts the pod to certain nodes, and none of them can take "
             "it: ask your administrator about the rule, or start the notebook on a GPU node."
         )
     if any(reason.startswith((_TAINT, "node(s) were unschedulable")) for reason in told):
@@ -267,5 +285,5 @@ def _cure(reasons: list[tuple[int, str]], gpus: Sequence[str]) -> str:
             "administrator for a toleration in the settings for GPU pods."
         )
     if any(_is_gpu(reason, gpus) for reason in told):
-        return "ask for fewer GPUs, or ask your administrator about the GPU nodes that should be there."
-    return "ask for less, or ask your administrator: no node is large enough for this pod."
+        return "request fewer GPUs, or ask your administrator about missing GPU nodes."
+    return "request less, or ask your administrator: no node is large enough for this pod."

@@ -147,7 +147,7 @@ def stage(
         if not text(
             status_of(raw).get("podIP")
         ):  # two writes of the kubelet, and no address is this machine's
-            return Stage(STARTS, "its container runs but has no address yet")
+            return Stage(STARTS, "its container is running but has no address yet")
         if node_is_silent(raw):
             return Stage(
                 RUNS, words(f"runs, but {node_of(raw) or 'its node'} does not answer"), "", "NodeNotReady"
@@ -168,7 +168,7 @@ def _ended(pod: RawObject, now: float) -> Stage | None:
         said = words(f"{node_of(pod) or 'its node'} refused the pod: {_refusal(pod)}")
         if is_miscounted(pod):
             return Stage(RETRY, said, "", reason)
-        return Stage(FAILED, said, "ask your administrator, with these words.", reason)
+        return Stage(FAILED, said, "give this message to your administrator.", reason)
     program = state_of(program_of(pod), "terminated")
     if not reason and exit_code_of(pod) is None and not is_going(pod) and not _is_driven_out(pod):
         for failure in (_init_failure(pod), _start_failure(program)):
@@ -190,9 +190,9 @@ def _refusal(pod: RawObject) -> str:
     reason = reason_of(status_of(pod))
     said = message_of(status_of(pod)).removeprefix("Pod was rejected").lstrip(": ")
     if "devices unavailable" in said or "no healthy devices" in said:
-        return "its GPU is not free yet, although the scheduler thought so"
+        return "its GPU is not free yet, although the scheduler expected it to be"
     if reason.startswith("OutOf"):
-        return f"too little {name_of(reason[5:])} is free, although the scheduler thought so"
+        return f"too little {name_of(reason[5:])} is free, although the scheduler expected enough"
     if reason == "NodeShutdown":
         return "it is shutting down"
     return said or reason
@@ -205,7 +205,10 @@ def _init_failure(pod: RawObject) -> Stage | None:
             continue
         name = name_of(status.get("name"))
         said = message_of(ended) or reason_of(ended) or "no reason given"
-        cure = f"ask your administrator: another webhook's init container ({name}) does not work in GPU pods."
+        cure = (
+            f"ask your administrator: the init container {name}, "
+            "which another webhook adds, does not work in GPU pods."
+        )
         return Stage(FAILED, words(f"the init container {name} has failed: {said}"), cure, "init")
     return None
 
@@ -243,7 +246,7 @@ def _starting(pod: RawObject, events: list[PodEvent], now: float, patience: Pati
 def _progress(pod: RawObject, event: PodEvent | None, scheduled: float | None, now: float) -> str:
     for status in containers_of(pod, init=True):
         if state_of(status, "running") is not None and not status.get("ready"):
-            return f"{name_of(status.get('name'))} prepares the pod"
+            return f"{name_of(status.get('name'))} is preparing the pod"
     if event is not None and event.reason == "Pulling":
         whose = (
             "the image" if event.container in ("", PROGRAM_CONTAINER) else f"the image of {event.container}"
@@ -280,11 +283,11 @@ def _unscheduled(
     if condition.get("status") != "False" or not message_of(condition):
         return _unseen(pod, events, now, patience, since or created_at(pod), "waiting for the scheduler")
     if reason_of(condition) == "SchedulingGated":  # what was said while it had gates
-        said = "let go by its queue: the scheduler looks for a node"
+        said = "released by its queue: the scheduler is looking for a node"
         return _unseen(pod, events, now, patience, since, said)
     if reason_of(condition) == "SchedulerError":
         return Stage(
-            WAITS, words(f"the scheduler has trouble: {message_of(condition)}"), "", "SchedulerError"
+            WAITS, words(f"the scheduler reports a problem: {message_of(condition)}"), "", "SchedulerError"
         )
     found = no_node(message_of(condition), gpus)
     if found.never:
@@ -314,7 +317,7 @@ def _unseen(
         return Stage(WAITS, first, "", UNSEEN)
     said = f"the scheduler {name} has not looked at it for {elapsed_text(lasts)}"
     if lasts <= patience.unseen:
-        doubt = ": does it run? Your administrator knows" if lasts > _UNSEEN_LONG else ""
+        doubt = ": ask your administrator whether it is running" if lasts > _UNSEEN_LONG else ""
         return Stage(WAITS, words(said + doubt), "", UNSEEN)
     cure = (
         f"ask your administrator whether the scheduler {name} runs; the settings for GPU pods may name "

@@ -94,7 +94,7 @@ def _volumes(message: str, said: str, pod: str) -> Trouble:
     meanwhile = "its volumes are being attached"
     volume = one_line(message.partition('volume "')[2].partition('"')[0], 60)
     if "Multi-Attach error" in message:
-        told = f"the volume {volume} is in use on another node, and only one node may have it"
+        told = f"the volume {volume} is in use on another node, and only one node can mount it"
         cure = (
             "use a volume for many nodes (ReadWriteMany) as home, let GPU pods run on the notebook's node, "
             "or start the notebook on a GPU node."
@@ -102,7 +102,7 @@ def _volumes(message: str, said: str, pod: str) -> Trouble:
         return Trouble(told, cure, True, meanwhile)
     if pod and f'secret "{pod}" not found' in message:
         # made a moment after the pod: until it has lasted too long it is nothing to be told
-        told = f"the pod's Secret {pod} is not there: somebody has deleted it"
+        told = f"the pod's Secret {pod} does not exist: somebody deleted it"
         return Trouble(told, "run the cells again from the first one.", True, "")
     for kind in ("configmap", "secret"):
         if f'{kind} "' in message and "not found" in message:
@@ -121,10 +121,11 @@ def claim_trouble(message: str) -> Trouble:
     if name and message.endswith("not found"):
         told = f'the ResourceClaimTemplate "{one_line(name, 60)}" is not in this namespace'
         return Trouble(
-            told, f"{_ASK} for the templates of the rules for GPU pods, which each namespace needs."
+            told,
+            f"{_ASK} for the ResourceClaimTemplates of the rules for GPU pods, which each namespace needs.",
         )
     return Trouble(
-        f"its ResourceClaim cannot be made: {said}", f"{_ASK} about the device driver.", passes=True
+        f"its ResourceClaim cannot be created: {said}", f"{_ASK} about the device driver.", passes=True
     )
 
 
@@ -149,23 +150,23 @@ _IMAGE_TEXTS = (
     ),
     (
         ("unauthorized", "authentication required", "access denied", "forbidden"),
-        "the registry does not give the image {image} to this pod",
+        "the registry does not let this pod pull the image {image}",
         "the notebook's imagePullSecrets are those of its GPU pod: they may have expired.",
     ),
     (
         ("no space left",),
-        "{node} has no room for the image {image}",
+        "{node} has no space for the image {image}",
         f"{_ASK} to clean up the node's disk.",
     ),
     (
         ("no match for platform",),
-        "the image {image} is not made for the processor of {node}",
+        "the image {image} is not built for the processor of {node}",
         f"{_ASK} for a GPU image in the settings for GPU pods.",
     ),
     (
         ("not found", "manifest unknown"),
         "the image {image} is no longer in its registry",
-        "choose another image for the notebook, or have this one pushed again.",
+        "choose another image for the notebook, or push this one again.",
     ),
 )
 
@@ -174,10 +175,10 @@ def _image(reason: str, message: str, node: str) -> Trouble:
     image = one_line(message.partition('image "')[2].partition('"')[0], _LONGEST) or "of the pod"
     low = message.lower()
     if reason == "InvalidImageName" or "invalid reference format" in low:
-        return Trouble(f"the image's name cannot be read: {one_line(message, _LONGEST)}", f"{_ASK}.")
+        return Trouble(f"the image's name is not valid: {one_line(message, _LONGEST)}", f"{_ASK}.")
     if reason == "ErrImageNeverPull":
         cure = f"{_ASK}: the image must be loaded on the GPU nodes, or imagePullPolicy changed."
-        return Trouble(f"the image {image} is not on {node}, and may not be pulled", cure)
+        return Trouble(f"the image {image} is not on {node} and may not be pulled", cure)
     for parts, told, cure in _IMAGE_TEXTS:
         if any(part in low for part in parts):
             return Trouble(told.replace("{node}", node).replace("{image}", image), cure)
@@ -189,13 +190,14 @@ def _config(message: str) -> Trouble:
     for kind in ("configmap", "secret"):
         if f'{kind} "' in message and "not found" in message:
             name = one_line(message.partition(f'{kind} "')[2].partition('"')[0], 60)
-            told = f'the {kind} "{name}", which a variable of the pod comes from, does not exist'
+            told = f'the {kind} "{name}", from which the pod takes a variable, does not exist'
             return Trouble(told, f"it was there when the notebook started: {_ASK}.")
     if "runAsNonRoot" in message:
         told = (
-            "the image would run as root, or as a user without a number, and the pod may not (runAsNonRoot)"
+            "the image would run as root, or as a user without a numeric id, "
+            "which the pod must not do (runAsNonRoot)"
         )
-        return Trouble(told, "choose an image with a numeric user, or set runAsUser for the notebook.")
+        return Trouble(told, "choose an image with a numeric user id, or set runAsUser for the notebook.")
     return cannot_run(message)
 
 
@@ -203,11 +205,11 @@ def cannot_run(message: str) -> Trouble:
     """The container could not be started at all."""
     said = one_line(message, _LONGEST)
     if '"/bin/sh"' in message or "`/bin/sh`" in message:  # runc's words, and crun's
-        told = "the image has no shell (/bin/sh), by which a GPU pod starts"
+        told = "the image has no shell (/bin/sh), which a GPU pod needs to start"
         return Trouble(told, "choose a notebook image with /bin/sh and Python 3.10 or newer.")
     if "nvidia-container-cli" in message or "nvidia-container-runtime" in message:
         why = one_line(message.rpartition("nvidia-container-cli: ")[2], _LONGEST)
         return Trouble(
             f"NVIDIA's runtime could not give the GPU to the container: {why}", f"{_ASK} about the node."
         )
-    return Trouble(f"the container cannot be started: {said}", f"{_ASK}, with these words.")
+    return Trouble(f"the container cannot be started: {said}", "give this message to your administrator.")

@@ -14,17 +14,17 @@ DEEPEST = 60  # levels; no part of a pod has half as many
 class NotebookUnusable(NeverSatisfiable):
     """The notebook's pod is not as the pods are of which others can be made."""
 
-    headline = "No GPU pod can be made for this notebook."
+    headline = "No GPU pod can be created for this notebook."
     next_step = "stop the notebook and start it again; if that does not help, ask your administrator."
 
 
 class FilesElsewhere(NeverSatisfiable):
     """The notebook's files cannot be mounted where a GPU is."""
 
-    headline = "No GPU pod can have the files of this notebook."
+    headline = "No GPU pod can access the files of this notebook."
     next_step = (
-        "keep the files on a claim that is ReadWriteMany; or have the notebook itself run on a GPU node; or, "
-        "if the storage is mounted on several nodes as NFS is, have your administrator set rwo_anywhere."
+        "keep the files on a claim that is ReadWriteMany; or run the notebook itself on a GPU node; or, if "
+        "several nodes can mount the storage, as with NFS, ask your administrator to set rwo_anywhere."
     )
 
 
@@ -37,4 +37,6 @@ def copy_of(value: Any, depth: int = 0) -> Any:
             return {str(key): copy_of(each, depth + 1) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
             return [copy_of(each, depth + 1) for each in value]
-    raise NotebookUnusable("", "the API has told something of the notebook's pod that is no part of a pod")
+    raise NotebookUnusable(
+        "", "the API returned something about the notebook's pod that does not belong to a pod"
+    )

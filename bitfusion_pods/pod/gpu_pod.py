@@ -61,8 +61,8 @@ TAKEN = {
 }
 
 NO_CONTAINER = "the notebook's pod has no container {}"
-NO_METADATA = "the API does not tell the notebook's pod's name, namespace and uid"
-NO_NAME = "a GPU pod or its queue was given a name that Kubernetes does not take: {}"
+NO_METADATA = "the API does not return the name, namespace and uid of the notebook's pod"
+NO_NAME = "a GPU pod or its queue has a name that Kubernetes does not accept: {}"
 
 
 def gpu_pod(

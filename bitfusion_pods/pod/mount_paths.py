@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 EXPRESSION = "subPathExpr"
 LONGEST = 4096
-NOT_KNOWN = "mount {} names its folder by a variable whose value only the notebook's container knows"
+NOT_KNOWN = "mount {} names its folder with a variable whose value only the notebook's container knows"
 _FIELDS = {"metadata.name": "name", "metadata.namespace": "namespace", "metadata.uid": "uid"}
 
 

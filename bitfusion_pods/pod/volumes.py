@@ -47,14 +47,14 @@ DISKS = (
 )
 """Volumes named in the pod itself that one node has at a time; all but two of them are history."""
 
-ONE_POD = "claim {} is ReadWriteOncePod: the notebook's pod has it, and no second pod can"
+ONE_POD = "claim {} is ReadWriteOncePod: the notebook's pod uses it, and a second pod cannot"
 ANOTHER_CLAIM = (
     "keep the files on a claim that is ReadWriteMany, or ReadWriteOnce with the notebook on a GPU node; "
     "this one's access mode cannot be changed, so copy the files."
 )
-ONLY_THERE = "{} can be mounted on node {} only, where the notebook is, and that node {}"
+ONLY_THERE = "{} can be mounted only on node {}, where the notebook runs, and that node {}"
 NO_GPU = "has no GPU"
-NO_NODE = "the API does not tell on which node the notebook's pod is"
+NO_NODE = "the API does not say on which node the notebook's pod runs"
 
 
 @dataclass(frozen=True, slots=True)

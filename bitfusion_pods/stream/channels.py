@@ -112,7 +112,7 @@ class Channels:
 
     def _take_open(self, number: int, name: bytes) -> None:
         if number < _FIRST or number % 2 == self._of_pod or number in self._channels:
-            raise ProtocolError(f"it opens channel {number}, which is not its own to open")
+            raise ProtocolError(f"it opens channel {number}, which it may not open")
         if len(self._channels) >= MOST:
             self.refuse(number)
             return

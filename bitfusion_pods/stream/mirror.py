@@ -235,7 +235,7 @@ def _checked(name: bytes) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text or len(name) > _LONGEST_NAME or text.startswith(".") or "/" in text or "\0" in text:
-        raise ProtocolError(f"{name!r} is no socket's name")
+        raise ProtocolError(f"{name!r} is not a valid socket name")
     return text
 
 

@@ -64,7 +64,7 @@ def read_authority(path: str) -> str:
     try:
         text = read_text(path, MAX_BYTES)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise ClientFailed("", f"cannot read {path}: {why}") from None
     if "PRIVATE KEY-----" in text:
         raise ClientFailed("", f"{path} holds a private key, which no client may get; name the certificate")

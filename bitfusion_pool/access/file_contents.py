@@ -120,7 +120,7 @@ def parse_client(text: str) -> tuple[Secret, str, float]:
     secret = _text(token, "token")
     if len(secret) > LONGEST_TOKEN or not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise WrongYaml(
-            token.line, "this is not a token: tokens have letters, digits and signs of ASCII, no blanks"
+            token.line, "this is not a token: tokens have ASCII letters, digits and signs, without spaces"
         )
     path = fields.get("cacertpath")
     authority = _text(path, "cacertpath") if path else ""

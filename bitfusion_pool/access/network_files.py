@@ -172,7 +172,7 @@ def _read(path: str, mount: str) -> str:
             cure = f"ask your administrator: the Secret {IDENTITY_SECRET} is mounted there, read-only"
         raise wrong_file(path, str(error.strerror), cure) from None
     except UnicodeError:
-        raise wrong_file(path, "it is no text in UTF-8", _CORRECT) from None
+        raise wrong_file(path, "it is not text in UTF-8", _CORRECT) from None
     except OSError as error:
         cure = "ask your administrator for new files"
         if isinstance(error, PermissionError):

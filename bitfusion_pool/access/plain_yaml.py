@@ -73,7 +73,7 @@ def parse_yaml(text: str) -> Node:
     node = parser.block(lines[0].indent, 1)
     left = parser.next
     if left is not None:
-        raise WrongYaml(left.number, "indented otherwise than the lines above", left.text)
+        raise WrongYaml(left.number, "indented differently from the lines above", left.text)
     return node
 
 
@@ -84,7 +84,7 @@ def _lines(text: str) -> list[_Line]:
             raise WrongYaml(number, f"it has more than {MAX_LINES} lines")
         line = whole[:-1] if whole.endswith("\r") else whole
         if "\t" in line:
-            raise WrongYaml(number, "there is a tab; YAML is indented with blanks")
+            raise WrongYaml(number, "there is a tab; YAML is indented with spaces")
         if not line.isprintable():
             raise WrongYaml(number, "there is a character that cannot be shown")
         content = line.strip(" ")
@@ -149,7 +149,7 @@ class _Parser:
                 if entries and _ITEM.match(line.text):
                     why = "a list item where a key is expected"
                 else:
-                    why = "not 'key: value', with a blank after the colon"
+                    why = "not 'key: value', with a space after the colon"
                 raise WrongYaml(line.number, why, line.text)
             self._lines.pop()
             key, rest = found[1], line.text[found.end() :]
@@ -196,7 +196,7 @@ def _quoted(text: str, number: int) -> str:
         raise WrongYaml(number, f"the closing {text[0]} is missing", text)
     rest = text[found.end() :]
     if (rest and not rest.lstrip(" ").startswith("#")) or rest.startswith("#"):
-        raise WrongYaml(number, f"there is more behind the closing {text[0]}", text)
+        raise WrongYaml(number, f"there is more text after the closing {text[0]}", text)
     if text[0] == "'":
         return found[1].replace("''", "'")
     for escape in _ESCAPE.finditer(found[1]):

@@ -40,7 +40,7 @@ def read_tokens(folder: str) -> Tokens:
     except FileNotFoundError:
         return Tokens()
     except (WrongTokens, UnicodeError) as error:
-        why = str(error) if isinstance(error, WrongTokens) else "it is no text in UTF-8"
+        why = str(error) if isinstance(error, WrongTokens) else "it is not text in UTF-8"
         raise PoolUnreadable(
             "",
             f"pool configuration {path} is damaged: {why}",

@@ -202,9 +202,9 @@ def parse_tokens(text: str) -> Tokens:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise WrongTokens("it is no JSON") from None
+        raise WrongTokens("it is not JSON") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise WrongTokens(f"it has not the format {FORMAT}, which this program reads")
+        raise WrongTokens(f"it does not have the format {FORMAT}, which this program reads")
     rows = data.get("tokens")
     if not isinstance(rows, list) or len(rows) > MAX_TOKENS:
         raise WrongTokens("it has no list of tokens")
@@ -215,7 +215,7 @@ def parse_tokens(text: str) -> Tokens:
         except (TypeError, ValueError, KeyError, WrongSetting):
             raise WrongTokens(f"its token number {number} is damaged") from None
     if len({token.token_id for token in found}) != len(found):
-        raise WrongTokens("two of its tokens are one")
+        raise WrongTokens("it has the same token twice")
     return Tokens(tuple(found))
 
 

@@ -42,7 +42,7 @@ async def run_client(argv: Sequence[str], environ: Mapping[str, str], *, limit: 
             start_new_session=True,
         )
     except OSError as error:
-        raise ClientFailed(argv[0], error.strerror or "it can't be started") from None
+        raise ClientFailed(argv[0], error.strerror or "it cannot be started") from None
     status: int | None = None
     closed = False
     try:

@@ -39,19 +39,18 @@ class BitfusionServer(Configurable):
     look_when_waiting = Float(
         2.0,
         min=0.1,
-        help="Seconds from one look at the pool to the next while somebody waits, or the pool is out of "
-        "reach.",
+        help="Seconds between two queries of the pool while somebody is waiting or the pool is out of reach.",
     ).tag(config=True)
 
     look_else = Float(
-        15.0, min=0.1, help="Seconds from one look at the pool to the next while nobody waits."
+        15.0, min=0.1, help="Seconds between two queries of the pool while nobody is waiting."
     ).tag(config=True)
 
     look_until_unasked = Float(
-        30.0, min=1.0, help="Seconds after the last question of a page in which the pool is still looked at."
+        30.0, min=1.0, help="Seconds after a page's last request during which the pool is still queried."
     ).tag(config=True)
 
-    look_limit = Float(60.0, min=0.1, help="Seconds that the client may take to tell of the pool.").tag(
+    look_limit = Float(60.0, min=0.1, help="Seconds that the client may take to report the pool.").tag(
         config=True
     )
 

@@ -90,14 +90,18 @@ class PoolAway(ApiError):
 INTERNAL_NEXT_STEP = "Try again; the log of the Jupyter server has the details."
 
 _OF_STATUS: dict[int, tuple[type[ApiError], str, str]] = {
-    400: (WrongRequest, "This request cannot be understood.", "Send what openapi.yaml describes."),
+    400: (WrongRequest, "This request cannot be understood.", "Send a request that openapi.yaml describes."),
     403: (
         Forbidden,
         "This request is not allowed.",
         "Reload the page and sign in; a request that changes something must carry the page's XSRF token.",
     ),
     404: (NotFound, "There is nothing at this address.", "openapi.yaml lists the addresses."),
-    405: (WrongRequest, "This address does not know that method.", "Use the method that openapi.yaml names."),
+    405: (
+        WrongRequest,
+        "This address does not support that method.",
+        "Use the method that openapi.yaml names.",
+    ),
 }
 
 
@@ -110,7 +114,7 @@ def of_status(status: int, said: str = "") -> ApiError:
     """
     known = _OF_STATUS.get(status) or (_OF_STATUS[400] if 400 <= status < 500 else None)
     if known is None:
-        return ApiError("The server failed in this request.", INTERNAL_NEXT_STEP)
+        return ApiError("The server failed to handle this request.", INTERNAL_NEXT_STEP)
     kind, message, next_step = known
     return kind(one_line(said) if said else message, next_step)
 

@@ -111,7 +111,7 @@ class Announcer:
                 for told in others:
                     self._emit(told)
             except Exception:  # it must not end for all that is still to come
-                self._log.exception("An event of the GPU pool could not be told")
+                self._log.exception("An event of the GPU pool could not be sent")
 
     def _tell_kernel(
         self, kernel_id: str, before: Json | None, after: Json | None, documents: Documents

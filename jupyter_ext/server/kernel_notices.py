@@ -75,7 +75,8 @@ def idle_release_notice(state: Json, title: str, now: float) -> Notice:
     when = f"{max(1, round(left))} s" if left < 90 else f"{round(left / 60)} min"
     return Notice(
         "idle_release_soon",
-        f"{title} gives {_size(state)} back in {when}, as no cell runs; keep it if you go on.",
+        f"{title} releases {_size(state)} in {when} because no cell is running; keep it if you want to "
+        "continue.",
     )
 
 
@@ -106,7 +107,7 @@ def _someone_waits(state: Json, title: str, size: str) -> str:
     names = _waiters(state)
     more = len(names) - _MOST_NAMED
     who = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{title} is idle and holds {size}, for which others wait: {who}."
+    return f"{title} is idle and holds {size}, for which others are waiting: {who}."
 
 
 def _size(state: Json) -> str:

@@ -65,7 +65,7 @@ async def _ask(connection_file: str, environ: Mapping[str, str], question: Json)
         with contextlib.suppress(OSError):
             await writer.wait_closed()
     if not isinstance(answer, dict):
-        raise NoAnswer("The kernel has closed the connection without an answer.", TRY_AGAIN)
+        raise NoAnswer("The kernel closed the connection without an answer.", TRY_AGAIN)
     return answer
 
 

@@ -105,7 +105,7 @@ class KernelWatch:
             try:
                 await self._round()
             except Exception:  # it must not end for all kernels because of one
-                self._log.exception("The states of Bitfusion kernels could not be looked at")
+                self._log.exception("The states of Bitfusion kernels could not be read")
             await asyncio.sleep(ROUND)
 
     async def _round(self) -> None:

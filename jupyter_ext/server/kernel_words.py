@@ -34,7 +34,7 @@ WORDS: dict[str, Json] = {
 REQUEST = "request"
 ACTIONS = (REQUEST, *WORDS)
 
-_AN_OBJECT = 'Send a JSON object, such as {"gpus": 1, "partial": 0.5}, or {} where nothing is to be chosen.'
+_AN_OBJECT = 'Send a JSON object, such as {"gpus": 1, "partial": 0.5}, or {} if there is nothing to choose.'
 
 
 def read_body(body: bytes) -> Json:
@@ -46,9 +46,9 @@ def read_body(body: bytes) -> Json:
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise WrongRequest("The body is no JSON in UTF-8.", _AN_OBJECT) from None
+        raise WrongRequest("The body is not JSON in UTF-8.", _AN_OBJECT) from None
     if not isinstance(value, dict):
-        raise WrongRequest("The body is JSON, but no object.", _AN_OBJECT)
+        raise WrongRequest("The body is JSON, but not an object.", _AN_OBJECT)
     return value
 
 
@@ -96,7 +96,7 @@ def _check_fields(action: str, body: Json, allowed: tuple[str, ...]) -> None:
         if name not in allowed:
             fields = ", ".join(allowed) or "none"
             raise WrongRequest(
-                f"{_shown(name)} is not a field of {action}; fields are: {fields}.", "Leave it out."
+                f"{_shown(name)} is not a field of {action}; the fields are: {fields}.", "Leave it out."
             )
 
 

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 LOST_AFTER = 2
 """Looks that fail one after the other before it is told: a single one may be chance."""
 
-LOST = "The GPU pool cannot be reached: {why} Cells that compute go on; new ones wait until it is back."
+LOST = "The GPU pool cannot be reached: {why} Running cells continue; new ones wait until it is back."
 BACK = "The GPU pool is back."
 
 _PATIENCE_WHEN_KNOWN = 1.0  # seconds: what is known already is told, if a slow client takes longer

@@ -49,7 +49,7 @@ class SizesFile:
             why = error.user_message.replace("\n", " ")
         except OSError as error:
             why = error.strerror or "it cannot be read"
-        told = "Sizes are made from the pool, as the list %s cannot be used: %s"
+        told = "Sizes are derived from the pool, because the list %s cannot be used: %s"
         self._log.warning(told, self._path, one_line(why))
         return None
 

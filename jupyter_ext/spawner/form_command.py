@@ -30,7 +30,7 @@ from jupyter_ext.spawner.yaml_edit import Edited
 DESCRIPTION = """\
 GPU sizes for Kubeflow's notebook form. Reads a short list of sizes and writes the `gpus` part of
 spawner_ui_config.yaml, your whole file with only that part replaced (--config), or a folder for kustomize
-(--kustomize). With --image the file's list of images gets one more, unless it has it. With --hook also, or
+(--kustomize). With --image an image is added to the file's list, unless it is there. With --hook also, or
 only, the hook by which the form writes Bitfusion's annotations itself, where no admission webhook may be
 installed."""
 
@@ -52,7 +52,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> arg
     """Add this command to the parser of `kubeflow-bitfusion`, which adds what it does in a cluster."""
     parser = add_command(commands, run, "form", "Kubeflow's notebook form", DESCRIPTION, EXAMPLES)
     parser.add_argument("sizes", nargs="?", metavar="sizes.yaml", help="your list of sizes")
-    parser.add_argument("--example", action="store_true", help="print a list to start with, and stop")
+    parser.add_argument("--example", action="store_true", help="print a list to start from, and stop")
     parser.add_argument("--config", metavar="FILE", help="your spawner_ui_config.yaml as it is now")
     parser.add_argument(
         "--image", metavar="IMAGE", help="a notebook image with the Bitfusion kernel, for the list in FILE"
@@ -60,7 +60,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> arg
     add_pods_option(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--output", metavar="FILE", default=STDOUT, help="where to write the one file (default: -, stdout)"
+        "--output", metavar="FILE", default=STDOUT, help="where to write the file (default: -, stdout)"
     )
     where.add_argument("--kustomize", metavar="FOLDER", help="write a folder for kustomize instead")
     parser.add_argument(
@@ -72,12 +72,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> arg
     parser.add_argument(
         "--base",
         metavar="FOLDER",
-        help="for --kustomize up to Kubeflow 1.7: where Kubeflow's manifests of the form lie, seen from the "
+        help="for --kustomize up to Kubeflow 1.7: path of Kubeflow's manifests of the form, relative to the "
         f"new folder (default: {kustomize.DEFAULT_BASE})",
     )
     parser.add_argument("--hook", action="store_true", help="the hook for the form's backend")
     parser.add_argument(
-        "--images", metavar="FILE", help="for --hook: your rules which Bitfusion client an image gets"
+        "--images", metavar="FILE", help="for --hook: your rules for which Bitfusion client an image gets"
     )
     parser.add_argument(
         "--clients",
@@ -131,7 +131,7 @@ def _config(options: argparse.Namespace) -> tuple[str, list[str]]:
         told = [*image.told, *([""] if told else []), *told]
     aliases = [alias for change in changes for alias in change.aliases]
     if aliases:
-        told += ["", f"Written out, so that nothing else in the file changes: {', '.join(aliases)}."]
+        told += ["", f"Written in full, so that nothing else in the file changes: {', '.join(aliases)}."]
     return changes[-1].text, told
 
 
@@ -149,29 +149,29 @@ def summary(sizes: SizeList, form: FormGpus) -> list[str]:
     lines = ["What users will see under GPUs, beside a number of 1, 2, 4 or 8 that multiplies it:", ""]
     lines += columns(rows)
     if not any(not str(vendor["limitsKey"]).startswith(GROUP) for vendor in form.vendors):
-        lines += ["", "No other vendors: to keep yours give --config, or other_vendors in the list."]
+        lines += ["", "No other vendors: to keep yours, give --config, or other_vendors in the list."]
     if form.read_only:
-        lines += ["", "readOnly is true in your file: users cannot choose, all get what is preselected."]
+        lines += ["", "readOnly is true in your file: users cannot choose, and all get the preselected size."]
     if form.removed:
         lines += ["", "No longer offered: " + ", ".join(form.removed)]
-        lines += ["Notebooks that have it keep it; the form's list then shows them without GPUs."]
+        lines += ["Notebooks that use it keep it; the form's list then shows them without GPUs."]
     return lines
 
 
 def _check(options: argparse.Namespace) -> None:
     of_form = options.sizes or options.image is not None
     if not of_form and not options.hook:
-        raise UsageError("give a list of sizes, --image or --hook; --example prints a list to start with")
+        raise UsageError("give a list of sizes, --image or --hook; --example prints a list to start from")
     if options.config and not of_form:
         raise UsageError("--config needs a list of sizes, or --image")
     if options.pods is not None and not options.sizes:
-        raise UsageError("--pods needs a list of sizes, which is checked against it")
+        raise UsageError("--pods needs a list of sizes to check")
     if options.image is not None:
         check_image(options.image)
         if not options.config:
-            raise UsageError("--image needs --config FILE: the form's list of images is in it")
+            raise UsageError("--image needs --config FILE, which contains the form's list of images")
     if options.images and not options.hook:
-        raise UsageError("--images is for --hook; the admission webhook has a list of its own")
+        raise UsageError("--images is only for --hook; the admission webhook has its own list")
     if options.kustomize:
         if not options.kubeflow:
             raise UsageError("--kustomize needs --kubeflow VERSION: the manifests differ")
@@ -180,11 +180,15 @@ def _check(options: argparse.Namespace) -> None:
                 "--kustomize needs --config FILE: the form's ConfigMap holds the whole spawner_ui_config.yaml"
             )
         if options.base and not kustomize.is_overlay(options.kubeflow):
-            raise UsageError("--base is for Kubeflow up to 1.7; later ones get a component, which has none")
+            raise UsageError(
+                "--base is for Kubeflow up to 1.7; later versions get a component, which needs no base"
+            )
     elif options.kubeflow or options.base:
         raise UsageError("--kubeflow and --base are for --kustomize")
     elif options.hook and of_form:
-        raise UsageError("--hook beside sizes or --image makes two files: choose a folder with --kustomize")
+        raise UsageError(
+            "--hook together with sizes or --image makes two files: choose a folder with --kustomize"
+        )
 
 
 def _version(text: str) -> str:

@@ -26,9 +26,11 @@ ALLOWED_GPUS = (
     "must be left out: users pick the number beside the size; only the size with default: true preselects "
     "one. GPUs that belong to the size itself are its number"
 )
-ALLOWED_NUMBER = "must be 1, 2, 4 or 8, the numbers the form has; any other one can be the size's own number"
+ALLOWED_NUMBER = (
+    "must be 1, 2, 4 or 8, the numbers that the form offers; any other number can be part of the size itself"
+)
 ALLOWED_BLOCK = (
-    "is written in a way in which a change of it would change something else; write it without anchors, "
+    "shares text with another value, which a change would alter, too; write it without anchors, "
     "aliases and merges (<<)"
 )
 
@@ -216,5 +218,5 @@ def _check_labels(sizes: SizeList, others: list[dict[str, object]]) -> None:
     for place, size in zip(sizes.places, sizes.sizes, strict=True):
         other = labels.get(as_read(size.label))
         if other is not None:
-            allowed = f"is the label of {other['limitsKey']} too; users could not tell them apart"
+            allowed = f"is also the label of {other['limitsKey']}; users could not tell them apart"
             raise WrongFile(sizes.source, f"{place}: label", size.label, allowed)

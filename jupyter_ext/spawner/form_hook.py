@@ -42,7 +42,7 @@ def post_worker_init(worker: Any) -> None:
             setattr(form, FUNCTION, wrap(wrapped, load_changed(), bad_request_of(form), worker.log))
         _tell(worker.log, f"{VERSION} is on")
     except Exception as error:
-        _tell(worker.log, "is off, the form works without it", error)
+        _tell(worker.log, "is off; the form works without it", error)
 
 
 def wrap(
@@ -70,7 +70,7 @@ def wrap(
             else:
                 _tell(log, "cannot refuse here: " + words)
         except Exception as error:
-            _tell(log, "left a notebook as it is", error)
+            _tell(log, "left a notebook unchanged", error)
         if refusal is not None:
             raise refusal
         return answer

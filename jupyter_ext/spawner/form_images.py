@@ -14,7 +14,7 @@ from jupyter_ext.spawner.wrong_file import WrongFile, shown
 from jupyter_ext.spawner.yaml_document import Document, parse_document
 from jupyter_ext.spawner.yaml_edit import CannotEdit, Edited, plain_text, put, put_first, take_out
 
-NO_LIST = "has no image, under which the form has its list of images; add it with value and options"
+NO_LIST = "has no `image`, where the form keeps its list of images; add it with value and options"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ def add_image(existing: Document, image: str) -> FormImage:
     told = []
     if options is not None and image in options:
         line = existing.line(ROOT, "image", "options", options.index(image))
-        told.append(f"The form's list of images has {image} already (line {line}).")
+        told.append(f"The form's list of images already has {image} (line {line}).")
         edited = Edited(existing.text)
     else:
         is_lost = not options and isinstance(preselected, str) and preselected != image
         others = [str(preselected)] if is_lost else []
         edited = _added(existing, image, options, others)
         behind = f", before {len(options)} more" if options else f", with {preselected}" if others else ""
-        told.append(f"The form's list of images has {image} now{behind}.")
+        told.append(f"The form's list of images now has {image}{behind}.")
     if field.get("readOnly") is True:
         told.append(f"image.readOnly is true in your file: all users get {shown(preselected)}.")
     return FormImage(edited, tuple(told))

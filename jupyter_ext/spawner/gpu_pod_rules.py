@@ -17,9 +17,9 @@ from jupyter_ext.spawner.sizes import Size, SizeList, example, parse_sizes
 from jupyter_ext.spawner.wrong_file import WrongFile
 from jupyter_ext.spawner.yaml_document import parse_document, read_document
 
-NOT_SERVED = "is a size that no rule of {} serves; there are {}"
-NONE_SERVED = "serves no size of the example; write your own list, of {}"
-ONE_AT_A_TIME = "No rule serves these at once; a notebook that has them can take them by several kernels:"
+NOT_SERVED = "is a size that no rule in {} serves; the rules serve {}"
+NONE_SERVED = "serves no size of the example; write your own list, using {}"
+ONE_AT_A_TIME = "No single rule serves these; a notebook with such a size can use it through several kernels:"
 
 
 def add_pods_option(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_pods_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pods",
         metavar="FILE",
-        help="your pods.yaml, for the GPUs of the cluster itself; its rules must serve the sizes",
+        help="your pods.yaml, for GPUs of the cluster itself; its rules must serve the sizes",
     )
 
 

@@ -11,7 +11,7 @@ from jupyter_ext.spawner.command_output import STDOUT
 from jupyter_ext.spawner.gpu_pod_rules import add_pods_option
 from jupyter_ext.spawner.presets import NUMBERS, parse_numbers
 
-NO_LIST = "give a list of sizes; `kubeflow-bitfusion form --example` prints a list to start with"
+NO_LIST = "give a list of sizes; `kubeflow-bitfusion form --example` prints a list to start from"
 NO_IMAGE = "give --image IMAGE: the notebook image that has the Bitfusion kernel"
 ALLOWED_IMAGE = (
     f"--image must be a reference like registry.example.com/team/notebook:1.0, 2 to {LONGEST_REFERENCE} "

@@ -25,7 +25,7 @@ WITHOUT_GPUS_ID = "no-gpu"
 ALLOWED_NUMBERS = (
     f"must be whole numbers from 1 to {MOST_GPUS}, joined by commas, each once and {MOST_NUMBERS} at most"
 )
-ALLOWED_LABEL = "is what the choice without GPUs is called; users could not tell them apart"
+ALLOWED_LABEL = "is the name of the choice without GPUs; users could not tell them apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def presets(sizes: SizeList, numbers: Sequence[int] = NUMBERS) -> tuple[tuple[Pr
     count = sum(map(len, found))
     if count > MOST_PRESETS:
         allowed = f"make {count} choices, a size and a number each; {MOST_PRESETS} at most can be offered"
-        raise WrongFile(sizes.source, "sizes", None, f"{allowed}: have fewer sizes, or fewer --numbers")
+        raise WrongFile(sizes.source, "sizes", None, f"{allowed}: use fewer sizes, or fewer --numbers")
     for place, size in zip(sizes.places, sizes.sizes, strict=True):
         if as_read(size.label) == as_read(WITHOUT_GPUS):
             raise WrongFile(sizes.source, f"{place}: label", size.label, ALLOWED_LABEL)

@@ -29,10 +29,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = add_command(commands, run, "profiles", "JupyterHub's KubeSpawner", DESCRIPTION, EXAMPLES)
     add_preset_options(parser)
     parser.add_argument(
-        "--any-number", action="store_true", help="users may also write another number, up to 999"
+        "--any-number", action="store_true", help="users may also enter another number, up to 999"
     )
     parser.add_argument(
-        "--python", action="store_true", help="a file for load_subconfig in jupyterhub_config.py instead"
+        "--python",
+        action="store_true",
+        help="write a file for load_subconfig in jupyterhub_config.py instead",
     )
 
 

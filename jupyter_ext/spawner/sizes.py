@@ -26,23 +26,25 @@ VENDOR_FIELDS = ("label", "key")
 FILE_FIELDS = ("sizes", "other_vendors")
 
 NEEDS_GPU_MEMORY = (
-    "Sizes by memory need the injector's option --gpu-memory, what a GPU of the pool has: without it their "
+    "Sizes by memory need the injector's option --gpu-memory (the memory of a GPU of the pool): without it "
+    "their "
     "pods are refused."
 )
 
 ALLOWED_LABEL = f"must be one line of text, at most {LONGEST_LABEL} characters"
-IN_QUOTES = "; YAML reads this as something else than text: put it in quotes"
+IN_QUOTES = "; YAML does not read this as text: put it in quotes"
 ALLOWED_SHARE = "must be a whole number of percent from 1 % to 100 %"
 ALLOWED_MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
 ALLOWED_TOGETHER = f"makes more than {MOST_GPUS} GPUs with this size's number"
-ALLOWED_NUMBERED = "; write number in place of gpus to make it a size of its own"
+ALLOWED_NUMBERED = "; write number instead of gpus to make it a size of its own"
 ALLOWED_DEFAULT = "must be true or false"
-ALLOWED_ONE_DEFAULT = "can be true for one size only; so it is in "
-ALLOWED_EITHER = "cannot stand beside share: a size is either a share or an amount of memory"
+ALLOWED_ONE_DEFAULT = "can be true for only one size; it already is for "
+ALLOWED_EITHER = "cannot be combined with share: a size is either a share or an amount of memory"
 ALLOWED_KEY = "must be the name of a resource with its domain, such as nvidia.com/gpu"
 ALLOWED_OURS = "belongs to Bitfusion; give a share or memory under sizes instead"
 ALLOWED_PAIR_KEY = (
-    "cannot stand in the form: its notebook list fails with error 500 on this key; give a share or memory "
+    "cannot be used in the form, whose notebook list fails with error 500 on this key; give a share or "
+    "memory "
     "under sizes instead"
 )
 
@@ -218,11 +220,11 @@ def _check_together(
     for place, label, key, advice in entries:
         read = as_read(label)
         if read in labels:
-            allowed = f"is the label of {labels[read]} too; users could not tell them apart"
+            allowed = f"is also the label of {labels[read]}; users could not tell them apart"
             raise WrongFile(document.source, f"{place}: label", label, allowed)
         if key in keys:
             same = "the same size as" if key.startswith(GROUP) else "the same key as"
-            allowed = f"has {same} {keys[key]}: {key}; the form can offer it once{advice}"
+            allowed = f"has {same} {keys[key]}: {key}; the form can offer it only once{advice}"
             raise WrongFile(document.source, f"{place}:", label, allowed)
         labels[read] = keys[key] = place
     defaults = [place for place, size in zip(places, sizes, strict=True) if size.default]
@@ -242,7 +244,7 @@ def _fields(
         if name not in allowed:
             line = document.line(*path, name) if isinstance(name, str) else document.line(*path)
             where = place.partition(" (")[0] + f" (line {line}):" if place else f"line {line}:"
-            raise WrongFile(document.source, where, name, f"is not a field; fields are {known}")
+            raise WrongFile(document.source, where, name, f"is not a field; the fields are {known}")
     return entry
 
 

@@ -27,7 +27,9 @@ from jupyter_ext.spawner.yaml_document import read_document
 
 LONGEST_QUANTITY = 20
 
-ALLOWED_NAME = "--name must be small letters, digits and -, at most 63, with a letter or digit at both ends"
+ALLOWED_NAME = (
+    "--name must be lowercase letters, digits and -, at most 63, with a letter or digit at both ends"
+)
 SMALLEST_MEMORY = 1 << 20  # bytes: whoever leaves the unit out means GiB
 ALLOWED_TITLE = f"--title must be one line of {SHORTEST_NAME} to {LONGEST_NAME} characters"
 
@@ -50,9 +52,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "--name", default=DEFAULT_NAME, help="of the WorkspaceKind in the cluster (default: %(default)s)"
     )
-    parser.add_argument("--title", default=DEFAULT_TITLE, help="what users read (default: %(default)s)")
-    parser.add_argument("--cpu", metavar="AMOUNT", help="what every notebook asks for, such as 2 or 500m")
-    parser.add_argument("--memory", metavar="AMOUNT", help="what every notebook asks for, such as 8Gi")
+    parser.add_argument("--title", default=DEFAULT_TITLE, help="title that users see (default: %(default)s)")
+    parser.add_argument("--cpu", metavar="AMOUNT", help="CPU that every notebook requests, such as 2 or 500m")
+    parser.add_argument("--memory", metavar="AMOUNT", help="memory that every notebook requests, such as 8Gi")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,7 +93,7 @@ def _check(options: argparse.Namespace) -> None:
         if value is not None and not _is_amount(value, smallest):
             least = " of at least 1Mi" if smallest else ""
             raise UsageError(
-                f"--{name} must be an amount{least} as Kubernetes has it, such as {such_as}: {value[:40]!r}"
+                f"--{name} must be an amount{least} in Kubernetes notation, such as {such_as}: {value[:40]!r}"
             )
 
 

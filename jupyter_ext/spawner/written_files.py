@@ -23,7 +23,7 @@ class EditedFile(BitfusionError):
     def __init__(self, path: str) -> None:
         super().__init__()
         self.args = (path,)
-        problem = "was not written by this command, or was edited since"
+        problem = "was not written by this command, or has been edited since"
         self.headline = f"{path} {problem}: nothing was written (--force replaces it)"
 
 
@@ -33,7 +33,7 @@ class NoPlainFile(BitfusionError):
     def __init__(self, path: str) -> None:
         super().__init__()
         self.args = (path,)
-        self.headline = f"{path} is no plain file: nothing was written (for stdout leave --output out)"
+        self.headline = f"{path} is not a regular file: nothing was written (for stdout, omit --output)"
 
 
 def with_mark(text: str) -> str:

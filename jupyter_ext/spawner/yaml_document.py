@@ -24,7 +24,7 @@ TOO_MANY_MERGED = "merges mappings (<<) into more than can be read"
 class NoYaml(BitfusionError):
     """PyYAML is not installed."""
 
-    headline = "PyYAML is missing, which reads and checks these files."
+    headline = "PyYAML, which reads and checks these files, is missing."
     next_step = "pip install PyYAML"
 
 

@@ -37,8 +37,8 @@ RESTARTS = (
     "this edit restarts the running notebook. A size changed in the annotation "
     f"{ANNOTATION_REQUEST} waits for the next start instead"
 )
-CHOSEN_ANEW = "Remove these annotations to have them chosen anew"
-LEFT_WRONG = "left as it is, but no GPU can be given: "
+CHOSEN_ANEW = "Remove these annotations to have them chosen again"
+LEFT_WRONG = "left unchanged, but no GPU can be assigned: "
 
 
 def admit_notebook(review: Review, rules: Sequence[ImageRule]) -> Verdict:

@@ -20,7 +20,7 @@ from notebook_controller_patch.admission.statefulset import (
 )
 
 NOTEBOOKS, STATEFULSETS = "notebooks", "statefulsets"
-FAILURE = "Bitfusion's admission failed on this object and left it as it is; the cause is in its log"
+FAILURE = "Bitfusion's admission failed on this object and left it unchanged; the cause is in its log"
 
 
 def notebook_webhooks(

@@ -32,11 +32,12 @@ COMPONENT = "bitfusion-notebook-controller"
 
 
 def change_pending(text: str) -> Said:
-    """`text` as `PendingChange` has it: ``1 GPU instead of 2 GPUs, from the next start on``."""
+    """`text` as `PendingChange` has it: ``1 GPU instead of 2 GPUs, from the next start``."""
     return Said(
         NORMAL,
         PENDING,
-        f"Bitfusion: {text}. Stop and start the notebook when it suits you; it is not restarted for this.",
+        f"Bitfusion: {text}. To apply it, stop and start the notebook when it suits you; it is not "
+        "restarted automatically.",
     )
 
 
@@ -47,18 +48,20 @@ def change_applied(size: str) -> Said:
     would be two Events.
     """
     return Said(
-        NORMAL, APPLIED, f"The change is made: this notebook starts with {size} of Bitfusion from now on."
+        NORMAL,
+        APPLIED,
+        f"The change has been made: from now on this notebook starts with {size} of Bitfusion.",
     )
 
 
 def change_withdrawn(size: str) -> Said:
     """The change was taken back before the next start; `size` is what the notebook keeps."""
-    return Said(NORMAL, WITHDRAWN, f"No Bitfusion change is pending any more: this notebook keeps {size}.")
+    return Said(NORMAL, WITHDRAWN, f"The Bitfusion change is no longer pending: this notebook keeps {size}.")
 
 
 def request_refused(message: str) -> Said:
     """`message` is the refusal that a form would have shown."""
-    return Said(WARNING, REFUSED, f"{message} Until this is corrected the notebook gets no GPU of Bitfusion.")
+    return Said(WARNING, REFUSED, f"{message} Until this is corrected, the notebook gets no Bitfusion GPU.")
 
 
 def pod_remade() -> Said:
@@ -67,7 +70,7 @@ def pod_remade() -> Said:
         NORMAL,
         REMADE,
         "This notebook's pod was made without the Bitfusion client and could never have started. "
-        "It is made again; nothing that ran was stopped.",
+        "It is being created again; nothing that was running was stopped.",
     )
 
 
@@ -91,8 +94,8 @@ def injector_back(since: datetime) -> Said:
     return Said(
         NORMAL,
         INJECTOR_BACK,
-        f"The pod injector of Bitfusion, which was away at {_time(since)}, answers again: this notebook's "
-        "pod has been made.",
+        f"The pod injector of Bitfusion, which was away at {_time(since)}, responds again: this notebook's "
+        "pod has been created.",
     )
 
 
@@ -103,10 +106,10 @@ def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> Said:
     """
     asks = f"this notebook asks for {refusal.requested}"
     if not refusal.limited:
-        found = f"namespace {namespace} may have no units of Bitfusion, and {asks}"
+        found = f"namespace {namespace} may not use units of Bitfusion, but {asks}"
         cure = f"ask your administrator for units (quota {refusal.quota})"
     elif refusal.requested > refusal.limited:
-        found = f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, and {asks}"
+        found = f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, but {asks}"
         cure = (
             "stop it, choose a smaller size and start it again, or ask your administrator for more units "
             f"(quota {refusal.quota})"
@@ -114,7 +117,7 @@ def quota_exceeded(namespace: str, refusal: QuotaRefusal) -> Said:
     else:
         found = (
             f"namespace {namespace} may have {_units(refusal.limited)} of Bitfusion at a time, "
-            f"{refusal.used} are taken, and {asks}. It starts by itself once so many are free"
+            f"{refusal.used} are taken, and {asks}. It starts automatically once enough are free"
         )
         cure = f"stop another notebook, or ask your administrator for more units (quota {refusal.quota})"
     return Said(

@@ -18,18 +18,20 @@ class ReconcileMetrics:
         counter, gauge, histogram = kinds_on(registry)
         self.runs = counter(
             "bitfusion_reconcile_runs",
-            "Notebooks looked at, by result: done, conflict (again at once), error (again later).",
+            "Notebooks reconciled, by result: done, conflict (retried at once), error (retried later).",
             ("result",),
         )
         self.seconds = histogram(
-            "bitfusion_reconcile_duration_seconds", "Duration of one run.", buckets=RECONCILE_BUCKETS
+            "bitfusion_reconcile_duration_seconds",
+            "Duration of one reconciliation.",
+            buckets=RECONCILE_BUCKETS,
         )
         self.actions = counter(
             "bitfusion_reconcile_actions",
             "Writes to the cluster, by action and by result: done, conflict, error.",
             ("action", "result"),
         )
-        self.queued = gauge("bitfusion_reconcile_queued", "Notebooks waiting to be looked at.")
+        self.queued = gauge("bitfusion_reconcile_queued", "Notebooks waiting to be reconciled.")
         self.pending = gauge(
             "bitfusion_reconcile_pending_notebooks",
             "Running notebooks with a change that waits for their next start.",

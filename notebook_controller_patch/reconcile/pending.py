@@ -24,7 +24,7 @@ class PendingChange:
     """A change that waits for the next start, as two annotations of the Notebook keep it.
 
     Attributes:
-        text: ``bitfusion.io/pending``, for a person: ``1 GPU instead of 2 GPUs, from the next start on``.
+        text: ``bitfusion.io/pending``, for a person: ``1 GPU instead of 2 GPUs, from the next start``.
         running_size: ``bitfusion.io/running-request``, the size that the notebook runs with, as `size_text`
             spells it; None if the size is not what changes, or if the running one cannot be
             read or is very long.
@@ -110,4 +110,4 @@ def _sentence(change: str) -> str:
     change = " ".join(change.split())
     if len(change) > LONGEST_TEXT:
         change = change[: LONGEST_TEXT - 1] + "…"
-    return change + ", from the next start on"
+    return change + ", from the next start"

@@ -238,7 +238,7 @@ class Reconciler:
         delay = self._queue.retry(key, retry_after)
         log.log(
             level,
-            "notebook is looked at again",
+            "notebook will be examined again",
             extra={"namespace": key[0], "notebook": key[1], "wait_s": round(delay, 1), "error": str(error)},
         )
 

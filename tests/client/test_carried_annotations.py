@@ -24,10 +24,10 @@ WRAPS = (
     "must be injection or none; this would run the notebook server itself on the GPUs, which it would hold "
     "until the notebook is stopped"
 )
-NO_IMAGE = "must be an image without blanks, at most 512 characters"
-NO_PATH = "must be none, for no command in /usr/local/bin, or be left out"
+NO_IMAGE = "must be an image reference without spaces, at most 512 characters"
+NO_PATH = "must be none (no command in /usr/local/bin) or absent"
 WORD = (
-    "must be letters, digits, dots, - or _, at most 63; leave the annotation out to have the client chosen "
+    "must be letters, digits, dots, - or _, at most 63; remove the annotation to have the client chosen "
     "by the image"
 )
 

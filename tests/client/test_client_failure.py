@@ -16,7 +16,7 @@ LOGS = Path(__file__).parent / "logs"
 REQUEST = GpuRequest(1, 0.5)
 TRY_LATER = "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs."
 ASK_LESS = (
-    "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); `%bitfusion list_gpus` shows the servers."
+    "request fewer GPUs or less memory (`%bitfusion request -n 1`); `%bitfusion list_gpus` shows the servers."
 )
 UNREACHABLE = (
     "try again; `%bitfusion health` shows what is wrong. If that does not help, your administrator must "
@@ -37,7 +37,7 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
             "Error: no server can satisfy the request: 4 GPUs with 16160 MiB of memory each; "
             "the largest server has 2 GPUs with 16160 MiB",
             errors.NeverSatisfiable,
-            "No server of the pool can ever give this.",
+            "No server in the pool can ever satisfy this request.",
             "no server can satisfy the request: 4 GPUs with 16160 MiB of memory each; "
             "the largest server has 2 GPUs with 16160 MiB",
             ASK_LESS,
@@ -61,7 +61,7 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
         (
             "Error: not enough GPUs available: 1 of 2",
             errors.NoGpusAvailable,
-            "No GPU is free just now.",
+            "No GPU is free right now.",
             "not enough GPUs available: 1 of 2",
             TRY_LATER,
         ),
@@ -77,7 +77,7 @@ CLAIM = "none of the servers responded correctly to client id claim requests."
             errors.TokenExpired,
             "This client's access to the GPU pool has expired.",
             "Token expired at: 2022-09-03T00:39:23Z",
-            "ask your administrator for a new token, or to extend the client's expiration.",
+            "ask your administrator for a new token or a later expiry date for the client.",
         ),
         (
             (LOGS / "claim-deadline.txt").read_text(),

@@ -84,7 +84,7 @@ def test_without_a_rule_for_everything_the_default_holds() -> None:
 
 
 ITEM = "must have image, os and version, such as {image: 'team/*:v2*', os: ubuntu22, version: 454}"
-IMAGE = "must be a pattern like team/notebook:v2*, without blanks and without a digest"
+IMAGE = "must be a pattern like team/notebook:v2*, without spaces and without a digest"
 WORD = "must be letters, digits, dots, - or _, at most 63"
 
 

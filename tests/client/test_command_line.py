@@ -104,12 +104,12 @@ def test_read(line: str, request_: GpuRequest, rest: int) -> None:
         (
             "-n 1 --timeout soon",
             'Invalid value "soon" for --timeout: '
-            "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h",
+            "must be a duration, such as 90, 30m or 2m30s, longer than 0 and at most 2400h",
         ),
         (
             "-n 1 --timeout 0s",
             'Invalid value "0s" for --timeout: '
-            "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h",
+            "must be a duration, such as 90, 30m or 2m30s, longer than 0 and at most 2400h",
         ),
         ("-p 0.5 -- x", f"the number of GPUs is missing: -n\nWhat to do: {OPTIONS}"),
         ("", f"the number of GPUs is missing: -n\nWhat to do: {OPTIONS}"),
@@ -146,7 +146,8 @@ def test_people_may_give_memory_with_its_unit(line: str, request_: GpuRequest) -
         ("-m 255M", 'Invalid value "255M" for -m: must be at least 256 MiB; did you mean 255Gi?'),
         (
             "--gpu_memory lots",
-            'Invalid value "lots" for --gpu_memory: must be an amount of memory like 8Gi, 8GB or 8192 (MiB)',
+            'Invalid value "lots" for --gpu_memory: must be an amount of memory, such as 8Gi, 8GB or 8192 '
+            "(MiB)",
         ),
         ("-p 50%", 'Invalid value "50%" for -p: must be greater than 0.0 and at most 1.0; write -p 0.5'),
         (

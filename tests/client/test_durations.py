@@ -45,7 +45,7 @@ def test_what_is_no_duration(text: str) -> None:
         parse_duration(text)
     assert str(caught.value) == (
         f'invalid value "{text}" for timeout: '
-        "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h"
+        "must be a duration, such as 90, 30m or 2m30s, longer than 0 and at most 2400h"
     )
 
 

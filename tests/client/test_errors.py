@@ -67,13 +67,13 @@ MESSAGES = {
         RESTART,
     ),
     "NeverSatisfiable": (
-        "No server of the pool can ever give this.",
+        "No server in the pool can ever satisfy this request.",
         "words of the pool",
-        "ask for fewer GPUs or less memory (`%bitfusion request -n 1`); "
+        "request fewer GPUs or less memory (`%bitfusion request -n 1`); "
         "`%bitfusion list_gpus` shows the servers.",
     ),
     "NoGpusAvailable": (
-        "No GPU is free just now.",
+        "No GPU is free right now.",
         "words of the pool",
         "run the cell again later, or ask for less; `%bitfusion pool` shows who holds the GPUs.",
     ),
@@ -83,17 +83,17 @@ MESSAGES = {
         f"when the pool is back (`%bitfusion health`), {RESTART}",
     ),
     "OverLimit": (
-        "You may not have more of this pool at once.",
+        "You have reached your limit in this pool.",
         "words of the pool",
-        "end something of yours first; `%bitfusion pool` shows who holds what.",
+        "release something first; `%bitfusion pool` shows who holds what.",
     ),
     "PodRefused": (
-        "The cluster cannot run a pod with a GPU for this.",
+        "The cluster cannot run a pod with a GPU for this request.",
         "words of the pool",
-        "ask your administrator; `%bitfusion log` shows all that the cluster has said.",
+        "ask your administrator; `%bitfusion log` shows everything that the cluster reported.",
     ),
     "ClusterUnusable": (
-        "The cluster cannot be asked for a GPU.",
+        "The cluster cannot be reached to request a GPU.",
         "words of the pool",
         "try again; `%bitfusion health` shows what is wrong.",
     ),
@@ -116,7 +116,7 @@ MESSAGES = {
     "TokenExpired": (
         "This client's access to the GPU pool has expired.",
         "words of the pool",
-        "ask your administrator for a new token, or to extend the client's expiration.",
+        "ask your administrator for a new token or a later expiry date for the client.",
     ),
     "WaitCancelled": (
         "Waiting for GPUs was cancelled.",

@@ -161,9 +161,9 @@ def test_a_configured_client_is_never_replaced(machine: Path, configured: str) -
         found_in(machine, configured)
     assert caught.value.looked_at == [configured]
     assert caught.value.user_message == (
-        "The configured `bitfusion` command cannot be executed.\n"
+        "The configured `bitfusion` command cannot be run.\n"
         f"Answer: looked at {configured}\n"
-        "What to do: correct the path in BITFUSION_CLIENT or the setting `client`, or leave it out."
+        "What to do: correct the path in BITFUSION_CLIENT or in the setting `client`, or remove it."
     )
 
 

@@ -91,7 +91,7 @@ def test_a_file_that_is_called_otherwise_has_no_id(name: str) -> None:
 
 @pytest.mark.parametrize("kernel_id", ["", "../5e", "a/b", "a.b", "5e\n", "5e\0"])
 def test_an_id_that_leads_elsewhere_is_none(kernel_id: str) -> None:
-    with pytest.raises(NoKernel, match="is no id of a kernel"):
+    with pytest.raises(NoKernel, match="is not a kernel id"):
         proxy_socket.connection_file(kernel_id, "/run/jupyter")
 
 

@@ -98,9 +98,9 @@ def test_limits(limits: Any, request_: GpuRequest) -> None:
                 f'Invalid value "{value}" for {MEMORY}: {QUANTITY}{advice}',
             )
             for value, advice in (
-                ("8", "; without a unit it counts bytes: write 8Gi"),
-                (8192, "; without a unit it counts bytes: write 8192Mi"),
-                ("16000", "; without a unit it counts bytes: write 16000Mi"),
+                ("8", "; without a unit the value is in bytes: write 8Gi"),
+                (8192, "; without a unit the value is in bytes: write 8192Mi"),
+                ("16000", "; without a unit the value is in bytes: write 16000Mi"),
                 ("8GB", "; write 8G"),
                 ("8 GiB", "; write 8Gi"),
                 ("8gi", "; write 8Gi"),
@@ -116,27 +116,27 @@ def test_limits(limits: Any, request_: GpuRequest) -> None:
             MEMORY,
             f'Invalid value "9Ei" for {MEMORY}: must be a whole number of MiB, at least 1',
         ),
-        ({PERCENT: "50"}, PERCENT, f"{PERCENT} needs {AMOUNT} beside it"),
-        ({MEMORY: "8Gi"}, MEMORY, f"{MEMORY} needs {AMOUNT} beside it"),
+        ({PERCENT: "50"}, PERCENT, f"{PERCENT} also needs {AMOUNT}"),
+        ({MEMORY: "8Gi"}, MEMORY, f"{MEMORY} also needs {AMOUNT}"),
         (
             {AMOUNT: "1", PERCENT: "50", MEMORY: "8Gi"},
             MEMORY,
-            f"{MEMORY} cannot stand beside {PERCENT}",
+            f"{MEMORY} cannot be combined with {PERCENT}",
         ),
         (
             {"bitfusion.io/gpu-50": "1", "bitfusion.io/gpu-8gib": "1"},
             "bitfusion.io/gpu-8gib",
-            "bitfusion.io/gpu-8gib is a second size beside bitfusion.io/gpu-50",
+            "bitfusion.io/gpu-8gib is a second size in addition to bitfusion.io/gpu-50",
         ),
         (
             {AMOUNT: "1", "bitfusion.io/gpu-50": "1"},
             "bitfusion.io/gpu-50",
-            f"bitfusion.io/gpu-50 is a second size beside {AMOUNT}",
+            f"bitfusion.io/gpu-50 is a second size in addition to {AMOUNT}",
         ),
         (
             {PERCENT: "50", "bitfusion.io/gpu-50": "1"},
             PERCENT,
-            f"{PERCENT} is a second size beside bitfusion.io/gpu-50",
+            f"{PERCENT} is a second size in addition to bitfusion.io/gpu-50",
         ),
         *(
             ({f"bitfusion.io/gpu-{key}": "1"}, f"bitfusion.io/gpu-{key}", f"bitfusion.io/gpu-{key} {KEYS}")
@@ -145,12 +145,12 @@ def test_limits(limits: Any, request_: GpuRequest) -> None:
         (
             {"bitfusion.io/gpu-3x50": "1", "bitfusion.io/gpu-50": "1"},
             "bitfusion.io/gpu-50",
-            "bitfusion.io/gpu-50 is a second size beside bitfusion.io/gpu-3x50",
+            "bitfusion.io/gpu-50 is a second size in addition to bitfusion.io/gpu-3x50",
         ),
         (
             {"bitfusion.io/gpu-3x50": "1", PERCENT: "50"},
             PERCENT,
-            f"{PERCENT} is a second size beside bitfusion.io/gpu-3x50",
+            f"{PERCENT} is a second size in addition to bitfusion.io/gpu-3x50",
         ),
         *(
             (
@@ -210,7 +210,7 @@ def test_units_that_cannot_be_counted() -> None:
         units(GpuRequest(memory_mib=8192))
     assert caught.value.user_message == (
         f'Invalid value "8192" for {MEMORY}: '
-        "needs the memory of one of the pool's GPUs to be counted in units; it is not known"
+        "cannot be converted to units, because the memory of the pool's GPUs is not known"
     )
     with pytest.raises(InvalidRequest) as caught:
         units(GpuRequest(memory_mib=16161), 16160)

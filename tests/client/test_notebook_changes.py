@@ -89,7 +89,7 @@ def test_a_notebook_that_is_to_be_left_alone(limits: Any) -> None:
 def test_what_is_removed_is_told() -> None:
     changes = notebook_changes(bare_notebook(container(), annotations=WRITTEN, labels={LABEL: "true"}))
     assert changes.notes == (
-        f"no Bitfusion GPU is asked for any more; removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
+        f"Bitfusion GPUs are no longer requested; removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
     )
 
 

@@ -16,7 +16,7 @@ AMOUNT = "bitfusion.io/gpu-amount"
 HALF = "bitfusion.io/gpu-50"
 UNITS = "bitfusion.io/gpu"
 REQUEST = "bitfusion.io/request"
-TWO_ASK = 'and "nb" asks for GPUs, too; only one container of a notebook may'
+TWO_ASK = 'but "nb" also requests GPUs; only one container of a notebook can'
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_what_a_notebook_asks_for(object_: Any, request_: GpuRequest | None) -> 
         ),
         (
             bare_notebook(container(limits={HALF: "2"}), container("side", {AMOUNT: "1"})),
-            f'{AMOUNT} is asked for by container "side", {TWO_ASK}',
+            f'{AMOUNT} is requested by container "side", {TWO_ASK}',
         ),
         (
             bare_notebook(
                 container(limits={HALF: "2"}), container("side", {AMOUNT: "1"}), annotations={REQUEST: "-n 1"}
             ),
-            f'{AMOUNT} is asked for by container "side", {TWO_ASK}',
+            f'{AMOUNT} is requested by container "side", {TWO_ASK}',
         ),
         (
             bare_notebook(container(), init_containers=[container("prepare", {HALF: "1"})]),
-            f'{HALF} is asked for by init container "prepare"; '
+            f'{HALF} is requested by init container "prepare"; '
             "only the notebook's own container can have GPUs",
         ),
         (
             bare_notebook({"resources": {"limits": {AMOUNT: "1"}, "requests": {HALF: "1"}}}),
-            f"{HALF} stands in the requests and not in the limits, so that no pod can be made of it",
+            f"{HALF} is in the requests but not in the limits, so no pod can be created",
         ),
         (
             bare_notebook({"resources": {"limits": {HALF: "1"}, "requests": {HALF: "2"}}}),
@@ -108,7 +108,7 @@ def test_no_units_are_nothing_wherever_they_stand(none: Any) -> None:
 
 
 def test_some_units_are_nobodys_request() -> None:
-    with pytest.raises(InvalidRequest, match="is what the cluster counts by"):
+    with pytest.raises(InvalidRequest, match="is what the cluster counts"):
         notebook_request(bare_notebook(container(limits={UNITS: "1m"})))
 
 

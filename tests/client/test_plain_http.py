@@ -125,7 +125,7 @@ def test_who_takes_too_long_is_cut_off(run: Run, monkeypatch: pytest.MonkeyPatch
         (b"GET /a?name=x HTTP/1.1\r\n\r\n", 200, b"a"),
         (b"HEAD /a HTTP/1.1\r\n\r\n", 200, b""),
         (b"POST /a HTTP/1.1\r\n\r\n", 405, b"GET only\n"),
-        (b"GET /b HTTP/1.1\r\n\r\n", 404, b"there is nothing here but /a and /large\n"),
+        (b"GET /b HTTP/1.1\r\n\r\n", 404, b"only /a and /large can be found here\n"),
     ],
 )
 def test_what_is_answered(run: Run, said: bytes, status: int, body: bytes) -> None:

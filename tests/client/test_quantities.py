@@ -22,8 +22,8 @@ from bitfusion_client.request.quantities import (
 )
 from tests.client.strategies import refusal
 
-QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
-MEMORY = "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"
+QUANTITY = "must be an amount of at least 1 MiB, such as 8000Mi, 8Gi or 8G"
+MEMORY = "must be an amount of memory, such as 8Gi, 8GB or 8192 (MiB)"
 COUNT = "must be a whole number from 1 to 1024"
 
 

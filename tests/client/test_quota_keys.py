@@ -35,7 +35,7 @@ def test_keys_that_limit_nothing_are_found(hard: dict[str, object], wrong: tuple
 
 def test_what_is_said_of_them_names_the_key_that_counts() -> None:
     assert wrong_quota_text(("bitfusion.io/gpu", "limits.bitfusion.io/gpu")) == (
-        "limits no GPU by bitfusion.io/gpu, limits.bitfusion.io/gpu: what counts is "
+        "does not limit GPUs by bitfusion.io/gpu, limits.bitfusion.io/gpu: use "
         "requests.bitfusion.io/gpu, in hundredths of a GPU, 150 for one and a half"
     )
 
@@ -62,8 +62,8 @@ def test_where_gpu_pods_hold_the_gpus_their_keys_count_and_no_other(
 
 def test_what_is_said_there_names_what_gpu_pods_ask_for() -> None:
     assert wrong_quota_text(("bitfusion.io/gpu",), MIG) == (
-        "limits no GPU by bitfusion.io/gpu: what counts is requests.nvidia.com/gpu and "
-        "requests.nvidia.com/mig-1g.5gb, for notebooks compute in GPU pods"
+        "does not limit GPUs by bitfusion.io/gpu: use requests.nvidia.com/gpu and "
+        "requests.nvidia.com/mig-1g.5gb, because notebooks compute in GPU pods"
     )
 
 

@@ -22,12 +22,12 @@ THREES = "must be a whole number from 1 to 341, each of 3 GPUs"
         (
             {AMOUNT: "0"},
             f'Invalid value "0" for {AMOUNT}: {COUNT}. '
-            "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+            "If the notebook needs no GPU, choose None for GPUs or leave the key out.",
         ),
         (
             {AMOUNT: "0.5"},
             f'Invalid value "0.5" for {AMOUNT}: {COUNT}. '
-            "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+            "For part of a GPU, request a share: bitfusion.io/gpu-50: 1 is half a GPU.",
         ),
         # nothing sensible can be said about these
         ({AMOUNT: "two"}, f'Invalid value "two" for {AMOUNT}: {COUNT}.'),
@@ -36,18 +36,18 @@ THREES = "must be a whole number from 1 to 341, each of 3 GPUs"
         (
             {AMOUNT: "50%"},
             f'Invalid value "50%" for {AMOUNT}: {COUNT}. '
-            "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+            "For part of a GPU, request a share: bitfusion.io/gpu-50: 1 is half a GPU.",
         ),
         (
             {"bitfusion.io/gpu-x": "1"},
-            "bitfusion.io/gpu-x is no size of Bitfusion; there are gpu-amount (with gpu-percent or "
+            "bitfusion.io/gpu-x is not a Bitfusion size; sizes are gpu-amount (with gpu-percent or "
             "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at "
-            "once: gpu-3x50. If the form offers this one, its administrator has to correct the list.",
+            "once: gpu-3x50. If the form offers it, ask your administrator to correct the form's list.",
         ),
         (
             {THREE_HALVES: "0"},
             f'Invalid value "0" for {THREE_HALVES}: {THREES}. '
-            "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+            "If the notebook needs no GPU, choose None for GPUs or leave the key out.",
         ),
         (
             {THREE_HALVES: "400"},
@@ -56,29 +56,30 @@ THREES = "must be a whole number from 1 to 341, each of 3 GPUs"
         (
             {THREE_HALVES: "0.5"},
             f'Invalid value "0.5" for {THREE_HALVES}: {THREES}. '
-            "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+            "For part of a GPU, request a share: bitfusion.io/gpu-50: 1 is half a GPU.",
         ),
         (
             {"bitfusion.io/gpu-1x50": "1"},
-            "bitfusion.io/gpu-1x50 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? "
-            "If the form offers this one, its administrator has to correct the list.",
+            "bitfusion.io/gpu-1x50 is not a Bitfusion size; did you mean bitfusion.io/gpu-50? "
+            "If the form offers it, ask your administrator to correct the form's list.",
         ),
         (
             {"bitfusion.io/gpu-050": "1"},
-            "bitfusion.io/gpu-050 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? "
-            "If the form offers this one, its administrator has to correct the list.",
+            "bitfusion.io/gpu-050 is not a Bitfusion size; did you mean bitfusion.io/gpu-50? "
+            "If the form offers it, ask your administrator to correct the form's list.",
         ),
         (
             {AMOUNT: "1", "bitfusion.io/gpu-percent": "50", "bitfusion.io/gpu-memory": "8Gi"},
-            "bitfusion.io/gpu-memory cannot stand beside bitfusion.io/gpu-percent. Leave one of the two out.",
+            "bitfusion.io/gpu-memory cannot be combined with bitfusion.io/gpu-percent. Remove one of the "
+            "two.",
         ),
         (
             {"bitfusion.io/gpu-percent": "50"},
-            f"bitfusion.io/gpu-percent needs {AMOUNT} beside it. Add {AMOUNT}: 1.",
+            f"bitfusion.io/gpu-percent also needs {AMOUNT}. Add {AMOUNT}: 1.",
         ),
         (
             {AMOUNT: "1", "bitfusion.io/gpu-50": "50"},
-            f"bitfusion.io/gpu-50 is a second size beside {AMOUNT}. Keep one of them.",
+            f"bitfusion.io/gpu-50 is a second size in addition to {AMOUNT}. Keep one of them.",
         ),
     ],
 )

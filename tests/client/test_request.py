@@ -20,7 +20,7 @@ SHARE = "must be greater than 0.0 and at most 1.0"
 MIB = "must be a whole number of MiB, at least 1"
 FILTER = "must be key=value, the key without spaces"
 SERVER = "must be host:port, without spaces; several are joined by ;"
-DURATION = "must be a duration like 90, 30m or 2m30s, longer than 0 and at most 2400h"
+DURATION = "must be a duration, such as 90, 30m or 2m30s, longer than 0 and at most 2400h"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_json_names() -> None:
         (
             {"gpu": 1},
             'Invalid value "1" for gpu: is not a field; '
-            "fields are gpus, partial, memory_mib, filters, servers, timeout",
+            "the fields are gpus, partial, memory_mib, filters, servers, timeout",
         ),
         ({"filters": "a=b"}, 'Invalid value "a=b" for filters: must be a list of key=value'),
         ({"filters": ["ab"]}, 'Invalid value "ab" for filters: must be key=value, the key without spaces'),

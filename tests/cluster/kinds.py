@@ -122,7 +122,7 @@ _EMPTY: dict[str, Any] = {"emptyDir": {}}
 _FILE = {"configMap": {"name": "kube-root-ca.crt"}}  # there is one in every namespace
 _NO_PATH = {"bitfusion.io/path": "none"}
 _WHAT_TO_DO = (
-    "What to do: take an image with Python 3.10 or newer; or ask your administrator for VMware's client in "
+    "What to do: use an image with Python 3.10 or newer; or ask your administrator for VMware's client in "
     "the map of clients"
 )
 
@@ -167,7 +167,7 @@ KINDS = {
     ),
     "a user's volume at /bitfusion": Kind(
         **_volume("/bitfusion/data", **_EMPTY),
-        refused='mountPath /bitfusion/data of container "main" is where the client is put at /bitfusion',
+        refused='mountPath /bitfusion/data of container "main" is the place of the client, /bitfusion',
     ),
     "a client of the image's own": Kind(
         _image("own-client"),

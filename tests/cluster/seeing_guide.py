@@ -101,5 +101,5 @@ def _health_check(reader: Reader) -> None:
     printed = reader.run(look)
     assert "Health report for server: bitfusion-pool.bitfusion-pool.svc:56001\n=====\n" in printed
     assert "Health report for localhost\n=====\n" in printed
-    assert re.search(r"Normal +BitfusionHealthPassed .* All is well by \d+ checks\.", printed)
+    assert re.search(r"Normal +BitfusionHealthPassed .* All is well: \d+ checks\.", printed)
     reader.shell("kubectl delete -k my-health-check")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 WRONG = {"bitfusion.io/gpu-amount": 2000, "cpu": "1.5", "memory": "1024Mi"}
 AS_GO_WRITES_IT = {"bitfusion.io/gpu-amount": "2k", "cpu": "1500m", "memory": "1Gi"}
 STILL_WRONG = (
-    'left as it is, but no GPU can be given: Invalid value "2k" for bitfusion.io/gpu-amount: '
+    'left unchanged, but no GPU can be assigned: Invalid value "2k" for bitfusion.io/gpu-amount: '
     "must be a whole number from 1 to 1024"
 )
 

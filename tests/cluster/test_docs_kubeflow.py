@@ -251,7 +251,7 @@ def test_the_form_gets_image_and_sizes_however_its_file_is_written(
     # Once more, as who is not sure: nothing is there twice.
     (block,) = blocks(POOL_FORM)
     again = reader.run(block._replace(printed=None))
-    assert f"unchanged: new/spawner_ui_config.yaml\n\nThe form's list of images has {IMAGE} already" in again
+    assert f"unchanged: new/spawner_ui_config.yaml\n\nThe form's list of images already has {IMAGE}" in again
     assert form_of(cluster)["spawnerFormDefaults"]["image"] == image
 
 

@@ -179,7 +179,7 @@ def test_who_does_not_ask_waits_for_nobody_and_who_asks_starts_after_the_return(
     assert [each["restartCount"] for each in now["status"]["containerStatuses"]] == [0]
     for pods in elsewhere:
         pods.delete("unrelated")
-    # As if nothing had been: the size that was asked for, from the next start on.
+    # As if nothing had been: the size that was asked for, from the next start.
     by_annotation.stop()
     assert is_injected(by_annotation.start())
     with capsys.disabled():

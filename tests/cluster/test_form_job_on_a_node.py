@@ -61,11 +61,11 @@ def test_the_jobs_put_the_sizes_in_and_give_them_back(node: Node, tmp_path: Path
             wait_until(ended, lambda: cluster.kubectl("-n", SYSTEM, "describe", f"job/{name}"), 90)
             return cluster.kubectl("-n", SYSTEM, "logs", f"job/{name}")
 
-        assert "has them now, and shows them within two minutes" in run("bitfusion-form")
+        assert "now has them and shows them within two minutes" in run("bitfusion-form")
         written = cluster.client.get(path)["data"][CONFIG_FILE]
         assert 'limitsKey: "bitfusion.io/gpu-amount"' in written
         assert f"- {NOTEBOOK}\n" in written
-        assert "is as it was before" in run("bitfusion-form-give-back")
+        assert "has been restored" in run("bitfusion-form-give-back")
         assert cluster.client.get(path)["data"][CONFIG_FILE] == config["data"][CONFIG_FILE]
 
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(doctor))

@@ -162,7 +162,12 @@ def test_a_readwriteonce_home_on_a_node_without_gpus_is_refused_with_the_ways_ou
     with capsys.disabled():
         print(f"\nafter {refused.seconds:.1f} s:\n{refused.all}")
     assert refused.status == "error"
-    for part in ("claim mine-home can be mounted on node", "and that node", "ReadWriteMany", "rwo_anywhere"):
+    for part in (
+        "mine-home can be mounted only on node",
+        "and that node",
+        "ReadWriteMany",
+        "rwo_anywhere",
+    ):
         assert part in refused.all
     assert refused.seconds < scaled(10)
     user.wait_no_gpu_pod()

@@ -313,7 +313,7 @@ def test_another_size_waits_for_the_stop_and_comes_with_it_in_the_same_write(roo
     room.annotate_with({REQUEST: "-n 2"})
 
     wait_until(lambda: PENDING in notebook_annotations(room), limit_s=10)
-    words = "2 GPUs instead of 1 GPU × 50 %, from the next start on"
+    words = "2 GPUs instead of 1 GPU × 50 %, from the next start"
     assert notebook_annotations(room)[PENDING] == words
     wait_until(lambda: any(words in each for each in events(room)), limit_s=5)
     wait_until_settled(lambda: version(room.stateful_set()))
@@ -375,7 +375,7 @@ def test_a_change_taken_back_is_pending_no_more(room: Room) -> None:
 def test_the_pending_change_shows_in_kubectl_describe(room: Room) -> None:
     running_half(room)
     room.annotate_with({REQUEST: "-n 2"})
-    words = "2 GPUs instead of 1 GPU × 50 %, from the next start on"
+    words = "2 GPUs instead of 1 GPU × 50 %, from the next start"
     wait_until(lambda: any(words in each for each in events(room)), limit_s=10)
     wait_until(lambda: notebook_annotations(room).get(PENDING) == words, limit_s=10)
     described = room.cluster.kubectl("describe", "notebook", "mine", "-n", room.namespace)

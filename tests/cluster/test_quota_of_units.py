@@ -112,9 +112,9 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
         told = wait_until(partial(words, room, "four"), "the fourth is told", 30)
         assert told == (
             f"This notebook cannot start: namespace {room.namespace} may have 150 units (1.5 GPUs) of "
-            "Bitfusion at a time, 150 are taken, and this notebook asks for 50. It starts by itself once so "
-            "many are free. What to do: stop another notebook, or ask your administrator for more units "
-            "(quota gpus)."
+            "Bitfusion at a time, 150 are taken, and this notebook asks for 50. It starts automatically "
+            "once enough are free. What to do: stop another notebook, or ask your administrator for more "
+            "units (quota gpus)."
         )
         assert wait_until(partial(words, room, "large"), "the large one is told", 30).endswith(
             "and this notebook asks for 200. What to do: stop it, choose a smaller size and start it again, "

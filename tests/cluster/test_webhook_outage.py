@@ -91,7 +91,7 @@ def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
         assert template(room, "new-half") == {**CLIENT, OS: "centos8"}
         assert ours_of(room.running_pod("new-half")["metadata"]["annotations"]) == {**CLIENT, OS: "centos8"}
         assert told(room, "new") == ["BitfusionPodRemade"]
-        assert notes(room, "changes")[PENDING] == "1 GPU × 50 % instead of 2 GPUs, from the next start on"
+        assert notes(room, "changes")[PENDING] == "1 GPU × 50 % instead of 2 GPUs, from the next start"
         assert told(room, "changes") == ["BitfusionChangePending"]
         # as if nothing had been: what runs is what ran
         wait_until_settled(

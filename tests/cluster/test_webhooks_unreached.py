@@ -82,7 +82,7 @@ def test_the_injectors_port_is_closed_and_opened(cluster: Cluster, tmp_path: Pat
         wait_until(lambda: replica.metric("bitfusion_admission_reachable") == 0, replica.log.read_text, 30)
         (event,) = wait_until(lambda: told(installed), "an Event", 10)
         assert "connection refused" in event["message"]
-        assert "No pod that asks for GPUs can be made" in event["message"]
+        assert "No pod that asks for GPUs can be created" in event["message"]
         with pytest.raises(Refused, match="failed calling webhook"):
             room.client.create(room.pods, asking_pod("mine"))
         assert replica.ask("/readyz")[0] == 200

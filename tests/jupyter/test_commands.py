@@ -78,7 +78,7 @@ def test_a_size_that_the_pool_can_never_give_is_refused_at_once(launch: Launch, 
     kernel = launch(FIRST_CELL)
     cell = kernel.run(code)
     said = cell.error_text if cell.status == "error" else cell.stream("stderr")
-    assert "No server of the pool can ever give this.\nAsked for: 2 GPUs\n" in said
+    assert "No server in the pool can ever satisfy this request.\nAsked for: 2 GPUs\n" in said
     assert kernel.run("%bitfusion request").stream() == "The next start asks for 1 GPU.\n"
     assert kernel.run("1").status == "ok"
 
@@ -308,7 +308,7 @@ def test_a_command_in_a_cell_does_not_wait_for_what_its_own_notebook_holds(
     kernel.run("1")
     shown = kernel.run("!bitfusion run -n 1 -- true; echo status $?").stream()
     assert "status 1" in shown
-    assert "holds 1 GPU itself and keeps it while this command waits, so it would wait in vain" in shown
+    assert "holds 1 GPU itself and keeps it while this command waits, so it would wait forever" in shown
     assert "What to do: run the program itself, without `bitfusion`" in " ".join(shown.split())
     assert len(pool.leases()) == 1
 

@@ -101,7 +101,7 @@ def test_a_cell_beyond_the_limit_in_units_says_what_is_allowed_and_runs_once_tha
         refused = place.kernel.run("print(1)")
         assert refused.error["ename"] == "OverLimit"
         for words in (
-            "You may not have more of this pool at once.",
+            "You have reached your limit in this pool.",
             "the name of your token may have 100 units, 100 are one GPU, you have or wait for 50, and this "
             "request is for 100",
             "end something of yours first; `bitfusion smi` shows who holds what",

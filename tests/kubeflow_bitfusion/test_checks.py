@@ -50,8 +50,8 @@ def with_sizes(sizes: str) -> str:
     ("text", "sizes", "check", "state", "seen"),
     [
         (with_sizes(SIZES), SIZES, "form", OK, "offers GPU, as sizes.yaml has them"),
-        (with_sizes(SIZES), "", "form", OK, "JupyterLab's list is made from the pool"),
-        (NEWER, SIZES, "form", FAIL, "offers no size of ours .*jupyter-web-app-config-abc"),
+        (with_sizes(SIZES), "", "form", OK, "JupyterLab's list is derived from the pool"),
+        (NEWER, SIZES, "form", FAIL, "offers no Bitfusion size .*jupyter-web-app-config-abc"),
         (with_sizes("sizes: [{label: Other}]"), SIZES, "form", WARN, "does not offer GPU and offers Other"),
         (with_sizes("sizes: [{label: GPU}, {label: B, number: 2}]"), SIZES, "form", WARN, "it offers B$"),
         ("a: 1", SIZES, "form", FAIL, "has no spawnerFormDefaults"),
@@ -136,8 +136,8 @@ def test_the_port_is_that_of_the_settings() -> None:
     ("words", "told"),
     [
         (["--apply", "--give-back"], "not allowed with"),
-        (["--apply", "--config", "x"], "--config cannot stand beside --apply"),
-        (["--give-back", "--hook"], "--hook cannot stand beside --give-back"),
+        (["--apply", "--config", "x"], "--config cannot be combined with --apply"),
+        (["--give-back", "--hook"], "--hook cannot be combined with --give-back"),
         (["s.yaml", "--give-back"], "--give-back takes neither a list of sizes"),
         (["--apply", "--pods", "x"], "--pods needs a list of sizes"),
         (["--if-there"], "are for --apply and --give-back"),
@@ -160,7 +160,7 @@ def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.Captur
         assert main([*words, f"--kubeconfig={tmp_path}/none"]) == 1
         err = capsys.readouterr().err
         assert err.count("\n") == 1
-        assert "no way into the cluster" in err
+        assert "it has no credentials that can be used" in err
 
 
 def test_help_waits_for_no_library_of_a_cluster() -> None:

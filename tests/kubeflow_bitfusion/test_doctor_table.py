@@ -15,7 +15,7 @@ FINDINGS = [
     ok("Kubernetes", "Kubernetes v1.34.4"),
     warn(
         "quotas",
-        "ada/gpus limits no GPU by nvidia.com/gpu: what counts is requests.nvidia.com/gpu",
+        "ada/gpus does not limit GPUs by nvidia.com/gpu: use requests.nvidia.com/gpu",
         "write it",
     ),
     fail(
@@ -44,7 +44,7 @@ def test_a_wide_terminal_has_columns_and_what_to_do_below_what_was_seen() -> Non
     assert table(FINDINGS[:2], 80, colored=False) == (
         "state check       what was seen, and what to do\n" + "─" * 80 + "\n"
         "ok    Kubernetes  Kubernetes v1.34.4\n"
-        "warn  quotas      ada/gpus limits no GPU by nvidia.com/gpu: what counts is\n"
+        "warn  quotas      ada/gpus does not limit GPUs by nvidia.com/gpu: use\n"
         "                  requests.nvidia.com/gpu\n"
         "                  → write it\n"
     )
@@ -52,7 +52,7 @@ def test_a_wide_terminal_has_columns_and_what_to_do_below_what_was_seen() -> Non
 
 def test_a_narrow_one_has_no_columns() -> None:
     assert table(FINDINGS[1:2], 40, colored=False) == (
-        "warn  quotas\n  ada/gpus limits no GPU by\n  nvidia.com/gpu: what counts is\n"
+        "warn  quotas\n  ada/gpus does not limit GPUs by\n  nvidia.com/gpu: use\n"
         "  requests.nvidia.com/gpu\n  → write it\n"
     )
 

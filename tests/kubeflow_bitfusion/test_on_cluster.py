@@ -84,18 +84,18 @@ def test_the_job_puts_sizes_and_image_in_and_gives_back_what_was_before(
 ) -> None:
     before = platform.form()
     assert apply(platform) == 0
-    assert "has them now, and shows them within two minutes" in capsys.readouterr().out
+    assert "now has them and shows them within two minutes" in capsys.readouterr().out
     written = platform.client.get(platform.form_path)
     assert IMAGE in platform.form()
     assert "gpu-3x100" in platform.form()
     assert apply(platform) == 0
-    assert "has them already" in capsys.readouterr().out
+    assert "already has them" in capsys.readouterr().out
     version = platform.client.get(platform.form_path)["metadata"]["resourceVersion"]
     assert version == written["metadata"]["resourceVersion"]
     assert form(platform, "--give-back") == 0
     assert (platform.form(), platform.kept()) == (before, None)
     assert form(platform, "--give-back") == 0
-    assert "has nothing of ours" in capsys.readouterr().out
+    assert "has no Bitfusion entries" in capsys.readouterr().out
 
 
 def test_an_admins_later_change_stays(platform: Platform) -> None:
@@ -147,7 +147,7 @@ def test_the_policy_holds_the_account_to_the_forms_file(
     api = platform.cluster.api(platform.account("bitfusion-form"))
     with pytest.raises(ApiFailure, match=what):
         api.merge(platform.form_path, change)
-    with pytest.raises(ApiFailure, match="ConfigMaps jupyter-web-app-config… alone"):
+    with pytest.raises(ApiFailure, match="change only ConfigMaps jupyter-web-app-config…"):
         api.merge(f"{MAPS}/bitfusion-clients", {"data": {"spawner_ui_config.yaml": ""}})
     with pytest.raises(ApiFailure, match="cannot create resource"):
         api.create(MAPS, {"metadata": {"name": "jupyter-web-app-config-x"}})
@@ -159,7 +159,7 @@ def test_the_policy_holds_the_account_to_the_forms_file(
 def test_no_form_is_told(platform: Platform, capsys: pytest.CaptureFixture[str]) -> None:
     admin = f"--kubeconfig={platform.cluster.kubeconfig}"
     assert main(["form", "--give-back", "--namespace=ada", admin]) == 1
-    assert "There is no notebook form of Kubeflow in namespace ada" in capsys.readouterr().err
+    assert "There is no Kubeflow notebook form in namespace ada" in capsys.readouterr().err
     assert main(["form", "--give-back", "--namespace=ada", "--if-there", admin]) == 0
     assert "Nothing was done." in capsys.readouterr().out
 
@@ -455,14 +455,14 @@ FAULTS = {
         changed(PODS_HOOK, {"op": "remove", "path": "/webhooks/1"}),
         "injector call",
         WARN,
-        "does not ask it",
+        "does not call it",
         "apply the installation again",
     ),
     "a policy is not bound": Fault(
         deleted(BINDING),
         "policies",
         FAIL,
-        "not bound, so without effect: bitfusion-injector-account",
+        "not bound, so they have no effect: bitfusion-injector-account",
         "apply",
     ),
     "a policy is missing": Fault(
@@ -511,7 +511,7 @@ FAULTS = {
         made(f"{ADA}/resourcequotas", QUOTA),
         "quotas",
         WARN,
-        "ada/kf-resource-quota limits no GPU by nvidia.com/gpu",
+        "ada/kf-resource-quota does not limit GPUs by nvidia.com/gpu",
         "write requests.nvidia.com/gpu: the Profile ada",
     ),
     "a full quota": Fault(
@@ -522,7 +522,7 @@ FAULTS = {
         "namespaces",
         FAIL,
         "none is served",
-        "make a Profile, or label a namespace",
+        "create a Profile, or label a namespace",
     ),
     "one profile is left out": Fault(
         changed(
@@ -559,7 +559,7 @@ FAULTS = {
         "egress rule for notebooks: TCP port 8778",
     ),
     "no sizes in the form": Fault(
-        no_sizes_in_the_form, "form", FAIL, "offers no size of ours", "form sizes.yaml --apply"
+        no_sizes_in_the_form, "form", FAIL, "offers no Bitfusion size", "form sizes.yaml --apply"
     ),
     "another list in the form": Fault(
         file("bitfusion-notebook-sizes", "sizes.yaml", "sizes: [{label: GPU}, {label: Two, number: 2}]"),
@@ -580,7 +580,7 @@ FAULTS = {
         "sizes",
         FAIL,
         'share "500" must be',
-        "mend ConfigMap bitfusion-notebook-sizes",
+        "correct ConfigMap bitfusion-notebook-sizes",
     ),
     "no token of the pool": Fault(
         no_token,
@@ -590,7 +590,7 @@ FAULTS = {
         "logs deployment/bitfusion-identity",
     ),
     "a right without its policy": Fault(
-        right_without_policy, "identity", FAIL, "may make Secrets in every namespace", "components/profiles"
+        right_without_policy, "identity", FAIL, "may create Secrets in every namespace", "components/profiles"
     ),
 }
 

@@ -241,17 +241,17 @@ def test_a_hubs_users_have_the_rights_that_gpu_pods_need_and_no_more(hub: Hub) -
 
 def test_a_user_makes_and_deletes_gpu_pods_of_the_own_server(hub: Hub) -> None:
     hub.ada.create(hub.pods, hub.gpu_pod("jupyter-ada", "gpu-of-ada"))
-    with pytest.raises(Refused, match="may delete its own GPU pods only"):
+    with pytest.raises(Refused, match="may delete only its own GPU pods"):
         hub.ben.delete(f"{hub.pods}/gpu-of-ada")
-    with pytest.raises(Refused, match="may delete its own GPU pods only"):
+    with pytest.raises(Refused, match="may delete only its own GPU pods"):
         hub.ada.delete(f"{hub.pods}/jupyter-ben")
     told = {"metadata": {"annotations": {ANNOTATION_STATE: "{}"}}}
     hub.ada.merge(f"{hub.pods}/gpu-of-ada", told)
     mine = {"metadata": {"labels": {LABEL_GPU_POD_OF: hub.uid("jupyter-ada")}}}
     for name, body in (("gpu-of-ada", told), ("jupyter-ada", mine), ("jupyter-ben", told)):
-        with pytest.raises(Refused, match="may change its own GPU pods only"):
+        with pytest.raises(Refused, match="may change only its own GPU pods"):
             hub.ben.merge(f"{hub.pods}/{name}", body)
-    with pytest.raises(Refused, match="may change its own GPU pods only"):
+    with pytest.raises(Refused, match="may change only its own GPU pods"):
         hub.ada.merge(f"{hub.pods}/jupyter-ben", mine)
     hub.ada.delete(f"{hub.pods}/gpu-of-ada")
     hub.cluster.client.create(hub.pods, {**hub.gpu_pod("jupyter-ada", "by-admin")})
@@ -260,21 +260,31 @@ def test_a_user_makes_and_deletes_gpu_pods_of_the_own_server(hub: Hub) -> None:
 
 SECRET_ENV = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "k"}}}
 FAULTS: list[tuple[str, list[str | int], Any, str]] = [
-    ("no label", ["metadata", "labels"], {}, "may make its own GPU pods only"),
+    ("no label", ["metadata", "labels"], {}, "may create only its own GPU pods"),
     ("no owner", ["metadata", "ownerReferences"], [], "only that it owns"),
-    ("the hub's account", ["spec", "serviceAccountName"], "hub", "has the account bitfusion-notebook"),
-    ("a Secret", ["spec", "volumes", 0], {"name": "s", "secret": {"secretName": "hub"}}, "mounts no Secret"),
+    (
+        "the hub's account",
+        ["spec", "serviceAccountName"],
+        "hub",
+        "use the service account bitfusion",
+    ),
+    (
+        "a Secret",
+        ["spec", "volumes", 0],
+        {"name": "s", "secret": {"secretName": "hub"}},
+        "may mount only the Secret",
+    ),
     (
         "a Secret of another pod's",
         ["spec", "volumes", 0],
         {"name": "s", "secret": {"secretName": "jupyter-ben-gpu-00ff1a"}},
-        "mounts no Secret",
+        "may mount only the Secret",
     ),
     (
         "a projected Secret",
         ["spec", "volumes", 0],
         {"name": "s", "projected": {"sources": [{"secret": {"name": "hub"}}]}},
-        "mounts no Secret",
+        "may mount only the Secret",
     ),
     (
         "the node's files",
@@ -282,12 +292,12 @@ FAULTS: list[tuple[str, list[str | int], Any, str]] = [
         {"name": "h", "hostPath": {"path": "/"}},
         "no folder of",
     ),
-    ("a variable of a Secret", ["spec", "containers", 0, "env"], [SECRET_ENV], "mounts no Secret"),
+    ("a variable of a Secret", ["spec", "containers", 0, "env"], [SECRET_ENV], "may mount only the Secret"),
     (
         "all variables of a Secret",
         ["spec", "initContainers"],
         [{"name": "i", "image": "i", "envFrom": [{"secretRef": {"name": "hub"}}]}],
-        "mounts no Secret",
+        "may mount only the Secret",
     ),
     (
         "another user's claim",
@@ -344,8 +354,8 @@ def test_a_user_makes_and_mounts_the_secrets_of_own_gpu_pods_only(
     if own:
         assert (secret, pod) == ("", "")
     else:
-        assert "may make Secrets of its own GPU pods only" in secret
-        assert "mounts no Secret but that of its own name" in pod
+        assert "may create Secrets only for its own GPU pods" in secret
+        assert "may mount only the Secret of its own name" in pod
 
 
 @pytest.mark.parametrize("server", ["jupyter-ada", LONG])
@@ -376,12 +386,12 @@ def test_a_token_of_no_pod_makes_no_secret(hub: Hub) -> None:
     client = hub.cluster.client_as(hub.cluster.service_account_token(hub.namespace, ACCOUNT))
     for name in ("jupyter-ada-gpu-00ff1a", "x-gpu-00ff1a"):
         words = hub.refusal(client, hub.secret("jupyter-ada", name), "secrets")
-        assert "may make Secrets of its own GPU pods only" in words
+        assert "may create Secrets only for its own GPU pods" in words
 
 
 def test_a_token_of_no_pod_makes_none(hub: Hub) -> None:
     client = hub.cluster.client_as(hub.cluster.service_account_token(hub.namespace, ACCOUNT))
-    assert "may make its own GPU pods only" in hub.refusal(client, hub.gpu_pod("jupyter-ada"))
+    assert "may create only its own GPU pods" in hub.refusal(client, hub.gpu_pod("jupyter-ada"))
 
 
 def test_data_for_all_is_mounted_by_all(hub: Hub) -> None:
@@ -460,7 +470,7 @@ SPELLINGS: dict[str, Object] = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_gpu_that_is_neither_a_gpu_pods_nor_queued_is_refused(profile: Profile, spelling: str) -> None:
     body = copy.deepcopy(SPELLINGS[spelling])
-    assert profile.refusal(body).startswith("GPUs of this cluster are taken by cells of the Bitfusion kernel")
+    assert profile.refusal(body).startswith("In this cluster GPUs are for cells of the Bitfusion kernel")
     assert profile.refusal(body, profile.other) == ""  # no profile
     body["metadata"]["labels"] = {QUEUE_LABEL: "team"}
     assert profile.refusal(body) == ""
@@ -520,7 +530,7 @@ def test_a_queued_pod_cannot_leave_the_queue(profile: Profile) -> None:
     with pytest.raises(Refused, match=POLICY):
         client.merge(f"{pods}/queued", {"metadata": {"labels": {QUEUE_LABEL: None}}})
     lift = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
-    with pytest.raises(Refused, match="is taken away by Kueue, when it is this pod's turn"):
+    with pytest.raises(Refused, match="Only Kueue may remove the scheduling gate"):
         client.patch(f"{pods}/queued", lift)
     groups = ("--as-group=system:serviceaccounts:kueue-system", "--as-group=system:masters")
     kueue = ("--as=system:serviceaccount:kueue-system:kueue-controller-manager", *groups)
@@ -538,7 +548,7 @@ def test_as_it_is_shipped_it_warns_and_lets_pass(profile: Profile) -> None:
         wait_until(lambda: profile.refusal(asks()) == "", "it warns only", 30)
         client.warnings.clear()
         client.create(path, asks(), dryRun="All")
-        assert any("This pod asks for a GPU and is neither." in warning for warning in client.warnings)
+        assert any("This pod requests a GPU and is neither." in warning for warning in client.warnings)
     finally:
         apply(profile.cluster, ["Deny"])
         wait_until(lambda: profile.refusal(asks()), "it refuses again", 30)

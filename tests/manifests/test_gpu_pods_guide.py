@@ -52,7 +52,11 @@ WORDS += (ROOT / "bitfusion_client" / "gpu_pods").rglob("*.py")
 START_SCRIPT = ROOT / "bitfusion_pods" / "agent" / "bitfusion"
 
 
-WITH = {"create pods": "{x} {x}", "create secrets": "{x} {x}", "asked, 0 allowed": "asked, {x} allowed"}
+WITH = {
+    "create pods": "{x} {x}",
+    "create secrets": "{x} {x}",
+    "requested, 0 allowed": "requested, {x} allowed",
+}
 """What stands in the table for what the code fills in."""
 
 

@@ -127,7 +127,8 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
     [
         (
             {f"{GPU}amount": "0"},
-            "0 Bitfusion GPUs (bitfusion.io/gpu-amount) cannot be had. Choose 1 or more, or no GPU at all.",
+            "0 Bitfusion GPUs (bitfusion.io/gpu-amount) cannot be requested. Choose 1 or more, or no GPU at "
+            "all.",
         ),
         (
             {f"{GPU}amount": "0.5"},
@@ -152,7 +153,7 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         (
             {f"{GPU}amount": "1", f"{GPU}percent": "50", f"{GPU}memory": "8Gi"},
             "A Bitfusion GPU is shared by percent or by memory, not by both: keep bitfusion.io/gpu-percent "
-            "or bitfusion.io/gpu-memory, and take the other one out.",
+            "or bitfusion.io/gpu-memory, and remove the other one.",
         ),
         (
             {f"{GPU}amount": "1", f"{GPU}memory": "8GB"},
@@ -161,7 +162,7 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         ),
         (
             {f"{GPU}percent": "50"},
-            "The share of a Bitfusion GPU is given, but not of how many GPUs: add "
+            "The share of a Bitfusion GPU is given, but not the number of GPUs: add "
             'bitfusion.io/gpu-amount: "1".',
         ),
         (
@@ -176,7 +177,8 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         ),
         (
             {f"{GPU}3x50": "0"},
-            "0 Bitfusion GPUs (bitfusion.io/gpu-3x50) cannot be had. Choose 1 or more, or no GPU at all.",
+            "0 Bitfusion GPUs (bitfusion.io/gpu-3x50) cannot be requested. Choose 1 or more, or no GPU at "
+            "all.",
         ),
         (
             {f"{GPU}3x50": "400"},
@@ -188,7 +190,7 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         ),
         (
             {"bitfusion.io/gpu": "50"},
-            "bitfusion.io/gpu is what the cluster counts by; a notebook does not ask by it. Write "
+            "bitfusion.io/gpu is what the cluster counts; a notebook cannot request it. Write "
             'bitfusion.io/gpu-amount: "1" for a whole GPU, bitfusion.io/gpu-50: "1" for half of one.',
         ),
         (
@@ -199,12 +201,12 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         (
             {f"{GPU}amount": "1", f"{GPU}memory": "8"},
             "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
-            'not "8" (bitfusion.io/gpu-memory). Without a unit it counts bytes: write 8Gi.',
+            'not "8" (bitfusion.io/gpu-memory). Without a unit the value is in bytes: write 8Gi.',
         ),
         (
             {f"{GPU}amount": "1", f"{GPU}memory": "8192"},
             "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
-            'not "8192" (bitfusion.io/gpu-memory). Without a unit it counts bytes: write 8192Mi.',
+            'not "8192" (bitfusion.io/gpu-memory). Without a unit the value is in bytes: write 8192Mi.',
         ),
         (
             {f"{GPU}2000000000gib": "1"},
@@ -224,13 +226,13 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(
         (
             {},
             {f"{GPU}50": "1"},
-            "Bitfusion GPUs are asked for in the requests only (bitfusion.io/gpu-50), of which no pod can be "
-            "made. Write the size in the limits; the requests may leave it out.",
+            "Bitfusion GPUs are only in the requests (bitfusion.io/gpu-50), so no pod can be created. "
+            "Put the size in the limits; you can omit it from the requests.",
         ),
         (
             {f"{GPU}50": "1"},
             {f"{GPU}50": 2},
-            'The requests ask for "2" and the limits for "1" (bitfusion.io/gpu-50), of which no pod can be '
+            'The requests have "2" and the limits "1" (bitfusion.io/gpu-50), so no pod can be '
             "made. Leave it out of the requests.",
         ),
     ],
@@ -252,7 +254,7 @@ def test_a_wrong_place_is_told(
         (
             {"bitfusion-client/version": "../../x"},
             "The annotations bitfusion-client/os and bitfusion-client/version must be letters, digits, dots, "
-            "- or _, at most 63. Leave them out to have the client chosen by the image.",
+            "- or _, at most 63. Remove them to have the client chosen by the image.",
         ),
         (
             {"bitfusion-client/filter": "f" * 1025},
@@ -264,12 +266,12 @@ def test_a_wrong_place_is_told(
         ),
         (
             {"bitfusion.io/path": "/opt/bin"},
-            "The annotation bitfusion.io/path must be none, for no command in /usr/local/bin, or be left "
-            "out.",
+            "The annotation bitfusion.io/path must be none (no command in /usr/local/bin) or absent.",
         ),
         (
             {"bitfusion.io/gpu-image": "two words"},
-            "The annotation bitfusion.io/gpu-image must be an image without blanks, at most 512 characters.",
+            "The annotation bitfusion.io/gpu-image must be an image reference without spaces, at most 512 "
+            "characters.",
         ),
     ],
 )
@@ -296,8 +298,8 @@ def test_two_containers_that_ask_are_refused_by_both(judge: Judge) -> None:
     body = notebook("nb", {f"{GPU}50": "1"}, {f"{GPU}50": "1"})
     assert judge.webhook(body)
     assert judge.policy(body) == (
-        'Bitfusion GPUs are asked for by several containers of this notebook, "nb" and "nb-1". Leave the '
-        "size with the notebook's own container and take it out of the others."
+        'Bitfusion GPUs are requested by several containers of this notebook, "nb" and "nb-1". Keep the '
+        "size on the notebook's own container and remove it from the others."
     )
     assert judge.policy(notebook("nb", {f"{GPU}50": "1"}, {"cpu": "1"})) is None
 
@@ -310,8 +312,8 @@ def test_an_init_container_that_asks_is_refused_by_both(judge: Judge) -> None:
     ]
     assert judge.webhook(body)
     assert judge.policy(body) == (
-        'Init container "prepare" asks for Bitfusion GPUs; only the notebook itself can. '
-        "Give the size to the notebook's own container."
+        'Init container "prepare" requests Bitfusion GPUs; only the notebook\'s own '
+        "container can. Set the size there."
     )
 
 

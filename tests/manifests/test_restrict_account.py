@@ -119,28 +119,28 @@ INIT = {"name": "e", "image": "evil"}
 HOST_PATH = {"name": "host", "hostPath": {"path": "/"}}
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "x", "uid": "1", "controller": True}
 SYSTEM = "kube-system/statefulsets"
-OTHERS = "change StatefulSets of Notebooks only, and none of this one's owners is a Notebook."
+OTHERS = "change only StatefulSets of Notebooks; none of this one's owners is a Notebook."
 SPEC = (
-    "change nothing of a StatefulSet's spec but the template's annotations auto-management/…, "
+    "change nothing in a StatefulSet's spec except the template's annotations auto-management/…, "
     "bitfusion-client/…, bitfusion.io/request, bitfusion.io/path and bitfusion.io/gpu-image."
 )
-METADATA = "change nothing of a StatefulSet's metadata but the annotation bitfusion.io/retry."
+METADATA = "change only one thing in a StatefulSet's metadata: the annotation bitfusion.io/retry."
 PODS = (
-    "delete pods of notebooks only: with the label notebook-name, and the first pod of the StatefulSet that "
-    "owns it."
+    "delete only pods of notebooks: those with the label notebook-name that are the first pod of the "
+    "StatefulSet that owns them."
 )
-BOUND = "delete pods only that have no node yet; this one has."
-NOTEBOOK = "change a Notebook's annotations and one label, nothing else."
+BOUND = "delete only pods that have no node yet; this one has a node."
+NOTEBOOK = "change only a Notebook's annotations and one label."
 NOTEBOOK_KEYS = (
-    "change of a Notebook's labels bitfusion.io/requested, and of its annotations auto-management/…, "
-    "bitfusion-client/… and bitfusion.io/… but bitfusion.io/request, bitfusion.io/path and "
-    "bitfusion.io/gpu-image."
+    "change, of a Notebook's labels, only bitfusion.io/requested, and of its annotations, only "
+    "auto-management/…, bitfusion-client/… and bitfusion.io/… except bitfusion.io/request, "
+    "bitfusion.io/path and bitfusion.io/gpu-image."
 )
 EVENTS = (
-    "write Events about Notebooks, quotas and its own Service only, in its own name and with a reason that "
+    "write Events only about Notebooks, quotas and its own Service, in its own name and with a reason that "
     "begins with Bitfusion."
 )
-SECRETS = f"write the Secret {NAME}-ca only, of type kubernetes.io/tls."
+SECRETS = f"write only the Secret {NAME}-ca, of type kubernetes.io/tls."
 
 PATCHES: list[tuple[str, str, Object, str]] = [
     ("another's template", "statefulsets/database", put(TEMPLATE, {"bitfusion-client/os": "x"}), OTHERS),
@@ -239,7 +239,7 @@ TOKEN = {"kubernetes.io/service-account.name": "default"}
         pytest.param("events/", _event(component="kubelet"), EVENTS, id="event of another"),
         pytest.param("events/", _event(reason="Killing"), EVENTS, id="event of another reason"),
         pytest.param(
-            "kubeflow/leases/", {"metadata": {"name": "x"}}, f"write the Lease {NAME} only.", id="lease"
+            "kubeflow/leases/", {"metadata": {"name": "x"}}, f"write only the Lease {NAME}.", id="lease"
         ),
         pytest.param("kubeflow/secrets/", _secret("x", "kubernetes.io/tls"), SECRETS, id="secret"),
         pytest.param("kubeflow/secrets/", _secret(f"{NAME}-ca", "Opaque"), SECRETS, id="secret of a type"),

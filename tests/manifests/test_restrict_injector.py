@@ -89,14 +89,14 @@ def test_the_self_check_stores_nothing_and_is_told_about_its_own_service(thief: 
         thief.client.create(events_path(namespace), event)
 
     tell(INJECTOR)
-    with pytest.raises(Refused, match="may write Events about its own Service only"):
+    with pytest.raises(Refused, match="may write Events only about its own Service"):
         tell("another")
 
 
 def test_no_other_can(thief: Thief) -> None:
-    with pytest.raises(Refused, match="may write the Lease bitfusion-injector only"):
+    with pytest.raises(Refused, match="may write only the Lease bitfusion-injector"):
         thief.lease("another")
-    told = "may write the Secret bitfusion-injector-ca only, of type kubernetes.io/tls"
+    told = "may write only the Secret bitfusion-injector-ca, of type kubernetes.io/tls"
     with pytest.raises(Refused, match=told):
         thief.secret("another")
     with pytest.raises(Refused, match=told):

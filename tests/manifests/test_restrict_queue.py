@@ -27,17 +27,18 @@ from tests.support.waiting import wait_until
 OTHER = "example.com/licence"
 NOTEBOOKS = "/apis/kubeflow.org/v1/namespaces/default/notebooks"
 ACCOUNT = "The Bitfusion queue's account may "
-METADATA = "change nothing of a pod's metadata."
-SPEC = "change nothing of a pod's spec but take the scheduling gate bitfusion.io/queue away."
+METADATA = "not change a pod's metadata."
+SPEC = "make only one change to a pod's spec: remove the scheduling gate bitfusion.io/queue."
 STATUS = (
-    "change nothing of a pod's status but the condition bitfusion.io/PoolUnits of one that asks for units."
+    "change only one thing in a pod's status: the condition bitfusion.io/PoolUnits of a pod that asks for "
+    "units."
 )
-DELETE = "delete pods only that ask for units and have no node yet."
+DELETE = "delete only pods that ask for units and have no node yet."
 EVENTS = (
-    "write Events about Notebooks and pods only, in its own name and with a reason that begins with "
+    "write Events only about Notebooks and pods, in its own name and with a reason that begins with "
     "Bitfusion."
 )
-LEASE = "write the Lease bitfusion-queue only."
+LEASE = "write only the Lease bitfusion-queue."
 CONDITION: Object = {"type": QUEUE_CONDITION, "status": "False", "reason": "WaitsForPool", "message": "m"}
 LIFT: Object = {"op": "remove", "path": "/spec/schedulingGates/0"}
 
@@ -260,7 +261,7 @@ def test_all_that_the_queue_does_is_let_through(thief: Thief) -> None:
 NO_GATE = (
     "Pods that ask for units of the Bitfusion pool (bitfusion.io/gpu) wait in its queue, and this one has no "
     "scheduling gate bitfusion.io/queue. Ask by a size instead, such as bitfusion.io/gpu-50, where the "
-    "injector serves; or add the gate to spec.schedulingGates, and name no node in spec.nodeName."
+    "injector serves; or add the gate to spec.schedulingGates and leave spec.nodeName empty."
 )
 TAKEN_AWAY = (
     "The scheduling gate bitfusion.io/queue is taken away by bitfusion-queue, when the units of the "

@@ -96,7 +96,7 @@ def test_a_port_in_use_is_one_line_with_what_to_do(tmp_path: Path, option: str, 
     assert status == 1
     assert said == (
         f"bitfusion-notebook-controller: Port {port} of 127.0.0.1 is in use. What to do: "
-        f"end what uses it, or choose another port by {option}.\n"
+        f"stop the program that uses it, or choose another port with {option}.\n"
     )
 
 
@@ -111,8 +111,8 @@ def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
 def test_without_any_cluster_it_says_how_to_name_one(tmp_path: Path) -> None:
     status, said = refused(tmp_path)
     assert status == 1
-    assert said.startswith("bitfusion-notebook-controller: No way into a cluster was found: ")
-    assert said.endswith("What to do: run it in a pod, or name a file with credentials by --kubeconfig.\n")
+    assert said.startswith("bitfusion-notebook-controller: No credentials for a cluster were found: ")
+    assert said.endswith("What to do: run it in a pod, or name a file with credentials with --kubeconfig.\n")
     assert said.count("\n") == 1
 
 
@@ -129,7 +129,7 @@ def test_an_empty_certificate_folder_is_one_line_with_what_to_do(tmp_path: Path)
     assert said == (
         f"bitfusion-notebook-controller: No usable certificate in --certificate-folder: {tmp_path}/tls.crt: "
         "No such file or directory. What to do: it must hold tls.crt and tls.key, unencrypted; with "
-        "cert-manager look at the Certificate's conditions, without it leave the option out.\n"
+        "cert-manager look at the Certificate's conditions, without it, omit the option.\n"
     )
 
 
@@ -187,7 +187,7 @@ def test_a_stalled_apiserver_does_not_hold_up_the_end(tmp_path: Path, stalled: s
         assert controller.serving
         controller.process.send_signal(signal.SIGTERM)
         wait_until(lambda: controller.logged("ending: not ready any more"))
-        assert "not about to end" in controller.ask("/readyz")[1]
+        assert "not shutting down" in controller.ask("/readyz")[1]
         # the second signal ends the wait for other replicas to be found
         exit_status, seconds = controller.end()
     assert exit_status == 0

@@ -79,7 +79,7 @@ def test_where_gpu_pods_compute_a_quota_by_another_key_is_told_which_one_counts(
 
     wait_until(lambda: len(told()) == len(KEYS), told, 30)
     assert told() == {
-        name: f"This quota limits no GPU by {key}: what counts is {GPU}, for notebooks compute in GPU pods."
+        name: f"This quota does not limit GPUs by {key}: use {GPU}, because notebooks compute in GPU pods."
         for name, key in KEYS.items()
     }
     cluster.client.merge(f"{quotas}/gpus", {"spec": {"hard": {KEYS["gpus"]: None, GPU: "1"}}})
@@ -200,8 +200,8 @@ def test_without_its_webhook_configuration_a_replica_says_so_and_is_ready_when_i
     cluster.client.delete(WEBHOOKS_PATH)
     replica = installed.start()
     told = (
-        "MutatingWebhookConfiguration bitfusion-notebook-admission does not exist; apply it, or name another "
-        "by --webhook-configuration"
+        "MutatingWebhookConfiguration bitfusion-notebook-admission does not exist; apply it, or name "
+        "another with --webhook-configuration"
     )
     wait_until(lambda: replica.logged(told), limit_s=15)
     missing = "not ready: the CA in caBundle of bitfusion-notebook-admission\n"
@@ -238,7 +238,7 @@ def test_image_rules_are_read_again_and_a_broken_file_changes_nothing(
     wait_until(lambda: dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20", limit_s=10)
     replace_text(file, "- {image: 'team/*'\n")
     wait_until(
-        lambda: any("the old ones stay" in str(line["message"]) for line in replica.lines()), limit_s=10
+        lambda: any("the old contents stay" in str(line["message"]) for line in replica.lines()), limit_s=10
     )
     assert dry_run(cluster, user, "team/notebook:v1")[OS] == "ubuntu20"
 

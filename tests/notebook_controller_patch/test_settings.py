@@ -148,6 +148,6 @@ def test_certificates_come_from_one_place(name: str) -> None:
     with pytest.raises(WrongSetting) as caught:
         read({"certificate_folder": "/tls"}, {E + name.upper(): "a"})
     assert caught.value.user_message == (
-        f'Wrong setting {E}{name.upper()}="a": cannot go with --certificate-folder: '
+        f'Wrong setting {E}{name.upper()}="a": cannot be combined with --certificate-folder: '
         "certificates come from one place"
     )

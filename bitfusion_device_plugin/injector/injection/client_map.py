@@ -28,10 +28,10 @@ ALLOWED_ITEM = "must have os, version and kind, may have image and package, and 
 WORD = ALLOWED_WORD.removeprefix("must be ")
 ALLOWED_CLIENT_WORD = f'must be "{ANY}" for any, or a word of {WORD}'
 ALLOWED_KIND = f"must be {STAND_IN}, {PODS} or {VMWARE}"
-ALLOWED_IMAGE = f"must be an image without blanks, at most {LONGEST_IMAGE} characters"
+ALLOWED_IMAGE = f"must be an image reference without spaces, at most {LONGEST_IMAGE} characters"
 NEEDS_IMAGE = f"is missing: kind {VMWARE} needs the image that holds the packages"
 ALLOWED_PACKAGE = f"must be the package's folder in the image: {WORD}; kind {VMWARE} needs it"
-NO_PACKAGE = f"belongs to kind {VMWARE} only; leave it out"
+NO_PACKAGE = f"is only for kind {VMWARE}; leave it out"
 
 
 @dataclass(frozen=True, slots=True)

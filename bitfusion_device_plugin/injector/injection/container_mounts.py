@@ -29,7 +29,7 @@ SAYING = ("name", "subPath", "subPathExpr", "readOnly")  # what a mount says bes
 
 _NOT_ALWAYS = (COMMAND_PATH, VMWARE_TLS_PATH, IDENTITY_PATH)
 
-MOUNTED_THERE = f"is where the client is put at {CLIENT_FOLDER}"
+MOUNTED_THERE = f"is the place of the client, {CLIENT_FOLDER}"
 MOUNT_ELSEWHERE = "Mount it at another path."
 
 Mount = dict[str, Any]

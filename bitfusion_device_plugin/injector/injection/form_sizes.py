@@ -13,7 +13,7 @@ from bitfusion_client.errors import WrongSetting
 LONGEST_TEXT = 1 << 16  # characters of all of it as JSON: a variable of a container has it
 
 NOT_A_LIST = "must have a list `sizes`, as `kubeflow-bitfusion form` reads it, or be empty"
-TOO_LONG = f"is too long: as JSON it may have {LONGEST_TEXT} characters"
+TOO_LONG = f"is too long: as JSON it may have at most {LONGEST_TEXT} characters"
 
 
 def parse_form_sizes(data: object, source: str = "") -> str:

@@ -40,7 +40,7 @@ from bitfusion_device_plugin.injector.injection.recorded_requests import (
 )
 from bitfusion_device_plugin.injector.injection.resources import COPIED_RESOURCES, at_most
 
-NAME_TAKEN = "has the name of the injector's own, which it is not"
+NAME_TAKEN = "has the name of the injector's own init container, but is a different one"
 RENAME = "Give it another name."
 
 # What is the same in every pod is made once, and is in all of them: nobody writes to a pod that was made.

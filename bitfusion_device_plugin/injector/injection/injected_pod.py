@@ -64,13 +64,13 @@ Pod = dict[str, Any]
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # of a static pod; the kubelet runs it in any case
 
-WRONG_SYSTEM = "has no Bitfusion client, which is a program for Linux"
-RUN_ON_LINUX = "Take the size out of the pod, or run it on Linux."
+WRONG_SYSTEM = "cannot have the Bitfusion client, which is a program for Linux"
+RUN_ON_LINUX = "Remove the size from the pod, or run the pod on Linux."
 PAST_THE_QUEUE = (
-    "goes around the scheduler, which keeps a pod waiting until its units of the Bitfusion pool are free"
+    "bypasses the scheduler, which makes a pod wait until its units of the Bitfusion pool are free"
 )
 CHOOSE_OTHERWISE = (
-    "Take it out, and choose the node by spec.nodeSelector (kubernetes.io/hostname) or by spec.affinity."
+    "Remove it, and choose the node by spec.nodeSelector (kubernetes.io/hostname) or by spec.affinity."
 )
 # The volumes whose loss the cluster autoscaler does not mind, separated by commas and nothing else. All other
 # local ones keep a node from being taken away.

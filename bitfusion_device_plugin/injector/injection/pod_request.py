@@ -57,18 +57,18 @@ from bitfusion_device_plugin.injector.injection.recorded_requests import (
 
 LONGEST_NAME = 63  # characters of a container's name
 
-NO_INIT_CONTAINER = "init containers and sidecars among them can have no GPUs"
-OWN_CONTAINER = "Give the size to the container that computes."
-SEVERAL_ASK = "stands in place of the size of one container, and several ask"
-SIZES_IN_LIMITS = "Leave the annotation out and write each size in the limits of its container."
-GPU_MEMORY_UNKNOWN = "asks for memory, and how much a GPU of this cluster's pool has is not known"
+NO_INIT_CONTAINER = "init containers, including sidecars, cannot have GPUs"
+OWN_CONTAINER = "Set the size on the container that computes."
+SEVERAL_ASK = "replaces the size of one container, but several containers request GPUs"
+SIZES_IN_LIMITS = "Remove the annotation and write each size in the limits of its container."
+GPU_MEMORY_UNKNOWN = "requests memory, but how much memory a GPU of this cluster's pool has is not known"
 ASK_FOR_SHARE = (
-    "Ask for a share instead, bitfusion.io/gpu-50: 1 is half a GPU; or have an administrator set the "
+    "Request a share instead (bitfusion.io/gpu-50: 1 is half a GPU), or ask your administrator to set the "
     "injector's --gpu-memory."
 )
-AT_MOST = f"at most {MOST_ASKING} of a pod may"
-FEWER = "Let fewer containers ask, or make another pod for them."
-ASK_FOR_LESS = "Ask for less of each GPU, or for more GPUs."
+AT_MOST = f"at most {MOST_ASKING} of a pod can"
+FEWER = "Set sizes on fewer containers, or create another pod for them."
+ASK_FOR_LESS = "Request less of each GPU, or more GPUs."
 
 # As the API has it, which refuses a pod with another name in it. The name becomes a part of paths.
 _is_name = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
@@ -138,14 +138,14 @@ def pod_request(
     for container, found in init_sizes:
         if found:
             key, value = found.first()
-            problem = f'is asked for by init container "{_shown_name(container)}"; {NO_INIT_CONTAINER}'
+            problem = f'is requested by init container "{_shown_name(container)}"; {NO_INIT_CONTAINER}'
             raise WrongKey(key, value, problem, OWN_CONTAINER)
     notebook = text(labels_of(pod).get(LABEL_NOTEBOOK))
     target = _overridden(containers, asking, annotations, notebook) if replaced else -1
     asking = sorted({*asking, target} - {-1})
     if len(asking) > MOST_ASKING:
         key, value = next((found.first() for found in sizes if found), (ANNOTATION_REQUEST, ""))
-        raise WrongKey(key, value, f"is asked for by {len(asking)} containers; {AT_MOST}", FEWER)
+        raise WrongKey(key, value, f"is requested by {len(asking)} containers; {AT_MOST}", FEWER)
     if not asking or not all(_is_name(text(containers[place].get("name"))) for place in asking):
         return None
     client = _client(containers, asking, annotations, notebook, settings)
@@ -238,8 +238,8 @@ def _units(request: GpuRequest, key: str, value: object, gpu_memory_mib: int | N
         if gpu_memory_mib is None:
             raise WrongKey(key, value, GPU_MEMORY_UNKNOWN, ASK_FOR_SHARE)
         if request.memory_mib > gpu_memory_mib:
-            asked = f"asks for {request.memory_mib} MiB of each GPU"
-            problem = f"{asked}, and a GPU of the pool has {gpu_memory_mib} MiB"
+            asked = f"requests {request.memory_mib} MiB of each GPU"
+            problem = f"{asked}, but a GPU of the pool has {gpu_memory_mib} MiB"
             raise WrongKey(key, value, problem, ASK_FOR_LESS)
     return units(request, gpu_memory_mib)
 

@@ -34,7 +34,7 @@ SET_COMMAND = (
     f"Write the command into the pod, or use {ANNOTATION_MANAGEMENT}: {MANAGEMENT_INJECTION} and start "
     "bitfusion run inside."
 )
-IN_A_LINE = "which another webhook has made part of a line, in which its words cannot be told apart"
+IN_A_LINE = "which another webhook made part of a single line, whose words cannot be separated"
 START_INSIDE = f"Use {ANNOTATION_MANAGEMENT}: {MANAGEMENT_INJECTION} and start bitfusion run in the command."
 
 # Not a part of another word. The words of ``exec /usr/local/bin/bitfusion run -n 1 x``, too.
@@ -90,7 +90,7 @@ def wrapped_command(
     """
     command, args = container.get("command"), container.get("args")
     if not isinstance(command, list) or not command:
-        problem = "wants the command of {} run with the GPUs, and it has none but its image's"
+        problem = "requires the command of {} to run with the GPUs, but the pod has only its image's command"
         raise _wrong(container, management, problem, SET_COMMAND)
     args = args if isinstance(args, list) else []
     words = command + args
@@ -101,7 +101,7 @@ def wrapped_command(
         try:
             moved = _in_order(words, _start(earlier.request), start, earlier.line)
         except ValueError:
-            problem = f"wants the command of {{}} run with the GPUs, {IN_A_LINE}"
+            problem = f"requires the command of {{}} to run with the GPUs, {IN_A_LINE}"
             raise _wrong(container, management, problem, START_INSIDE) from None
         return Wrapping({} if moved is words else _fields(command, args, moved), earlier.line)
     if _starts_client(words):

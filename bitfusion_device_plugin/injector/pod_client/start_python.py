@@ -23,7 +23,7 @@ PROGRAMS = {
     "pods": ("bitfusion_pods", "the bitfusion client", ""),
 }
 TOO_OLD = (
-    "Error: the Python of this image is too old for {}: {} is {}. What to do: take an image with Python 3.10 "
+    "Error: the Python of this image is too old for {}: {} is {}. What to do: use an image with Python 3.10 "
     "or newer{}\n"
 )
 

@@ -70,11 +70,11 @@ class WaitingLines:
         self._due = 0.0
 
     def tell(self, line: str, blocked: str) -> None:
-        """See `Pool.take`. Raises ClientFailed where a person would wait in vain; a kernel shows why."""
+        """See `Pool.take`. Raises ClientFailed where a person would wait forever; a kernel shows why."""
         if blocked and not self._is_read:
             from bitfusion_client.errors import ClientFailed
 
-            raise ClientFailed("", f"{blocked}, so it would wait in vain. What to do: {WAY_OUT}")
+            raise ClientFailed("", f"{blocked}, so it would wait forever. What to do: {WAY_OUT}")
         now = self._clock()
         if self._contact.emulation.waiting_text == "places" and (self._is_read or now >= self._due):
             self._due = now + EACH_S

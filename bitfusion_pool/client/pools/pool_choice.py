@@ -146,7 +146,7 @@ def _network_client(environ: Mapping[str, str], system: str, pod: str) -> Networ
     if found is not None and not found.token.reveal().startswith(_TOKEN):
         raise wrong_file(
             found.client_file,
-            f"its token is none of a pool like this one ({_TOKEN}…); it seems to be the real product's",
+            f"its token is not from a pool of this kind ({_TOKEN}…); it seems to be the real product's",
             "for vSphere Bitfusion use its own client (BITFUSION_CLIENT names its command); "
             f"for simulated GPUs of your own set {VARIABLE}={OWN}",
         )

@@ -92,7 +92,7 @@ def ensure_subfolder(folder: str, name: str) -> None:
         _make(path)
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise NotOurs(path, "is no folder of yours")
+        raise NotOurs(path, "is not a folder of yours")
 
 
 def remove_leftover_drafts(folder: str, older_than_s: float = 60.0) -> None:

@@ -61,7 +61,7 @@ def _remove_old(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise _unusable(path, "something that is no socket has this name", "move it away")
+        raise _unusable(path, "something that is not a socket has this name", "move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

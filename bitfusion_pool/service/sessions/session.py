@@ -94,7 +94,7 @@ class Session:
     def peer(self) -> Peer:
         """The client. Only once it has said hello."""
         if self._peer is None:
-            raise RuntimeError("nobody has said hello")
+            raise RuntimeError("no hello was received")
         return self._peer
 
     @property
@@ -240,7 +240,7 @@ class Session:
             message = parse_from_client(line)
         except InvalidMessage as error:
             raise Refusal(
-                refusal_codes.BAD_MESSAGE, f"this is no message of a pool's client: {one_line(error)}"
+                refusal_codes.BAD_MESSAGE, f"this is not a message from a pool's client: {one_line(error)}"
             ) from None
         except InvalidRequest:
             if self._peer is not None:

@@ -35,20 +35,23 @@ export class Actions {
     const isWaiting = kernel?.state === 'waiting';
     if ((isHolding || isWaiting) && sameSize(size, kernel.request)) {
       this.grace.takeBack(kernelId);
-      Notification.info(trans.__('It is %1 already.', text), { autoClose: 4000 });
+      Notification.info(trans.__('The size is already %1.', text), { autoClose: 4000 });
       return false;
     }
     const isSure = isHolding
       ? await this.isLeft(
           kernelId,
           trans.__('about to change to %1', text),
-          trans.__('The kernel starts anew on %1: its variables are lost.', text)
+          trans.__('The kernel will restart with %1: its variables will be lost.', text)
         )
       : !isWaiting ||
         (await this.isLeft(
           kernelId,
-          trans.__('about to ask for %1', text),
-          trans.__('The cell asks anew for %1: its position in the queue is lost.', text)
+          trans.__('about to request %1', text),
+          trans.__(
+            'The cell will request %1 instead: its position in the queue will be lost.',
+            text
+          )
         ));
     return (
       isSure &&
@@ -71,8 +74,11 @@ export class Actions {
         kernelId,
         trans.__('about to be released'),
         kernel?.state === 'running'
-          ? trans.__('%1 goes back when the cell is over: the variables are lost.', text)
-          : trans.__('%1 goes back to the pool: the variables are lost.', text)
+          ? trans.__(
+              '%1 will be released when the cell has finished: variables will be lost.',
+              text
+            )
+          : trans.__('%1 will return to the pool: variables will be lost.', text)
       ));
     if (!isSure) {
       return false;

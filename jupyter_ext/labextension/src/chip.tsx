@@ -102,12 +102,12 @@ export class Chip extends ReactWidget {
       isNarrow && kernel && !pending ? shortChipText(kernel, model.now(), trans) : text;
     const details = kernel
       ? chipDetails(kernel, model.pool, model.now(), trans)
-      : trans.__('The kernel has not told its state yet.');
+      : trans.__('The kernel has not reported its state yet.');
     const Icon = ICONS[kernel?.state ?? 'none'];
     const waits = kernel?.state === 'waiting';
     const lost = model.error !== null;
     const title = lost
-      ? `${details}\n${trans.__('The server does not answer: this may be out of date.')}`
+      ? `${details}\n${trans.__('The server is not responding: this may be out of date.')}`
       : details;
     return (
       <button

@@ -44,7 +44,7 @@ export function addCommands(
   };
 
   commands.addCommand(CommandIDs.request, {
-    label: args => textOf(args.label, trans.__('Ask for a Size')),
+    label: args => textOf(args.label, trans.__('Request a Size')),
     caption: args => {
       const offered = offeredFor(args);
       return textOf(args.note, offered ? noteOf(offered, bitfusion) : '');
@@ -124,8 +124,8 @@ export function addCommands(
     trans.__('Release'),
     args =>
       kernelOf(args)?.state === 'running'
-        ? trans.__('after the cell; the variables are lost')
-        : trans.__('the variables are lost'),
+        ? trans.__('after this cell; variables are lost')
+        : trans.__('variables are lost'),
     kernel => holds(kernel) && kernel.state !== 'releasing',
     id => actions.release(id)
   );
@@ -139,7 +139,7 @@ export function addCommands(
   simple(
     CommandIDs.keep,
     trans.__('Keep the GPU'),
-    trans.__('puts off the idle release'),
+    trans.__('postpones the idle release'),
     holds,
     id => actions.keep(id)
   );
@@ -182,7 +182,7 @@ export function addCommands(
   });
   commands.addCommand(CommandIDs.create, {
     label: args => textOf(args.label, trans.__('GPU Notebook…')),
-    caption: args => textOf(args.note, trans.__('A notebook on a GPU of the pool')),
+    caption: args => textOf(args.note, trans.__('A notebook on a GPU from the pool')),
     icon: gpuIcon,
     isVisible: () => chosenSpec(app.serviceManager.kernelspecs.specs) !== null,
     execute: args => createNotebook(bitfusion, args)

@@ -109,7 +109,7 @@ function compareVersions({ model, trans }: IBitfusion): void {
     if (version !== VERSION) {
       Notification.warning(
         trans.__(
-          'kubeflow-bitfusion: this page has version %1, the server %2. Restart the Jupyter server, and reload the page.',
+          'kubeflow-bitfusion: this page has version %1, the server %2. Restart the Jupyter server and reload the page.',
           VERSION,
           version
         ),

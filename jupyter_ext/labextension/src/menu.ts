@@ -80,7 +80,7 @@ function fill(
     addSize(menu, kernelId, kernel, {
       ...saved,
       label: sizeText(saved, trans),
-      fixedNote: trans.__('as saved in this notebook')
+      fixedNote: trans.__('saved in this notebook')
     });
     menu.addItem({ type: 'separator' });
   }

@@ -39,7 +39,7 @@ export class PoolPanel extends SidePanel {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU Pool'));
     // not a ToolbarButton: JupyterLab says of each whether it is pressed, which is wrong of this one
-    const label = trans.__('Look at the pool now');
+    const label = trans.__('Refresh the pool');
     const refresh = ReactWidget.create(
       <button
         className="bf-IconButton"
@@ -140,13 +140,13 @@ class SectionView extends ReactWidget {
       return (
         <Note>
           {trans.__(
-            'This Jupyter server does not have the server extension of kubeflow-bitfusion.'
+            'The kubeflow-bitfusion server extension is not installed on this Jupyter server.'
           )}
         </Note>
       );
     }
     if (!model.state) {
-      return <Note>{model.error ? model.error.text : trans.__('Asking …')}</Note>;
+      return <Note>{model.error ? model.error.text : trans.__('Loading…')}</Note>;
     }
     return <View bitfusion={this.bitfusion} />;
   }
@@ -243,7 +243,7 @@ const KernelRow: React.FC<{ kernel: IKernel; bitfusion: IBitfusion }> = ({
         <div className="bf-Kernel-warning">
           <span>
             {trans.__(
-              'Goes back at %1 if no code runs until then.',
+              'Will be released at %1 unless code runs before then.',
               clockText(kernel.idle_release_at, now)
             )}
           </span>
@@ -278,7 +278,9 @@ const Sizes: View = ({ bitfusion }) => {
   const kernel = model.kernel(kernelId);
   if (!panel || !kernel) {
     return (
-      <Note>{trans.__('A notebook with a Bitfusion kernel in front chooses here.')}</Note>
+      <Note>
+        {trans.__('Open a notebook with a Bitfusion kernel to choose its size here.')}
+      </Note>
     );
   }
   const cost = costSentence(kernel, trans);
@@ -316,7 +318,7 @@ const Queue: View = ({ bitfusion }) => {
   const waiting = model.pool?.waiting ?? [];
   const here = model.kernels.filter(kernel => kernel.state === 'waiting');
   if (!waiting.length && !here.length) {
-    return <Note>{trans.__('Nobody waits.')}</Note>;
+    return <Note>{trans.__('Nobody is waiting.')}</Note>;
   }
   if (!waiting.length) {
     return (
@@ -354,7 +356,7 @@ const Gpus: View = ({ bitfusion }) => {
     <>
       {pool.error && (
         <Note alert>
-          <b>{trans.__('The pool is out of reach.')}</b> {pool.error.message}{' '}
+          <b>{trans.__('The pool cannot be reached.')}</b> {pool.error.message}{' '}
           {pool.error.next_step}
           {pool.seen_at !== null &&
             ` ${trans.__('Last seen at %1.', clockText(pool.seen_at, model.now()))}`}
@@ -461,7 +463,9 @@ const History: View = ({ bitfusion }) => {
   const last = history[history.length - 1];
   if (!path || !first || !last) {
     return (
-      <Note>{trans.__('It is drawn while a page with a GPU notebook is open.')}</Note>
+      <Note>
+        {trans.__('The history is recorded while a page with a GPU notebook is open.')}
+      </Note>
     );
   }
   const held = Number(last.held.toFixed(2));

@@ -23,7 +23,7 @@ class Leases implements IRunningSessions.IManager {
     this.shutdownLabel = trans.__('Release the GPU');
     this.shutdownAllLabel = trans.__('Release All');
     this.shutdownAllConfirmationText = trans.__(
-      "Release the GPUs of all notebooks? They go back to the pool; the notebooks' variables are lost."
+      "Release the GPUs of all notebooks? They return to the pool; the notebooks' variables will be lost."
     );
     model.changed.connect(() => this._runningChanged.emit());
   }

@@ -41,7 +41,7 @@ export function offerSavedSizes(bitfusion: IBitfusion): void {
       return;
     }
     const text = sizeText(size, trans);
-    Notification.info(trans.__('%1 was used last with %2.', panel.title.label, text), {
+    Notification.info(trans.__('%1 was last used with %2.', panel.title.label, text), {
       autoClose: 15000,
       actions: [
         {

@@ -90,7 +90,7 @@ class SizeForm extends ReactWidget {
           />
         </label>
         <fieldset>
-          <legend>{trans.__('Of each GPU')}</legend>
+          <legend>{trans.__('Of each GPU, use')}</legend>
           {this.choice('whole', trans.__('The whole GPU'))}
           {this.choice('share', trans.__('A share'), {
             min: 5,
@@ -115,7 +115,7 @@ class SizeForm extends ReactWidget {
             ? ''
             : free > 0
               ? ` · ${trans.__('%1 free now', free)}`
-              : ` · ${trans.__('none free now: it would wait')}`}
+              : ` · ${trans.__('none free now: the request would wait')}`}
         </p>
         {this.cost && <p className="bf-Form-cost">{this.cost}</p>}
       </form>

@@ -101,7 +101,7 @@ class WaitBox extends ReactWidget implements IRenderMime.IRenderer {
         {names(trans.__('Held by:'), kernel.queue?.held_by)}
         {names(trans.__('Before you in the queue:'), kernel.queue?.before)}
         {kernel.queue?.why && <div>{trans.__('Why: %1', kernel.queue.why)}</div>}
-        <div>{trans.__('Asked for at %1.', clockText(asked, now))}</div>
+        <div>{trans.__('Requested at %1.', clockText(asked, now))}</div>
       </div>
     );
   }
@@ -131,15 +131,15 @@ function overText(
   switch (wait.kind) {
     case 'gone':
       return trans.__(
-        'Waited for %1 from %2. No kernel of this server waits for it any more.',
+        'Requested %1 at %2. No kernel on this server is waiting for it any more.',
         size,
         from
       );
     case 'over':
-      return trans.__('Waited for %1 from %2. This wait is over.', size, from);
+      return trans.__('Requested %1 at %2. This wait is over.', size, from);
     case 'granted':
       return wait.starts
-        ? trans.__('Got %1. The kernel starts.', size)
+        ? trans.__('Got %1. The kernel is starting.', size)
         : trans.__(
             'Waited %1 for %2, until %3.',
             durationText(wait.at - asked, trans),

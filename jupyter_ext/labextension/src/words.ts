@@ -94,7 +94,7 @@ export function holds(kernel: IKernel): boolean {
 /** What another size costs a kernel now; empty: nothing. */
 export function costOfChange(kernel: IKernel | null, trans: IWords): string {
   if (kernel && holds(kernel)) {
-    return trans.__('the variables are lost');
+    return trans.__('variables are lost');
   }
   return kernel?.state === 'waiting' ? trans.__('the position in the queue is lost') : '';
 }
@@ -102,10 +102,12 @@ export function costOfChange(kernel: IKernel | null, trans: IWords): string {
 /** The same as a sentence. */
 export function costSentence(kernel: IKernel | null, trans: IWords): string {
   if (kernel && holds(kernel)) {
-    return trans.__('Changing the size starts the kernel anew: the variables are lost.');
+    return trans.__('Changing the size restarts the kernel: its variables are lost.');
   }
   return kernel?.state === 'waiting'
-    ? trans.__('Changing the size asks anew: the position in the queue is lost.')
+    ? trans.__(
+        'Changing the size makes a new request: the position in the queue is lost.'
+      )
     : '';
 }
 
@@ -163,7 +165,7 @@ export function chipText(
     case 'none':
       return trans.__('no GPU: the next cell takes one');
     case 'releasing':
-      return trans.__('giving the GPU back');
+      return trans.__('releasing the GPU');
     case 'waiting':
       parts.push(placeText(kernel, trans));
       parts.push(stopwatchText(now - (kernel.asked_at ?? kernel.since)));
@@ -172,7 +174,7 @@ export function chipText(
       parts.push(size, trans.__('starting'));
       break;
     case 'parked':
-      parts.push(size, trans.__('kept over the restart'));
+      parts.push(size, trans.__('kept during the restart'));
       break;
     case 'idle': {
       const idle = lasted(now - (kernel.idle_since ?? kernel.since), trans);
@@ -206,7 +208,7 @@ export function chipDetails(
   switch (kernel.state) {
     case 'none':
       lines.push(
-        trans.__('This notebook holds no GPU. The next cell asks for %1.', size)
+        trans.__('This notebook holds no GPU. The next cell requests %1.', size)
       );
       break;
     case 'waiting':
@@ -219,12 +221,12 @@ export function chipDetails(
       }
       break;
     case 'releasing':
-      lines.push(trans.__('The GPU goes back to the pool.'));
+      lines.push(trans.__('The GPU is being returned to the pool.'));
       break;
     default:
       lines.push(
         trans.__(
-          'Holds %1 since %2.',
+          'Has held %1 since %2.',
           size,
           clockText(kernel.granted_at ?? kernel.since, now)
         )
@@ -241,8 +243,8 @@ export function chipDetails(
         const waiters = waitersOf(kernel, pool);
         lines.push(
           trans._n(
-            '%1 request waits for a GPU.',
-            '%1 requests wait for a GPU.',
+            '%1 request is waiting for a GPU.',
+            '%1 requests are waiting for a GPU.',
             waiters,
             waiters
           )
@@ -252,7 +254,7 @@ export function chipDetails(
   if (kernel.idle_release_at) {
     lines.push(
       trans.__(
-        'Goes back at %1 if no code runs until then.',
+        'Will be released at %1 unless code runs before then.',
         clockText(kernel.idle_release_at, now)
       )
     );

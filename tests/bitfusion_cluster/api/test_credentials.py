@@ -115,5 +115,5 @@ def test_a_kubeconfig_that_says_nothing_is_one_clear_line(tmp_path: Path, conten
     with pytest.raises(WrongSetting) as caught:
         KubernetesApi.load(str(path))
     message = caught.value.user_message
-    assert message.startswith(f'Wrong setting kubeconfig="{path}": no way into the cluster could be read')
+    assert message.startswith(f'Wrong setting kubeconfig="{path}": it has no credentials that can be used')
     assert "\n" not in message

@@ -86,9 +86,9 @@ def test_absent_parents_are_made(document: dict[str, Any], operations: list[Any]
 
 @pytest.mark.parametrize("other", [[], "text", 0, True])
 def test_something_else_in_the_place_of_a_map_is_never_replaced(other: Any) -> None:
-    with pytest.raises(NotAMap, match="/a/b is no map"):
+    with pytest.raises(NotAMap, match="/a/b is not a map"):
         maps_patch({"a": {"b": other}}, "a", "b", "c")
-    with pytest.raises(NotAMap, match="/m is no map"):
+    with pytest.raises(NotAMap, match="/m is not a map"):
         map_patch("/m", other, {"a": "1"})
 
 

@@ -91,7 +91,7 @@ def test_a_common_name_may_be_longer_than_x509_allows() -> None:
         (["*.svc"], 0, [f"it is not for {NAMES[0]} (its DNS names: *.svc)"]),
         (["127.0.0.1"], 0, [f"it is not for {NAMES[0]} (its DNS names: none)"]),
         (NAMES, 90, ["it ended on 2027-02-19 12:00 UTC"]),
-        (NAMES, -1, ["it begins on 2026-11-21 11:00 UTC only"]),
+        (NAMES, -1, ["it is not valid before 2026-11-21 11:00 UTC"]),
         (["a.b"], 91, ["it ended on 2027-02-19 12:00 UTC", f"it is not for {NAMES[0]} (its DNS names: a.b)"]),
     ],
 )
@@ -125,9 +125,9 @@ def test_what_is_no_authority_is_told(authority: Pair) -> None:
     leaf = issue(authority, NAMES, NOW)
     rsa = pair("RSA")
     cases = {
-        Pair(b"nothing", authority.key): "it holds no certificate in PEM",
-        Pair(authority.certificate, b"nothing"): "its key is no private key in PEM",
-        Pair(authority.certificate, pair(password=b"x").key): "its key is no private key in PEM",
+        Pair(b"nothing", authority.key): "it holds no certificate in PEM format",
+        Pair(authority.certificate, b"nothing"): "its key is not a private key in PEM format",
+        Pair(authority.certificate, pair(password=b"x").key): "its key is not a private key in PEM format",
         Pair(authority.certificate, leaf.key): "its key does not belong to its certificate",
         leaf: "its certificate is not one of a certificate authority",
         rsa: "its key is not an ECDSA key",

@@ -30,9 +30,9 @@ def test_what_is_written_is_read_back(authorities: Authorities) -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ({"tls.crt": ""}, "it holds no certificate in PEM"),
+        ({"tls.crt": ""}, "it holds no certificate in PEM format"),
         ({"tls.crt": "%"}, "tls.crt is not base64"),
-        ({"tls.key": base64.b64encode(b"x").decode()}, "its key is no private key in PEM"),
+        ({"tls.key": base64.b64encode(b"x").decode()}, "its key is not a private key in PEM format"),
         ({"tls.key": base64.b64encode(SECOND.key).decode()}, "its key does not belong to its certificate"),
     ],
 )

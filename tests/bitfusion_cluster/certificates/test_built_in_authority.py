@@ -337,7 +337,7 @@ def test_an_authority_that_an_admin_put_into_the_secret_is_taken_over(
         (None, "tls.crt is missing"),
         ({"tls.crt": "AA=="}, "tls.key is missing"),
         ({"tls.crt": "AA==", "tls.key": "%"}, "tls.key is not base64"),
-        ({"tls.crt": "AA==", "tls.key": "AA=="}, "it holds no certificate in PEM"),
+        ({"tls.crt": "AA==", "tls.key": "AA=="}, "it holds no certificate in PEM format"),
     ],
 )
 def test_a_secret_that_holds_no_authority_is_told_with_what_to_do(
@@ -348,7 +348,7 @@ def test_a_secret_that_holds_no_authority_is_told_with_what_to_do(
         leader.step()
     assert str(caught.value) == (
         f"Secret the-ca in namespace kubeflow holds no usable certificate authority ({words}); "
-        "delete it, then a new one is made"
+        "delete it, and a new one is created"
     )
 
 
@@ -380,7 +380,7 @@ def test_a_missing_webhook_configuration_is_told_and_found_when_it_comes(
     with pytest.raises(NotTrusted) as caught:
         leader.step()
     assert str(caught.value) == (
-        "MutatingWebhookConfiguration the-webhooks does not exist; apply it, or name another by "
+        "MutatingWebhookConfiguration the-webhooks does not exist; apply it, or name another with "
         "--webhook-configuration"
     )
     assert leader.shown.loaded
@@ -419,8 +419,8 @@ def test_a_leader_does_not_write_what_has_become_cert_managers(
     with pytest.raises(NotTrusted) as told:
         leader.step()
     assert str(told.value) == (
-        f"caBundle of MutatingWebhookConfiguration the-webhooks is cert-manager's (its annotation "
-        f"{annotation}) and is not written here; give this replica cert-manager's certificate by "
+        "caBundle of MutatingWebhookConfiguration the-webhooks belongs to cert-manager (annotation "
+        f"{annotation}) and is not written here; give this replica cert-manager's certificate with "
         "--certificate-folder, or remove the annotation"
     )
     assert bundles(objects) == [b"cert", b"cert"]

@@ -94,7 +94,11 @@ def test_without_the_option_nobody_is_asked(files: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "wrong"),
-    [(None, "No such file or directory"), (b"", "it holds no certificate in PEM"), (b"x", "it holds no")],
+    [
+        (None, "No such file or directory"),
+        (b"", "it holds no certificate in PEM format"),
+        (b"x", "it holds no"),
+    ],
 )
 def test_a_file_without_an_authority_ends_the_start_with_what_to_do(
     files: Path, content: bytes | None, wrong: str
@@ -110,8 +114,9 @@ def test_a_file_without_an_authority_ends_the_start_with_what_to_do(
         f"{authority}: {wrong}"
     )
     assert line.lower().endswith(
-        "it must be the pem file of who signs the apiserver's client certificate; without the option nobody "
-        "is asked for one."
+        "it must be the pem file of the authority of the apiserver's client certificate; without the option "
+        "no "
+        "certificate is required."
     )
 
 
@@ -130,7 +135,9 @@ def test_a_file_that_becomes_wrong_is_told_once_and_the_authority_stays(
         file.refresh()
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"the new client authority cannot be used, the old one stays: {path}: it holds no certificate in PEM"
+        f"the new client authority cannot be used, the old one stays in use: {path}: it holds no "
+        "certificate in "
+        "PEM format"
     )
     assert serving.context.verify_mode == ssl.CERT_REQUIRED
     with pytest.raises(UnusableCertificate):

@@ -104,8 +104,8 @@ def test_a_pair_that_does_not_fit_is_refused_and_the_old_one_stays(serving: Serv
         Pair(good.certificate, other.key): "the key does not belong to the certificate",
         Pair(good.certificate, pair("RSA").key): "the key does not belong to the certificate",
         Pair(good.certificate, b""): "the certificate or its key cannot be used",
-        Pair(b"", good.key): "it holds no certificate in PEM",
-        Pair(good.certificate[:300], good.key): "it holds no certificate in PEM",
+        Pair(b"", good.key): "it holds no certificate in PEM format",
+        Pair(good.certificate[:300], good.key): "it holds no certificate in PEM format",
         Pair(good.certificate, good.key[:100]): "the certificate or its key cannot be used",
         pair(password=b"secret"): "the key is encrypted; it must be readable without a password",
     }
@@ -144,7 +144,7 @@ def test_a_half_written_folder_is_told_once_and_used_when_it_is_whole(
         for _ in range(5):
             assert folder.refresh() is False
     assert [record.getMessage() for record in caplog.records] == [
-        f"the new certificate cannot be used, the old one stays: {tmp_path}/tls.crt: "
+        f"the new certificate cannot be used, the old one stays in use: {tmp_path}/tls.crt: "
         "the key does not belong to the certificate"
     ]
     assert serving.expires == ends
@@ -178,7 +178,7 @@ def test_files_that_vanish_are_told_once_and_the_old_certificate_stays(
     assert not folder.refresh()
     assert not folder.refresh()
     assert [record.getMessage() for record in caplog.records] == [
-        f"the new certificate cannot be used, the old one stays: {mount.folder}/tls.crt: "
+        f"the new certificate cannot be used, the old one stays in use: {mount.folder}/tls.crt: "
         "No such file or directory"
     ]
     assert serving.loaded
@@ -190,7 +190,7 @@ def test_a_folder_with_rubbish_is_refused_at_start(
 ) -> None:
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(UnusableCertificate, match=r"tls\.crt: it holds no certificate in PEM"):
+    with pytest.raises(UnusableCertificate, match=r"tls\.crt: it holds no certificate in PEM format"):
         CertificateFolder(tmp_path, serving).load()
 
 

@@ -128,7 +128,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
             r"CrashLoopBackOff \(back-off\)",
             "logs",
         ),
-        (program(0), [], FAIL, "0 of 2 ready$", "no pod is made"),
+        (program(0), [], FAIL, "0 of 2 ready$", "no pod is created"),
         (program(0, 0), [], FAIL, "runs nowhere", "scale deployment"),
         (
             program(0),
@@ -150,7 +150,7 @@ def test_what_is_not_installed_and_what_is_half_upgraded() -> None:
     both = [program(2), program(2, name=places.CONTROLLER)]
     for each, image in zip(both, images, strict=True):
         each["spec"] = {**each["spec"], "template": {"spec": {"containers": [{"image": image}]}}}
-    only(check_programs, World().put(DEPLOYMENTS, *both), WARN, "2 different images", "ended half-way")
+    only(check_programs, World().put(DEPLOYMENTS, *both), WARN, "2 different images", "ended halfway")
 
 
 def bundle(age: timedelta) -> str:
@@ -207,7 +207,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kubeflow/leases"
     [
         (ServerError(500, "InternalError", CALL), 0.1, FAIL, "does not reach it: no route", "TCP port 8443"),
         (NoAnswer(answered="timed out"), 0.1, FAIL, "timed out", "TCP port 8443"),
-        ({}, 0.1, WARN, "does not ask it", "installation again"),
+        ({}, 0.1, WARN, "does not call it", "installation again"),
         (None, 3.0, WARN, "after 3000 ms", "the nodes' load"),
         (Forbidden(403, "Forbidden", "leases is forbidden"), 0.1, WARN, "not checked", "create Leases"),
     ],
@@ -230,7 +230,7 @@ def test_a_configuration_that_is_gone() -> None:
 @pytest.mark.parametrize(
     ("minor", "policies", "bound", "state", "seen"),
     [
-        ("29", [], [], OK, "from 1.30 on"),
+        ("29", [], [], OK, "since 1.30"),
         ("34", ["bitfusion-injector-account"], ["bitfusion-injector-account"], OK, "bound"),
         ("34", ["bitfusion-injector-account"], [], FAIL, "not bound"),
         ("34", [], [], WARN, "missing: bitfusion-injector-account"),
@@ -322,8 +322,8 @@ def test_an_engine_without_its_file() -> None:
     [
         ("pods", {}, OK, "no quota limits GPUs"),
         ("pods", {"requests.nvidia.com/gpu": "4"}, OK, "1 quota by requests.nvidia.com/gpu"),
-        ("pods", {"nvidia.com/gpu": "4"}, WARN, "limits no GPU by nvidia.com/gpu"),
-        ("pods", {"requests.bitfusion.io/gpu": "4"}, WARN, "limits no GPU"),
+        ("pods", {"nvidia.com/gpu": "4"}, WARN, "does not limit GPUs by nvidia.com/gpu"),
+        ("pods", {"requests.bitfusion.io/gpu": "4"}, WARN, "does not limit GPUs"),
         ("stand-in", {"requests.bitfusion.io/gpu": "4"}, OK, "1 quota"),
         ("stand-in", {"bitfusion.io/gpu-50": "4"}, WARN, "in hundredths"),
     ],
@@ -342,7 +342,7 @@ def test_many_wrong_quotas_are_few_rows() -> None:
 
 def test_namespaces() -> None:
     only(check_namespaces, World().users("ada", "ben"), OK, "2 namespaces served: ada, ben")
-    only(check_namespaces, World().users(), FAIL, "none is served", "make a Profile")
+    only(check_namespaces, World().users(), FAIL, "none is served", "create a Profile")
     other = {"matchLabels": {"kubernetes.io/metadata.name": "x"}}
     only(check_namespaces, World().users("ada", selector=other), FAIL, "none is served")
     world = World().users(
@@ -368,7 +368,7 @@ INJECTED = {"spec": {"initContainers": [{"name": "client"}]}}
     ("answer", "state", "seen", "todo"),
     [
         (INJECTED, OK, r"gets its client in ada \(dry run, 10 ms\)", ""),
-        ({}, FAIL, "let in without the client", "see the webhooks above"),
+        ({}, FAIL, "admitted without the client", "see the webhooks above"),
         (
             POD_SECURITY,
             FAIL,
@@ -377,8 +377,8 @@ INJECTED = {"spec": {"initContainers": [{"name": "client"}]}}
         ),
         (QUOTA, FAIL, "exceeded quota", "describe quota"),
         (RIGHT, WARN, "not checked: doc may not create pods in namespace ada", "run it as an admin"),
-        (ServerError(500, "I", 'failed calling webhook "x.y"'), FAIL, "x.y", "mend that one first"),
-        (Forbidden(403, "F", "denied by policy p"), FAIL, "denied by policy p", "whoever refuses it"),
+        (ServerError(500, "I", 'failed calling webhook "x.y"'), FAIL, "x.y", "repair that one first"),
+        (Forbidden(403, "F", "denied by policy p"), FAIL, "denied by policy p", "names what refuses it"),
     ],
 )
 def test_the_trial_of_a_notebook(answer: Any, state: str, seen: str, todo: str) -> None:
@@ -398,7 +398,7 @@ def test_rights_of_notebooks() -> None:
     world = World().engine().users("ada")
     assert list(check_accounts(world.seen())) == []  # no such account there
     world.paths["/api/v1/namespaces/ada/serviceaccounts/default-editor"] = {}
-    only(check_accounts, world, OK, "may make GPU pods in ada")
+    only(check_accounts, world, OK, "may create GPU pods in ada")
     world.allowed = False
     only(check_accounts, world, FAIL, "may not create pods, .* in ada", "kubeflow-edit")
     assert list(check_accounts(world.engine("stand-in").seen())) == []
@@ -429,11 +429,11 @@ def test_identity() -> None:
     assert list(check_identity(World().engine().users("ada").seen())) == []
     path = f"{DEPLOYMENTS}/{places.IDENTITY}"
     world.paths[path] = identity()
-    only(check_identity, world, WARN, "no token of the pool is made for ada", "bitfusion.io/identity=true")
+    only(check_identity, world, WARN, "no token of the pool is issued for ada", "bitfusion.io/identity=true")
     world.paths[path] = identity("app.kubernetes.io/part-of=kubeflow-profile")
     only(check_identity, world, OK, "tokens for 1 namespace")
     world.paths["/apis/rbac.authorization.k8s.io/v1/clusterroles/bitfusion-identity-profiles"] = {}
-    only(check_identity, world, FAIL, "may make Secrets in every namespace", "components/profiles")
+    only(check_identity, world, FAIL, "may create Secrets in every namespace", "components/profiles")
     world.put(places.POLICIES, named("bitfusion-identity-account"))
     world.put(places.POLICY_BINDINGS, named("b", spec={"policyName": "bitfusion-identity-account"}))
     assert [each.state for each in check_identity(world.seen())] == [OK]

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 EVENTS = "/api/v1/events"
 WRONG = ("bitfusion.io/gpu",)
-COUNTS = "what counts is requests.bitfusion.io/gpu, in hundredths of a GPU, 150 for one and a half."
+COUNTS = "use requests.bitfusion.io/gpu, in hundredths of a GPU, 150 for one and a half."
 
 
 class Room:
@@ -66,7 +66,7 @@ def test_the_event_is_at_the_quota_and_names_the_key_that_counts(room: Room) -> 
     }
     assert (event["type"], event["reason"], event["message"]) == (
         *("Warning", "BitfusionQuotaKey"),
-        f"This quota limits no GPU by bitfusion.io/gpu: {COUNTS}",
+        f"This quota does not limit GPUs by bitfusion.io/gpu: {COUNTS}",
     )
 
 
@@ -74,8 +74,8 @@ def test_at_kubeflows_own_quota_it_says_where_that_is_written(room: Room) -> Non
     room.quotas.put(QuotaRecord("a", "kf-resource-quota", None, WRONG))
     wait_until(room.said)
     assert room.said()[0][2] == (
-        f"This quota limits no GPU by bitfusion.io/gpu: {COUNTS} Write it in the Profile's "
-        "spec.resourceQuotaSpec.hard, of which Kubeflow makes this quota."
+        f"This quota does not limit GPUs by bitfusion.io/gpu: {COUNTS} Write it in the Profile's "
+        "spec.resourceQuotaSpec.hard, from which Kubeflow creates this quota."
     )
 
 

@@ -74,7 +74,7 @@ def test_a_broken_file_ends_the_start_and_is_told_once_later(
     assert images.rules is before
     words = words.replace("{file}", str(file))
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith(f"image rules cannot be read, the old ones stay: {words}")
+    assert caplog.messages[0].startswith(f"image rules cannot be read, the old contents stay in use: {words}")
     with pytest.raises(WrongSetting) as caught:
         ImageRulesFile(str(file)).load()
     assert str(caught.value).startswith(words)
@@ -89,7 +89,7 @@ def test_a_file_that_is_not_there(file: Path, caplog: pytest.LogCaptureFixture) 
     file.unlink()
     assert images.refresh() is False
     told = f'wrong setting --images="{file}": cannot be read (No such file or directory)'
-    assert caplog.messages == [f"image rules cannot be read, the old ones stay: {told}"]
+    assert caplog.messages == [f"image rules cannot be read, the old contents stay in use: {told}"]
     with pytest.raises(WrongSetting) as caught:
         ImageRulesFile(str(file)).load()
     assert str(caught.value) == told

@@ -121,7 +121,7 @@ def test_a_refusal_is_told(api: FakeApi, client: KubernetesApi) -> None:
 @pytest.mark.parametrize("body", [[], {}, {"metadata": {"name": "nb"}}, "text"])
 def test_what_is_no_notebook_is_no_answer(api: FakeApi, client: KubernetesApi, body: Any) -> None:
     api.misbehave(lambda handler: handler.answer(200, body), GET)
-    with pytest.raises(NoAnswer, match="the answer is no Notebook, or was cut off"):
+    with pytest.raises(NoAnswer, match="the answer is not a Notebook, or was cut off"):
         ask(client)
 
 

@@ -81,7 +81,7 @@ def test_of_many_init_containers_those_are_kept_that_are_refused(data: Object) -
     record = notebook_record(data)
     assert record is not None
     assert size_of(record) < KEPT
-    with pytest.raises(InvalidRequest, match="is asked for by init container"):
+    with pytest.raises(InvalidRequest, match="is requested by init container"):
         assess(record, None, DEFAULT_RULES)
 
 
@@ -122,7 +122,7 @@ def test_a_size_that_changes_behind_what_is_kept_is_not_needed() -> None:
     """Three keys of a size can stand side by side; of more, those that are kept are too many already."""
     record = notebook_record(admitted(limits={f"bitfusion.io/gpu-{n}": "1" for n in range(20, 40)}))
     assert record is not None
-    with pytest.raises(InvalidRequest, match="is a second size beside"):
+    with pytest.raises(InvalidRequest, match="is a second size in addition to"):
         assess(record, None, DEFAULT_RULES)
 
 

@@ -299,7 +299,7 @@ def test_of_many_that_are_sent_away_one_line_is_logged(caplog: pytest.LogCapture
     run(lambda served: served.crowd(20), Most(4, 4, 4))
     (record,) = caplog.records
     assert (record.message, record.source, record.reason) == (  # type: ignore[attr-defined]  # of extra
-        "connection sent away",
+        "connection rejected",
         HOST,
         TOO_MANY,
     )

@@ -62,24 +62,24 @@ def requested(**fields: Any) -> Any:
         ([], "the body is not an AdmissionReview: it must be a JSON object"),
         ("text", "the body is not an AdmissionReview: it must be a JSON object"),
         (None, "the body is not an AdmissionReview: it must be a JSON object"),
-        ({}, "the body must be admission.k8s.io/v1 AdmissionReview, it is nothing nothing"),
+        ({}, "the body must be admission.k8s.io/v1 AdmissionReview, but is nothing nothing"),
         (
             with_value("kind", "Review"),
-            "the body must be admission.k8s.io/v1 AdmissionReview, it is admission.k8s.io/v1 Review",
+            "the body must be admission.k8s.io/v1 AdmissionReview, but is admission.k8s.io/v1 Review",
         ),
         (
             with_value("apiVersion", "admission.k8s.io/v1beta1"),
-            "the body must be admission.k8s.io/v1 AdmissionReview, "
-            "it is admission.k8s.io/v1beta1 AdmissionReview",
+            "the body must be admission.k8s.io/v1 AdmissionReview, but is admission.k8s.io/v1beta1 "
+            "AdmissionReview",
         ),
         (
             with_value("kind", "a\n\x1b" + "b" * 300),
             "the body must be admission.k8s.io/v1 AdmissionReview, "
-            r"it is admission.k8s.io/v1 a\n\x1bbbb",
+            r"but is admission.k8s.io/v1 a\n\x1bbbb",
         ),
         (
             with_value("kind", ["AdmissionReview"]),
-            "the body must be admission.k8s.io/v1 AdmissionReview, it is admission.k8s.io/v1 nothing",
+            "the body must be admission.k8s.io/v1 AdmissionReview, but is admission.k8s.io/v1 nothing",
         ),
         (without("request"), "the AdmissionReview has no request"),
         (with_value("request", []), "the AdmissionReview has no request"),

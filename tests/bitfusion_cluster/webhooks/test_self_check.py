@@ -148,9 +148,9 @@ def test_a_port_that_stays_closed_is_told_once_and_its_opening_too() -> None:
         "apiVersion": "v1", "kind": "Service", "namespace": "kubeflow", "name": "ours", "uid": ""
     }  # fmt: skip
     assert event["message"] == (
-        f"The API server does not reach the webhooks of ours, whose replicas are ready: {POST}. "
-        "Nothing works. Let the API server connect to TCP port 8443 of its pods, through each firewall and "
-        "network policy between, or choose a port that is open: docs/how-to/webhook-port.md."
+        f"The API server does not reach the webhooks of ours, whose replicas are ready: {POST}. Nothing "
+        "works. Let the API server connect to TCP port 8443 of its pods through each firewall and "
+        "network policy in between, or choose an open port: docs/how-to/webhook-port.md."
     )
     checked.step(ANSWERED, 3)
     assert (checked.reachable, checked.api.said()) == (1, [UNREACHABLE, REACHABLE])

@@ -35,12 +35,12 @@ def test_its_report_is_shown_and_kept_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("exit 1", "`bitfusion health` has ended with status 1"),
+        ("exit 1", "`bitfusion health` ended with status 1"),
         (
             "echo a >&2; echo Error: none >&2; exit 3",
-            "`bitfusion health` has ended with status 3: Error: none",
+            "`bitfusion health` ended with status 3: Error: none",
         ),
-        ("kill -9 $$", "`bitfusion health` has ended with status -9"),
+        ("kill -9 $$", "`bitfusion health` ended with status -9"),
     ],
 )
 def test_how_it_failed_is_told_in_its_last_words(tmp_path: Path, script: str, problem: str) -> None:
@@ -56,7 +56,7 @@ def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     command = client(tmp_path, f"echo begun; sleep 600 & echo $! > {tmp_path}/child; wait")
     begun = time.monotonic()
     found = run_health(command, 1.0, lambda what, data: None)
-    assert found == ClientReport("begun\n", "the client has not answered within 1 s")
+    assert found == ClientReport("begun\n", "the client did not answer within 1 s")
     assert time.monotonic() - begun < scaled(60)
     until_gone(tmp_path / "child")
 
@@ -83,7 +83,7 @@ def test_a_child_that_keeps_the_pipes_keeps_nobody_waiting(tmp_path: Path) -> No
 
 def test_one_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
     found, _ = run(client(tmp_path, "echo done; exec >&- 2>&-; sleep 1; exit 7"))
-    assert found == ClientReport("done\n", "`bitfusion health` has ended with status 7")
+    assert found == ClientReport("done\n", "`bitfusion health` ended with status 7")
 
 
 def test_one_that_never_stops_printing_is_cut_off(tmp_path: Path) -> None:

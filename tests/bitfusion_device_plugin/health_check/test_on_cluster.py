@@ -53,7 +53,7 @@ def test_the_result_is_an_event_of_the_cron_job_by_the_samples_own_rights(
         told = {one["reason"]: one for one in events}
         assert len(events) == len(told) == 2  # one for each result, of three runs
         assert (told["BitfusionHealthFatal"]["type"], told["BitfusionHealthFatal"]["count"]) == ("Warning", 2)
-        assert told["BitfusionHealthPassed"]["message"].startswith("All is well by 1 check. The report: ")
+        assert told["BitfusionHealthPassed"]["message"].startswith("All is well: 1 check. The report: ")
         described = cluster.kubectl("-n", NAMESPACE, "describe", "cronjob", "bitfusion-health")
         assert "1 of 1 checks is FATAL: a:1: Check GPU ECC errors." in described
         may = cluster.kubectl("auth", "can-i", "--list", f"--as={ACCOUNT}", "-n", NAMESPACE)

@@ -218,8 +218,8 @@ def test_without_a_client_the_pool_could_not_be_checked(server: Server, tmp_path
     done = check(server, tmp_path, None, f"--client={tmp_path}/none")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
-        "bitfusion-health-check: The pool could not be checked: The configured `bitfusion` command cannot be "
-        "executed."
+        "bitfusion-health-check: The pool could not be checked: The configured `bitfusion` command "
+        "cannot be run."
     )
     ((_, body),) = server.of("POST")
     assert json.loads(body)["reason"] == "BitfusionHealthUnknown"
@@ -233,7 +233,7 @@ def test_what_the_client_says_on_stderr_is_in_the_log(server: Server, tmp_path: 
     assert (done.returncode, done.stdout) == (1, "[INFO] asking\n")
     assert done.stderr == (
         "Error: cannot contact servers [a:1]\n"
-        "bitfusion-health-check: The pool could not be checked: `bitfusion health` has ended with status 1: "
+        "bitfusion-health-check: The pool could not be checked: `bitfusion health` ended with status 1: "
         "Error: cannot contact servers [a:1]\n"
     )
 
@@ -311,7 +311,7 @@ def test_a_port_that_is_taken_is_a_line(server: Server, tmp_path: Path) -> None:
     assert done.returncode == 0
     told = done.stderr.splitlines()[-1].lower()  # Pythons word it differently
     assert told.startswith(
-        f"bitfusion-health-check: no metrics are shown, port {taken} of 127.0.0.1 cannot be "
+        f"bitfusion-health-check: no metrics are served: port {taken} of 127.0.0.1 cannot be "
     )
     assert "address already in use" in told
     assert told.endswith("see --monitoring-port.")

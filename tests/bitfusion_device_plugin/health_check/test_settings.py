@@ -52,7 +52,7 @@ def test_every_setting_and_the_exit_statuses_are_in_the_help(capsys: pytest.Capt
         main(["--help"])
     told = capsys.readouterr().out
     assert all(setting.option in told for setting in TABLE.rows)
-    assert "Exit status: 0 no check is FATAL; 1 one is, or the pool could not be checked" in told
+    assert "Exit status: 0 no check is FATAL; 1 one is, the pool could not be checked" in told
 
 
 def test_an_unknown_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

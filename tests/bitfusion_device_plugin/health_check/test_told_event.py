@@ -17,7 +17,7 @@ from tests.bitfusion_cluster.faults import reset, status
 
 EVENTS, CRON_JOBS = "/api/v1/events", "/apis/batch/v1/cronjobs"
 NAME = "bitfusion-health"
-GOOD, BAD = Verdict(PASSED, "All is well by 2 checks"), Verdict(FATAL, "1 of 2 checks is FATAL: a:1: x")
+GOOD, BAD = Verdict(PASSED, "All is well: 2 checks"), Verdict(FATAL, "1 of 2 checks is FATAL: a:1: x")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_each_result_has_one_event_that_is_renewed_and_counted(api: FakeApi) -> 
     events = told(api, (GOOD, "check-1"), (BAD, "check-2"), (GOOD, "check-3"), (GOOD, "check-4"))
     good, bad = events["BitfusionHealthPassed"], events["BitfusionHealthFatal"]
     assert (good["type"], good["count"], good["reportingInstance"]) == ("Normal", 3, "check-4")
-    assert good["message"] == "All is well by 2 checks. The report: kubectl logs check-4 --namespace checks"
+    assert good["message"] == "All is well: 2 checks. The report: kubectl logs check-4 --namespace checks"
     assert (bad["type"], bad["count"], bad["involvedObject"]["uid"]) == ("Warning", 1, "u1")
     assert good["firstTimestamp"] <= good["lastTimestamp"]
 

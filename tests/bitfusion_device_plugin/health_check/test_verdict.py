@@ -35,12 +35,12 @@ BAD = GOOD.replace("PASS: 1\nFATAL: 0\n", "[FATAL  ] Check GPU ECC errors: 3 on 
 @pytest.mark.parametrize(
     ("report", "problem", "result", "message"),
     [
-        (GOOD, "", PASSED, "All is well by 2 checks"),
+        (GOOD, "", PASSED, "All is well: 2 checks"),
         (BAD, "", FATAL, "1 of 3 checks is FATAL: 10.0.0.1:56001: Check GPU ECC errors: 3 on GPU 0"),
         # the stand-in ends with 1 where a check is FATAL: the check says more
         (
             BAD,
-            "`bitfusion health` has ended with status 1",
+            "`bitfusion health` ended with status 1",
             FATAL,
             "1 of 3 checks is FATAL: 10.0.0.1:56001: Check GPU ECC errors: 3 on GPU 0",
         ),
@@ -79,7 +79,7 @@ def test_the_documented_report_is_marginal() -> None:
     assert found.message.endswith("; and 1 more")  # its totals count four, and three are there
 
 
-BROKEN_OFF = "The pool could not be checked: the report about {} is broken off"
+BROKEN_OFF = "The pool could not be checked: the report about {} is incomplete"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_no_total_and_no_cut_hides_a_fatal_line(totals: str) -> None:
     ("words", "result"),
     [
         ("accepted, it ends on 2026-12-25, renew it", PASSED),
-        ("accepted, it ends on 2026-12-25, renew it: three quarters of its life are over", MARGINAL),
+        ("accepted, it ends on 2026-12-25, renew it: three quarters of its lifetime have passed", MARGINAL),
     ],
 )
 def test_a_token_that_the_cluster_renews_is_told_only_if_it_was_not(words: str, result: str) -> None:

@@ -15,8 +15,8 @@ ENDING = replace(OPTED_IN, is_ending=True)
 OURS = SecretRecord("s", "7", True, True, "wanted", "id1", NOW + 60)
 FOREIGN = SecretRecord("s", "7", False)
 CHANGED = "the pool's files or the namespace's limits have changed"
-EDITED = "somebody has changed the Secret"
-DUE = "two thirds of the token's life are over"
+EDITED = "somebody changed the Secret"
+DUE = "two thirds of the token's lifetime have passed"
 UNKNOWN = "the pool does not know the token"
 
 
@@ -26,14 +26,19 @@ UNKNOWN = "the pool does not know the token"
         # not opted in, or not any more
         (None, None, None, Decision(Step.REVOKE, "it is not opted in")),
         (None, FOREIGN, None, Decision(Step.REVOKE, "it is not opted in")),
-        (None, OURS, None, Decision(Step.REMOVE, "it is not opted in any more")),
+        (None, OURS, None, Decision(Step.REMOVE, "it is no longer opted in")),
         # its pods, which end with it, still give back what they hold
-        (ENDING, OURS, None, Decision(Step.NOTHING, "the namespace ends")),
-        (ENDING, None, None, Decision(Step.NOTHING, "the namespace ends")),
-        (ENDING, replace(OURS, renew_at=NOW), set(), Decision(Step.NOTHING, "the namespace ends")),
+        (ENDING, OURS, None, Decision(Step.NOTHING, "the namespace is being deleted")),
+        (ENDING, None, None, Decision(Step.NOTHING, "the namespace is being deleted")),
+        (
+            ENDING,
+            replace(OURS, renew_at=NOW),
+            set(),
+            Decision(Step.NOTHING, "the namespace is being deleted"),
+        ),
         # opted in
         (OPTED_IN, None, None, Decision(Step.CREATE, "there is no Secret")),
-        (OPTED_IN, FOREIGN, None, Decision(Step.LEAVE_FOREIGN, "somebody else's Secret has the name")),
+        (OPTED_IN, FOREIGN, None, Decision(Step.LEAVE_FOREIGN, "another Secret has this name")),
         (OPTED_IN, OURS, None, Decision(Step.NOTHING, again_at=NOW + 60)),
         (OPTED_IN, OURS, {"id1", "id0"}, Decision(Step.NOTHING, again_at=NOW + 60)),
         (OPTED_IN, OURS, {"id0"}, Decision(Step.UPDATE, UNKNOWN)),

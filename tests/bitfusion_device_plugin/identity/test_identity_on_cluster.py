@@ -150,7 +150,7 @@ def test_a_quota_by_another_key_limits_nothing_and_its_event_says_which_one_coun
     told = wait_until(lambda: said_at_quotas(identity, namespace, len(KEYS)), "each is told", 30)
     assert told == {
         f"q{number}": (
-            f"This quota limits no GPU by {key}: what counts is requests.bitfusion.io/gpu, in hundredths of "
+            f"This quota does not limit GPUs by {key}: use requests.bitfusion.io/gpu, in hundredths of "
             "a GPU, 150 for one and a half."
         )
         for number, key in enumerate(KEYS)
@@ -185,9 +185,9 @@ def test_a_missing_role_is_told_with_its_cure_and_cured_by_it(
 ) -> None:
     identity.opt_in(namespace, role=False)
     assert identity.until_event(namespace, "RoleMissing") == (
-        "This namespace is labelled for the Bitfusion pool, and the controller may not keep Secret "
-        "bitfusion-client here. An administrator runs: "
-        f"kubectl apply --namespace {namespace} -k manifests/namespace/standalone"
+        "This namespace is labelled for the Bitfusion pool, but the controller may not manage Secret "
+        f"bitfusion-client here. An administrator must run: kubectl apply --namespace {namespace} -k "
+        "manifests/namespace/standalone"
     )
     wait_until(lambda: identity.metric('bitfusion_identity_namespaces{state="no_role"}') == 1)
     assert identity.secret(namespace) is None

@@ -177,7 +177,7 @@ def test_a_missing_role_is_told_once_with_its_cure_and_no_token_is_asked_for(roo
         room.work()
     ((reason, message),) = room.events()
     assert reason == "BitfusionIdentityRoleMissing"
-    assert message.endswith("runs: kubectl apply --namespace a -k manifests/namespace/kubeflow")
+    assert message.endswith("run: kubectl apply --namespace a -k manifests/namespace/kubeflow")
     assert (room.pool.asked, room.state("no_role")) == ([], 1)
     assert room.api.count("post", path="/api/v1/namespaces/a/events") == 1
 
@@ -187,7 +187,7 @@ def test_a_quota_is_not_taken_for_a_missing_role(room: Room) -> None:
     room.api.misbehave(status(403, "Forbidden", why), "post", SECRET)
     room.work()
     assert room.events() == [
-        ("BitfusionIdentityRefused", f"Secret bitfusion-client cannot be kept here: {why}")
+        ("BitfusionIdentityRefused", f"Secret bitfusion-client cannot be written here: {why}")
     ]
     assert room.state("failed") == 1
 
@@ -200,8 +200,8 @@ def test_a_pool_that_is_away_leaves_secrets_as_they_are(room: Room) -> None:
     assert (room.token(), room.state("no_token")) == ("token 1", 1)
     assert (
         "BitfusionIdentityNotIssued",
-        "No token of the Bitfusion pool could be got, and it is tried again: "
-        "pool service at pool:56001 cannot be reached: connection refused",
+        "No token of the Bitfusion pool could be obtained; the controller tries again: pool service at "
+        "pool:56001 cannot be reached: connection refused",
     ) in room.events()
     room.keeper.work_on(EVERYTHING)  # cannot be listed either, which harms nobody
     room.pool.fails = None
@@ -282,7 +282,7 @@ def test_a_policy_that_refuses_is_told(room: Room) -> None:
     room.api.misbehave(status(422, "Invalid", why), "post", SECRET)
     room.work()
     assert room.events() == [
-        ("BitfusionIdentityRefused", f"Secret bitfusion-client cannot be kept here: {why}")
+        ("BitfusionIdentityRefused", f"Secret bitfusion-client cannot be written here: {why}")
     ]
 
 
@@ -426,14 +426,15 @@ def test_a_quota_above_what_the_issuer_gives_is_lowered_told_and_renewed_all_the
     assert room.events() == [
         (
             "BitfusionIdentityLimitsLowered",
-            "This namespace may have units 300 of the Bitfusion pool, and the pool's issuer gives "
-            "at most units 200, which holds. For more, the pool's administrator makes an issuer with "
-            "--may-issue-units 300, and Secret bitfusion-client is deleted here: it is made anew within ten "
-            "minutes.",
+            "This namespace may have units 300 of the Bitfusion pool, but the pool's issuer gives at "
+            "most units 200, which applies. For more, the pool's administrator must create an issuer "
+            "with --may-issue-units 300 and delete Secret bitfusion-client here, which is created again "
+            "within ten minutes.",
         ),
         (
             "BitfusionIdentityReady",
-            "Secret bitfusion-client lets this namespace use the Bitfusion pool. Limits: gpus 4, units 200.",
+            "Secret bitfusion-client gives this namespace access to the Bitfusion pool. Limits: gpus 4, "
+            "units 200.",
         ),
     ]
     assert room.state("ready") == 1

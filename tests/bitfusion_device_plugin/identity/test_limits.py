@@ -33,7 +33,7 @@ RULES = LimitRules(default=(("gpus", 1.0),), most=(("gpus", 4.0), ("share", 0.5)
         (
             {P + "nodes": "1"},
             {"gpus": 1, "share": 0.5},
-            (P + "nodes is no limit; limits are gpus, share, leases, waiting, units",),
+            (P + "nodes is not a limit; the limits are gpus, share, leases, waiting, units",),
         ),
     ],
 )

@@ -246,7 +246,7 @@ def test_somebody_elses_secret_in_a_served_namespace_cannot_be_replaced(
     identity.cluster.client.create(path, {"metadata": {"name": SECRET}, "type": "Opaque"})
     relabel(identity, namespace, PROFILE)
     identity.until_event(namespace, "ForeignSecret")
-    refused(thief, "PUT", f"{path}/{SECRET}", "change no Secret that it did not make", body(type="Opaque"))
+    refused(thief, "PUT", f"{path}/{SECRET}", "change only Secrets that it created", body(type="Opaque"))
     refused(thief, "PUT", f"{path}/{SECRET}", "type: Invalid value: .*: field is immutable", body())
 
 

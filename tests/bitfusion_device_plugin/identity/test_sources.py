@@ -69,7 +69,7 @@ def test_a_token_without_the_limit_that_was_asked_for_is_handed_to_nobody(
     folder: Path, given: dict[str, float | None] | None
 ) -> None:
     answer = ANSWER if given is None else {**ANSWER, "limits": given}
-    with pytest.raises(NoIdentity, match="the answer of bitfusion-pool is not one of this version"):
+    with pytest.raises(NoIdentity, match="the answer from bitfusion-pool is not of this version"):
         answering(folder, answer).identity("team-a", {"units": 300.0}, "")
 
 
@@ -88,11 +88,11 @@ def test_revoked_tokens_are_counted(folder: Path, printed: str, count: int) -> N
     [
         ("echo 'Error: the pool says no. What to do: ask' >&2; exit 1", "the pool says no. What to do: ask"),
         ("exit 3", "no reason given"),
-        ("echo nonsense", "the answer of bitfusion-pool is no JSON"),
-        ("echo []", "the answer of bitfusion-pool is not one of this version"),
-        ("echo '{}'", "the answer of bitfusion-pool is not one of this version"),
+        ("echo nonsense", "the answer from bitfusion-pool is not JSON"),
+        ("echo []", "the answer from bitfusion-pool is not of this version"),
+        ("echo '{}'", "the answer from bitfusion-pool is not of this version"),
         ("sleep 60", "bitfusion-pool gave no answer in 0.2 s"),
-        ("head -c 5000000 /dev/zero", "the answer of bitfusion-pool is too long"),
+        ("head -c 5000000 /dev/zero", "the answer from bitfusion-pool is too long"),
     ],
 )
 def test_what_is_no_answer_is_told_in_one_line(
@@ -136,7 +136,7 @@ def test_an_issuers_own_new_token_changes_nothing_and_a_new_authority_does(folde
         (None, "ca.crt cannot be read: No such file or directory"),
         (b"", "ca.crt is empty, or has more than 65536 bytes"),
         (b"x" * 65537, "ca.crt is empty, or has more than 65536 bytes"),
-        (b"\xff", "ca.crt is no text in UTF-8"),
+        (b"\xff", "ca.crt is not text in UTF-8"),
     ],
 )
 def test_files_that_cannot_be_used_are_told(folder: Path, content: bytes | None, why: str) -> None:

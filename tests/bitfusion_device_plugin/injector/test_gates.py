@@ -109,8 +109,8 @@ def test_a_gate_that_another_webhook_took_away_comes_back() -> None:
 
 def test_a_pod_that_names_its_node_is_refused_and_told_how_to_choose_one() -> None:
     words = (
-        "spec.nodeName: n1 goes around the scheduler, which keeps a pod waiting until its units of the "
-        "Bitfusion pool are free. Take it out, and choose the node by spec.nodeSelector "
+        "spec.nodeName: n1 bypasses the scheduler, which makes a pod wait until its units of the "
+        "Bitfusion pool are free. Remove it, and choose the node by spec.nodeSelector "
         "(kubernetes.io/hostname) or by spec.affinity."
     )
     assert refused(asking(nodeName="n1"), settings=ON) == words

@@ -29,8 +29,8 @@ from tests.support.waiting import wait_until
 OLD = answered({"major": "1", "minor": "26"})
 NEW = answered({"major": "1", "minor": "27+"})
 UNPROTECTED = (
-    "pods get no scheduling gate, and the pool is not protected against overselling: "
-    "Kubernetes has gates from 1.27 on"
+    "pods get no scheduling gate, so the pool is not protected against overselling: Kubernetes has gates "
+    "since 1.27"
 )
 
 

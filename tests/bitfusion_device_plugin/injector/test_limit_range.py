@@ -126,8 +126,8 @@ def test_a_part_of_no_gpu_is_none(sizes: dict[str, str]) -> None:
     [
         ({AMOUNT: "1", PERCENT: "0"}, 'Invalid value "0" for bitfusion.io/gpu-percent'),
         ({AMOUNT: "1", MEMORY: "0"}, 'Invalid value "0" for bitfusion.io/gpu-memory'),
-        ({PERCENT: "50"}, "bitfusion.io/gpu-percent needs bitfusion.io/gpu-amount beside it"),
-        ({HALF: "1", PERCENT: "0"}, "is a second size beside bitfusion.io/gpu-50"),
+        ({PERCENT: "50"}, "bitfusion.io/gpu-percent also needs bitfusion.io/gpu-amount"),
+        ({HALF: "1", PERCENT: "0"}, "is a second size in addition to bitfusion.io/gpu-50"),
         ({HALF: "1m"}, 'Invalid value "1m" for bitfusion.io/gpu-50'),
         ({HALF: "-0.1"}, 'Invalid value "-0.1" for bitfusion.io/gpu-50'),
     ],
@@ -137,7 +137,7 @@ def test_what_is_not_quite_nothing_is_told(sizes: dict[str, str], words: str) ->
 
 
 def test_units_in_a_pod_that_wants_a_client_are_still_told() -> None:
-    assert "is what the cluster counts by" in refused(pod(container({UNITS: "50"})))
+    assert "is what the cluster counts" in refused(pod(container({UNITS: "50"})))
 
 
 def test_the_annotation_of_a_request_overrides_a_default_of_nothing() -> None:

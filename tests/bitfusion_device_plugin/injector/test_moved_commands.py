@@ -184,8 +184,8 @@ def test_a_line_in_which_our_words_cannot_be_told_apart_is_refused_in_words() ->
     ):
         train["args"] = [line, *more]
         assert refused(moved) == (
-            'auto-management/bitfusion wants the command of container "train" run with the GPUs, which '
-            "another webhook has made part of a line, in which its words cannot be told apart. Use "
+            'auto-management/bitfusion requires the command of container "train" to run with the GPUs, '
+            "which another webhook made part of a single line, whose words cannot be separated. Use "
             "auto-management/bitfusion: injection and start bitfusion run in the command."
         )
 

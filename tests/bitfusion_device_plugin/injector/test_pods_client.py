@@ -110,7 +110,7 @@ def test_what_a_gpu_of_a_pool_has_is_no_matter(
 def test_a_pod_that_names_its_node_waits_for_nobody() -> None:
     before = pod(container({HALF: "1"}), nodeName="n1")
     assert "schedulingGates" not in inject(before, settings=SETTINGS)["spec"]
-    assert "goes around the scheduler" in refused(before, settings=STAND_IN)
+    assert "bypasses the scheduler" in refused(before, settings=STAND_IN)
 
 
 def test_several_containers_ask_and_others_have_no_client() -> None:

@@ -68,11 +68,12 @@ def test_the_memory_of_a_gpu_is_read_as_people_write_it() -> None:
         ),
         (
             ["--volume-limit", "big"],
-            'Wrong setting --volume-limit="big": must be an amount of memory like 8Gi, 8GB or 8192 (MiB)',
+            'Wrong setting --volume-limit="big": must be an amount of memory, such as 8Gi, 8GB or 8192 (MiB)',
         ),
         (
             ["--client-image", "a b"],
-            'Wrong setting --client-image="a b": must be an image without blanks, at most 512 characters',
+            'Wrong setting --client-image="a b": must be an image reference without spaces, at most 512 '
+            "characters",
         ),
         (["--node-gpus", "none"], 'Wrong setting --node-gpus="none": must be one of hidden, visible'),
         (
@@ -230,7 +231,7 @@ def test_a_map_of_clients_is_read_again_while_it_serves(tmp_path: Path) -> None:
         replace_text(clients, "- {}\n")
         wait_until(
             lambda: any(
-                str(line["message"]).startswith("clients cannot be read, the old ones stay: ")
+                str(line["message"]).startswith("clients cannot be read, the old contents stay in use: ")
                 for line in injector.lines()
             ),
             "the complaint",
@@ -285,7 +286,7 @@ def test_settings_of_gpu_pods_are_read_again_while_it_serves(tmp_path: Path) -> 
         replace_text(pods, "port: none\n")
         wait_until(
             lambda: any(
-                str(line["message"]).startswith("pod settings cannot be read, the old ones stay: ")
+                str(line["message"]).startswith("pod settings cannot be read, the old contents stay in use: ")
                 for line in injector.lines()
             ),
             "the complaint",
@@ -317,13 +318,12 @@ def test_after_a_bug_a_pod_that_asks_is_refused_and_any_other_passes(
         assert answer["status"]["code"] == 500
         assert answer["status"]["reason"] == "InternalError"
         assert answer["status"]["message"] == (
-            "Bitfusion's pod injector failed on this pod, so it was not created: without the client it could "
-            "not use its GPUs. This is a fault of the injector, and its log says which; tell your "
-            "administrator."
+            "Bitfusion's pod injector failed on this pod, so it was not created: without the client it "
+            "could not use its GPUs. The cause is in the injector's log; tell your administrator."
         )
         assert injector.logged("review failed, object refused")
     else:
         assert answer["allowed"] is True
         assert answer["warnings"] == [
-            "Bitfusion's pod injector failed on this pod and left it as it is; the cause is in its log"
+            "Bitfusion's pod injector failed on this pod and left it unchanged; the cause is in its log"
         ]

@@ -25,11 +25,12 @@ from tests.bitfusion_device_plugin.injector.pods import (
     refused,
 )
 
-NOT_OURS = "has the name of the injector's own, which it is not. Give it another name."
-WHERE = "is where the client is put at /bitfusion. Mount it at another path."
+NOT_OURS = "has the name of the injector's own init container, but is a different one. Give it another name."
+WHERE = "is the place of the client, /bitfusion. Mount it at another path."
 SHARE = (
-    "asks for memory, and how much a GPU of this cluster's pool has is not known. Ask for a share instead, "
-    "bitfusion.io/gpu-50: 1 is half a GPU; or have an administrator set the injector's --gpu-memory."
+    "requests memory, but how much memory a GPU of this cluster's pool has is not known. Request a share "
+    "instead (bitfusion.io/gpu-50: 1 is half a GPU), or ask your administrator to set the injector's "
+    "--gpu-memory."
 )
 
 
@@ -43,8 +44,8 @@ REFUSALS: list[tuple[Object, str]] = [
     # sizes, in the words of the forms
     (
         asking(sizes={AMOUNT: "0.5"}),
-        'Invalid value "0.5" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. For a part '
-        "of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU.",
+        'Invalid value "0.5" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. For part of '
+        "a GPU, request a share: bitfusion.io/gpu-50: 1 is half a GPU.",
     ),
     (
         asking(sizes={AMOUNT: "1", PERCENT: "0.5"}),
@@ -52,17 +53,17 @@ REFUSALS: list[tuple[Object, str]] = [
     ),
     (
         asking(sizes={"bitfusion.io/gpus": "1"}),
-        "bitfusion.io/gpus is no size of Bitfusion; did you mean bitfusion.io/gpu-amount? If the form offers "
-        "this one, its administrator has to correct the list.",
+        "bitfusion.io/gpus is not a Bitfusion size; did you mean bitfusion.io/gpu-amount? If the form "
+        "offers it, ask your administrator to correct the form's list.",
     ),
     (
         asking(sizes={HALF: "1", AMOUNT: "1"}),
-        "bitfusion.io/gpu-50 is a second size beside bitfusion.io/gpu-amount. Keep one of them.",
+        "bitfusion.io/gpu-50 is a second size in addition to bitfusion.io/gpu-amount. Keep one of them.",
     ),
     (
         asking(sizes={UNITS: "50"}),
-        "bitfusion.io/gpu is no size of Bitfusion: it is what the cluster counts by, and is written by the "
-        "pod injector alone. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for "
+        "bitfusion.io/gpu is not a Bitfusion size: it is what the cluster counts; only the pod "
+        "injector may write it. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for "
         "half of one.",
     ),
     (
@@ -85,20 +86,20 @@ REFUSALS: list[tuple[Object, str]] = [
     ),
     (
         asking({"bitfusion.io/path": "/opt"}),
-        'Invalid value "/opt" for bitfusion.io/path: must be none, for no command in /usr/local/bin, or be '
-        "left out.",
+        'Invalid value "/opt" for bitfusion.io/path: must be none (no command in /usr/local/bin) or absent.',
     ),
     (
         asking({MANAGEMENT: "all"}),
-        'auto-management/bitfusion wants the command of container "nb" run with the GPUs, and it has none '
-        "but its image's. Write the command into the pod, or use auto-management/bitfusion: injection and "
+        'auto-management/bitfusion requires the command of container "nb" to run with the GPUs, but the pod '
+        "has only its image's command. Write the command into the pod, or use auto-management/bitfusion: "
+        "injection and "
         "start bitfusion run inside.",
     ),
     # containers
     (
         pod(container(), init_containers=[container({HALF: "1"}, "prepare")]),
-        'bitfusion.io/gpu-50 is asked for by init container "prepare"; init containers and sidecars among '
-        "them can have no GPUs. Give the size to the container that computes.",
+        'bitfusion.io/gpu-50 is requested by init container "prepare"; init containers, including sidecars, '
+        "cannot have GPUs. Set the size on the container that computes.",
     ),
     (
         pod(
@@ -106,18 +107,18 @@ REFUSALS: list[tuple[Object, str]] = [
             container({HALF: "1"}, "b"),
             annotations={**INJECTION, REQUEST: "-n 1"},
         ),
-        "bitfusion.io/request stands in place of the size of one container, and several ask. Leave the "
-        "annotation out and write each size in the limits of its container.",
+        "bitfusion.io/request replaces the size of one container, but several containers request GPUs. "
+        "Remove the annotation and write each size in the limits of its container.",
     ),
     (
         asking(os={"name": "windows"}),
-        "spec.os.name: windows has no Bitfusion client, which is a program for Linux. Take the size out of "
-        "the pod, or run it on Linux.",
+        "spec.os.name: windows cannot have the Bitfusion client, which is a program for Linux. Remove "
+        "the size from the pod, or run the pod on Linux.",
     ),
     (
         pod(*(container({HALF: "1"}, f"c{number}") for number in range(17))),
-        "bitfusion.io/gpu-50 is asked for by 17 containers; at most 16 of a pod may. Let fewer containers "
-        "ask, or make another pod for them.",
+        "bitfusion.io/gpu-50 is requested by 17 containers; at most 16 of a pod can. Set sizes on fewer "
+        "containers, or create another pod for them.",
     ),
     # names and paths that are taken
     (
@@ -160,8 +161,8 @@ def test_a_size_above_the_memory_of_a_gpu() -> None:
     assert refused(
         asking(sizes={"bitfusion.io/gpu-32gib": "2"}), settings=InjectorSettings(gpu_memory_mib=16160)
     ) == (
-        "bitfusion.io/gpu-32gib asks for 32768 MiB of each GPU, and a GPU of the pool has 16160 MiB. Ask for "
-        "less of each GPU, or for more GPUs."
+        "bitfusion.io/gpu-32gib requests 32768 MiB of each GPU, but a GPU of the pool has 16160 MiB. "
+        "Request less of each GPU, or more GPUs."
     )
 
 

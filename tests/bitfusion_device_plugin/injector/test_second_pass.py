@@ -128,7 +128,7 @@ def test_a_mount_taken_away_comes_back_and_one_that_came_in_the_way_is_respected
         ("bitfusion-client", "/bitfusion", "nb"),
     ]
     one["volumeMounts"].append({"name": "tools", "mountPath": "/bitfusion/bin"})
-    assert refused(once).startswith('mountPath /bitfusion/bin of container "nb" is where the client is put')
+    assert refused(once).startswith('mountPath /bitfusion/bin of container "nb" is the place of the client')
 
 
 def test_a_mount_of_ours_that_was_changed_is_put_right() -> None:

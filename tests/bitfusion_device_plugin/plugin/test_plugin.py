@@ -99,7 +99,7 @@ def test_a_pool_that_is_away_offers_nothing_and_comes_back(
     _wait_for(kubelet, 0, plugin)
     assert kubelet.capacity == 200  # kept, unhealthy: pods that run keep their units
     told = plugin.wait_for("the pool does not answer")
-    assert told["reason"] == "the client has ended with status 1: Error: no server in the pool answers"
+    assert told["reason"] == "the client ended with status 1: Error: no server in the pool answers"
     pool.has(3)
     _wait_for(kubelet, 300, plugin)
     assert kubelet.registrations == 1  # all over one stream
@@ -174,7 +174,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_told_in_one_line(start: Start, 
     plugin = start([f"--plugins-registry={long}"])
     assert plugin.process.wait(scaled(30)) == 1
     last = plugin.log.read_text().splitlines()[-1]
-    told = f"bitfusion-device-plugin: No socket can be made in {long}: its path {long}/.{SOCKET}."
+    told = f"bitfusion-device-plugin: No socket can be created in {long}: its path {long}/.{SOCKET}."
     assert last.startswith(told)
     assert "bytes, and at most 107 are possible. What to do: " in last
     assert "mount the kubelet's folder at a shorter path" in last
@@ -226,7 +226,7 @@ def test_a_socket_that_was_removed_is_made_again(kubelet: FakeKubelet, start: St
     plugin = start([_way(kubelet)])
     _wait_for(kubelet, 200, plugin)
     (folder / SOCKET).unlink()
-    plugin.wait_for("the socket is gone and is made again")
+    plugin.wait_for("the socket is gone and is created again")
     wait_until(lambda: kubelet.registrations == 2, plugin.log.read_text)
     _wait_for(kubelet, 200, plugin)
 
@@ -239,7 +239,7 @@ def test_of_two_plugins_one_serves_and_the_other_takes_over(folder: Path, start:
         first = start()
         _wait_for(kubelet, 200, first)
         second = start()
-        first.wait_for("another plugin serves the kubelet; this one stands by")
+        first.wait_for("another plugin serves the kubelet; this one is on standby")
         _wait_for(kubelet, 200, second)
         assert wait_until_settled(lambda: kubelet.registrations, 3.0) == 2  # no quarrel
         assert first.get("/readyz") == (200, "ok")
@@ -262,9 +262,9 @@ def test_a_plugin_that_hangs_is_replaced(folder: Path, start: Start, tmp_path: P
             hanging.bind(str(folder / ".hangs"))
             hanging.listen()
             (folder / ".hangs").rename(folder / SOCKET)
-            plugin.wait_for("the socket is gone and is made again")
+            plugin.wait_for("the socket is gone and is created again")
             _wait_for(kubelet, 200, plugin)
-        assert not plugin.said("another plugin serves the kubelet; this one stands by")
+        assert not plugin.said("another plugin serves the kubelet; this one is on standby")
     finally:
         kubelet.stop()
 
@@ -289,14 +289,14 @@ def test_a_refusal_of_the_kubelet_is_told(folder: Path, start: Start) -> None:
         plugin = start()
         told = plugin.wait_for("the kubelet refuses the plugin")
         assert told["reason"] == "no handler registered for plugin type"
-        assert plugin.get("/readyz") == (503, "not ready: the kubelet has not taken the plugin")
+        assert plugin.get("/readyz") == (503, "not ready: the kubelet has not accepted the plugin")
     finally:
         kubelet.stop()
 
 
 def test_without_a_kubelet_the_classic_way_tries_again(folder: Path, start: Start) -> None:
     plugin = start(["--registration=classic"])
-    plugin.wait_for("the kubelet cannot be told of the plugin")
+    plugin.wait_for("the kubelet cannot be informed of the plugin")
     kubelet = FakeKubelet(folder, classic=True)
     kubelet.start()
     try:
@@ -327,7 +327,7 @@ def test_a_folder_that_is_missing_is_told_in_one_line(start: Start, folder: Path
     assert plugin.process.wait(30) == 1
     last = plugin.log.read_text().splitlines()[-1]
     assert last == (
-        f"bitfusion-device-plugin: No socket can be made in {folder}/none: No such file or directory. "
+        f"bitfusion-device-plugin: No socket can be created in {folder}/none: No such file or directory. "
         "What to do: mount the kubelet's folder there, writable for this user, or name another one."
     )
     others = [line for line in plugin.log.read_text().splitlines()[:-1] if not line.startswith("{")]
@@ -340,7 +340,8 @@ def test_folders_at_both_names_are_told_in_one_line(start: Start, folder: Path) 
     plugin = start()
     assert plugin.process.wait(scaled(30)) == 1
     assert plugin.log.read_text().splitlines()[-1] == (
-        f"bitfusion-device-plugin: No socket can be made in {folder}: {folder / SOCKET} is a folder. What to "
+        f"bitfusion-device-plugin: No socket can be created in {folder}: {folder / SOCKET} is a folder. "
+        "What to "
         "do: remove it."
     )
 
@@ -352,7 +353,7 @@ def test_a_folder_that_vanishes_ends_it_so_that_its_container_starts_anew(start:
     wait_until((registry / SOCKET).exists, plugin.log.read_text, 20)
     shutil.rmtree(registry)
     assert plugin.process.wait(scaled(30)) == 1
-    assert f"No socket can be made in {registry}: " in plugin.log.read_text().splitlines()[-1]
+    assert f"No socket can be created in {registry}: " in plugin.log.read_text().splitlines()[-1]
 
 
 def test_silent_and_slow_clients_keep_nobody_from_an_answer(start: Start) -> None:
@@ -418,6 +419,6 @@ def test_a_port_that_is_taken_is_told_in_one_line(start: Start) -> None:
         assert plugin.process.wait(30) == 1
         port = taken.getsockname()[1]
     assert plugin.log.read_text().splitlines()[-1] == (
-        f"bitfusion-device-plugin: Port {port} of 127.0.0.1 is in use. What to do: end what uses it, or "
-        "choose another port by --monitoring-port."
+        f"bitfusion-device-plugin: Port {port} of 127.0.0.1 is in use. What to do: stop the program that "
+        "uses it, or choose another port with --monitoring-port."
     )

@@ -139,7 +139,7 @@ def test_of_two_plugins_the_one_that_serves_is_killed(
     before = _container(pod)
     second = start()
     _wait_until_known(second)
-    first.wait_for("another plugin serves the kubelet; this one stands by")
+    first.wait_for("another plugin serves the kubelet; this one is on standby")
     second.kill()
     print(f"taken over by the other: {_wait_until_known(first):.1f} s")
     _run_another(pod, 150)

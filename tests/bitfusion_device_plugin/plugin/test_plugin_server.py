@@ -71,5 +71,5 @@ def test_a_full_disk_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("bitfusion_device_plugin.plugin.plugin_server.LONGEST_SOCKET_PATH", 4096)
     with pytest.raises(CannotStart) as told:
         asyncio.run(_server(tmp_path).run())
-    assert told.value.headline == f"No socket can be made in {tmp_path}: No space left on device."
+    assert told.value.headline == f"No socket can be created in {tmp_path}: No space left on device."
     assert told.value.next_step == "make room on the node's disk."

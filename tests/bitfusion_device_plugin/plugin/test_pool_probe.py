@@ -36,12 +36,12 @@ def test_an_answer_is_units_with_the_overcommit(tmp_path: Path) -> None:
     ("script", "problem"),
     [
         ("echo 'Error: no server answers' >&2; exit 3", "ended with status 3: Error: no server answers"),
-        ("exit 1", "the client has ended with status 1"),
+        ("exit 1", "the client ended with status 1"),
         ("echo 'log line'", "the pool has no GPUs: log line"),
         ("true", "the pool has no GPUs"),
-        ("kill -9 $$", "the client has ended with status -9"),
-        ("head -c 6000000 /dev/zero", "the client has printed more than 4 MiB"),
-        ("head -c 6000000 /dev/zero >&2", "the client has printed more than 4 MiB"),
+        ("kill -9 $$", "the client ended with status -9"),
+        ("head -c 6000000 /dev/zero", "the client printed more than 4 MiB"),
+        ("head -c 6000000 /dev/zero >&2", "the client printed more than 4 MiB"),
     ],
 )
 def test_what_is_no_answer_is_told_in_one_line(tmp_path: Path, script: str, problem: str) -> None:
@@ -63,7 +63,7 @@ def test_a_client_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     pool = FakePool(tmp_path)
     pool.says(f"echo $$ > {tmp_path}/pid; sleep 600 & echo $! > {tmp_path}/child; wait")
     answer = _ask(pool.client, 1.0)
-    assert answer.problem.startswith("the client has not answered within ")
+    assert answer.problem.startswith("the client did not answer within ")
     started = [int((tmp_path / name).read_text()) for name in ("pid", "child")]
     wait_until(lambda: not any(map(_runs, started)), "the client and its child have ended")
 

@@ -101,7 +101,7 @@ def test_our_condition_is_found_at_its_place() -> None:
         (
             [scheduled("SchedulingGated", "gates")],
             {"schedulerName": "mine"},
-            "scheduler mine has not said anything about it",
+            "scheduler mine has not reported anything about it",
         ),
         ([scheduled("Unschedulable", "y" * 5000)], {}, "y" * 400),
     ],

@@ -188,6 +188,6 @@ def test_a_port_that_is_taken_is_told_in_one_line(room: Room) -> None:
         queue = room.start(f"--monitoring-port={port}", leads=False)
         assert queue.process.wait(scaled(30)) == 1
     assert queue.log.read_text() == (
-        f"bitfusion-queue: Port {port} of 127.0.0.1 is in use. What to do: end what uses it, or choose "
-        "another port by --monitoring-port.\n"
+        f"bitfusion-queue: Port {port} of 127.0.0.1 is in use. What to do: stop the program that uses it, "
+        "or choose another port with --monitoring-port.\n"
     )

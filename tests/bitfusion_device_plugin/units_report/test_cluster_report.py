@@ -93,19 +93,19 @@ def test_of_several_leases_the_oldest_and_the_kernel_that_is_idle_the_longest_ar
 @pytest.mark.parametrize(
     ("held", "place", "why"),
     [
-        ([entry(mib=16160)], "team-a/mnist", "its pod counts 50 units"),
-        ([entry(), entry(number=2)], "team-a/mnist", "its pod counts 50 units"),
-        ([entry(host="team-a/gone")], "team-a/gone", "no pod with units is called so"),
-        ([entry(host="team-a/big")], "team-a/big", "its pod has no node yet, so it is somebody else"),
+        ([entry(mib=16160)], "team-a/mnist", "its pod has 50 units"),
+        ([entry(), entry(number=2)], "team-a/mnist", "its pod has 50 units"),
+        ([entry(host="team-a/gone")], "team-a/gone", "no pod with units has this name"),
+        ([entry(host="team-a/big")], "team-a/big", "its pod has no node yet, so the holder is somebody else"),
         (
             [entry(user="cluster/team-b")],
             "team-b",
-            "says that it is team-a/mnist, with another namespace's token",
+            "claims to be team-a/mnist, but uses another namespace's token",
         ),
         (
             [entry(host="laptop")],
             "team-a",
-            "says no notebook: not one of the cluster's pods, or none with an injected client",
+            "names no notebook: not a pod of the cluster, or a pod without an injected client",
         ),
         ([entry(user="ada")], "", "a token of no namespace"),
         ([entry(user="root", remote=False)], "", "a user of the pool's own machine"),
@@ -124,8 +124,8 @@ def test_who_only_waits_holds_nothing_that_must_be_accounted_for() -> None:
 def test_two_issuers_of_one_namespace_are_added_up() -> None:
     found = report(CLUSTER, entry(), entry(user="old/team-a", number=2))
     assert [(one.holder.user, one.why) for one in found.unaccounted] == [
-        ("cluster/team-a", "its pod counts 50 units"),
-        ("old/team-a", "its pod counts 50 units"),
+        ("cluster/team-a", "its pod has 50 units"),
+        ("old/team-a", "its pod has 50 units"),
     ]
 
 

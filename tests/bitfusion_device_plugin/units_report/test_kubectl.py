@@ -70,7 +70,7 @@ def test_no_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert refusal(ask_kubectl) == (
         "kubectl cannot be started: No such file or directory",
-        f"install kubectl, or let it run elsewhere: {ALL} | bitfusion-pool status --kubernetes -",
+        f"install kubectl, or run it elsewhere: {ALL} | bitfusion-pool status --kubernetes -",
     )
 
 
@@ -78,8 +78,8 @@ def test_somebody_who_may_not_look(kubectl: Kubectl) -> None:
     kubectl.does('echo "Error from server (Forbidden): pods is forbidden" >&2; exit 1')
     assert refusal(ask_kubectl) == (
         "kubectl failed: Error from server (Forbidden): pods is forbidden",
-        "it needs to list nodes, pods and resourcequotas of all namespaces; "
-        "`kubectl auth can-i list pods --all-namespaces` tells whether you may",
+        "it must be allowed to list nodes, pods and resourcequotas of all namespaces; check with "
+        "`kubectl auth can-i list pods --all-namespaces`",
     )
 
 
@@ -94,7 +94,7 @@ def test_an_api_server_that_hangs(kubectl: Kubectl, script: str) -> None:
     began = time.monotonic()
     assert refusal(lambda: ask_kubectl(limit_s=0.5)) == (
         "kubectl has not answered within 0.5 s",
-        "see what keeps it: kubectl get nodes --request-timeout=10s",
+        "see what delays it: kubectl get nodes --request-timeout=10s",
     )
     assert time.monotonic() - began < scaled(30)
 
@@ -102,7 +102,7 @@ def test_an_api_server_that_hangs(kubectl: Kubectl, script: str) -> None:
 def test_more_than_is_read(kubectl: Kubectl) -> None:
     kubectl.does("exec yes")
     assert refusal(lambda: ask_kubectl(most_bytes=1 << 20)) == (
-        "kubectl printed more than 1 MiB, which is more than is read",
+        "kubectl printed more than 1 MiB, which is the most that is read",
         "look at one namespace at a time: kubectl get nodes,pods,resourcequotas --namespace NAMESPACE -o json"
         " | bitfusion-pool status --kubernetes -",
     )
@@ -112,7 +112,7 @@ def test_a_file_that_is_too_large_and_one_that_is_not_there(tmp_path: Path) -> N
     file = tmp_path / "objects.json"
     assert refusal(lambda: read_objects(str(file))) == (
         f"{file} cannot be read: No such file or directory",
-        "name a file with what kubectl printed",
+        "name a file with kubectl's output",
     )
     file.write_text(LIST)
     assert cluster_objects(read_objects(str(file))) == cluster_objects([node(), pod()])
@@ -122,24 +122,24 @@ def test_a_file_that_is_too_large_and_one_that_is_not_there(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("found", "answered"),
     [
-        (b"", "there is nothing in what kubectl printed"),
-        (b" \n", "there is nothing in what kubectl printed"),
-        (b"No resources found", "what kubectl printed is no JSON, or is cut off (18 bytes)"),
-        (LIST[:-9].encode(), f"what kubectl printed is no JSON, or is cut off ({len(LIST) - 9} bytes)"),
-        (b"\xff\xfe\x00", "what kubectl printed is no JSON, or is cut off (3 bytes)"),
-        (b"[" * 100_000, "what kubectl printed is nested too deeply"),
-        (b'{"kind": "Status", "code": 403}', "what kubectl printed is no list of objects, but Status"),
-        (b"[1]", "what kubectl printed is no list of objects, but something else"),
-        (b'{"items": {}}', "what kubectl printed is no list of objects, but something else"),
+        (b"", "kubectl's output is empty"),
+        (b" \n", "kubectl's output is empty"),
+        (b"No resources found", "kubectl's output is not JSON or is incomplete (18 bytes)"),
+        (LIST[:-9].encode(), f"kubectl's output is not JSON or is incomplete ({len(LIST) - 9} bytes)"),
+        (b"\xff\xfe\x00", "kubectl's output is not JSON or is incomplete (3 bytes)"),
+        (b"[" * 100_000, "kubectl's output is nested too deeply"),
+        (b'{"kind": "Status", "code": 403}', "kubectl's output is not a list of objects but Status"),
+        (b"[1]", "kubectl's output is not a list of objects but something else"),
+        (b'{"items": {}}', "kubectl's output is not a list of objects but something else"),
         (
             b'{"kind": "List", "items": [{"kind": "Pod"}, 7]}',
-            "there are no nodes in what kubectl printed, so it is not the whole of it",
+            "kubectl's output has no nodes, so it is incomplete",
         ),
         (
             b'{"kind": "List", "items": [{"kind": "Node"}, {"kind": "ResourceQuota"}]}',
-            "there are no pods in what kubectl printed: perhaps it may not list them",
+            "kubectl's output has no pods: perhaps you may not list them",
         ),
     ],
 )
 def test_what_is_no_list(found: bytes, answered: str) -> None:
-    assert refusal(lambda: parse_list(found)) == (answered, f"give what this prints: {ALL}")
+    assert refusal(lambda: parse_list(found)) == (answered, f"pass the output of: {ALL}")

@@ -48,11 +48,11 @@ team-a/big: position 1 of 1: 150 of 200
 └───────────┴───────┴──────┴──────────┘
 
 Holders that no pod accounts for:
-┌────────────────┬─────────────┬───────┬─────────────┬──────┬────────┬────────────────────────────────┐
-│ Holder         │ Place       │ holds │         for │ idle │ leases │ why                            │
-├────────────────┼─────────────┼───────┼─────────────┼──────┼────────┼────────────────────────────────┤
-│ cluster/team-a │ team-a/gone │   100 │ 16 min 39 s │      │      1 │ no pod with units is called so │
-└────────────────┴─────────────┴───────┴─────────────┴──────┴────────┴────────────────────────────────┘
+┌────────────────┬─────────────┬───────┬─────────────┬──────┬────────┬─────────────────────────────────┐
+│ Holder         │ Place       │ holds │         for │ idle │ leases │ why                             │
+├────────────────┼─────────────┼───────┼─────────────┼──────┼────────┼─────────────────────────────────┤
+│ cluster/team-a │ team-a/gone │   100 │ 16 min 39 s │      │      1 │ no pod with units has this name │
+└────────────────┴─────────────┴───────┴─────────────┴──────┴────────┴─────────────────────────────────┘
 """
 
 
@@ -100,15 +100,15 @@ def test_of_many_lost_nodes_the_first_are_told() -> None:
 def test_a_quota_that_limits_nothing_is_told_with_the_key_that_counts() -> None:
     items = [*ITEMS, quota("team-b", key="bitfusion.io/gpu"), quota("team-c", key="limits.bitfusion.io/gpu")]
     text = report_text(cluster_report(cluster_objects(items), status()))
-    counts = "what counts is requests.bitfusion.io/gpu, in hundredths of a GPU, 150 for one and a half"
+    counts = "use requests.bitfusion.io/gpu, in hundredths of a GPU, 150 for one and a half"
     assert (
         "└───────────┴───────┴──────┴──────────┘\n\n"
-        f"Quota team-b/gpus limits no GPU by bitfusion.io/gpu: {counts}\n"
-        f"Quota team-c/gpus limits no GPU by limits.bitfusion.io/gpu: {counts}\n"
+        f"Quota team-b/gpus does not limit GPUs by bitfusion.io/gpu: {counts}\n"
+        f"Quota team-c/gpus does not limit GPUs by limits.bitfusion.io/gpu: {counts}\n"
     ) in text
     many = [quota(f"team-{number:02}", key="bitfusion.io/gpu") for number in range(25)]
     text = report_text(cluster_report(cluster_objects([node(), *many]), status()))
-    assert "and 5 quotas more that limit nothing\n" in text
+    assert "and 5 more quotas that limit nothing\n" in text
     assert "of units" not in text
 
 

@@ -76,11 +76,11 @@ def test_a_size_that_no_rule_serves_is_refused_with_those_that_there_are(request
         rule_for(request_, SLICES)
     assert isinstance(caught.value, NeverSatisfiable)
     assert caught.value.user_message.splitlines() == [
-        "This cluster has no GPUs in this size.",
+        "This cluster does not offer GPUs in this size.",
         f"Asked for: {request_.describe()}",
         "Answer: there are 1 GPU: shares up to 14 %, memory up to 5Gi; 1 or more GPUs: shares up to 50 %; "
         "1 or more GPUs: whole",
-        "What to do: ask for one of these sizes (`%bitfusion request -n 1`), or have your administrator add "
+        "What to do: choose one of these sizes (`%bitfusion request -n 1`), or ask your administrator to add "
         "another.",
     ]
     assert check_sizes([GpuRequest(1), request_], SLICES) == [request_]

@@ -86,7 +86,7 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
                 r"Held by: root: digits\.ipynb \(1 GPU, since .*\)"
                 r"Before you in the queue: root: language-model\.ipynb \(2 GPUs, since .*\)"
                 r"Why: there is room for 1 GPU, but those before you are served first, .*"
-                r"Asked for at \d\d:\d\d [AP]M\."
+                r"Requested at \d\d:\d\d [AP]M\."
             )
         )
         picture(page, "waiting", height=328)

@@ -40,7 +40,7 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     chip.click()
     with page.expect_response("**/bitfusion/api/state*"):  # the menu that is open stays so
         lab.tell(events=[{"what": "pool"}])
-    expect(notebook.entry("as saved in this notebook")).to_contain_text("¼ GPU")
+    expect(notebook.entry("saved in this notebook")).to_contain_text("¼ GPU")
     expect(notebook.entry("2 GPUs")).to_contain_text("more than this pod's budget")
     expect(notebook.entry("2 GPUs")).to_have_attribute("aria-disabled", "true")
     notebook.entry("½ GPU").click()
@@ -67,7 +67,7 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     expect(panel.get_by_role("meter", name="GPU 0: held")).to_have_attribute("aria-valuenow", "75")
     expect(panel.locator(".bf-Place")).to_have_count(2)
     panel.get_by_role("button", name="Release the GPU of train.ipynb").click()
-    expect(notebook.toast("the variables are lost")).to_be_visible()
+    expect(notebook.toast("variables will be lost")).to_be_visible()
     expect(chip).to_contain_text("no GPU")
     assert [verb for verb, _ in lab.tell()["asked"]] == ["request", "cancel", "release"]
 
@@ -96,7 +96,7 @@ def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: 
     page.keyboard.press("ArrowLeft")
     expect(notebook.dialog.locator(".bf-Form-sum")).to_contain_text("45 % GPU")
     page.keyboard.press("Enter")
-    expect(notebook.toast("its variables are lost")).to_be_visible()
+    expect(notebook.toast("its variables will be lost")).to_be_visible()
     expect(page.locator(".Toastify")).to_contain_text("Done: request.")
     kept, changed = lab.tell()["asked"]
     assert kept[0] == "keep"
@@ -115,8 +115,8 @@ def test_a_wait_that_a_file_has_kept_says_that_nobody_here_waits_for_it(page: Pa
     output = nbformat.v4.new_output("display_data", data=shown)
     Notebook(page, lab, outputs=[output])
     box = page.locator(".jp-OutputArea-output .bf-Wait")
-    expect(box).to_contain_text("Waited for ½ GPU from")
-    expect(box).to_contain_text("No kernel of this server waits for it any more.")
+    expect(box).to_contain_text("Requested ½ GPU at")
+    expect(box).to_contain_text("No kernel on this server is waiting for it any more.")
 
 
 @in_front_ends(*FRONT_ENDS)
@@ -180,7 +180,9 @@ def test_what_loses_something_can_be_taken_back(page: Page, lab: Lab) -> None:
     expect(chip).to_contain_text("½ GPU")
 
     notebook.choose("Release")
-    toast = notebook.toast("½ GPU goes back when the cell is over: the variables are lost. In 5 s.")
+    toast = notebook.toast(
+        "½ GPU will be released when the cell has finished: variables will be lost. In 5 s."
+    )
     expect(chip).to_have_text("about to be released")
     toast.get_by_role("button", name="Undo").click()
     expect(chip).to_contain_text("½ GPU · 12 min")
@@ -193,7 +195,7 @@ def test_what_loses_something_can_be_taken_back(page: Page, lab: Lab) -> None:
     panel.get_by_role("button", name="Undo").click()
     expect(chip).to_contain_text("½ GPU · 12 min")
     notebook.choose("½ GPU")  # which it is
-    expect(notebook.toast("It is ½ GPU already.")).to_be_visible()
+    expect(notebook.toast("The size is already ½ GPU.")).to_be_visible()
     assert lab.asked() == []
 
     notebook.choose("Release")  # who leaves the page has decided
@@ -211,7 +213,7 @@ def test_the_panels_buttons_do_what_they_say(page: Page, lab: Lab) -> None:
     expect(panel).to_contain_text("GPU · idle")
     soon = {"idle_since": time.time() - 300, "idle_release_at": time.time() + 120}
     lab.tell(kernels={notebook.kernel: soon})
-    expect(panel).to_contain_text("if no code runs until then")
+    expect(panel).to_contain_text("unless code runs before then")
     button("Keep the GPU of train.ipynb").click()
     expect(button("Keep the GPU of train.ipynb")).to_have_count(0)
     button("Release the GPU of train.ipynb").click()
@@ -221,7 +223,7 @@ def test_the_panels_buttons_do_what_they_say(page: Page, lab: Lab) -> None:
     expect(notebook.chip).to_contain_text("no GPU")
     assert [verb for verb, _ in lab.asked()] == ["acquire", "keep", "release", "cancel"]
     with page.expect_response("**/bitfusion/api/state*"):
-        button("Look at the pool now").click()
+        button("Refresh the pool").click()
     expect(button("2 GPUs")).to_be_disabled()
     button("train.ipynb").first.click()
     lost = {"code": "pool_out_of_reach", "message": "The pool is away.", "next_step": "Ask ada."}
@@ -300,7 +302,7 @@ def test_the_running_panel_has_leases_and_marks_the_kernels_that_hold_one(page: 
     section = running.locator(".jp-AccordionPanel-title").filter(has_text="GPUs")
     expect(item).to_be_visible()
     section.locator(".jp-RunningSessions-shutdownAll").click()
-    expect(notebook.dialog).to_contain_text("the notebooks' variables are lost")
+    expect(notebook.dialog).to_contain_text("the notebooks' variables will be lost")
     notebook.dialog.get_by_role("button", name="Release All").click()
     expect(item).to_have_count(0)
     assert [verb for verb, _ in lab.asked()] == ["release", "release"]

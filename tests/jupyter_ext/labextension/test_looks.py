@@ -263,7 +263,7 @@ def test_the_keyboard_gets_everywhere(page: Page, lab: Lab) -> None:
         )
         if any("GPUs Section" in str(each) for each in reached):
             break
-    wanted = ("Look at the pool now", "train.ipynb", "Release the GPU of train.ipynb", "¼ GPU", "8 GiB")
+    wanted = ("Refresh the pool", "train.ipynb", "Release the GPU of train.ipynb", "¼ GPU", "8 GiB")
     for name in wanted:
         assert any(name in str(each) for each in reached), reached
     panel.get_by_role("button", name="Release the GPU").focus()

@@ -158,7 +158,7 @@ def test_one_gpu_goes_from_one_to_the_other_and_back(
     expect(ada.box).to_contain_text("Held by: bob: digits.ipynb (1 GPU")
     expect(ada.chip).to_contain_text("queue 1 of 1 · 0:")
     picture(ada, "1 ada waits")
-    expect(bob.told("for which others wait: ada: train.ipynb (1 GPU × 50 %")).to_be_visible()
+    expect(bob.told("for which others are waiting: ada: train.ipynb (1 GPU × 50 %")).to_be_visible()
     expect(bob.chip).to_contain_text("1 waits")
     picture(bob, "2 bob is told")
 

@@ -42,7 +42,7 @@ CASES: list[tuple[str, Any, Any, list[tuple[str, str]]]] = [
         [
             (
                 "someone_waits",
-                "x.ipynb is idle and holds 1 GPU × 50 %, for which others wait: bob: y.ipynb (1 GPU).",
+                "x.ipynb is idle and holds 1 GPU × 50 %, for which others are waiting: bob: y.ipynb (1 GPU).",
             )
         ],
     ),
@@ -56,7 +56,8 @@ CASES: list[tuple[str, Any, Any, list[tuple[str, str]]]] = [
         [
             (
                 "idle_release_soon",
-                "x.ipynb gives 1 GPU × 50 % back in 2 min, as no cell runs; keep it if you go on.",
+                "x.ipynb releases 1 GPU × 50 % in 2 min because no cell is running; keep it if you want to "
+                "continue.",
             )
         ],
     ),
@@ -76,4 +77,4 @@ def test_a_change_is_told_once(before: Any, after: Any, told: list[tuple[str, st
 def test_names_of_others_are_one_line_and_few() -> None:
     after = {**IDLE, "waited_for_by": ["a\nb\x1b[31m", "c", "d", "e", 5]}
     ((_, message),) = notices(RUNNING, after, "x.ipynb", NOW)
-    assert message.endswith("others wait: a b\\x1b[31m, c, d and 2 more.")
+    assert message.endswith("others are waiting: a b\\x1b[31m, c, d and 2 more.")

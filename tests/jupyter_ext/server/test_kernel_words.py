@@ -67,9 +67,13 @@ def test_a_size_that_cannot_be_is_told_with_what_is_allowed(body: dict[str, Any]
 @pytest.mark.parametrize(
     ("action", "body", "told"),
     [
-        ("request", {"filters": ["a=b"]}, '"filters" is not a field of request; fields are: gpus, partial,'),
+        (
+            "request",
+            {"filters": ["a=b"]},
+            '"filters" is not a field of request; the fields are: gpus, partial,',
+        ),
         ("request", {"now": "yes"}, '"now" is "yes"; it must be true or false.'),
-        ("release", {"now": True}, '"now" is not a field of release; fields are: none.'),
+        ("release", {"now": True}, '"now" is not a field of release; the fields are: none.'),
     ],
 )
 def test_a_field_that_there_is_not_is_named(action: str, body: dict[str, Any], told: str) -> None:

@@ -211,7 +211,7 @@ def test_an_idle_holder_is_told_who_waits_for_it(live: Live, bus: websocket.WebS
         (waiter,) = live.kernel(kernel_id)["waited_for_by"]
         assert "other.ipynb (1 GPU" in waiter
         message = heard(bus, what="notice", kind="someone_waits", kernel_id=kernel_id)["message"]
-        assert message == f"x.ipynb is idle and holds 1 GPU, for which others wait: {waiter}."
+        assert message == f"x.ipynb is idle and holds 1 GPU, for which others are waiting: {waiter}."
         client.run("import time; time.sleep(0.3)", 30)
         live.until(kernel_id, "idle")
     told = all_heard(bus, lambda each: (each.get("state") or {}).get("waited_for_by") == [])

@@ -51,7 +51,7 @@ def test_a_wrong_list_is_logged_once_and_left(
     assert file.sizes() is None
     (message,) = caplog.messages
     assert told in message
-    assert message.startswith("Sizes are made from the pool, as the list ")
+    assert message.startswith("Sizes are derived from the pool, because the list ")
     path.write_text("sizes: [{label: half, share: 50 %}]")
     assert file.sizes() == HALF
 
@@ -65,4 +65,4 @@ def test_without_pyyaml_json_is_read_and_yaml_is_left(
     assert SizesFile(str(path), LOG).sizes() == HALF
     path.write_text("sizes: [{label: half, share: 50 %}]")
     assert SizesFile(str(path), LOG).sizes() is None
-    assert "PyYAML is missing" in caplog.messages[0]
+    assert "checks these files, is missing" in caplog.messages[0]

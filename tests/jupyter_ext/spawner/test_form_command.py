@@ -70,10 +70,10 @@ def test_a_list_alone_gives_the_part_and_below_it_what_users_see(form: Any) -> N
         "  BITFUSION 25 %    bitfusion.io/gpu-25            1 GPU × 25 %",
         "  BITFUSION 8 GiB   bitfusion.io/gpu-8gib          1 GPU × 8192 MiB",
         "",
-        "No other vendors: to keep yours give --config, or other_vendors in the list.",
+        "No other vendors: to keep yours, give --config, or other_vendors in the list.",
         "",
-        "Sizes by memory need the injector's option --gpu-memory, what a GPU of the pool has: without it "
-        "their pods are refused.",
+        "Sizes by memory need the injector's option --gpu-memory (the memory of a GPU of the pool): "
+        "without it their pods are refused.",
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_file_is_written_and_the_table_shows_what_is_preselected(form: Any, pl
 
 
 NEW = "registry.example.com/team/notebook:0.1.0"
-NEW_FIRST = f"The form's list of images has {NEW} now, before 1 more."
+NEW_FIRST = f"The form's list of images now has {NEW}, before 1 more."
 
 
 def test_an_image_alone_changes_the_list_of_images_alone(form: Any, place: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_image_alone_changes_the_list_of_images_alone(form: Any, place: Path)
     assert again.output.splitlines() == [
         "unchanged: new.yaml",
         "",
-        f"The form's list of images has {NEW} already (line 9).",
+        f"The form's list of images already has {NEW} (line 9).",
     ]
 
 
@@ -143,7 +143,7 @@ def test_aliases_that_had_to_be_written_out_are_told(form: Any, place: Path) -> 
         "",
         NEW_FIRST,
         "",
-        "Written out, so that nothing else in the file changes: *i (line 3).",
+        "Written in full, so that nothing else in the file changes: *i (line 3).",
     ]
 
 
@@ -154,10 +154,10 @@ def test_what_disappears_and_what_users_cannot_choose_is_told(form: Any, place: 
     lines = form("sizes.yaml", "--config", "spawner_ui_config.yaml").errors.splitlines()
     assert lines[-7:-2] == [
         "",
-        "readOnly is true in your file: users cannot choose, all get what is preselected.",
+        "readOnly is true in your file: users cannot choose, and all get the preselected size.",
         "",
         "No longer offered: bitfusion.io/gpu-memory",
-        "Notebooks that have it keep it; the form's list then shows them without GPUs.",
+        "Notebooks that use it keep it; the form's list then shows them without GPUs.",
     ]
 
 
@@ -166,7 +166,8 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place:
     result = form(*arguments)
     assert (result.status, result.output) == (1, "")
     assert result.errors == (
-        "kubeflow-bitfusion: spawner_ui_config.yaml was not written by this command, or was edited since: "
+        "kubeflow-bitfusion: spawner_ui_config.yaml was not written by this command, or has been edited "
+        "since: "
         "nothing was written (--force replaces it)\n"
     )
     assert (place / "spawner_ui_config.yaml").read_text(encoding="utf-8") == NEWER
@@ -177,9 +178,9 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give a list of sizes, --image or --hook; --example prints a list to start with"),
+        ([], "give a list of sizes, --image or --hook; --example prints a list to start from"),
         (["--hook", "--config", "a"], "--config needs a list of sizes, or --image"),
-        (["--image", "a/b:1"], "--image needs --config FILE: the form's list of images is in it"),
+        (["--image", "a/b:1"], "--image needs --config FILE, which contains the form's list of images"),
         (
             ["--image", "/notebook:0.1.0", "--config", "a"],
             "--image must be a reference like registry.example.com/team/notebook:1.0, 2 to 512 characters "
@@ -187,7 +188,7 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place:
         ),
         (
             ["sizes.yaml", "--images", "a"],
-            "--images is for --hook; the admission webhook has a list of its own",
+            "--images is only for --hook; the admission webhook has its own list",
         ),
         (["sizes.yaml", "--kustomize", "a"], "--kustomize needs --kubeflow VERSION: the manifests differ"),
         (
@@ -196,12 +197,12 @@ def test_a_file_of_the_admins_own_is_replaced_only_when_forced(form: Any, place:
         ),
         (
             ["--hook", "--kustomize", "a", "--kubeflow", "1.8", "--base", "b"],
-            "--base is for Kubeflow up to 1.7; later ones get a component, which has none",
+            "--base is for Kubeflow up to 1.7; later versions get a component, which needs no base",
         ),
         (["sizes.yaml", "--kubeflow", "1.8"], "--kubeflow and --base are for --kustomize"),
         (
             ["sizes.yaml", "--hook"],
-            "--hook beside sizes or --image makes two files: choose a folder with --kustomize",
+            "--hook together with sizes or --image makes two files: choose a folder with --kustomize",
         ),
     ],
 )
@@ -277,7 +278,7 @@ def test_without_pyyaml_it_says_what_to_install(form: Any, monkeypatch: pytest.M
     result = form("sizes.yaml")
     assert result.status == 1
     assert result.errors == (
-        "kubeflow-bitfusion: PyYAML is missing, which reads and checks these files.\n"
+        "kubeflow-bitfusion: PyYAML, which reads and checks these files, is missing.\n"
         "What to do: pip install PyYAML\n"
     )
 

@@ -214,8 +214,8 @@ def test_gpus_are_replaced_however_they_were_written(gpus: str, after: str) -> N
 NOT_THE_FORM = "spawner_ui_config.yaml: has no spawnerFormDefaults, so it is not the form's configuration"
 TWO_TEXTS = "(a mapping) must have a limitsKey and a uiName, both text"
 SHARED = (
-    "is written in a way in which a change of it would change something else; write it without anchors, "
-    "aliases and merges (<<)"
+    "shares text with another value, which a change would alter, too; write it without anchors, aliases "
+    "and merges (<<)"
 )
 
 
@@ -277,7 +277,7 @@ def test_gpus_are_replaced_in_braces_and_where_they_are_shared(config: str, alia
         ),
         (
             defaults("value:\n  vendors:\n  - {limitsKey: a/b, uiName: bitfusion}"),
-            'sizes.yaml, size 1 (line 2): label "BITFUSION" is the label of a/b too; '
+            'sizes.yaml, size 1 (line 2): label "BITFUSION" is also the label of a/b; '
             "users could not tell them apart",
         ),
     ],
@@ -297,8 +297,9 @@ def test_a_file_that_cannot_be_changed_safely_is_refused(config: str, message: s
         ),
         (
             "sizes:\n- {label: B, gpus: 3, default: true}",
-            'sizes.yaml, size 1 (line 2): gpus "3" must be 1, 2, 4 or 8, the numbers the form has; any other '
-            "one can be the size's own number",
+            'sizes.yaml, size 1 (line 2): gpus "3" must be 1, 2, 4 or 8, the numbers that the form offers; '
+            "any other "
+            "number can be part of the size itself",
         ),
     ],
 )

@@ -75,15 +75,15 @@ THEIRS = [
     (body({"num": "1"}), "'gpus' must have a 'vendor' field"),
 ]
 NO_SIZE = (
-    "is no size of Bitfusion; there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
-    "(percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at once: gpu-3x50. If the form offers this "
-    "one, its administrator has to correct the list."
+    "is not a Bitfusion size; sizes are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
+    "(percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at once: gpu-3x50. If the form offers "
+    "it, ask your administrator to correct the form's list."
 )
 REFUSED = [
     (
         chosen("bitfusion.io/gpu-amount", "0"),
         'Invalid value "0" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. '
-        "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+        "If the notebook needs no GPU, choose None for GPUs or leave the key out.",
     ),
     (
         chosen("bitfusion.io/gpu-50", "-1"),
@@ -99,8 +99,8 @@ REFUSED = [
     ),
     (
         chosen("bitfusion.io/gpu-1x50", "1"),
-        "bitfusion.io/gpu-1x50 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? If the form offers "
-        "this one, its administrator has to correct the list.",
+        "bitfusion.io/gpu-1x50 is not a Bitfusion size; did you mean bitfusion.io/gpu-50? If the form "
+        "offers it, ask your administrator to correct the form's list.",
     ),
     (
         chosen("bitfusion.io/gpu-512x50", "4"),
@@ -109,23 +109,23 @@ REFUSED = [
     ),
     (
         chosen("bitfusion.io/gpu", "100"),  # the unit that is counted, never a request
-        "bitfusion.io/gpu is no size of Bitfusion: it is what the cluster counts by, and is written by the "
-        "pod injector alone. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for "
+        "bitfusion.io/gpu is not a Bitfusion size: it is what the cluster counts; only the pod "
+        "injector may write it. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for "
         "half of one.",
     ),
     (
         chosen("bitfusion.io/GPU_050", "1"),
-        "bitfusion.io/GPU_050 is no size of Bitfusion; did you mean bitfusion.io/gpu-50? If the form offers "
-        "this one, its administrator has to correct the list.",
+        "bitfusion.io/GPU_050 is not a Bitfusion size; did you mean bitfusion.io/gpu-50? If the form "
+        "offers it, ask your administrator to correct the form's list.",
     ),
     (
         chosen("bitfusion.io/gpu-percent", "50"),
-        "bitfusion.io/gpu-percent needs bitfusion.io/gpu-amount beside it. Add bitfusion.io/gpu-amount: 1.",
+        "bitfusion.io/gpu-percent also needs bitfusion.io/gpu-amount. Add bitfusion.io/gpu-amount: 1.",
     ),
 ]
 HALF_A_GPU = (
-    'Invalid value "0.5" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. For a part of a '
-    "GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU."
+    'Invalid value "0.5" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. For part of a '
+    "GPU, request a share: bitfusion.io/gpu-50: 1 is half a GPU."
 )
 
 
@@ -238,20 +238,20 @@ def test_what_an_admin_fixed_for_everybody_is_annotated_too(
 BROKEN_HOOKS = {
     "a module that cannot be loaded": (
         "\nSOURCES['bitfusion_client.errors'] = 'raise ValueError(\"broken\\\\n in two lines\")'\n",
-        "bitfusion form hook is off, the form works without it: ValueError: broken in two lines",
+        "bitfusion form hook is off; the form works without it: ValueError: broken in two lines",
     ),
     "a module that is no Python": (
         "\nSOURCES['bitfusion_client.errors'] = 'this is no Python'\n",
-        "bitfusion form hook is off, the form works without it: SyntaxError: invalid syntax",
+        "bitfusion form hook is off; the form works without it: SyntaxError: invalid syntax",
     ),
     "a backend that looks otherwise": (
         "\nFUNCTION = 'set_gpus_of_another_year'\n",
-        "bitfusion form hook is off, the form works without it: AttributeError: "
+        "bitfusion form hook is off; the form works without it: AttributeError: "
         "module 'apps.common.form' has no attribute 'set_gpus_of_another_year'",
     ),
     "rules that fail when they are used": (
         "\nIMAGE_RULES = ((1, 2, 3),)\n",
-        "bitfusion form hook left a notebook as it is: ",
+        "bitfusion form hook left a notebook unchanged: ",
     ),
 }
 

@@ -107,11 +107,11 @@ def test_the_image_comes_first_and_nothing_else_changes(text: str, expected: str
     result = add_image(document(text), NEW)
     assert result.edited.text == expected
     assert yaml.safe_load(expected) == wanted(text, ["a:1", "b:2"])
-    assert result.told == (f"The form's list of images has {NEW} now, before 2 more.",)
+    assert result.told == (f"The form's list of images now has {NEW}, before 2 more.",)
     again = add_image(document(expected), NEW)
     assert again.edited.text == expected
     (told,) = again.told
-    assert told.startswith(f"The form's list of images has {NEW} already (line ")
+    assert told.startswith(f"The form's list of images already has {NEW} (line ")
 
 
 SHARED = {
@@ -177,7 +177,7 @@ def test_a_form_without_a_list_gets_one_with_what_it_preselects(
     changed = added(text)
     assert yaml.safe_load(changed) == wanted(text, expected[1:])
     assert changed.startswith(IMAGE)
-    assert add_image(document(text), NEW).told == (f"The form's list of images has {NEW} now, with a:1.",)
+    assert add_image(document(text), NEW).told == (f"The form's list of images now has {NEW}, with a:1.",)
 
 
 def test_a_list_of_which_users_cannot_choose_is_told() -> None:
@@ -191,13 +191,13 @@ def test_a_list_of_which_users_cannot_choose_is_told() -> None:
         ("a: 1", "spawner_ui_config.yaml: has no spawnerFormDefaults, so it is not the form's configuration"),
         (
             "a: 1\nspawnerFormDefaults:\n" + TOLERATIONS,
-            "spawner_ui_config.yaml, spawnerFormDefaults (line 2) has no image, under which the form has its "
-            "list of images; add it with value and options",
+            "spawner_ui_config.yaml, spawnerFormDefaults (line 2) has no `image`, where the form keeps "
+            "its list of images; add it with value and options",
         ),
         (
             "spawnerFormDefaults:\n  image:\n",
-            "spawner_ui_config.yaml, spawnerFormDefaults (line 1) has no image, under which the form has its "
-            "list of images; add it with value and options",
+            "spawner_ui_config.yaml, spawnerFormDefaults (line 1) has no `image`, where the form keeps "
+            "its list of images; add it with value and options",
         ),
         (
             "spawnerFormDefaults:\n  image: a:1\n",
@@ -209,8 +209,8 @@ def test_a_list_of_which_users_cannot_choose_is_told() -> None:
         ),
         (
             IMAGE + "    options: &me [a:1, since: 2026-01-01]\nmore: *me\n",
-            "spawner_ui_config.yaml, image.options (line 4) is written in a way in which a change of it "
-            "would change something else; write it without anchors, aliases and merges (<<)",
+            "spawner_ui_config.yaml, image.options (line 4) shares text with another value, which a "
+            "change would alter, too; write it without anchors, aliases and merges (<<)",
         ),
     ],
 )

@@ -40,8 +40,8 @@ def test_a_size_that_no_rule_serves_is_refused_with_those_that_there_are(
     status, said, told = run(command, example(), EXAMPLES / "whole.yaml")
     assert (status, said) == (1, "")
     assert told == (
-        'kubeflow-bitfusion: sizes.yaml, size 2 (line 15): "BITFUSION 50 %" is a size that no rule of '
-        "whole.yaml serves; there are 1 or more GPUs: whole\n"
+        'kubeflow-bitfusion: sizes.yaml, size 2 (line 15): "BITFUSION 50 %" is a size that no rule in '
+        "whole.yaml serves; the rules serve 1 or more GPUs: whole\n"
     )
 
 
@@ -55,14 +55,14 @@ def test_sizes_that_rules_serve_are_as_without_them(
     assert cli.main([*command, "sizes.yaml"]) == 0
     assert capsys.readouterr().out == said
     assert "--gpu-memory" not in told, "which is for the units of a pool"
-    assert "No rule serves" not in told
+    assert "No single rule serves" not in told
 
 
 def test_what_is_served_one_at_a_time_is_told(run: Run) -> None:
     sizes = "sizes:\n- label: WHOLE\n- {label: HALF, share: 50 %}\n"
     status, _, told = run(("form",), sizes, EXAMPLES / "mig.yaml")
     assert status == 0
-    assert "No rule serves these at once" in told
+    assert "No single rule serves these" in told
     assert told.endswith("\n  HALF × 2, 4, 8\n")
     status, _, told = run(("profiles", *IMAGE, "--numbers", "1,3"), sizes, EXAMPLES / "mig.yaml")
     assert told.endswith("\n  HALF × 3\n")
@@ -72,7 +72,7 @@ def test_what_is_served_one_at_a_time_is_told(run: Run) -> None:
 def test_a_size_of_several_is_refused_where_only_one_is_served(run: Run, size: str) -> None:
     status, _, told = run(("form",), f"sizes:\n- {{label: B, share: 50 %, {size}}}\n", EXAMPLES / "mig.yaml")
     assert status == 1
-    assert '"B" is a size that no rule of mig.yaml serves; there are 1 GPU: shares up to 12.5 %, ' in told
+    assert '"B" is a size that no rule in mig.yaml serves; the rules serve 1 GPU: shares up to ' in told
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,6 @@ def test_a_cluster_without_any_size_of_the_example_is_told(
         "{resources: {limits: {nvidia.com/gpu: '{gpus}'}}}}\n"
     )
     assert cli.main(["form", "--example", "--pods", str(tmp_path / "pods.yaml")]) == 1
-    assert "serves no size of the example; write your own list, of 2 GPUs: whole\n" in capsys.readouterr().err
+    assert (
+        "serves no size of the example; write your own list, using 2 GPUs: whole\n" in capsys.readouterr().err
+    )

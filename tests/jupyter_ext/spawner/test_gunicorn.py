@@ -145,7 +145,7 @@ def test_the_served_form_makes_the_same_notebooks_as_the_webhook(
     assert answers[:2] != posted[:2]
     assert answers[2:] == posted[2:]
     assert refused[0] == 400
-    assert refused[1].startswith("bitfusion.io/gpu-101 is no size of Bitfusion")
+    assert refused[1].startswith("bitfusion.io/gpu-101 is not a Bitfusion size")
     log = hooked.log.read_text()
     assert log.count("bitfusion form hook") == log.count(" is on") == 2  # each worker says so once
     assert "Traceback" not in log
@@ -166,7 +166,7 @@ def test_a_form_without_the_function_is_served_and_the_log_says_why(tmp_path: Pa
     entry.write_text(entry.read_text().replace("form.set_notebook_gpus", "form.set_gpus"))
     with form(sys.executable, folder, hook) as running:
         assert running.post(BODIES[0])[0] == 200
-    assert "bitfusion form hook is off, the form works without it: AttributeError" in running.log.read_text()
+    assert "bitfusion form hook is off; the form works without it: AttributeError" in running.log.read_text()
 
 
 def test_the_hook_sets_nothing_of_gunicorn_but_its_own_function() -> None:

@@ -20,11 +20,11 @@ from tests.support.machine import scaled
 IMAGE = ("--image", "registry.example.com/team/notebook:1.0")
 ROOT = Path(__file__).parents[3]
 NEEDS_GPU_MEMORY = (
-    "Sizes by memory need the injector's option --gpu-memory, what a GPU of the pool has: without it their "
-    "pods are refused."
+    "Sizes by memory need the injector's option --gpu-memory (the memory of a GPU of the pool): "
+    "without it their pods are refused."
 )
 COMMANDS = ("profiles", "workspacekind")
-MEMORY = "--memory must be an amount of at least 1Mi as Kubernetes has it, such as 8Gi"
+MEMORY = "--memory must be an amount of at least 1Mi in Kubernetes notation, such as 8Gi"
 Run = Callable[..., "Result"]
 
 
@@ -122,7 +122,7 @@ def test_a_file_is_written_once_and_never_over_the_admins_own(run: Run, place: P
     result = run(*arguments)
     assert (result.status, result.output) == (1, "")
     assert result.errors == (
-        "kubeflow-bitfusion: new.yaml was not written by this command, or was edited since: "
+        "kubeflow-bitfusion: new.yaml was not written by this command, or has been edited since: "
         "nothing was written (--force replaces it)\n"
     )
     assert run(*arguments, "--force").status == 0
@@ -133,7 +133,7 @@ def test_a_file_is_written_once_and_never_over_the_admins_own(run: Run, place: P
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give a list of sizes; `kubeflow-bitfusion form --example` prints a list to start with"),
+        ([], "give a list of sizes; `kubeflow-bitfusion form --example` prints a list to start from"),
         (["sizes.yaml"], "give --image IMAGE: the notebook image that has the Bitfusion kernel"),
         (
             ["sizes.yaml", "--image", "a b"],
@@ -174,15 +174,16 @@ def test_wrong_numbers(run: Run, command: str) -> None:
     [
         (
             ["--name", "My_Kind"],
-            "--name must be small letters, digits and -, at most 63, with a letter or digit at both ends: "
+            "--name must be lowercase letters, digits and -, at most 63, with a letter or digit at both "
+            "ends: "
             "'My_Kind'",
         ),
         (["--name", "a" * 64], f"… at both ends: {'a' * 64!r}"),
         (["--title", "J"], "--title must be one line of 2 to 128 characters: 'J'"),
         (["--title", "J\nK"], "--title must be one line of 2 to 128 characters: 'J\\nK'"),
         (["--title", "J" * 129], "--title must be one line of 2 to 128 characters: "),
-        (["--cpu", "two"], "--cpu must be an amount as Kubernetes has it, such as 2 or 500m: 'two'"),
-        (["--cpu", "0"], "--cpu must be an amount as Kubernetes has it, such as 2 or 500m: '0'"),
+        (["--cpu", "two"], "--cpu must be an amount in Kubernetes notation, such as 2 or 500m: 'two'"),
+        (["--cpu", "0"], "--cpu must be an amount in Kubernetes notation, such as 2 or 500m: '0'"),
         (["--memory", "8GB"], f"{MEMORY}: '8GB'"),
         (["--memory", "-8Gi"], f"{MEMORY}: '-8Gi'"),
         (["--memory", "8"], f"{MEMORY}: '8'"),  # bytes
@@ -208,11 +209,11 @@ def test_a_kind_that_v2_would_refuse(run: Run, arguments: list[str], problem: st
         (
             b"sizes:\n- {label: A, share: 50 %}\n- {label: B, share: 50 %}",
             'sizes.yaml, size 2 (line 3): "B" has the same size as size 1 (line 2): bitfusion.io/gpu-50; '
-            "the form can offer it once",
+            "the form can offer it only once",
         ),
         (
             b"sizes:\n- {label: No GPU}",
-            'sizes.yaml, size 1 (line 2): label "No GPU" is what the choice without GPUs is called; '
+            'sizes.yaml, size 1 (line 2): label "No GPU" is the name of the choice without GPUs; '
             "users could not tell them apart",
         ),
         (b"sizes:\n- {label: B\xe9}", "sizes.yaml: is not text in UTF-8"),
@@ -242,7 +243,7 @@ def test_without_pyyaml_it_says_what_to_install(
     result = run(command, "sizes.yaml", *IMAGE)
     assert result.status == 1
     assert result.errors == (
-        "kubeflow-bitfusion: PyYAML is missing, which reads and checks these files.\n"
+        "kubeflow-bitfusion: PyYAML, which reads and checks these files, is missing.\n"
         "What to do: pip install PyYAML\n"
     )
 
@@ -323,8 +324,8 @@ def test_what_is_no_plain_file_is_neither_waited_for_nor_replaced(
     result = run(command, "sizes.yaml", *IMAGE, "--output", output, "--force")
     assert (result.status, result.output) == (1, "")
     assert result.errors == (
-        f"kubeflow-bitfusion: {output} is no plain file: nothing was written "
-        "(for stdout leave --output out)\n"
+        f"kubeflow-bitfusion: {output} is not a regular file: nothing was written (for stdout, omit "
+        "--output)\n"
     )
     assert os.stat(output).st_ino == before.st_ino
 

@@ -51,7 +51,7 @@ def test_a_size_may_not_be_called_as_the_choice_without_gpus() -> None:
     with pytest.raises(WrongFile) as refused:
         presets(listed("sizes:\n- label: A\n  share: 10 %\n- label: no  gpu\n"))
     assert str(refused.value) == (
-        'sizes.yaml, size 2 (line 4): label "no gpu" is what the choice without GPUs is called; '
+        'sizes.yaml, size 2 (line 4): label "no gpu" is the name of the choice without GPUs; '
         "users could not tell them apart"
     )
 
@@ -62,8 +62,8 @@ def test_more_choices_than_anybody_reads_are_refused() -> None:
     with pytest.raises(WrongFile) as refused:
         presets(listed(text))
     assert str(refused.value) == (
-        "sizes.yaml, sizes make 204 choices, a size and a number each; 200 at most can be offered: "
-        "have fewer sizes, or fewer --numbers"
+        "sizes.yaml, sizes make 204 choices, a size and a number each; 200 at most can be offered: use "
+        "fewer sizes, or fewer --numbers"
     )
 
 

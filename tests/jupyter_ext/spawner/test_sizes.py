@@ -88,18 +88,18 @@ OTHER = "sizes.yaml, other vendor 1 (line 4)"
 SHARE = "must be a whole number of percent from 1 % to 100 %"
 MEMORY = "must be an amount of memory with its unit, at least 1 MiB, such as 8Gi or 8000Mi"
 LABEL = "must be one line of text, at most 60 characters"
-QUOTES = f"{LABEL}; YAML reads this as something else than text: put it in quotes"
+QUOTES = f"{LABEL}; YAML does not read this as text: put it in quotes"
 GPUS = "must be a whole number from 1 to 1024"
-FIELDS = "is not a field; fields are label, number, share, memory, default, gpus"
+FIELDS = "is not a field; the fields are label, number, share, memory, default, gpus"
 MAPPING = "must be a mapping with these fields:"
-EITHER = "cannot stand beside share: a size is either a share or an amount of memory"
-ONE_DEFAULT = "can be true for one size only; so it is in size 1 (line 2)"
-ONCE = "the form can offer it once"
+EITHER = "cannot be combined with share: a size is either a share or an amount of memory"
+ONE_DEFAULT = "can be true for only one size; it already is for size 1 (line 2)"
+ONCE = "the form can offer it only once"
 KEY = "must be the name of a resource with its domain, such as nvidia.com/gpu"
 OURS = "belongs to Bitfusion; give a share or memory under sizes instead"
 PAIR = (
-    "cannot stand in the form: its notebook list fails with error 500 on this key; "
-    "give a share or memory under sizes instead"
+    "cannot be used in the form, whose notebook list fails with error 500 on this key; give a share or "
+    "memory under sizes instead"
 )
 ONE = "sizes:\n- label: B\n  "
 VENDOR = "sizes:\n- label: B\nother_vendors:\n- label: V\n  key: "
@@ -149,21 +149,21 @@ MISTAKES = {
     'sizes:\n- label: "a\\nb"': f'{FIRST}: label "a b" {LABEL}',
     "sizes:\n- label: " + "x" * 61: f'{FIRST}: label "{"x" * 59}…" {LABEL}',
     "sizes:\n- label: B\n  gpus: 1\n- label:  b\n  share: 5": (
-        f'{SECOND}: label "b" is the label of size 1 (line 2) too; users could not tell them apart'
+        f'{SECOND}: label "b" is also the label of size 1 (line 2); users could not tell them apart'
     ),
     ONE + "memory: 8Gi\n- label: C\n  memory: 8192Mi": (
         f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-8gib; {ONCE}'
     ),
     ONE + "share: 50 %\n- {label: C, share: 50 %, gpus: 3}": (
         f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-50; {ONCE}; '
-        "write number in place of gpus to make it a size of its own"
+        "write number instead of gpus to make it a size of its own"
     ),
     ONE + "gpus: 1\n- label: C\n  share: 100 %": (
         f'{SECOND}: "C" has the same size as size 1 (line 2): bitfusion.io/gpu-amount; {ONCE}'
     ),
     "": f"sizes.yaml: {MAPPING} sizes, other_vendors",
     "- label: B": f"sizes.yaml: (a list) {MAPPING} sizes, other_vendors",
-    "size: []": 'sizes.yaml, line 1: "size" is not a field; fields are sizes, other_vendors',
+    "size: []": 'sizes.yaml, line 1: "size" is not a field; the fields are sizes, other_vendors',
     "other_vendors: []": "sizes.yaml, sizes: must be a list",
     "sizes: {}": "sizes.yaml, sizes: (a mapping) must be a list",
     "sizes: []": "sizes.yaml, sizes must have at least one size",

@@ -43,7 +43,7 @@ def test_an_edited_file_stays_and_nothing_else_is_written(tmp_path: Path, edit: 
     with pytest.raises(EditedFile) as caught:
         write_files({second: "b: 1\n", first: "a: 2\n"})
     assert caught.value.user_message == (
-        f"{first} was not written by this command, or was edited since: nothing was written "
+        f"{first} was not written by this command, or has been edited since: nothing was written "
         "(--force replaces it)"
     )
     assert path.read_bytes() == content

@@ -148,4 +148,4 @@ def test_where_there_can_be_no_account_bitfusion_run_is_started_at_once(
     assert start.command(["run"], "/x/bitfusion", ["kernel"]) == ["run"]
     assert start.entry == ""
     assert start.wait.over
-    assert start.wait.not_counted == f"{taken.folder}: this is no folder of yours"
+    assert start.wait.not_counted == f"{taken.folder}: this is not a folder of yours"

@@ -184,11 +184,11 @@ def test_a_token_that_the_cluster_has_not_renewed_is_a_warning_in_pods_too(
 ) -> None:
     for name, value in fake.environment.items():
         monkeypatch.setenv(name, value)
-    overdue = HEALTH.replace("renew it", "renew it: three quarters of its life are over")
+    overdue = HEALTH.replace("renew it", "renew it: three quarters of its lifetime have passed")
     findings = check_client.check_pool(str(client(overdue)))
     assert next(finding.lines() for finding in findings if finding.subject == "pool token") == [
-        "[WARN] pool token: pool:7443: accepted, it ends on 2026-12-01, renew it: three quarters of its life "
-        "are over",
+        "[WARN] pool token: pool:7443: accepted, it ends on 2026-12-01, renew it: three quarters of its "
+        "lifetime have passed",
         "       in a pod the cluster renews it, and has not: ask your administrator to look at the log of "
         "bitfusion-identity and at the Events of this namespace, kubectl get events --field-selector "
         "involvedObject.kind=Namespace",

@@ -77,7 +77,7 @@ def test_a_file_of_the_folder_must_hold_an_object(kernels: Path) -> None:
     spec = spec_store.find("a")
     assert spec.content("kernel.json") == spec.kernel
     (kernels / "a" / "other.json").write_text("[]")
-    with pytest.raises(ValueError, match="holds no JSON object"):
+    with pytest.raises(ValueError, match="does not hold a JSON object"):
         spec.content("other.json")
     with pytest.raises(FileNotFoundError):
         spec.content("none.json")

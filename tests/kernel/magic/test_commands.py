@@ -505,10 +505,10 @@ def test_what_no_server_can_give_is_refused_when_it_is_asked_for(
     with pytest.raises(NeverSatisfiable) as error:
         text_of(f"request {words}", kernel, POOL)
     assert error.value.user_message.splitlines() == [
-        "No server of the pool can ever give this.",
+        "No server in the pool can ever satisfy this request.",
         f"Asked for: {asked}",
         f"Answer: the servers have: {largest}",
-        "What to do: ask for fewer GPUs or less memory (`%bitfusion request -n 1`); "
+        "What to do: request fewer GPUs or less memory (`%bitfusion request -n 1`); "
         "`%bitfusion list_gpus` shows the servers.",
     ]
     assert kernel.request == GpuRequest()

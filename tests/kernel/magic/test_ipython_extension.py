@@ -111,7 +111,7 @@ def test_the_kernel_runs_the_bitfusion_client_itself(
 def test_a_client_that_has_gone_is_told(proxy: ProxyHarness, capsys: pytest.CaptureFixture[str]) -> None:
     proxy.client.unlink()
     bitfusion("list_gpus")
-    assert capsys.readouterr().err.startswith("The configured `bitfusion` command cannot be executed.\n")
+    assert capsys.readouterr().err.startswith("The configured `bitfusion` command cannot be run.\n")
 
 
 def test_a_mistake_is_told_before_the_client_is_run(

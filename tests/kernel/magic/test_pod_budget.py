@@ -64,7 +64,7 @@ def test_status_with_a_wrong_budget_says_what_is_wrong() -> None:
     class Wrong(FakeKernel):
         @property
         def pod_budget(self) -> Standing | None:
-            raise WrongSetting("the pod's budget", "x", "is no size of a pod")
+            raise WrongSetting("the pod's budget", "x", "is not a valid pod size")
 
         @pod_budget.setter
         def pod_budget(self, _: object) -> None:

@@ -57,7 +57,7 @@ CLUSTER = """\
    |  |- held by digits-0-gpu-1: -n 1, since 16:53, idle 12 min 05 s
    |- GPU 1: free memory 0 MiB / 0 MiB (GPU of the cluster)
 - waits: mnist-0-gpu-2: -n 1 -p 0.5, since 16:53
-- GPU pods of other namespaces are not seen: what none of this one holds may be held there
+- GPU pods of other namespaces are not visible: GPUs that look free may be held there
 """
 """As `bitfusion list_gpus` of a client that makes GPU pods (`tests/pods/command/test_reports.py`)."""
 
@@ -72,9 +72,9 @@ def test_gpus_of_a_cluster_are_held_here_or_not_and_what_is_not_seen_is_said() -
         "n2                       1    not held here            0",
         "Waiting:",
         "     mnist-0-gpu-2: -n 1 -p 0.5, since 16:53",
-        "GPU pods of other namespaces are not seen: what none of this one holds may be held there",
+        "GPU pods of other namespaces are not visible: GPUs that look free may be held there",
     ]
-    assert "GPU pods of other namespaces are not seen" in data["text/html"]
+    assert "GPU pods of other namespaces are not visible" in data["text/html"]
 
 
 def test_many_holders_and_waiters_are_counted() -> None:

@@ -122,14 +122,14 @@ def test_what_a_neighbour_has_put_in_its_place_is_not_used(
     elsewhere.mkdir()
     assert callable(put)
     put(folder, elsewhere)
-    with pytest.raises(OSError, match="this is no folder of yours"):
+    with pytest.raises(OSError, match="this is not a folder of yours"):
         account.make_folder()
     assert not list(elsewhere.iterdir())
     monkeypatch.setattr("bitfusion_kernel.pod.account._places", lambda *_: [account])
-    with pytest.raises(AccountUnusable, match="this is no folder of yours"):
+    with pytest.raises(AccountUnusable, match="this is not a folder of yours"):
         open_account(fake.pod, {})
     assert standing(fake.pod, {}).entries == ()
-    with pytest.raises(OSError, match=r"Not a directory|Too many|this is no folder of yours"):
+    with pytest.raises(OSError, match=r"Not a directory|Too many|this is not a folder of yours"):
         account.lock()
 
 

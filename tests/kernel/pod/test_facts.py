@@ -50,7 +50,7 @@ def test_a_budget_that_cannot_be_read_is_told_with_its_place(tmp_path: Path, tex
     fake = FakePod(tmp_path, text)
     with pytest.raises(WrongSetting) as error:
         read_pod(fake.environment)
-    assert f"(from {fake.root}/pod/request): is no size of a pod (" in error.value.user_message
+    assert f"(from {fake.root}/pod/request): is not a valid pod size (" in error.value.user_message
     assert "); ask your administrator" in error.value.user_message
 
 

@@ -144,7 +144,7 @@ def asked() -> Iterator[Asked]:
         ("relase", "error", "Unknown command 'relase'"),
         # when the client has been asked
         ("request -p 0.5", "text", "The next cell asks for 1 GPU × 50 %."),
-        ("request -n 2", "error", "No server of the pool can ever give this."),
+        ("request -n 2", "error", "No server in the pool can ever satisfy this request."),
     ],
 )
 def test_answers(asked: Asked, words: str, key: str, begin: str) -> None:

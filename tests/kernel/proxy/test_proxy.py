@@ -137,12 +137,12 @@ def test_an_interrupt_followed_by_a_shutdown_shows_no_error(proxy: StartProxy) -
         (
             "Error: not enough GPUs available: 0 of 1",
             "NoGpusAvailable",
-            ["No GPU is free just now.", "Asked for: 1 GPU", "Answer: not enough GPUs available: 0 of 1"],
+            ["No GPU is free right now.", "Asked for: 1 GPU", "Answer: not enough GPUs available: 0 of 1"],
         ),
         (
             "Error: no server can satisfy the request: 9 GPUs",
             "NeverSatisfiable",
-            ["No server of the pool can ever give this.", "Asked for: 1 GPU"],
+            ["No server in the pool can ever satisfy this request.", "Asked for: 1 GPU"],
         ),
         (
             "Error: timed out after 30m0s waiting for 1 GPUs",
@@ -185,7 +185,7 @@ def test_a_wrong_setting_is_one_clear_line_in_the_first_cell(proxy: StartProxy) 
 def test_a_missing_client_is_told_with_its_path(proxy: StartProxy) -> None:
     harness = proxy(BITFUSION_CLIENT="/no/such/bitfusion")
     reply = harness.reply(harness.cell("1"))
-    assert reply["evalue"] == "The configured `bitfusion` command cannot be executed."
+    assert reply["evalue"] == "The configured `bitfusion` command cannot be run."
     assert reply["traceback"][1] == "Answer: looked at /no/such/bitfusion"
 
 
@@ -224,7 +224,7 @@ def test_a_debugger_hears_that_there_is_no_kernel(proxy: StartProxy) -> None:
     request = harness.send("debug_request", on="control", command="initialize", seq=3)
     reply = harness.reply(request, on="control")
     assert (reply["success"], reply["request_seq"]) == (False, 3)
-    assert reply["message"].startswith("No GPU is free just now.\nAsked for: 1 GPU\n")
+    assert reply["message"].startswith("No GPU is free right now.\nAsked for: 1 GPU\n")
 
 
 def test_what_was_held_runs_in_order_when_the_kernel_comes(proxy: StartProxy) -> None:

@@ -72,7 +72,7 @@ def test_a_wrong_value_is_one_clear_line(name: str, value: object) -> None:
     [
         ("memory", "8", "must be at least 256 MiB; did you mean 8Gi?"),
         ("memory", 8, "must be at least 256 MiB; did you mean 8Gi?"),
-        ("memory", "8 Gugel", "must be an amount of memory like 8Gi, 8GB or 8192 (MiB)"),
+        ("memory", "8 Gugel", "must be an amount of memory, such as 8Gi, 8GB or 8192 (MiB)"),
         ("partial", "50%", "must be greater than 0.0 and at most 1.0; write 0.5"),
         ("partial", 50, "must be greater than 0.0 and at most 1.0; write 0.5"),
         ("idle_release", "5", IDLE),

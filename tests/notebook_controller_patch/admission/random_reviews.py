@@ -95,7 +95,7 @@ OURS_VALUES = {
     "bitfusion-client/filter": ("a=b", "a=b c=d", "", "nonsense", "=", "ü=ü"),
     "auto-management/status": ("injected", ""),
     "auto-management/a~b/c": ("x",),
-    PENDING: ("1 GPU instead of 2 GPUs, from the next start on", ""),
+    PENDING: ("1 GPU instead of 2 GPUs, from the next start", ""),
 }
 LABEL_KEYS = ("app", "access-ml-pipeline", "a~b/c", "ü")
 RIGHT_SIZES: tuple[dict[str, Any], ...] = (

@@ -8,13 +8,13 @@ from tests.notebook_controller_patch.admission.reviews import AMOUNT, MEMORY, PE
 
 HALF = "bitfusion.io/gpu-50"
 COUNT = "must be a whole number from 1 to 1024."
-NO_GPU = "Choose None for GPUs, or leave the key out, if the notebook needs no GPU."
-SHARE = "For a part of a GPU ask for a share: bitfusion.io/gpu-50: 1 is half a GPU."
-QUANTITY = "must be an amount of at least 1 MiB like 8000Mi, 8Gi or 8G"
+NO_GPU = "If the notebook needs no GPU, choose None for GPUs or leave the key out."
+SHARE = "For part of a GPU, request a share: bitfusion.io/gpu-50: 1 is half a GPU."
+QUANTITY = "must be an amount of at least 1 MiB, such as 8000Mi, 8Gi or 8G"
 PERCENTS = "must be a whole number from 1 to 100."
-LIST = "If the form offers this one, its administrator has to correct the list."
+LIST = "If the form offers it, ask your administrator to correct the form's list."
 KNOWN = (
-    "is no size of Bitfusion; there are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
+    "is not a Bitfusion size; sizes are gpu-amount (with gpu-percent or gpu-memory), gpu-1 to gpu-100 "
     f"(percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs at once: gpu-3x50. {LIST}"
 )
 
@@ -37,12 +37,12 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, str] | None, str]] = [
     (
         {AMOUNT: "1", PERCENT: "50", MEMORY: "8Gi"},
         None,
-        f"{MEMORY} cannot stand beside {PERCENT}. Leave one of the two out.",
+        f"{MEMORY} cannot be combined with {PERCENT}. Remove one of the two.",
     ),
     (
         {HALF: "1", "bitfusion.io/gpu-8gib": "1"},
         None,
-        f"bitfusion.io/gpu-8gib is a second size beside {HALF}. Keep one of them.",
+        f"bitfusion.io/gpu-8gib is a second size in addition to {HALF}. Keep one of them.",
     ),
     # not a number
     ({AMOUNT: "two"}, None, f'Invalid value "two" for {AMOUNT}: {COUNT}'),
@@ -52,21 +52,22 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, str] | None, str]] = [
     (
         {AMOUNT: "1", MEMORY: "16000"},
         None,
-        f'Invalid value "16000" for {MEMORY}: {QUANTITY}; without a unit it counts bytes: write 16000Mi.',
+        f'Invalid value "16000" for {MEMORY}: {QUANTITY}; without a unit the value is in bytes: write '
+        '16000Mi.',
     ),
     # unknown keys
     (
         {"bitfusion.io/gpu-half": "1"},
         None,
-        f"bitfusion.io/gpu-half is no size of Bitfusion; did you mean {HALF}? {LIST}",
+        f"bitfusion.io/gpu-half is not a Bitfusion size; did you mean {HALF}? {LIST}",
     ),
     (
         {"bitfusion.io/gpu-8Gi": "1"},
         None,
-        f"bitfusion.io/gpu-8Gi is no size of Bitfusion; did you mean bitfusion.io/gpu-8gib? {LIST}",
+        f"bitfusion.io/gpu-8Gi is not a Bitfusion size; did you mean bitfusion.io/gpu-8gib? {LIST}",
     ),
     # half of a pair
-    ({PERCENT: "50"}, None, f"{PERCENT} needs {AMOUNT} beside it. Add {AMOUNT}: 1."),
+    ({PERCENT: "50"}, None, f"{PERCENT} also needs {AMOUNT}. Add {AMOUNT}: 1."),
     # the annotation
     (
         {AMOUNT: "1"},
@@ -77,7 +78,7 @@ REFUSALS: list[tuple[dict[str, Any], dict[str, str] | None, str]] = [
     (
         {AMOUNT: "1"},
         {REQUEST: "-n 1 --gpu 2"},
-        f'Invalid value "-n 1 --gpu 2" for {REQUEST}: --gpu is no option; the options are -n GPUS, '
+        f'Invalid value "-n 1 --gpu 2" for {REQUEST}: --gpu is not an option; the options are -n GPUS, '
         "-p SHARE or -m MIB, --filter KEY=VALUE, --server_list HOST:PORT, --timeout 30m.",
     ),
     (

@@ -110,7 +110,7 @@ def test_the_gpu_removed_our_annotations_go() -> None:
     ]
     assert verdict.warnings == (RESTARTS,)
     assert verdict.notes == (
-        f"no Bitfusion GPU is asked for any more; removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
+        f"Bitfusion GPUs are no longer requested; removed: {LABEL}, {MANAGEMENT}, {OS}, {VERSION}",
     )
 
 
@@ -139,8 +139,8 @@ def test_two_containers_that_ask_are_refused() -> None:
         {"name": "side", "resources": {"limits": {HALF: "1"}}}
     )
     assert admit(new).message == (
-        f'{HALF} is asked for by container "side", and "nb" asks for GPUs, too; only one container of a '
-        "notebook may. Leave the size with the notebook's own container and take it out of the others."
+        f'{HALF} is requested by container "side", but "nb" also requests GPUs; only one container of a '
+        "notebook can. Keep the size on the notebook's own container and remove it from the others."
     )
 
 
@@ -163,12 +163,13 @@ def test_requests_may_repeat_the_limits(limits: dict[str, Any], requests: dict[s
 
 
 MOVE = (
-    "stands in the requests and not in the limits, so that no pod can be made of it. Write it in the limits; "
-    "the requests may leave it out."
+    "is in the requests but not in the limits, so no pod can be created. Put it in the limits; you can "
+    "omit it from the requests."
 )
 UNIT = (
-    "bitfusion.io/gpu is no size of Bitfusion: it is what the cluster counts by, and is written by the pod "
-    "injector alone. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for half of "
+    "bitfusion.io/gpu is not a Bitfusion size: it is what the cluster counts; only the pod "
+    "injector may write it. Write bitfusion.io/gpu-amount: 1 for a whole GPU, bitfusion.io/gpu-50: 1 for "
+    "half of "
     "one."
 )
 
@@ -189,15 +190,15 @@ UNIT = (
         (
             {"bitfusion.io/gpus": "1"},
             {},
-            "bitfusion.io/gpus is no size of Bitfusion; did you mean bitfusion.io/gpu-amount? If the form "
-            "offers this one, its administrator has to correct the list.",
+            "bitfusion.io/gpus is not a Bitfusion size; did you mean bitfusion.io/gpu-amount? If the "
+            "form offers it, ask your administrator to correct the form's list.",
         ),
         *(
             (
                 {wrong: "1"},
                 {},
-                f"{wrong} is no size of Bitfusion; did you mean {HALF}? If the form offers this one, its "
-                "administrator has to correct the list.",
+                f"{wrong} is not a Bitfusion size; did you mean {HALF}? If the form offers it, ask your "
+                "administrator to correct the form's list.",
             )
             for wrong in ("bitfusion.io/gpu_50", "bitfusion.io/GPU-50", "bitfusion.io/gpu50")
         ),
@@ -216,7 +217,7 @@ def test_what_no_pod_could_be_made_of_is_refused(
         passed = admit(after, before)
         assert passed.allowed
         assert passed.patch == []
-        assert passed.warnings[0].startswith("left as it is, but no GPU can be given: ")
+        assert passed.warnings[0].startswith("left unchanged, but no GPU can be assigned: ")
 
 
 def test_each_wrong_value_is_judged_by_whether_it_is_new() -> None:
@@ -251,7 +252,7 @@ def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted
     ):
         assert admit(edited(wrong, change), wrong) == Verdict(
             warnings=(
-                f'left as it is, but no GPU can be given: Invalid value "0" for {AMOUNT}: {COUNT[:-1]}',
+                f'left unchanged, but no GPU can be assigned: Invalid value "0" for {AMOUNT}: {COUNT[:-1]}',
             )
         )
     ending = copy.deepcopy(wrong)
@@ -273,7 +274,7 @@ def test_a_wrong_notebook_from_before_us_can_still_be_stopped_culled_and_deleted
         (
             {VERSION: "../../x"},
             f'Invalid value "../../x" for {VERSION}: must be letters, digits, dots, - or _, at most 63; '
-            "leave the annotation out to have the client chosen by the image.",
+            "remove the annotation to have the client chosen by the image.",
         ),
         (
             {"bitfusion-client/filter": "f" * 262_144},
@@ -292,7 +293,7 @@ def test_a_carried_annotation_is_refused_when_it_is_written_and_never_later(
     for change in ({STOPPED: "2026-11-21T08:00:00Z"}, {"a/b": "c"}):
         verdict = admit(edited(after, change), after)
         assert verdict.allowed
-        assert verdict.warnings == (f"left as it is, but no GPU can be given: {words[:-1]}",)
+        assert verdict.warnings == (f"left unchanged, but no GPU can be assigned: {words[:-1]}",)
     assert admit(right, after).allowed
 
 
@@ -319,7 +320,7 @@ def test_the_culler_spells_a_wrong_notebook_anew_and_passes(written: object, rew
     wrong = notebook({"cpu": 0.5, "memory": "1024Mi", AMOUNT: written})
     verdict = admit(culled(wrong, {"cpu": "500m", "memory": "1Gi", AMOUNT: rewritten}), wrong)
     assert verdict.allowed, verdict.message
-    assert [warning[:12] for warning in verdict.warnings] == ["left as it i"]
+    assert [warning[:12] for warning in verdict.warnings] == ["left unchang"]
 
 
 def test_the_culler_restarts_nothing_and_is_told_of_no_restart() -> None:
@@ -374,7 +375,7 @@ def test_another_image_with_the_former_images_client_is_told() -> None:
     assert admit(present, former).warnings == (
         RESTARTS,
         "the client is still that of the former image: bitfusion-client/os=ubuntu20, "
-        "bitfusion-client/version=450. Remove these annotations to have them chosen anew",
+        "bitfusion-client/version=450. Remove these annotations to have them chosen again",
     )
     for name in (OS, VERSION):
         del present["metadata"]["annotations"][name]

@@ -103,5 +103,5 @@ def test_a_warning_is_for_what_somebody_can_do_something_about(cluster: Any, not
 def test_a_notebook_with_a_size_in_its_requests_alone_is_refused(cluster: Any, notebooks: str) -> None:
     new = form_notebook("mine", namespace=notebooks.split("/")[5])
     new["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["bitfusion.io/gpu-50"] = "1"
-    with pytest.raises(Refused, match="stands in the requests and not in the limits"):
+    with pytest.raises(Refused, match="is in the requests but not in the limits"):
         cluster.client.create(notebooks, new, dryRun="All")

@@ -226,8 +226,8 @@ def test_a_notebook_that_is_to_be_left_alone_gives_its_statefulset_nothing(live:
         (b"[]", "the body is not an AdmissionReview: it must be a JSON object"),
         (
             b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}',
-            "the body must be admission.k8s.io/v1 AdmissionReview, "
-            "it is admission.k8s.io/v1beta1 AdmissionReview",
+            "the body must be admission.k8s.io/v1 AdmissionReview, but is admission.k8s.io/v1beta1 "
+            "AdmissionReview",
         ),
         (
             b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {}}',
@@ -364,7 +364,7 @@ def test_clients_that_hang_up_or_speak_nonsense_leave_nothing(live: Live) -> Non
     assert run(live, scenario).status == 200
 
 
-FAILURE = "Bitfusion's admission failed on this object and left it as it is; the cause is in its log"
+FAILURE = "Bitfusion's admission failed on this object and left it unchanged; the cause is in its log"
 
 
 def broken(*args: Any, **kwargs: Any) -> None:

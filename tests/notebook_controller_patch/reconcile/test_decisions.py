@@ -44,7 +44,7 @@ from tests.notebook_controller_patch.reconcile.objects import (
 from tests.support.notebooks import CREATOR, container
 
 TWO = {"bitfusion.io/gpu-amount": "2"}
-WAITS = "1 GPU × 50 % instead of 2 GPUs, from the next start on"
+WAITS = "1 GPU × 50 % instead of 2 GPUs, from the next start"
 
 
 def versioned(data: Object, version: str) -> Object:
@@ -206,8 +206,8 @@ def test_a_change_of_a_running_notebook_is_told_and_waits() -> None:
     assert actions[0] == Said(
         "Normal",
         "BitfusionChangePending",
-        "Bitfusion: 1 GPU × 50 % instead of 2 GPUs, from the next start on. "
-        "Stop and start the notebook when it suits you; it is not restarted for this.",
+        "Bitfusion: 1 GPU × 50 % instead of 2 GPUs, from the next start. "
+        "To apply it, stop and start the notebook when it suits you; it is not restarted automatically.",
     )
     told = patched(of, actions, PatchNotebook)
     assert notes(told)[PENDING] == WAITS
@@ -230,7 +230,7 @@ def test_another_change_before_the_start_is_told_again() -> None:
     actions = decided(of, statefulset(of, annotations=CLIENT))
     assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
     told = notes(patched(of, actions, PatchNotebook))
-    assert told[PENDING] == "4 GPUs instead of 2 GPUs, from the next start on"
+    assert told[PENDING] == "4 GPUs instead of 2 GPUs, from the next start"
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_a_running_notebook_older_than_the_installation_is_not_restarted(
     assert kinds(actions) == ["BitfusionChangePending", "PatchNotebook"]
     healed = notes(patched(of, actions, PatchNotebook))
     assert healed[PENDING] == (
-        "auto-management/bitfusion injection, bitfusion-client/os ubuntu22, bitfusion-client/version 454, "
-        "from the next start on"
+        "auto-management/bitfusion injection, bitfusion-client/os ubuntu22, bitfusion-client/version "
+        "454, from the next start"
     )
     assert {name: healed[name] for name in CLIENT} == CLIENT
 
@@ -297,10 +297,10 @@ def test_the_defaults_of_a_notebook_that_admission_missed_are_not_pending() -> N
     healed["metadata"]["annotations"][OS] = "centos8"
     (told, _) = decided(healed, sts, its_pod)
     assert isinstance(told, Said)
-    assert "bitfusion-client/os centos8 instead of ubuntu22, from the next start on" in told.message
+    assert "bitfusion-client/os centos8 instead of ubuntu22, from the next start" in told.message
 
 
-MADE = "The change is made: this notebook starts with {} of Bitfusion from now on."
+MADE = "The change has been made: from now on this notebook starts with {} of Bitfusion."
 
 
 @pytest.mark.parametrize("replicas", [1, 0])
@@ -317,7 +317,7 @@ def test_a_change_that_was_applied_is_told_in_the_same_words_before_and_after_th
 
 
 def test_gpus_given_up_are_told_when_they_are_gone() -> None:
-    waits = "no GPU instead of 2 GPUs, from the next start on"
+    waits = "no GPU instead of 2 GPUs, from the next start"
     of = notebook(annotations={PENDING: waits, RUNNING: "-n 2"})
     actions = decided(of, statefulset(of, replicas=0))
     assert actions[0] == Said("Normal", "BitfusionChangeApplied", MADE.format("no GPU"))
@@ -329,18 +329,18 @@ def test_a_change_that_was_taken_back_is_told() -> None:
     assert actions[0] == Said(
         "Normal",
         "BitfusionChangeWithdrawn",
-        "No Bitfusion change is pending any more: this notebook keeps 2 GPUs.",
+        "The Bitfusion change is no longer pending: this notebook keeps 2 GPUs.",
     )
     assert not {PENDING, RUNNING} & set(notes(patched(of, actions, PatchNotebook)))
 
 
 def test_gpus_asked_for_and_taken_back_are_told() -> None:
-    of = notebook(annotations={PENDING: "2 GPUs instead of no GPU, from the next start on", RUNNING: "none"})
+    of = notebook(annotations={PENDING: "2 GPUs instead of no GPU, from the next start", RUNNING: "none"})
     assert kinds(decided(of, statefulset(of))) == ["BitfusionChangeWithdrawn", "PatchNotebook"]
 
 
 def test_a_change_of_the_client_only_is_told_as_applied() -> None:
-    waits = "bitfusion-client/os centos8 instead of ubuntu22, from the next start on"
+    waits = "bitfusion-client/os centos8 instead of ubuntu22, from the next start"
     of = admitted(annotations={OS: "centos8", PENDING: waits})
     actions = decided(of, statefulset(of, annotations={**CLIENT, OS: "centos8"}))
     assert kinds(actions) == ["BitfusionChangeApplied", "PatchNotebook"]
@@ -371,20 +371,19 @@ def test_what_waits_stays_told_while_there_is_no_statefulset() -> None:
         (
             {"bitfusion.io/gpu-amount": "0"},
             'Invalid value "0" for bitfusion.io/gpu-amount: must be a whole number from 1 to 1024. '
-            "Choose None for GPUs, or leave the key out, if the notebook needs no GPU.",
+            "If the notebook needs no GPU, choose None for GPUs or leave the key out.",
         ),
         (
             {"bitfusion.io/gpu-500": "1"},
-            "bitfusion.io/gpu-500 is no size of Bitfusion; there are gpu-amount (with gpu-percent or "
-            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib, also for 2 to "
-            "1024 GPUs at once: gpu-3x50. If the form offers this one, "
-            "its administrator has to correct the list.",
+            "bitfusion.io/gpu-500 is not a Bitfusion size; sizes are gpu-amount (with gpu-percent or "
+            "gpu-memory), gpu-1 to gpu-100 (percent), gpu-8gib and gpu-8000mib, also for 2 to 1024 GPUs "
+            "at once: gpu-3x50. If the form offers it, ask your administrator to correct the form's list.",
         ),
     ],
 )
 def test_a_wrong_size_is_told_in_the_words_of_the_form(limits: dict[str, str], words: str) -> None:
     of = notebook(limits=limits)
-    expected = f"{words} Until this is corrected the notebook gets no GPU of Bitfusion."
+    expected = f"{words} Until this is corrected, the notebook gets no Bitfusion GPU."
     for sts in (None, statefulset(of, replicas=0), statefulset(of)):
         assert decided(of, sts) == [Said("Warning", "BitfusionRequestRefused", expected)]
 
@@ -392,10 +391,10 @@ def test_a_wrong_size_is_told_in_the_words_of_the_form(limits: dict[str, str], w
 @pytest.mark.parametrize(
     ("limits", "requests", "words"),
     [
-        ({}, TWO, "stands in the requests and not in the limits"),
+        ({}, TWO, "is in the requests but not in the limits"),
         (TWO, {"bitfusion.io/gpu-amount": "1"}, 'must be what the limits have, "2"'),
         ({"bitfusion.io/gpus": "1"}, {}, "did you mean bitfusion.io/gpu-amount?"),
-        ({"bitfusion.io/gpu": "50"}, {}, "is written by the pod injector alone"),
+        ({"bitfusion.io/gpu": "50"}, {}, "only the pod injector may write it"),
         ({}, {"bitfusion.io/GPU-50": "1"}, "did you mean bitfusion.io/gpu-50?"),
     ],
 )
@@ -430,7 +429,7 @@ def test_gpus_in_an_init_container_are_refused(init_containers: list[Object]) ->
     (event,) = decided(of)
     assert isinstance(event, Said)
     assert event.reason == "BitfusionRequestRefused"
-    assert "is asked for by init container" in event.message
+    assert "is requested by init container" in event.message
 
 
 def test_an_init_container_that_asks_for_none_is_nobodys_business() -> None:
@@ -456,7 +455,7 @@ def test_a_pod_that_can_never_start_is_made_again() -> None:
         "Normal",
         "BitfusionPodRemade",
         "This notebook's pod was made without the Bitfusion client and could never have started. "
-        "It is made again; nothing that ran was stopped.",
+        "It is being created again; nothing that was running was stopped.",
     )
     assert isinstance(actions[1], PatchTemplate)
     assert actions[1].operations[0] == {"op": "test", "path": "/metadata/resourceVersion", "value": "22"}

@@ -55,19 +55,19 @@ def test_an_event_is_as_short_as_the_api_wants_it() -> None:
         (
             *(50, 150, 150),
             "namespace ann may have 150 units (1.5 GPUs) of Bitfusion at a time, 150 are taken, and this "
-            "notebook asks for 50. It starts by itself once so many are free. What to do: stop another "
-            "notebook, or ask your administrator for more units (quota gpus).",
+            "notebook asks for 50. It starts automatically once enough are free. What to do: stop "
+            "another notebook, or ask your administrator for more units (quota gpus).",
         ),
         (
             *(200, 50, 100),
-            "namespace ann may have 100 units (1 GPU) of Bitfusion at a time, and this notebook asks for "
-            "200. What to do: stop it, choose a smaller size and start it again, or ask your administrator "
-            "for more units (quota gpus).",
+            "namespace ann may have 100 units (1 GPU) of Bitfusion at a time, but this notebook asks for "
+            "200. What to do: stop it, choose a smaller size and start it again, or ask your "
+            "administrator for more units (quota gpus).",
         ),
         (
             *(50, 0, 0),
-            "namespace ann may have no units of Bitfusion, and this notebook asks for 50. What to do: ask "
-            "your administrator for units (quota gpus).",
+            "namespace ann may not use units of Bitfusion, but this notebook asks for 50. What to do: "
+            "ask your administrator for units (quota gpus).",
         ),
     ],
 )
@@ -101,6 +101,6 @@ def test_an_absent_injector_is_told_in_plain_words() -> None:
     )
     assert (back.type, back.reason) == ("Normal", "BitfusionInjectorBack")
     assert back.message == (
-        "The pod injector of Bitfusion, which was away at 2026-11-23T08:15:00Z, answers again: this "
-        "notebook's pod has been made."
+        "The pod injector of Bitfusion, which was away at 2026-11-23T08:15:00Z, responds again: this "
+        "notebook's pod has been created."
     )

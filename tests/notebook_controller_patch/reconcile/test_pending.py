@@ -50,54 +50,54 @@ LONG = "-n 2 --filter " + "k" * 500 + "=v"
             {AMOUNT: "2"},
             {**DEFAULTS, REQUEST: "-n 1 -p 0.5"},
             DEFAULTS,
-            "1 GPU × 50 % instead of 2 GPUs, from the next start on",
+            "1 GPU × 50 % instead of 2 GPUs, from the next start",
         ),
         (
             {AMOUNT: "2"},
             DEFAULTS,
             {**DEFAULTS, REQUEST: "-n 1 -p 0.5"},
-            "2 GPUs instead of 1 GPU × 50 %, from the next start on",
+            "2 GPUs instead of 1 GPU × 50 %, from the next start",
         ),
         (
             {},
             {**DEFAULTS, REQUEST: "-n 1"},
             None,
-            "1 GPU instead of no GPU, from the next start on",
+            "1 GPU instead of no GPU, from the next start",
         ),
         (
             {},
             {},
             {**DEFAULTS, REQUEST: "-n 1"},
-            "no GPU instead of 1 GPU, from the next start on",
+            "no GPU instead of 1 GPU, from the next start",
         ),
         # the same size, another spelling
         (
             {AMOUNT: "2"},
             {**DEFAULTS, REQUEST: "-n 2"},
             DEFAULTS,
-            "bitfusion.io/request -n 2, from the next start on",
+            "bitfusion.io/request -n 2, from the next start",
         ),
         (
             {AMOUNT: "2"},
             DEFAULTS,
             OTHER_CLIENT,
-            "bitfusion-client/os ubuntu22 instead of ubuntu20, bitfusion-client/version 454 instead of 450, "
-            "from the next start on",
+            "bitfusion-client/os ubuntu22 instead of ubuntu20, bitfusion-client/version 454 instead of "
+            "450, from the next start",
         ),
         (
             {AMOUNT: "2"},
             DEFAULTS,
             None,
             "auto-management/bitfusion injection, bitfusion-client/os ubuntu22, "
-            "bitfusion-client/version 454, from the next start on",
+            "bitfusion-client/version 454, from the next start",
         ),
-        ({}, {}, {OS: "ubuntu22"}, "without bitfusion-client/os, from the next start on"),
+        ({}, {}, {OS: "ubuntu22"}, "without bitfusion-client/os, from the next start"),
         # a size that cannot be, in the template
         (
             {AMOUNT: "2"},
             DEFAULTS,
             {**DEFAULTS, REQUEST: "nonsense"},
-            "2 GPUs instead of a wrong size, from the next start on",
+            "2 GPUs instead of a wrong size, from the next start",
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_waits_for_the_next_start_is_told(
 def test_a_pending_text_stays_readable() -> None:
     text = text_of(notebook({AMOUNT: "1"}, {REQUEST: LONG}), statefulset({AMOUNT: "1"}, {}))
     assert text is not None
-    assert text.endswith("…, from the next start on")
+    assert text.endswith("…, from the next start")
     assert len(text) < 450
     assert "\n" not in text
 

@@ -206,7 +206,7 @@ def test_a_change_waits_for_the_restart_and_is_told(api: FakeApi, replicas: Any)
     replica = replicas()
     wait_until(lambda: replica.leading and api.watching(STATEFULSETS))
     api.put(NOTEBOOKS, admitted(annotations={REQUEST: "-n 1 -p 0.5"}))
-    wait_until(lambda: notes(api).get(PENDING) == "1 GPU × 50 % instead of 2 GPUs, from the next start on")
+    wait_until(lambda: notes(api).get(PENDING) == "1 GPU × 50 % instead of 2 GPUs, from the next start")
     settled(api, replica)
     assert template(api) == CLIENT
     restart(api)

@@ -164,7 +164,7 @@ def test_a_twin_image_with_another_python_is_refused_with_a_cure(
         assert client.ended() == Ended(0)
         return
     failed = client.failed()
-    assert f"{sys.executable} is Python 3.{sys.version_info[1]}, in the notebook's 3.9" in failed.why
+    assert f"{sys.executable} has Python 3.{sys.version_info[1]}, the notebook's has 3.9" in failed.why
     assert "GPU image with Python 3.9" in failed.cure
 
 
@@ -215,7 +215,7 @@ def test_a_socket_that_is_told_outside_of_the_folder_ends_the_session(
     client.spawn("true", folder=str(tmp_path / "folder"), sockets=sockets)
     with pytest.raises(Lost):
         wait_until(lambda: client.turn() and False, "the end")
-    assert "is no socket's name" in agent.wait_for_end()
+    assert "is not a valid socket name" in agent.wait_for_end()
 
 
 def test_the_private_folder_is_made_with_its_files_and_shows_sockets_here(
@@ -257,7 +257,7 @@ def test_a_private_folder_in_shared_files_is_refused_with_a_cure(client: AgentCl
     (tmp_path / "folder").mkdir()
     client.spawn("true", folder=str(tmp_path / "folder"), files={"kernel-1": "a key"})
     failed = client.failed()
-    assert f"the folder {tmp_path}/folder is there already" in failed.why
+    assert f"the folder {tmp_path}/folder already exists" in failed.why
     assert "XDG_RUNTIME_DIR" in failed.cure
     assert not list((tmp_path / "folder").iterdir())
 
@@ -316,7 +316,7 @@ def test_a_client_that_dials_again_and_does_not_come_is_not_waited_for_for_ever(
         served._greet(again)
         assert served._why_over() is None
         now += RESUME
-        assert served._why_over() == "the client has dialled again, and did not come"
+        assert served._why_over() == "the client has connected again but did not resume"
     for fd in pipe:
         os.close(fd)
     ends[1].close()
@@ -337,7 +337,7 @@ def test_sigterm_lets_the_program_end_and_tells_the_client(agent: RunningAgent, 
     os.kill(_process_1(agent), signal.SIGTERM)
     assert client.ended() == Ended(5, told_to=True)
     assert b"saves" in client.out[STDOUT]
-    assert "told to end" in agent.wait_for_end()
+    assert "asked to end" in agent.wait_for_end()
 
 
 def test_a_program_that_ignores_sigterm_is_not_waited_for(agent: RunningAgent, client: AgentClient) -> None:
@@ -345,7 +345,7 @@ def test_a_program_that_ignores_sigterm_is_not_waited_for(agent: RunningAgent, c
     client.until_said(b"runs")
     began = time.monotonic()
     os.kill(_process_1(agent), signal.SIGTERM)
-    assert "told to end" in agent.wait_for_end()
+    assert "asked to end" in agent.wait_for_end()
     assert 2 < time.monotonic() - began < 2.5 + scaled(2)
 
 
@@ -386,7 +386,7 @@ def test_strangers_are_refused_and_hold_up_nobody(
         os.write(client.stdin, b"%d\n" % number)
         client.until_said(b"%d\n" % number)
         assert time.monotonic() - began < scaled(0.1)
-    wait_until(lambda: agent.has_said("it has taken too long"), lambda: agent.log, 10)
+    wait_until(lambda: agent.has_said("it took too long"), lambda: agent.log, 10)
     stranger = Handshake(agent.dial(), context, lambda _: client.session.link.greet(), server=False)
     with pytest.raises(Refused):
         wait_until(lambda: stranger.go_on() and stranger.connection.recv(1), "the refusal")
@@ -401,7 +401,7 @@ def test_another_session_with_the_right_key_is_refused_while_there_is_one(
     client.until(Kind.SPAWNED)
     with pytest.raises((Refused, AssertionError)):
         AgentClient(agent, b"another session!")
-    wait_until(lambda: agent.has_said("another session has this pod"), lambda: agent.log)
+    wait_until(lambda: agent.has_said("another session is using this pod"), lambda: agent.log)
     os.write(client.stdin, b"still here\n")
     client.until_said(b"still here")
 
@@ -411,13 +411,13 @@ def test_nonsense_from_a_client_with_the_right_key_ends_the_pod(
 ) -> None:
     client.session.link._kept.put(b"\x05" + bytes(4) + b"\xff\xff\xff\xff")
     client.session.link.flush()
-    assert "does not keep to the protocol: a frame DATA of 4294967295 bytes" in agent.wait_for_end()
+    assert "does not follow the protocol: a frame DATA of 4294967295 bytes" in agent.wait_for_end()
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b'{"argv": []}', b'{"argv": ["a"], "cwd": 3}', b"\xff"])
 def test_a_spawn_that_is_none_ends_the_pod(agent: RunningAgent, client: AgentClient, payload: bytes) -> None:
     client.say(Kind.SPAWN, payload)
-    assert "does not keep to the protocol" in agent.wait_for_end()
+    assert "does not follow the protocol" in agent.wait_for_end()
 
 
 def test_it_says_why_it_cannot_begin(keys: Keys, tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_it_says_why_it_cannot_begin(keys: Keys, tmp_path: Path) -> None:
 
     for words, why in (
         ([], "usage:"),
-        (["--keys", str(tmp_path), "--port", "0"], "cannot begin: "),
+        (["--keys", str(tmp_path), "--port", "0"], "cannot start: "),
         (["--keys", str(tmp_path), "--port", "x"], "usage:"),
     ):
         done = subprocess.run(

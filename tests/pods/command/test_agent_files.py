@@ -214,8 +214,8 @@ def test_an_image_without_a_python_for_it_is_told(bare: Path, tmp_path: Path, to
     assert done.returncode == 127
     more = f"; too old: {old}" if old else ""
     assert done.stderr == (
-        f"Error: this image has no Python for the bitfusion client, {places}{more}. "
-        "What to do: take an image with Python 3.10 or newer\n"
+        f"Error: this image has no Python for the bitfusion client, {places}{more}. What to do: use an "
+        "image with Python 3.10 or newer\n"
     )
 
 

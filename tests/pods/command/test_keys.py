@@ -157,7 +157,7 @@ def script(path: Path, text: str) -> Path:
     [
         ("", "No such file or directory"),
         ("echo no entropy >&2; exit 3", "no entropy"),
-        ("exec sleep 60", "it has not ended within 0 s"),
+        ("exec sleep 60", "it did not finish within 0 s"),
     ],
 )
 def test_what_openssl_cannot_do_is_told_with_what_to_do(
@@ -171,8 +171,11 @@ def test_what_openssl_cannot_do_is_told_with_what_to_do(
     with pytest.raises(ClusterUnusable) as caught:
         made(tmp_path)
     told = caught.value.user_message
-    assert f"there is no key for the connection to a GPU pod, since openssl cannot make one ({why})" in told
-    assert "What to do: ask your administrator for the injector, which brings one, or install openssl" in told
+    assert f"no key for the connection to a GPU pod, because openssl cannot create one ({why})" in told
+    assert (
+        "What to do: ask your administrator for the injector, which brings its own, or install openssl"
+        in told
+    )
 
 
 def test_the_injectors_openssl_is_taken_with_its_own_libraries_and_no_settings_of_the_image(

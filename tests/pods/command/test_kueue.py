@@ -26,8 +26,11 @@ MINE = ("run", "-n", "1", "--", "echo", "mine")
 ROLES = Path(__file__).parents[3] / "manifests" / "components" / "kueue-places" / "roles.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _AGGREGATE = "rbac.authorization.kubeflow.org/aggregate-to-kubeflow-"
-LOST = "Error: GPU pod lost: Kueue gave the GPU to others, who come first"
-AGAIN = "What to do: run the cells again from the first one: a new pod is made for them. It queues again."
+LOST = "Error: GPU pod lost: Kueue gave the GPU to others, who have priority"
+AGAIN = (
+    "What to do: run the cells again from the first one: a new pod is made for them. "
+    "It joins the queue again."
+)
 _numbers = count(1)
 
 NotebookOf = Callable[..., Notebook]
@@ -180,7 +183,7 @@ def test_more_than_the_queue_ever_has_is_an_error_at_once(
     mine = notebook(queue, sees_places=sees_places)
     asked = start(mine, "run", "-n", "2", "--", "true")
     assert asked.finish() == 1
-    assert "Error: GPU pod: Kueue: the queue never has so much nvidia.com/gpu" in asked.told
+    assert "Error: GPU pod: Kueue: the queue can never provide so much nvidia.com/gpu" in asked.told
     assert "ask for less, or ask your administrator for more in the queue team." in asked.told
     assert not mine.gpu_pods()
 
@@ -199,8 +202,8 @@ def test_a_cluster_queue_without_cpu_is_told(queue: str, notebook: NotebookOf) -
     mine = notebook(queue)
     asked = start(mine, *MINE, cpu=1)
     assert asked.finish() == 1
-    assert "Error: GPU pod: Kueue: the queue has no cpu to give" in asked.told
-    assert "ask your administrator: the ClusterQueue of the queue team has to cover it" in asked.told
+    assert "Error: GPU pod: Kueue: the queue has no cpu" in asked.told
+    assert "ask your administrator: the ClusterQueue of the queue team must cover it" in asked.told
 
 
 def test_a_queue_that_is_not_there_is_told(queue: str, notebook: NotebookOf) -> None:
@@ -277,7 +280,7 @@ def test_kueue_may_be_away_while_a_program_runs(kueue: Kueue, queue: str, notebo
     holder = holding(mine)
     kueue.process.kill()
     try:
-        assert "may not be gone yet: it is still there" in ended(holder)
+        assert "may still exist: it still exists" in ended(holder)
         assert mine.node.held == 0
         waiter = start(mine, *MINE)
         waiter.until_told("why: the admission webhook mpod.kb.io does not answer")

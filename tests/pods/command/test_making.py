@@ -202,7 +202,7 @@ def test_a_conflict_is_no_pod_that_there_is(
                 'secrets "x" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=2, '
                 "limited: secrets=2",
             ),
-            "quota q: 2 of 2 secrets are in use, 1 more asked",
+            "quota q: 2 of 2 secrets are in use, 1 more requested",
         ),
         (
             ApiError(
@@ -319,7 +319,7 @@ def test_an_api_server_that_restarts_ends_no_wait(
     run = making_at(server)
     monkeypatch.setattr(server, name, asked)
     assert run.start().address == "10.0.0.7"
-    assert "the cluster's API cannot be asked: it is busy (429)" in capfd.readouterr().err
+    assert "the cluster's API cannot be reached: it is busy (429)" in capfd.readouterr().err
 
 
 def test_who_ended_it_is_told_though_the_scheduler_wrote_its_own_conditions_over_that(
@@ -490,9 +490,9 @@ def bound_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             NONE_THERE,
-            "node n1 only, where the notebook is, and that node cannot take a GPU pod (1 of 2 nodes",
+            "only on node n1, where the notebook runs, and that node cannot take a GPU pod (1 of 2 nodes",
         ),
-        (OTHER_NODES, "cannot take a GPU pod (2 of 2 nodes are not where it may run)"),
+        (OTHER_NODES, "cannot take a GPU pod (2 of 2 nodes do not match where it may run)"),
     ],
 )
 def test_files_on_a_node_without_gpus_are_refused_with_the_ways_out(

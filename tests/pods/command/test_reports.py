@@ -67,7 +67,7 @@ def test_a_holder_is_listed_while_it_holds(notebook: Notebook) -> None:
     assert server.gpus[0].holders[0].startswith(f"held by {name}: -n 1")
     holder.terminate()
     holder.finish()
-    assert "no GPU pod of this namespace" in notebook.run("list_gpus").said.decode()
+    assert "no GPU pod in this namespace" in notebook.run("list_gpus").said.decode()
 
 
 def test_health_of_a_pod_that_may_all_is_well(notebook: Notebook) -> None:
@@ -75,7 +75,7 @@ def test_health_of_a_pod_that_may_all_is_well(notebook: Notebook) -> None:
     assert done.returncode == 0, done.said.decode()
     report = parse_health(done.said.decode())
     assert report.totals["FATAL"] == 0
-    assert "a pod with 1 GPU would be let in" in done.said.decode()
+    assert "a pod with 1 GPU would be admitted" in done.said.decode()
 
 
 def test_health_tells_what_a_viewer_lacks(cluster: Cluster, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_quota_of_secrets_is_told_and_leaves_no_pod(notebook: Notebook) -> Non
     wait_until(lambda: "hard" in notebook.cluster.client.get(f"{path}/few").get("status", {}), "the quota")
     done = notebook.run("run", "-n", "1", "--", "true")
     assert done.returncode == 1
-    assert "quota few: 1 count/secrets asked, 0 allowed" in done.told
+    assert "quota few: 1 count/secrets requested, 0 allowed" in done.told
     assert not notebook.gpu_pods()
 
 
@@ -208,7 +208,7 @@ def test_sigkill_that_reaches_the_program_before_its_agent_is_told_as_what_becam
     (program,) = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
     os.kill(int(program), signal.SIGKILL)
     assert running.finish() == 128 + signal.SIGKILL, running.told
-    assert ("Error: GPU pod lost: somebody has deleted the pod" in running.told) is is_deleted, running.told
+    assert ("Error: GPU pod lost: somebody deleted the pod" in running.told) is is_deleted, running.told
     assert not notebook.gpu_pods()
 
 
@@ -260,13 +260,13 @@ def test_a_first_cell_waits_for_an_api_server_that_is_away(notebook: Notebook) -
     port = free_port()
     away = {"KUBERNETES_SERVICE_PORT": str(port)}
     waiter = notebook.start("run", "-n", "1", "--", "echo", "mine", changed=away)
-    waiter.until_told("why: the cluster's API cannot be asked: ")
+    waiter.until_told("why: the cluster's API cannot be reached: ")
     relay = Relay(int(notebook.cluster.server.rpartition(":")[2]), ("127.0.0.1", port))
     assert (waiter.finish(), waiter.said) == (0, b"mine\n"), waiter.told
     relay.close()
     late = notebook.run("run", "-n", "1", "--timeout", "1", "--", "true", changed=away)
     assert late.returncode == 1
-    assert "Error: timed out after 1s: the cluster's API cannot be asked: " in late.told
+    assert "Error: timed out after 1s: the cluster's API cannot be reached: " in late.told
 
 
 def test_an_api_that_does_not_answer_holds_up_no_lost_connection() -> None:
@@ -299,8 +299,8 @@ def test_a_kernel_whose_folder_is_in_shared_files_is_told_what_to_do(
     )
     done = notebook.run("run", "-n", "1", "--", "true")
     assert done.returncode == 126
-    assert f"Error: GPU pod: the folder {folder} is there already" in done.told
-    assert "What to do: have XDG_RUNTIME_DIR name" in done.told
+    assert f"Error: GPU pod: the folder {folder} already exists" in done.told
+    assert "What to do: set XDG_RUNTIME_DIR to" in done.told
 
 
 @pytest.mark.parametrize("has_twin", [True, False])
@@ -317,7 +317,7 @@ def test_a_twin_with_another_python_than_the_notebooks_is_refused(
     for file in list(notebook.run_folder.iterdir()):
         file.unlink()
     assert done.returncode == (126 if has_twin else 0), done.told
-    assert ("Error: GPU pod: in the GPU pod's image python3 is Python 3." in done.told) is has_twin
+    assert ("Error: GPU pod: the GPU pod's image python3 has Python 3." in done.told) is has_twin
 
 
 def with_(environment: Callable[..., dict[str, str]], **more: str) -> Callable[..., dict[str, str]]:
@@ -337,7 +337,7 @@ def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) ->
 def test_a_size_without_a_rule_is_refused_with_the_sizes_there_are(notebook: Notebook) -> None:
     done = notebook.run("run", "-n", "1", "-p", "0.5", "--", "true")
     assert done.returncode == 1
-    assert "Error: GPU pod: this cluster has no GPUs in this size: " in done.told
+    assert "Error: GPU pod: this cluster has not offer GPUs in this size: " in done.told
     assert "whole" in done.told
 
 
@@ -399,7 +399,7 @@ def test_in_a_gpu_pod_there_is_no_second_one(notebook: Notebook) -> None:
     [
         (("run", "--", "true"), "the number of GPUs is missing: -n"),
         (("run", "-n", "1"), "there is no program to run"),
-        (("request_gpus", "-n", "1"), "makes a pod for each program"),
+        (("request_gpus", "-n", "1"), "creates a pod for each program"),
         (("fly",), 'unknown command "fly"'),
     ],
 )

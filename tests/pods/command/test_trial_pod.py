@@ -55,12 +55,12 @@ def apply(notebook: Notebook, policy: dict[str, Any]) -> None:
 def test_each_step_is_told_and_nothing_is_left(notebook: Notebook) -> None:
     lines = said(notebook, "--connect")
     for words in (
-        "Check making a pod without a GPU: digits-0-gpu-",
+        "Check creating a pod without a GPU: digits-0-gpu-",
         "Check image: docker.io/team/notebook:1",
         "Check volumes: ",
         "Check connection to port 8778: ",
         " runs there",
-        "Check its end: gone within ",
+        "Check deleting it: done within ",
     ):
         assert of(lines, words).startswith("[PASS    ]"), lines
     assert not notebook.gpu_pods()
@@ -107,9 +107,9 @@ def test_a_pod_that_is_not_reached_is_told_with_the_policies_and_what_opens_them
     lines = said(notebook, "--connect")
     line = of(lines, "Check connection to port 8778")
     assert line.startswith("[FATAL   ]"), line
-    for words in ("does not answer", "not let through by deny-all (out of", "network-policy.yaml opens it"):
+    for words in ("does not answer", "not allowed by deny-all (out of", "network-policy.yaml opens it"):
         assert words in line, line
-    assert of(lines, "Check its end").startswith("[PASS    ]")
+    assert of(lines, "Check deleting it").startswith("[PASS    ]")
     assert not notebook.gpu_pods()
 
 
@@ -124,12 +124,12 @@ def test_policies_are_judged_by_both_pods(notebook: Notebook) -> None:
     apply(notebook, yaml.safe_load(POLICIES.read_text()))
     found = said(notebook)
     way_in, way_out = of(found, "into GPU pods"), of(found, "out of this pod")
-    assert "not let through by bitfusion-gpu-pods, deny-all. What to do: " in way_in, "digits-0 has no label"
+    assert "not allowed by bitfusion-gpu-pods, deny-all. What to do: " in way_in, "digits-0 has no label"
     assert "manifests/components/gpu-pods-network-policy/network-policy.yaml" in way_in
-    assert "not let through by deny-all. What to do: " in way_out
+    assert "not allowed by deny-all. What to do: " in way_out
     path = f"/api/v1/namespaces/{notebook.namespace}/pods/{notebook.name}"
     notebook.cluster.client.merge(path, {"metadata": {"labels": {"notebook-name": "digits"}}})
-    assert "let through by bitfusion-gpu-pods, deny-all" in of(said(notebook), "into GPU pods")
+    assert "allowed by bitfusion-gpu-pods, deny-all" in of(said(notebook), "into GPU pods")
 
 
 def test_who_may_not_see_policies_is_told_so(cluster: Cluster, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_signal_ends_the_trial_and_its_pod(notebook: Notebook) -> None:
 def test_another_option_is_refused(notebook: Notebook) -> None:
     done = notebook.run("health", "--conect")
     assert done.returncode == 1
-    assert 'health takes --connect or nothing, and not "--conect"' in done.told
+    assert 'health takes only --connect, not "--conect"' in done.told
 
 
 def test_volumes_are_told_by_their_claims() -> None:

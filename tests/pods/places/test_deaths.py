@@ -89,7 +89,7 @@ def queued(reason: str, message: str) -> Raw:
                 message="Pod ephemeral local storage usage exceeds the total limit of containers 10Gi. ",
             ),
             EVICTED,
-            "the pod was evicted from n2: it wrote more to the node's disk than it may",
+            "the pod was evicted from n2: it wrote more to the node's disk than allowed",
         ),
         (
             ran(
@@ -98,12 +98,12 @@ def queued(reason: str, message: str) -> Raw:
                 spec={"activeDeadlineSeconds": 3600},
             ),
             DEADLINE,
-            "the pod was ended because it ran as long as a GPU pod may (3600 s)",
+            "the pod was ended because it reached the longest run time of a GPU pod (3600 s)",
         ),
         (
             ran(reason="Preempting", message="Preempted in order to admit critical pod"),
             PREEMPTED,
-            "n2 needed the room for a pod of the system",
+            "n2 needed the space for a system pod",
         ),
         (
             ran(reason="Terminated", message="Pod was terminated in response to imminent node shutdown."),
@@ -123,7 +123,7 @@ def queued(reason: str, message: str) -> Raw:
                 message="Pod was rejected: Allocate failed",
             ),
             EVICTED,
-            "n2 did not take the pod again after a restart of its kubelet: UnexpectedAdmissionError",
+            "n2 did not accept the pod again after its kubelet restarted: UnexpectedAdmissionError",
         ),
         (
             ran(
@@ -134,12 +134,12 @@ def queued(reason: str, message: str) -> Raw:
                 ),
             ),
             PREEMPTED,
-            "a pod of higher priority took the room on n2",
+            "a pod of higher priority took the space on n2",
         ),
         (
             ran(KILLED, disrupted("EvictionByEvictionAPI", "Eviction API: evicting")),
             EVICTED,
-            "the pod was evicted from n2, as when a node is emptied for maintenance",
+            "the pod was evicted from n2, for example because the node is drained for maintenance",
         ),
         (
             ran(
@@ -148,7 +148,7 @@ def queued(reason: str, message: str) -> Raw:
                 phase="Running",
             ),
             NODE_LOST,
-            "n2 no longer answers or was closed to this pod by a taint",
+            "n2 no longer answers or got a taint that excludes this pod",
         ),
         (
             ran(RUNNING, disrupted("DeletionByPodGC", "PodGC: node no longer exists"), phase="Failed"),
@@ -158,7 +158,7 @@ def queued(reason: str, message: str) -> Raw:
         (
             queued("WorkloadEvictedDueToPreempted", PREEMPTED_BY_KUEUE),
             PREEMPTED,
-            "Kueue gave the GPU to others, who come first (prioritization in the ClusterQueue)",
+            "Kueue gave the GPU to others, who have priority (prioritization in the ClusterQueue)",
         ),
         (
             queued("WorkloadEvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout alice/x"),
@@ -178,17 +178,21 @@ def queued(reason: str, message: str) -> Raw:
         (
             queued("WorkloadDeleted", "Workload is deleted"),
             DELETED,
-            "somebody has deleted the pod's Workload in Kueue",
+            "somebody deleted the pod's Workload in Kueue",
         ),
         (
             ran(RUNNING, phase="Running", deleted=clock(58)),
             DELETED,
-            "somebody has deleted the pod, or the notebook's pod that owns it",
+            "somebody deleted the pod, or the notebook's pod that owns it",
         ),
         (ran(RUNNING, phase="Running", deleted=clock(20)), NODE_LOST, "n2 no longer answers"),
         (ran(terminated(0, "Completed"), phase="Succeeded"), PROGRAM_ENDED, "the program has ended"),
         (ran(terminated(143)), PROGRAM_ENDED, "the program was ended by signal 15"),
-        (ran(KILLED), PROGRAM_ENDED, "the program was killed (SIGKILL), by somebody, or for want of memory"),
+        (
+            ran(KILLED),
+            PROGRAM_ENDED,
+            "the program was killed (SIGKILL), by somebody or because memory ran out",
+        ),
         (ran(terminated(137, "ContainerStatusUnknown", "gone")), UNKNOWN, "the program never ran: gone"),
         # of a program that ends so by itself nothing but its status is known
         (ran(terminated(127)), PROGRAM_ENDED, "the program has ended with status 127"),

@@ -147,12 +147,12 @@ HELD = [
     (UNUSED, Held("the queue's quota of nvidia.com/gpu is used up")),
     (
         f"{UNUSED}. Pending the preemption of 1 workload(s)",
-        Held("it ends others, which come later, to make room"),
+        Held("it ends others with lower priority to make room"),
     ),
-    (NEVER, Held("the queue never has so much nvidia.com/gpu", never=True, next_step=ASK_QUOTA)),
+    (NEVER, Held("the queue can never provide so much nvidia.com/gpu", never=True, next_step=ASK_QUOTA)),
     (
         f"{NO_FLAVOR}resource cpu unavailable in ClusterQueue",
-        Held("the queue has no cpu to give", never=True, next_step=ASK_COVER),
+        Held("the queue has no cpu", never=True, next_step=ASK_COVER),
     ),
     # one flavor is too small, another only in use
     (f"{NEVER}, {UNUSED}", Held("the queue's quota of nvidia.com/gpu is used up")),

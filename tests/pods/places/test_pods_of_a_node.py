@@ -115,21 +115,23 @@ def test_a_pod_waits_while_others_hold_the_gpus(room: Room) -> None:
     wait_until(lambda: room.pod("holder")["spec"].get("nodeName") == PAPER, "the holder's node", 30)
     room.create("waiter", gpus=1, **ANY_TAINT)
     found = room.wait("waiter", WAITS)
-    assert found.words == "1 of 2 nodes has no free GPU, 1 has too few or none at all"
+    assert found.words == "1 of 2 nodes has no free GPU, 1 has too few or none"
     room.create("large", gpus=3, **ANY_TAINT)
     assert room.wait("large", WAITS).reason == UNFIT
     assert room.stage("large", Patience(unfit=0)).words == (
-        "no node can ever take it: 2 of 2 nodes have too few GPUs or none at all"
+        "no node can ever take it: 2 of 2 nodes have too few GPUs or none"
     )
     room.create("intolerant", gpus=1)
     assert room.wait("intolerant", WAITS).words == (
-        "no node can take it yet: 1 of 2 nodes has too few GPUs or none at all, "
+        "no node can take it yet: 1 of 2 nodes has too few GPUs or none, "
         "1 has a taint that this pod does not tolerate"
     )
     room.create("elsewhere", gpus=1, nodeSelector={"gpu-type": "b200"}, **ANY_TAINT)
     assert room.stage("elsewhere").kind == WAITS
     wait_until(lambda: room.stage("elsewhere").reason == UNFIT, "affinity that no node has", 30)
-    assert room.stage("elsewhere").words == "no node can take it yet: 2 of 2 nodes are not where it may run"
+    assert (
+        room.stage("elsewhere").words == "no node can take it yet: 2 of 2 nodes do not match where it may run"
+    )
 
 
 def test_a_template_of_device_claims_that_is_not_there_is_an_error_at_once(room: Room) -> None:
@@ -167,7 +169,7 @@ def test_a_claim_that_is_not_there_is_an_error_at_once(room: Room) -> None:
             "no-secret",
             {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "a"}}}]},
             {},
-            'the secret "s3", which a variable of the pod comes from, does not exist',
+            'the secret "s3", from which the pod takes a variable, does not exist',
         ),
         ("root", {}, {"securityContext": {"runAsNonRoot": True}}, "the image would run as root"),
         ("no-command", {"command": ["/none"]}, {}, "the container cannot be started: "),
@@ -175,7 +177,7 @@ def test_a_claim_that_is_not_there_is_an_error_at_once(room: Room) -> None:
             "no-shell",
             {"command": ["/bin/sh", "-c", "true"], "volumeMounts": [{"name": "empty", "mountPath": "/bin"}]},
             {"volumes": [{"name": "empty", "emptyDir": {}}]},
-            "the image has no shell (/bin/sh), by which a GPU pod starts",
+            "the image has no shell (/bin/sh), which a GPU pod needs to start",
         ),
     ],
 )
@@ -212,7 +214,7 @@ def test_a_pod_whose_secret_comes_a_moment_later_runs_and_tells_nothing_of_it(ro
         "its volumes are being attached and mounted",
     )
     assert room.stage("early", Patience(mount=0)).words == (
-        "the pod's Secret early is not there: somebody has deleted it"
+        "the pod's Secret early does not exist: somebody deleted it"
     )
     room.create_secret("early")
     assert room.wait("early", RUNS).words == "runs"
@@ -255,11 +257,11 @@ def test_deaths_of_pods_that_ran(room: Room) -> None:
     assert found is not None
     assert (found.reason, found.words) == (
         DEADLINE,
-        "the pod was ended because it ran as long as a GPU pod may (1 s)",
+        "the pod was ended because it reached the longest run time of a GPU pod (1 s)",
     )
     room.evict("evicted")
     last = room.pod("evicted")
     evicted = death_of(last, time.time())
     assert evicted is not None
     assert evicted.reason == EVICTED
-    assert evicted.words.endswith("as when a node is emptied for maintenance")
+    assert evicted.words.endswith("for example because the node is drained for maintenance")

@@ -32,7 +32,7 @@ GPU = quota(f"{GPU_KEY}=1", f"{GPU_KEY}=2", f"{GPU_KEY}=2")
 CPU = quota("requests.cpu=4", "requests.cpu=14", "requests.cpu=16")
 BOTH = quota(f"requests.cpu=4,{GPU_KEY}=1", f"requests.cpu=14,{GPU_KEY}=2", f"requests.cpu=16,{GPU_KEY}=2")
 GPUS_USED = "2 of 2 GPUs are in use"
-CPUS_USED = "14 of 16 requests.cpu are in use, 4 more asked"
+CPUS_USED = "14 of 16 requests.cpu are in use, 4 more requested"
 
 
 @pytest.mark.parametrize(
@@ -44,21 +44,21 @@ CPUS_USED = "14 of 16 requests.cpu are in use, 4 more asked"
         (BOTH, False, ERROR, f"{CPUS_USED}; {GPUS_USED}"),
         (BOTH, True, WAITS, f"{CPUS_USED}; {GPUS_USED}"),
         # more than there will ever be
-        (quota(f"{GPU_KEY}=4", f"{GPU_KEY}=0", f"{GPU_KEY}=2"), True, ERROR, "4 GPUs asked, 2 allowed"),
-        (quota(f"{GPU_KEY}=1", f"{GPU_KEY}=0", f"{GPU_KEY}=0"), True, ERROR, "1 GPU asked, 0 allowed"),
+        (quota(f"{GPU_KEY}=4", f"{GPU_KEY}=0", f"{GPU_KEY}=2"), True, ERROR, "4 GPUs requested, 2 allowed"),
+        (quota(f"{GPU_KEY}=1", f"{GPU_KEY}=0", f"{GPU_KEY}=0"), True, ERROR, "1 GPU requested, 0 allowed"),
         (
             quota("limits.memory=64Gi", "limits.memory=0", "limits.memory=65535Mi"),
             True,
             ERROR,
-            "64Gi limits.memory asked, 65535Mi allowed",
+            "64Gi limits.memory requested, 65535Mi allowed",
         ),
-        (quota("pods=1", "pods=10", "pods=10"), True, WAITS, "10 of 10 pods are in use, 1 more asked"),
+        (quota("pods=1", "pods=10", "pods=10"), True, WAITS, "10 of 10 pods are in use, 1 more requested"),
         # somebody else's, whatever we hold
         (
             quota("requests.storage=1Gi", "requests.storage=1Gi", "requests.storage=1Gi"),
             True,
             ERROR,
-            "1Gi of 1Gi requests.storage are in use, 1Gi more asked",
+            "1Gi of 1Gi requests.storage are in use, 1Gi more requested",
         ),
     ],
 )
@@ -104,7 +104,7 @@ SECRET_ONE = 'secrets "nb-0-gpu-x7k2q" is forbidden: '
             f"{SECRET_ONE}exceeded quota: q, requested: count/secrets=1, used: count/secrets=9, limited: "
             "count/secrets=9",
             ERROR,
-            "quota q: 9 of 9 count/secrets are in use, 1 more asked",
+            "quota q: 9 of 9 count/secrets are in use, 1 more requested",
             "larger quota (q)",
         ),
         (
@@ -112,7 +112,7 @@ SECRET_ONE = 'secrets "nb-0-gpu-x7k2q" is forbidden: '
             f"{SECRET_ONE}ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no Secrets here",
             ERROR,
             "the policy p refuses the pod's Secret: no Secrets here",
-            "what the policy p wants",
+            "what the policy p requires",
         ),
         (
             422,
@@ -126,7 +126,7 @@ SECRET_ONE = 'secrets "nb-0-gpu-x7k2q" is forbidden: '
             409,
             'secrets "nb-0-gpu-x7k2q" already exists',
             RETRY,
-            "a pod's Secret of this name exists already",
+            "a pod's Secret of this name already exists",
             "",
         ),
         (500, "etcd", RETRY, "the cluster's API is busy (500): etcd", ""),
@@ -204,7 +204,8 @@ SERVICE_ACCOUNT = (
             "Forbidden",
             f"{POD}failed quota: q: must specify limits.cpu for: program; limits.memory for: program",
             POLICY,
-            "a quota wants each container to say what it needs: q: must specify limits.cpu for: program; "
+            "a quota requires each container to state what it needs: q: must specify limits.cpu for: "
+            "program; "
             "limits.memory for: program",
             "must set these",
         ),
@@ -265,13 +266,13 @@ def test_what_the_person_must_do_something_about_is_an_error(
 @pytest.mark.parametrize(
     ("status", "reason", "message", "why", "words"),
     [
-        (409, "AlreadyExists", 'pods "x" already exists', EXISTS, "a pod of this name exists already"),
+        (409, "AlreadyExists", 'pods "x" already exists', EXISTS, "a pod of this name already exists"),
         (
             409,
             "Conflict",
             'Operation cannot be fulfilled on resourcequotas "q": the object has been modified',
             BUSY,
-            "the cluster was changing what this needs",
+            "the cluster was changing an object that this needs",
         ),
         (
             403,

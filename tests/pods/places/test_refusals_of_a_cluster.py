@@ -63,7 +63,7 @@ def test_a_quota_of_gpus_waits_until_one_is_given_back(cluster: Cluster) -> None
     assert (found.kind, found.reason) == (WAITS, QUOTA)
     assert found.words == "quota kf-resource-quota: 1 of 1 GPUs are in use"
     never = refused(cluster.client, namespace, gpu_pod({GPU: "2"}))
-    assert (never.kind, never.words) == (ERROR, "quota kf-resource-quota: 2 GPUs asked, 1 allowed")
+    assert (never.kind, never.words) == (ERROR, "quota kf-resource-quota: 2 GPUs requested, 1 allowed")
     again = refused(cluster.client, namespace, gpu_pod({GPU: "1"}, "first"))
     assert (again.kind, again.reason) in (
         (RETRY, EXISTS),
@@ -75,14 +75,14 @@ def test_a_quota_of_memory_waits_only_on_pods_of_ours(cluster: Cluster) -> None:
     namespace = with_quota(cluster, {"requests.memory": "1Gi"})
     cluster.client.create(f"/api/v1/namespaces/{namespace}/pods", gpu_pod({"memory": "1Gi"}, "first"))
     small = gpu_pod({"memory": "512Mi"})
-    words = "quota kf-resource-quota: 1Gi of 1Gi requests.memory are in use, 512Mi more asked"
+    words = "quota kf-resource-quota: 1Gi of 1Gi requests.memory are in use, 512Mi more requested"
     assert refused(cluster.client, namespace, small).kind == ERROR
     found = refused(cluster.client, namespace, small, ours_hold=True)
     assert (found.kind, found.words) == (WAITS, words)
     silent = refused(cluster.client, namespace, gpu_pod({}))
     assert silent.kind == ERROR
     assert silent.words.startswith(
-        "a quota wants each container to say what it needs: kf-resource-quota: must specify"
+        "a quota requires each container to state what it needs: kf-resource-quota: must specify"
     )
 
 

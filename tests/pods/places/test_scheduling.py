@@ -37,7 +37,7 @@ AFFINITY = "node(s) didn't match Pod's node affinity/selector"
         (message(2, "2 Insufficient nvidia.com/gpu", 2), "2 of 2 nodes have no free GPU"),
         (
             message(5, "5 Insufficient nvidia.com/gpu", 2),
-            "2 of 5 nodes have no free GPU, 3 have too few or none at all",
+            "2 of 5 nodes have no free GPU, 3 have too few or none",
         ),
         (message(1, "1 Insufficient nvidia.com/gpu", 1), "the only node has no free GPU"),
         (message(2, "2 Insufficient nvidia.com/gpu"), "2 of 2 nodes have no free GPU"),
@@ -47,9 +47,9 @@ AFFINITY = "node(s) didn't match Pod's node affinity/selector"
         ),
         (
             message(2, f"1 Insufficient memory, 1 {AFFINITY}", 1),
-            "1 of 2 nodes has too little free memory, 1 is not where it may run",
+            "1 of 2 nodes has too little free memory, 1 does not match where it may run",
         ),
-        (message(1, "1 Too many pods", 1), "the only node runs as many pods as it may"),
+        (message(1, "1 Too many pods", 1), "the only node already runs the maximum number of pods"),
         # DRA: both halves say nothing of whether a node has such devices
         (message(2, "2 cannot allocate all claims", 0), "2 of 2 nodes have no free GPU"),
         # not eligible for preemption: nobody says whether a node could serve it
@@ -69,11 +69,11 @@ AFFINITY = "node(s) didn't match Pod's node affinity/selector"
         (message(2, "2 something new", 2), "2 of 2 nodes say: something new"),
         (
             "Resources were not found for pod alice/x due to: no nodes with enough GPUs",
-            "the scheduler finds no node: no nodes with enough GPUs",
+            "the scheduler cannot find a node: no nodes with enough GPUs",
         ),
         (
             "no nodes available to schedule pods",
-            "the scheduler finds no node: no nodes available to schedule pods",
+            "the scheduler cannot find a node: no nodes available to schedule pods",
         ),
     ],
 )
@@ -87,12 +87,12 @@ def test_what_is_only_in_use_waits(said: str, words: str) -> None:
     [
         (
             message(2, "2 Insufficient nvidia.com/gpu", 0),
-            "2 of 2 nodes have too few GPUs or none at all",
+            "2 of 2 nodes have too few GPUs or none",
             "fewer GPUs",
         ),
         (
             message(3, f"2 Insufficient nvidia.com/gpu, {TAINT}", 0),
-            "2 of 3 nodes have too few GPUs or none at all, 1 has a taint that this pod does not tolerate",
+            "2 of 3 nodes have too few GPUs or none, 1 has a taint that this pod does not tolerate",
             "toleration",
         ),
         (
@@ -104,13 +104,13 @@ def test_what_is_only_in_use_waits(said: str, words: str) -> None:
             "1 has the taint nvidia.com/gpu, which this pod does not tolerate",
             "toleration",
         ),
-        (message(2, f"2 {AFFINITY}", 0), "2 of 2 nodes are not where it may run", "certain nodes only"),
-        (message(2, f"2 {AFFINITY}"), "2 of 2 nodes are not where it may run", "certain nodes only"),
+        (message(2, f"2 {AFFINITY}", 0), "2 of 2 nodes do not match where it may run", "to certain nodes"),
+        (message(2, f"2 {AFFINITY}"), "2 of 2 nodes do not match where it may run", "to certain nodes"),
         (
             message(
                 2, "1 Insufficient nvidia.com/gpu, 1 node(s) didn't match PersistentVolume's node affinity", 0
             ),
-            "1 of 2 nodes has too few GPUs or none at all, 1 cannot have its volume",
+            "1 of 2 nodes has too few GPUs or none, 1 cannot have its volume",
             "ReadWriteMany",
         ),
         (
@@ -125,7 +125,7 @@ def test_what_is_only_in_use_waits(said: str, words: str) -> None:
         ),
         (
             message(2, "2 node(s) didn't match pod anti-affinity rules", 2),
-            "what it must not be beside",
+            "that it must not share a node with",
             "certain",
         ),
     ],
@@ -143,15 +143,15 @@ def test_what_only_another_node_could_serve_does_not_wait(said: str, words: str,
         ('persistentvolumeclaim "home" not found. not found', 'persistentvolumeclaim "home" not found'),
         ('persistentvolumeclaim "home" not found', 'persistentvolumeclaim "home" not found'),
         ('persistentvolumeclaim "home" is being deleted', 'persistentvolumeclaim "home" is being deleted'),
-        ("pod has unbound immediate PersistentVolumeClaims", "has no storage behind it"),
+        ("pod has unbound immediate PersistentVolumeClaims", "has no storage"),
         (
             "1 Insufficient nvidia.com/gpu, 1 node(s) unavailable due to PersistentVolumeClaim with "
             "ReadWriteOncePod access mode already in-use by another pod",
-            "the notebook has it",
+            "the notebook is using it",
         ),
         (
             "2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-            "has lost the storage",
+            "has lost its storage",
         ),
     ],
 )

@@ -46,12 +46,12 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
     [
         # -- waits --
         (pod(), [], WAITS, "the scheduler default-scheduler has not looked at it for 1 min 00 s"),
-        (unscheduled(FULL), [], WAITS, "1 of 2 nodes has no free GPU, 1 has too few or none at all"),
+        (unscheduled(FULL), [], WAITS, "1 of 2 nodes has no free GPU, 1 has too few or none"),
         (
             unscheduled("etcd is slow", reason="SchedulerError"),
             [],
             WAITS,
-            "the scheduler has trouble: etcd is slow",
+            "the scheduler reports a problem: etcd is slow",
         ),
         (
             gated("kueue.x-k8s.io/admission", {"kueue.x-k8s.io/queue-name": "team-a"}),
@@ -63,7 +63,7 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
             pod(conditions=[GATED]),
             [],
             WAITS,
-            "let go by its queue: the scheduler looks for a node",
+            "released by its queue: the scheduler is looking for a node",
         ),
         (gated("example.com/budget"), [], WAITS, "held back by the scheduling gate example.com/budget"),
         (
@@ -77,13 +77,13 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
                 )
             ],
             WAITS,
-            "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none at all)",
+            "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none)",
         ),
         (
             unscheduled(NO_GPU_NODE),
             [event("Nominated", "Pod should schedule on: nodeclaim/gpu-x2", 20, source="karpenter")],
             WAITS,
-            "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none at all)",
+            "a new node is being started, 40 s (2 of 2 nodes have too few GPUs or none)",
         ),
         # -- starts --
         (on_n2(), [event("Scheduled", at=2)], STARTS, "n2 has not started it for 58 s"),
@@ -97,7 +97,7 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
             on_n2(container(INITIALIZING), init=[container(RUNNING, "istio-init") | {"ready": False}]),
             [event("Started", at=5, field="spec.initContainers{istio-init}")],
             STARTS,
-            "istio-init prepares the pod",
+            "istio-init is preparing the pod",
         ),
         (
             on_n2(container(CREATING)),
@@ -133,7 +133,7 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
             on_n2(container(RUNNING), phase="Running", podIP=""),
             [],
             STARTS,
-            "its container runs but has no address yet",
+            "its container is running but has no address yet",
         ),
         (
             on_n2(
@@ -155,7 +155,7 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
             ),
             [],
             RETRY,
-            "n2 refused the pod: its GPU is not free yet, although the scheduler thought so",
+            "n2 refused the pod: its GPU is not free yet, although the scheduler expected it to be",
         ),
         (
             on_n2(
@@ -167,7 +167,7 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
             ),
             [],
             RETRY,
-            "n2 refused the pod: too little cpu is free, although the scheduler thought so",
+            "n2 refused the pod: too little cpu is free, although the scheduler expected enough",
         ),
         (
             on_n2(
@@ -185,7 +185,7 @@ IMAGE = "quay.io/jupyter/tensorflow-notebook:2026-11-01"
             on_n2(container(RUNNING), phase="Running", deleted=clock(58)),
             [],
             ENDED,
-            "somebody has deleted the pod, or the notebook's pod that owns it",
+            "somebody deleted the pod, or the notebook's pod that owns it",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_each_stage_has_its_words(made: Raw, events: list[Raw], kind: str, words
             f'Back-off pulling image "{IMAGE}": ErrImagePull: failed to pull and unpack image '
             f'"{IMAGE}": failed '
             "to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
-            f"the registry does not give the image {IMAGE} to this pod",
+            f"the registry does not let this pod pull the image {IMAGE}",
         ),
         (
             "ErrImagePull",
@@ -218,12 +218,12 @@ def test_each_stage_has_its_words(made: Raw, events: list[Raw], kind: str, words
         (
             "ErrImagePull",
             f'failed to pull image "{IMAGE}": no space left on device',
-            f"n2 has no room for the image {IMAGE}",
+            f"n2 has no space for the image {IMAGE}",
         ),
         (
             "ErrImagePull",
             f'failed to pull image "{IMAGE}": no match for platform in manifest: not found',
-            f"the image {IMAGE} is not made for the processor of n2",
+            f"the image {IMAGE} is not built for the processor of n2",
         ),
         (
             "ErrImagePull",
@@ -234,17 +234,17 @@ def test_each_stage_has_its_words(made: Raw, events: list[Raw], kind: str, words
         (
             "InvalidImageName",
             'Failed to apply default image tag "A:b:c": couldn\'t parse image name: invalid reference format',
-            "the image's name cannot be read",
+            "the image's name is not valid",
         ),
         (
             "ErrImageNeverPull",
             f'Container image "{IMAGE}" is not present with pull policy of Never',
-            f"the image {IMAGE} is not on n2, and may not be pulled",
+            f"the image {IMAGE} is not on n2 and may not be pulled",
         ),
         (
             "CreateContainerConfigError",
             'secret "s3" not found',
-            'the secret "s3", which a variable of the pod comes from',
+            'the secret "s3", from which the pod takes a variable',
         ),
         (
             "CreateContainerConfigError",
@@ -277,7 +277,7 @@ MULTI_ATTACH = (
         (
             event("FailedAttachVolume", MULTI_ATTACH, 55, 20, "attachdetach-controller"),
             "its volumes are being attached (the volume pvc-7d1 is in use on another node",
-            "the volume pvc-7d1 is in use on another node, and only one node may have it",
+            "the volume pvc-7d1 is in use on another node, and only one node can mount it",
         ),
         (
             event(
@@ -348,7 +348,7 @@ def test_a_pod_whose_secret_does_not_come_has_failed() -> None:
     found = stage(made, events, NOW)
     assert (found.kind, found.words) == (
         FAILED,
-        "the pod's Secret nb-0-gpu-x7k2q is not there: somebody has deleted it",
+        "the pod's Secret nb-0-gpu-x7k2q does not exist: somebody deleted it",
     )
     assert found.next_step
 
@@ -393,7 +393,7 @@ def test_a_kubelet_whose_caches_are_new_has_some_seconds() -> None:
                 ),
                 phase="Failed",
             ),
-            "the image has no shell (/bin/sh), by which a GPU pod starts",
+            "the image has no shell (/bin/sh), which a GPU pod needs to start",
         ),
         (
             on_n2(
@@ -405,7 +405,7 @@ def test_a_kubelet_whose_caches_are_new_has_some_seconds() -> None:
                     )
                 )
             ),
-            "the image has no shell (/bin/sh), by which a GPU pod starts",
+            "the image has no shell (/bin/sh), which a GPU pod needs to start",
         ),
         (
             on_n2(
@@ -443,7 +443,7 @@ def test_an_init_container_of_a_preempted_pod_says_nothing_of_its_own() -> None:
         init=[container(terminated(137), "istio-init")],
     )
     found = stage(made, [], NOW)
-    assert (found.kind, found.words) == (ENDED, "a pod of higher priority took the room on n2")
+    assert (found.kind, found.words) == (ENDED, "a pod of higher priority took the space on n2")
 
 
 # -- no node could ever take it ----------------------------------------------------------------------------
@@ -453,9 +453,9 @@ def test_no_node_that_could_ever_take_it_is_an_error_once_an_autoscaler_has_had_
     made = unscheduled(NO_GPU_NODE, at=40)
     early, late = stage(made, [], NOW - 0.5), stage(made, [], NOW)
     assert (early.kind, early.reason) == (WAITS, UNFIT)
-    assert early.words == "no node can take it yet: 2 of 2 nodes have too few GPUs or none at all"
+    assert early.words == "no node can take it yet: 2 of 2 nodes have too few GPUs or none"
     assert (late.kind, late.reason) == (FAILED, UNFIT)
-    assert late.words == "no node can ever take it: 2 of 2 nodes have too few GPUs or none at all"
+    assert late.words == "no node can ever take it: 2 of 2 nodes have too few GPUs or none"
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,13 @@ def test_a_scheduler_that_does_not_run_is_told_then_doubted_then_an_error(made: 
     made["spec"]["schedulerName"] = "volcano"
     stages, said = Stages(), "the scheduler volcano has not looked at it for "
     kinds = []
-    for second, words in ((0, "scheduler"), (11, said), (61, "does it run?"), (300, said), (301, said)):
+    for second, words in (
+        (0, "scheduler"),
+        (11, said),
+        (61, "ask your administrator whether it is running"),
+        (300, said),
+        (301, said),
+    ):
         found = stages.of(made, [], NOW + 3600 + second)  # by a clock that is ahead
         assert words in found.words
         kinds.append((found.kind, found.reason))
@@ -530,8 +536,8 @@ NO_QUOTA = (
     ("message", "made", "kinds", "words"),
     [
         (NO_TEMPLATE, pod(), (FAILED, FAILED), 'the ResourceClaimTemplate "one" is not in this namespace'),
-        (NO_QUOTA, pod(), (WAITS, WAITS), "its ResourceClaim cannot be made: create ResourceClaim"),
-        ("PodResourceClaim gpu: etcd", pod(), (WAITS, FAILED), "its ResourceClaim cannot be made: etcd"),
+        (NO_QUOTA, pod(), (WAITS, WAITS), "its ResourceClaim cannot be created: create ResourceClaim"),
+        ("PodResourceClaim gpu: etcd", pod(), (WAITS, FAILED), "its ResourceClaim cannot be created: etcd"),
         (
             NO_TEMPLATE,
             pod(resourceClaimStatuses=[{"name": "gpu", "resourceClaimName": "x"}]),

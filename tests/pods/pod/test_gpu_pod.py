@@ -197,9 +197,9 @@ def test_the_node_affinities_of_settings_and_rule_both_hold() -> None:
     ("others", "part"),
     [
         ({"container": "other"}, "no container other"),
-        ({"name": "Upper"}, "name that Kubernetes does not take: Upper"),
-        ({"name": "a" * 64}, "does not take"),
-        ({"queue": "no queue"}, "does not take: no queue"),
+        ({"name": "Upper"}, "name that Kubernetes does not accept: Upper"),
+        ({"name": "a" * 64}, "does not accept"),
+        ({"queue": "no queue"}, "does not accept: no queue"),
         ({"pod": {"metadata": {"name": "a", "namespace": "b"}}}, "name, namespace and uid"),
     ],
 )

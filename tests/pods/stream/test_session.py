@@ -359,8 +359,8 @@ def one_side(of_pod: bool = True) -> tuple[Link, Channels]:
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        (Frame(Kind.OPEN, 17, b"own"), "not its own to open"),
-        (Frame(Kind.OPEN, 2, b"stdout"), "not its own to open"),
+        (Frame(Kind.OPEN, 17, b"own"), "which it may not open"),
+        (Frame(Kind.OPEN, 2, b"stdout"), "which it may not open"),
         (Frame(Kind.DATA, 5, bytes(10)), "bytes without credit"),
         (Frame(Kind.CREDIT, 5, count(1, 4)), "never sent"),
     ],
@@ -416,7 +416,7 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path, kind: Kin
     folder = mirror.Mirror(link, side, str(tmp_path))
     opens: Callable[[], object] = partial(folder.open, 16, name)
     say = opens if kind is Kind.OPEN else partial(folder.take, Frame(kind, 0, name))
-    with pytest.raises(ProtocolError, match="is no socket's name"):
+    with pytest.raises(ProtocolError, match="is not a valid socket name"):
         say()
     folder.close()
 

@@ -144,7 +144,7 @@ def test_one_file_without_the_other_is_no_network_pool_and_no_other_either(
             SERVERS,
             "a: x\nb\n",
             "client.yaml",
-            "line 2: not 'key: value', with a blank after the colon",
+            "line 2: not 'key: value', with a space after the colon",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_wrong_line_is_named_with_its_file(
 def test_a_file_that_cannot_be_read_is_told_with_its_cure(machine: Machine) -> None:
     (machine.user / "servers.conf").write_text(SERVERS)
     (machine.user / "client.yaml").write_bytes(b"\xff\xfe")
-    assert "client.yaml is wrong: it is no text in UTF-8" in str(machine.refusal())
+    assert "client.yaml is wrong: it is not text in UTF-8" in str(machine.refusal())
     (machine.user / "client.yaml").write_text("#" * (MAX_BYTES + 1))
     assert f"client.yaml is wrong: it has more than {MAX_BYTES} characters" in str(machine.refusal())
     (machine.user / "client.yaml").unlink()
@@ -205,7 +205,7 @@ def test_servers_are_read(text: str, servers: list[list[str]]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("10.0.0.1:56001\n", "line 1: not 'key: value', with a blank after the colon: 10.0.0.1:56001"),
+        ("10.0.0.1:56001\n", "line 1: not 'key: value', with a space after the colon: 10.0.0.1:56001"),
         ("- a:1\n", "line 1: 'servers:' is expected here"),
         ("a: 1\n", f"line 1: {NO_LIST}"),
         (
@@ -245,11 +245,11 @@ def test_wrong_servers_are_refused_by_line(text: str, why: str) -> None:
         ("authconfig:\n  token: ''\n", "line 2: there is no token below 'authconfig:'"),
         (
             "authconfig:\n  token: my secret\n",
-            "line 2: this is not a token: tokens have letters, digits and signs of ASCII, no blanks",
+            "line 2: this is not a token: tokens have ASCII letters, digits and signs, without spaces",
         ),
         (
             f"authconfig:\n  token: {'x' * 5000}\n",
-            "line 2: this is not a token: tokens have letters, digits and signs of ASCII, no blanks",
+            "line 2: this is not a token: tokens have ASCII letters, digits and signs, without spaces",
         ),
         ("ssl: false\n", "line 1: ssl must be true: the token never goes over an open connection"),
         (

@@ -93,11 +93,11 @@ def test_the_secret_is_read_through_a_folder_of_anybodys(pod: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        (MOUNT, "{0}/identity is no read-only mount"),
+        (MOUNT, "{0}/identity is not a read-only mount"),
         (
             MOUNT.replace('"-t", "tmpfs", "-o", "mode=1777", "secret"', '"--bind", identity')
             + BIND_READ_ONLY,
-            "{0}/identity is no read-only mount",
+            "{0}/identity is not a read-only mount",
         ),
         (
             MOUNT + "os.chown(identity, 4711, -1)\n" + READ_ONLY,

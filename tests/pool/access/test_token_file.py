@@ -92,11 +92,11 @@ def test_a_damaged_file_lets_nobody_in_and_is_told(tmp_path: Path) -> None:
         with pytest.raises(PoolUnreadable) as error:
             service.tokens()
     assert str(error.value) == (
-        f"pool configuration {path} is damaged: it is no JSON. What to do: "
-        f"put a copy back, or move it away and issue new tokens: mv {path} {path}.damaged"
+        f"pool configuration {path} is damaged: it is not JSON. What to do: put a copy back, or move it "
+        f"away and issue new tokens: mv {path} {path}.damaged"
     )
     path.write_bytes(b"\xff")
-    with pytest.raises(PoolUnreadable, match="is damaged: it is no text in UTF-8"):
+    with pytest.raises(PoolUnreadable, match="is damaged: it is not text in UTF-8"):
         service.tokens()
     path.write_text(whole)
     assert len(service.tokens().all) == 1

@@ -168,10 +168,10 @@ TWICE = json.dumps({"format": 1, "tokens": json.loads(changed())["tokens"] * 2})
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
-        ("[]", "it has not the format 1, which this program reads"),
-        ('{"format": 2, "tokens": []}', "it has not the format 1, which this program reads"),
+        ("", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[]", "it does not have the format 1, which this program reads"),
+        ('{"format": 2, "tokens": []}', "it does not have the format 1, which this program reads"),
         ('{"format": 1}', "it has no list of tokens"),
         ('{"format": 1, "tokens": [1]}', "its token number 1 is damaged"),
         (changed(hash="x" * 64), "its token number 1 is damaged"),
@@ -194,7 +194,7 @@ TWICE = json.dumps({"format": 1, "tokens": json.loads(changed())["tokens"] * 2})
         (changed(may_issue={"limits": {}, "longest_s": -1}), "its token number 1 is damaged"),
         (changed(may_issue={"limits": {"gpus": 0}}), "its token number 1 is damaged"),
         (changed(more=1), "its token number 1 is damaged"),
-        (TWICE, "two of its tokens are one"),
+        (TWICE, "it has the same token twice"),
     ],
     ids=lambda value: "damaged",  # the texts differ from process to process
 )

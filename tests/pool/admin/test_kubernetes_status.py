@@ -81,8 +81,8 @@ def test_a_pool_that_is_away_is_a_line_of_the_report(nobodys: dict[str, str], tm
         (
             ("-",),
             "",
-            "Error: there is nothing in what kubectl printed. What to do: give what this prints: "
-            "kubectl get nodes,pods,resourcequotas --all-namespaces -o json\n",
+            "Error: kubectl's output is empty. What to do: pass the output of: kubectl get "
+            "nodes,pods,resourcequotas --all-namespaces -o json\n",
         ),
         (
             ("-", "--context", "c"),

@@ -59,7 +59,7 @@ def test_a_command_does_not_wait_for_what_its_own_notebook_holds(
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
     assert line.startswith("Error: this notebook holds 1 GPU")
     assert line.endswith(
-        " itself and keeps it while this command waits, so it would wait in vain. What to do: run the "
+        " itself and keeps it while this command waits, so it would wait forever. What to do: run the "
         "program itself, without `bitfusion`, on what is held already; or ask for less; "
         "or run this command elsewhere"
     )

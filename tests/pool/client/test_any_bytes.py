@@ -1,4 +1,4 @@
-"""A pool whose folder has a byte that is no UTF-8 in its name, as old folders in Latin-1 have."""
+"""A pool whose folder has a byte that is not UTF-8 in its name, as old folders in Latin-1 have."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_setting_names_the_client(machine: Machine, named: str) -> None:
         assert STAND_IN in done.stdout
     else:
         assert (done.returncode, done.stdout) == (1, "")
-        assert "The configured `bitfusion` command cannot be executed." in done.stderr
+        assert "The configured `bitfusion` command cannot be run." in done.stderr
 
 
 def test_a_client_for_another_machine_is_told(machine: Machine) -> None:

@@ -136,7 +136,7 @@ def test_a_token_that_its_cluster_should_have_renewed_is_told_as_such(
         token_expires_at=now + left * 9 * DAY_S,
         token_created_at=now - (1 - left) * 9 * DAY_S,
     )
-    more = ": three quarters of its life are over" if overdue else ""
+    more = ": three quarters of its lifetime have passed" if overdue else ""
     expected = f"[MARGINAL] Check pool token: accepted, it ends on DATE, renew it{more}"
     assert expected in report_of(user)
 

@@ -182,8 +182,8 @@ def test_a_wrong_ca_crt_is_told_before_anybody_is_asked(
     authority.write_text("nothing")
     done = user.do("list_gpus")
     assert done.stderr == (
-        f"Error: pool configuration {authority} is wrong: it holds no certificate in PEM. What to do: ask "
-        "your administrator for the ca.crt of this pool\n"
+        f"Error: pool configuration {authority} is wrong: it holds no certificate in PEM format. What to "
+        "do: ask your administrator for the ca.crt of this pool\n"
     )
     authority.unlink()
     authority.symlink_to("/nowhere")

@@ -95,8 +95,8 @@ def test_files_of_the_real_product_are_an_error_with_a_cure(machine: str, tmp_pa
     with pytest.raises(PoolUnreadable) as caught:
         choose_pool({"HOME": str(tmp_path)}, machine)
     assert str(caught.value) == (
-        f"pool configuration {tmp_path}/.bitfusion/client.yaml is wrong: its token is none of a pool "
-        "like this one (bfpool_…); it seems to be the real product's. What to do: for vSphere Bitfusion use "
+        f"pool configuration {tmp_path}/.bitfusion/client.yaml is wrong: its token is not from a pool of "
+        "this kind (bfpool_…); it seems to be the real product's. What to do: for vSphere Bitfusion use "
         "its own client (BITFUSION_CLIENT names its command); for simulated GPUs of your own set "
         "BITFUSION_POOL=own"
     )

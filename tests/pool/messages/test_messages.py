@@ -147,7 +147,7 @@ def test_a_type_that_this_version_does_not_know_is_passed_over() -> None:
         (b"hello", "it is not JSON"),
         (b"\xff\xfe{\x00}\x00", "it is not UTF-8"),
         ('{"type": "look"}'.encode("utf-16-le"), "it is not JSON"),
-        (b"[1]", "it is no JSON object"),
+        (b"[1]", "it is not a JSON object"),
         (b"[" * LONGEST_FROM_CLIENT, "it is not JSON"),
         (b'{"a":' * 3000, "it is not JSON"),
         (b'{"type": "hello", "protocol": ' + b"9" * 9000 + b"}", "it is not JSON"),

@@ -41,10 +41,10 @@ def limited(base: Path) -> Iterator[RunningService]:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (b"\n", "this is no message of a pool's client: it is not JSON"),
-        (b"GET / HTTP/1.1\r\n", "this is no message of a pool's client: it is not JSON"),
-        (b"\x16\x03\x01\x02\x00\n", "this is no message of a pool's client: it is not JSON"),
-        (b'{"type": "hello"}\n', "this is no message of a pool's client: hello: protocol is missing"),
+        (b"\n", "this is not a message from a pool's client: it is not JSON"),
+        (b"GET / HTTP/1.1\r\n", "this is not a message from a pool's client: it is not JSON"),
+        (b"\x16\x03\x01\x02\x00\n", "this is not a message from a pool's client: it is not JSON"),
+        (b'{"type": "hello"}\n', "this is not a message from a pool's client: hello: protocol is missing"),
         (Look().format(), "the first message of a client is hello"),
         (b'{"type": "acquire", "request": {"gpus": 0}}\n', "the first message of a client is hello"),
         (

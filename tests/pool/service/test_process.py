@@ -77,7 +77,7 @@ def test_a_socket_where_others_could_replace_it_is_refused(base: Path) -> None:
     assert "it has more than 96 bytes; choose a shorter path" in done.stderr
     (base / "file").touch()
     done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/file")
-    assert "something that is no socket has this name; move it away" in done.stderr
+    assert "something that is not a socket has this name; move it away" in done.stderr
     done = serve("--dir", f"{base}/pool", "serve", "--socket", f"{base}/none/socket")
     assert f"{base}/none: No such file or directory" in done.stderr
 

@@ -93,7 +93,7 @@ test.each<[Partial<IKernel>, string, string]>([
     '½ GPU · idle',
     '½ GPU · idle'
   ],
-  [{ ...HELD, state: 'releasing' }, 'giving the GPU back', 'releasing']
+  [{ ...HELD, state: 'releasing' }, 'releasing the GPU', 'releasing']
 ])('the chip of %j', (changes, text, short) => {
   expect(chipText(kernel(changes), others, NOW, plain)).toBe(text);
   expect(shortChipText(kernel(changes), NOW, plain)).toBe(short);

@@ -21,7 +21,7 @@ def test_without_a_python_one_line_says_what_to_do(container: Container) -> None
     assert (status, stdout) == (1, "")
     assert stderr == (
         "Error: this image has no Python for the bitfusion stand-in: there is no python3 on PATH, nor in "
-        "/opt/conda/bin, /usr/local/bin, /usr/bin. What to do: take an image with Python 3.10 or newer; or "
+        "/opt/conda/bin, /usr/local/bin, /usr/bin. What to do: use an image with Python 3.10 or newer; or "
         "ask your administrator for VMware's client in the map of clients\n"
     )
 
@@ -32,7 +32,7 @@ def test_an_old_python_is_named(container: Container) -> None:
     assert (status, stdout) == (1, "")
     assert stderr == (
         "Error: the Python of this image is too old for the bitfusion stand-in: /opt/conda/bin/python3 is "
-        "3.8.10. What to do: take an image with Python 3.10 or newer; or ask your administrator for VMware's "
+        "3.8.10. What to do: use an image with Python 3.10 or newer; or ask your administrator for VMware's "
         "client in the map of clients\n"
     )
 

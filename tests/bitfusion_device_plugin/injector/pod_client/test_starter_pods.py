@@ -58,7 +58,7 @@ def test_without_a_python_one_line_says_what_to_do(container: Container) -> None
         1,
         "",
         "Error: this image has no Python for the bitfusion client: there is no python3 on PATH, nor in "
-        "/opt/conda/bin, /usr/local/bin, /usr/bin. What to do: take an image with Python 3.10 or newer\n",
+        "/opt/conda/bin, /usr/local/bin, /usr/bin. What to do: use an image with Python 3.10 or newer\n",
     )
 
 
@@ -68,7 +68,7 @@ def test_an_old_python_is_named(container: Container) -> None:
         1,
         "",
         "Error: the Python of this image is too old for the bitfusion client: /opt/conda/bin/python3 is "
-        "3.8.10. What to do: take an image with Python 3.10 or newer\n",
+        "3.8.10. What to do: use an image with Python 3.10 or newer\n",
     )
 
 
