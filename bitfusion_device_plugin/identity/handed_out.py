@@ -9,7 +9,6 @@ import contextlib
 import json
 import threading
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from bitfusion_client.kubernetes.raw_objects import mapping, text
 from bitfusion_cluster.api.client import KubernetesApi
@@ -39,6 +38,7 @@ class HandedOutMap:
     def __init__(self, api: KubernetesApi, namespace: str, name: str) -> None:
         self._api = api
         self._name = name
+        self._namespace = namespace
         self._collection = config_maps_path(namespace)
         self._path = f"{self._collection}/{name}"
         self._known: dict[str, HandedOut] | None = None
@@ -63,8 +63,13 @@ class HandedOutMap:
                 self._api.merge(self._path, {"data": data})
             except NotFound:
                 labels = {LABEL_MANAGED_BY: self._name, LABEL_PART_OF: PART_OF}
-                body: dict[str, Any] = {"metadata": {"name": self._name, "labels": labels}, "data": data}
-                self._api.create(self._collection, {"apiVersion": "v1", "kind": "ConfigMap", **body})
+                metadata = {
+                    "name": self._name,
+                    "labels": labels,
+                    "ownerReferences": self._api.owner_references(self._namespace),
+                }
+                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+                self._api.create(self._collection, body)
             known[namespace] = what
 
     def forget(self, namespace: str) -> None:

@@ -32,6 +32,7 @@ from bitfusion_device_plugin.identity.metrics import IdentityMetrics
 from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
 from bitfusion_device_plugin.identity.quotas import NamespaceQuotas
 from bitfusion_device_plugin.identity.records import Identity, NamespaceRecord, SecretRecord
+from bitfusion_device_plugin.identity.secret_owner import SecretOwner
 from bitfusion_device_plugin.identity.served import Profiles
 from bitfusion_device_plugin.identity.sources import IdentitySource, NoIdentity, fingerprint_of
 from bitfusion_device_plugin.identity.unread_secret import ProfileSecret, UnreadSecret
@@ -340,8 +341,9 @@ class Keeper:
 
 
 def _secrets(context: KeeperContext) -> NamespaceSecret | ProfileSecret:
-    by_role = NamespaceSecret(context.api, context.manager)
+    owner = SecretOwner(context.api, context.manager)
+    by_role = NamespaceSecret(context.api, context.manager, owner)
     if context.profiles is None:
         return by_role
     noted = HandedOutMap(context.api, context.own_namespace, context.manager)
-    return ProfileSecret(by_role, UnreadSecret(context.api, context.manager, noted))
+    return ProfileSecret(by_role, UnreadSecret(context.api, context.manager, owner, noted))

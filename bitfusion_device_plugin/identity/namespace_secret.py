@@ -9,6 +9,7 @@ from bitfusion_cluster.api.client import KubernetesApi
 from bitfusion_cluster.api.errors import NotFound
 from bitfusion_cluster.api.paths import secrets_path
 from bitfusion_device_plugin.identity.records import Identity, SecretRecord, secret_body, secret_record
+from bitfusion_device_plugin.identity.secret_owner import SecretOwner
 
 LARGEST = 1 << 20  # what an apiserver takes for a Secret
 
@@ -16,13 +17,16 @@ LARGEST = 1 << 20  # what an apiserver takes for a Secret
 class NamespaceSecret:
     """`api` is the client, `manager` the value of the label by which a Secret is known as ours.
 
+    `owner` says to what it belongs.
+
     Methods raise ApiFailure: Forbidden where the namespace has no Role for us, Conflict where the Secret has
     changed since it was read.
     """
 
-    def __init__(self, api: KubernetesApi, manager: str) -> None:
+    def __init__(self, api: KubernetesApi, manager: str, owner: SecretOwner) -> None:
         self._api = api
         self._manager = manager
+        self._owner = owner
 
     def read(self, namespace: str) -> SecretRecord | None:
         """What is there; None if there is none."""
@@ -33,11 +37,12 @@ class NamespaceSecret:
 
     def create(self, namespace: str, identity: Identity, wanted: str) -> None:
         """Make it. Conflict if there is one by now."""
-        self._api.create(secrets_path(namespace), secret_body(identity, wanted, self._manager))
+        body = secret_body(identity, wanted, self._manager, self._owner.references())
+        self._api.create(secrets_path(namespace), body)
 
     def update(self, namespace: str, seen: SecretRecord, identity: Identity, wanted: str) -> None:
         """Replace what is in it."""
-        body: dict[str, Any] = secret_body(identity, wanted, self._manager)
+        body: dict[str, Any] = secret_body(identity, wanted, self._manager, self._owner.references())
         body["metadata"]["resourceVersion"] = seen.version
         body["data"].update(dict.fromkeys(seen.other_keys))  # null takes a key away
         del body["type"]  # cannot be changed

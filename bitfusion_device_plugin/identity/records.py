@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -140,7 +140,12 @@ def secret_record(data: Mapping[str, Any], manager: str = DEFAULT_NAME) -> Secre
     )
 
 
-def secret_body(identity: Identity, wanted: str, manager: str = DEFAULT_NAME) -> dict[str, Any]:
+def secret_body(
+    identity: Identity,
+    wanted: str,
+    manager: str = DEFAULT_NAME,
+    owners: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
     """The Secret to be created, or, with the version of an older one, merged into it."""
     annotations = {
         ANNOTATION_WANTED: wanted,
@@ -156,6 +161,7 @@ def secret_body(identity: Identity, wanted: str, manager: str = DEFAULT_NAME) ->
             "name": IDENTITY_SECRET,
             "labels": {LABEL_MANAGED_BY: manager, LABEL_PART_OF: PART_OF},
             "annotations": annotations,
+            "ownerReferences": list(owners),
         },
         "type": SECRET_TYPE,
         "data": {key: base64.b64encode(identity.files[key].encode()).decode() for key in KEYS},

@@ -32,6 +32,7 @@ from bitfusion_device_plugin.identity.records import (
     SecretRecord,
     secret_body,
 )
+from bitfusion_device_plugin.identity.secret_owner import SecretOwner
 
 # No object has this uid, and so the Secret's owner is gone.
 _NO_OWNER = {
@@ -45,9 +46,10 @@ _NO_OWNER = {
 class UnreadSecret:
     """The methods of `NamespaceSecret`, without a right to read. `noted` remembers what was written."""
 
-    def __init__(self, api: KubernetesApi, manager: str, noted: HandedOutMap) -> None:
+    def __init__(self, api: KubernetesApi, manager: str, owner: SecretOwner, noted: HandedOutMap) -> None:
         self._api = api
         self._manager = manager
+        self._owner = owner
         self._noted = noted
 
     def read(self, namespace: str) -> SecretRecord | None:
@@ -69,12 +71,12 @@ class UnreadSecret:
 
     def create(self, namespace: str, identity: Identity, wanted: str) -> None:
         """See `NamespaceSecret`."""
-        body = secret_body(identity, wanted, self._manager)
+        body = secret_body(identity, wanted, self._manager, self._owner.references())
         self._note(namespace, self._api.create(secrets_path(namespace), body), identity, wanted)
 
     def update(self, namespace: str, seen: SecretRecord, identity: Identity, wanted: str) -> None:
         """See `NamespaceSecret`."""
-        body = secret_body(identity, wanted, self._manager)
+        body = secret_body(identity, wanted, self._manager, self._owner.references())
         body["metadata"]["resourceVersion"] = seen.version
         self._note(namespace, self._api.replace(secret_path(namespace), body), identity, wanted)
 
@@ -103,7 +105,9 @@ class UnreadSecret:
         return metadata_of(self._api.replace(secret_path(namespace), self._empty(version), dry_run=True))
 
     def _empty(self, version: str) -> dict[str, Any]:
-        metadata = {"name": IDENTITY_SECRET, "labels": {LABEL_MANAGED_BY: self._manager}}
+        metadata: dict[str, Any] = {"name": IDENTITY_SECRET, "labels": {LABEL_MANAGED_BY: self._manager}}
+        # The same as it has: where an account that may not delete may change no owner, as on OpenShift.
+        metadata["ownerReferences"] = self._owner.references()
         if version:
             metadata["resourceVersion"] = version
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": SECRET_TYPE}

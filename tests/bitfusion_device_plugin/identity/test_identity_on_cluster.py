@@ -185,7 +185,7 @@ def test_a_missing_role_is_told_with_its_cure_and_cured_by_it(
 ) -> None:
     identity.opt_in(namespace, role=False)
     assert identity.until_event(namespace, "RoleMissing") == (
-        "This namespace is labelled for the Bitfusion pool, but the controller may not manage Secret "
+        "This namespace is labelled for the Bitfusion pool, but the controller may not write Secret "
         f"bitfusion-client here. An administrator must run: kubectl apply --namespace {namespace} -k "
         "manifests/namespace/standalone"
     )

@@ -300,3 +300,20 @@ def test_fifty_profiles_and_ten_later_are_each_served_within_ten_seconds(
     limit_s = scaled(WITHIN_S)
     print(f"allowed: {WITHIN_S:g} s, on this machine as busy as it is {limit_s:.0f} s")
     assert max(*first.values(), *second.values()) <= limit_s
+
+
+def test_with_the_manifests_the_tokens_of_all_profiles_and_the_notes_go(
+    identity: RunningIdentity, profile: str
+) -> None:
+    """The last one of this file: nothing is served after it."""
+    opted_in = identity.cluster.new_namespace(prefix="by-role")
+    identity.opt_in(opted_in)
+    for namespace in (profile, opted_in):
+        identity.until_secret(namespace)
+    identity.process.stop()
+    delete = ("delete", "--wait=false", "--namespace", identity.namespace)
+    identity.cluster.kubectl(*delete, f"serviceaccount/{NAME}", f"clusterrole/{NAME}")
+    for namespace in (profile, opted_in):
+        wait_until(lambda namespace=namespace: identity.secret(namespace) is None, namespace, 60)  # type: ignore[misc]
+    notes = f"/api/v1/namespaces/{identity.namespace}/configmaps/{NAME}"
+    wait_until(lambda: not identity.cluster.client.exists(notes), notes, 60)

@@ -13,6 +13,7 @@ from bitfusion_cluster.api.errors import Conflict, Forbidden
 from bitfusion_device_plugin.identity.handed_out import HandedOut, HandedOutMap, handed_out
 from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
 from bitfusion_device_plugin.identity.records import SECRET_TYPE, Identity, SecretRecord
+from bitfusion_device_plugin.identity.secret_owner import SecretOwner
 from bitfusion_device_plugin.identity.unread_secret import ProfileSecret, UnreadSecret
 from tests.bitfusion_cluster.fake_api import FakeApi
 from tests.bitfusion_cluster.faults import status
@@ -40,7 +41,9 @@ class Place:
         """Another term, which knows nothing."""
         client = self.api.client()
         noted = HandedOutMap(client, "kubeflow", MANAGER)
-        return ProfileSecret(NamespaceSecret(client, MANAGER), UnreadSecret(client, MANAGER, noted))
+        owner = SecretOwner(client, MANAGER)
+        by_role = NamespaceSecret(client, MANAGER, owner)
+        return ProfileSecret(by_role, UnreadSecret(client, MANAGER, owner, noted))
 
     def stored(self) -> dict[str, Any]:
         return self.api.object(SECRETS, "a", NAME) or {}
@@ -128,7 +131,7 @@ def test_what_is_taken_back_is_empty_and_belongs_to_an_owner_that_does_not_exist
     assert (place.secrets.names(), place.again().names()) == ((), ())
     # served again before the garbage collector came: it has no owner any more
     place.secrets.update("a", place.seen(), identity(2), "wanted")
-    assert "ownerReferences" not in place.stored()["metadata"]
+    assert not place.stored()["metadata"]["ownerReferences"]
 
 
 def test_where_no_owner_may_be_named_it_is_emptied(place: Place) -> None:
@@ -137,7 +140,7 @@ def test_where_no_owner_may_be_named_it_is_emptied(place: Place) -> None:
     place.api.misbehave(status(403, "Forbidden", "cannot set an ownerRef"), "put", OF_A)
     place.secrets.delete("a", seen)
     assert place.stored().get("data", {}) == {}
-    assert "ownerReferences" not in place.stored()["metadata"]
+    assert not place.stored()["metadata"]["ownerReferences"]
 
 
 def test_a_namespace_with_a_role_of_its_own_is_kept_by_that(place: Place) -> None:
@@ -185,3 +188,13 @@ def test_a_note_comes_back_as_it_was() -> None:
         assert (later.get("a"), later.get("b"), later.get("c")) == (what, HandedOut("8", "w"), None)
     finally:
         api.close()
+
+
+def test_what_is_written_belongs_to_the_controllers_role(place: Place) -> None:
+    role = {"metadata": {"name": MANAGER, "uid": "of-the-role"}}
+    place.api.put("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+    place.secrets.create("a", identity(1), "wanted")
+    (owner,) = place.stored()["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("ClusterRole", MANAGER, "of-the-role")
+    place.secrets.update("a", place.seen(), identity(2), "wanted")
+    assert place.stored()["metadata"]["ownerReferences"] == [owner]

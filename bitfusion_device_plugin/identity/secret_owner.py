@@ -1,0 +1,36 @@
+"""What the Secrets of all namespaces belong to: the ClusterRole with which Kubernetes removes them.
+
+So nothing stays behind in users' namespaces when manifests or a chart are taken away. Only an object without
+a namespace can own others in many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from bitfusion_client.kubernetes.raw_objects import metadata_of, text
+from bitfusion_cluster.api.client import KubernetesApi
+from bitfusion_cluster.api.errors import Forbidden, NotFound
+
+_GROUP = "rbac.authorization.k8s.io/v1"
+
+
+class SecretOwner:
+    """`api` is the client, `name` that of the ClusterRole."""
+
+    def __init__(self, api: KubernetesApi, name: str) -> None:
+        self._api = api
+        self._name = name
+        self._known: list[dict[str, Any]] | None = None
+
+    def references(self) -> list[dict[str, Any]]:
+        """As `metadata.ownerReferences` has them; empty where there is no such role. Raises ApiFailure."""
+        if self._known is None:
+            uid = ""
+            with contextlib.suppress(Forbidden, NotFound):
+                role = self._api.get(f"/apis/{_GROUP}/clusterroles/{self._name}")
+                uid = text(metadata_of(role).get("uid"))
+            owner = {"apiVersion": _GROUP, "kind": "ClusterRole", "name": self._name, "uid": uid}
+            self._known = [owner] if uid else []
+        return self._known
