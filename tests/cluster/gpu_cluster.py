@@ -1,8 +1,9 @@
 """Two real nodes, one with GPUs, and all that notebooks need to compute on these, without a pool.
 
 The first node takes the notebooks, as it has no GPUs; the second one has `GPUS` of a plugin of the tests, and
-the taint of GPU nodes. Installed is the engine `cluster-gpus`, as an admin installs it. Users have the rights
-of a Kubeflow profile, and homes that any node mounts (ReadWriteMany) unless a test says otherwise.
+the taint of GPU nodes. Installed is what an admin installs who keeps notebooks off these: not the engine's
+options for GPU nodes, with which notebooks may run there. Users have the rights of a Kubeflow profile, and
+homes that any node mounts (ReadWriteMany) unless a test says otherwise.
 """
 
 from __future__ import annotations
@@ -35,8 +36,14 @@ EDITOR, VIEWER = "default-editor", "default-viewer"
 """Accounts of a profile; notebooks run as the first one."""
 ROLES = Path(__file__).with_name("kubeflow_roles.yaml")
 """Kubeflow's own, to which ours are aggregated."""
-_ENGINE = MANIFESTS / "engines" / "cluster-gpus"
+_OVERLAY = MANIFESTS / "overlays" / "kubeflow"
 _OF_EVERY_NODE = ("client", "notebook")
+_CLIENTS = """\
+- os: "*"
+  version: "*"
+  kind: pods
+  image: kubeflow-bitfusion/client:0.1.0
+"""
 _JOVYAN, _USERS = 1000, 100
 
 
@@ -78,9 +85,23 @@ def profile_accounts(cluster: Cluster, namespace: str) -> None:
 def _manifests(node: Node) -> Iterator[None]:
     cluster = node.cluster
     cluster.client.create("/api/v1/namespaces", {"metadata": {"name": SYSTEM, "labels": RESTRICTED}})
+    folder = cluster.folder / f"overlay-{secrets.token_hex(3)}"
+    folder.mkdir()
+    (folder / "clients.yaml").write_text(_CLIENTS)
+    (folder / "kustomization.yaml").write_text(
+        f"""\
+namespace: {SYSTEM}
+resources: [{os.path.relpath(_OVERLAY, folder.resolve())}]
+configMapGenerator:
+- name: bitfusion-clients
+  behavior: replace
+  files: [clients.yaml]
+  options: {{disableNameSuffixHash: true}}
+"""
+    )
     try:
         cluster.kubectl("apply", "-f", str(ROLES))
-        cluster.kubectl("apply", "-k", str(_ENGINE))
+        cluster.kubectl("apply", "-k", str(folder))
         for name in ("bitfusion-notebook-controller", "bitfusion-injector"):
             cluster.kubectl(
                 "-n", SYSTEM, "rollout", "status", f"deployment/{name}", "--timeout=170s", limit_s=180
@@ -89,7 +110,7 @@ def _manifests(node: Node) -> Iterator[None]:
     finally:
         for name in ("bitfusion-pod-injection", "bitfusion-notebook-admission"):
             cluster.kubectl("delete", "--ignore-not-found", "mutatingwebhookconfiguration", name)
-        cluster.kubectl("delete", "--ignore-not-found", "-k", str(_ENGINE), limit_s=120)
+        cluster.kubectl("delete", "--ignore-not-found", "-k", str(folder), limit_s=120)
         cluster.kubectl("delete", "--ignore-not-found", "-f", str(ROLES))
         cluster.kubectl("delete", "--ignore-not-found", "namespace", SYSTEM, limit_s=120)
 
